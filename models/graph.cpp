@@ -1,0 +1,159 @@
+#include "models/graph.h"
+
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+
+namespace nearmetal {
+
+const char* to_string(OpKind op) {
+  switch (op) {
+    case OpKind::input: return "input";
+    case OpKind::conv: return "conv";
+    case OpKind::batch_norm: return "batch_norm";
+    case OpKind::relu: return "relu";
+    case OpKind::add: return "add";
+    case OpKind::max_pool: return "max_pool";
+    case OpKind::global_average_pool: return "global_average_pool";
+    case OpKind::linear: return "linear";
+    case OpKind::softmax_cross_entropy: return "softmax_cross_entropy";
+  }
+  throw std::logic_error("unnamed OpKind");
+}
+
+namespace {
+
+int64_t slid(int64_t extent, const Window& window, const std::string& name) {
+  const int64_t room = extent + 2 * window.padding - window.kernel;
+  if (room < 0) {
+    throw std::invalid_argument("the image is too small for this network: " + name + " slides a " +
+                                std::to_string(window.kernel) + "-wide window over an input " +
+                                std::to_string(extent) + " wide; use a larger image size");
+  }
+  return room / window.stride + 1;
+}
+
+Shape slid(const Shape& input, int64_t channels, const Window& window, const std::string& name) {
+  return {channels, slid(input.height, window, name), slid(input.width, window, name)};
+}
+
+}  // namespace
+
+int Graph::append(Node node) {
+  for (const int input : node.inputs) {
+    if (input < 0 || input >= static_cast<int>(nodes_.size())) {
+      throw std::logic_error(node.name + ": its input is not an earlier node");
+    }
+  }
+  nodes_.push_back(std::move(node));
+  return static_cast<int>(nodes_.size()) - 1;
+}
+
+int Graph::add_parameter(std::string name, std::vector<int64_t> dims, Initialiser initialiser,
+                         int64_t fan) {
+  Parameter parameter{std::move(name), std::move(dims), initialiser, fan};
+  parameter.offset = parameter_count();
+  parameter.size = std::accumulate(parameter.dims.begin(), parameter.dims.end(), int64_t{1},
+                                   std::multiplies<>());
+  parameters_.push_back(std::move(parameter));
+  return static_cast<int>(parameters_.size()) - 1;
+}
+
+int Graph::input(Shape image) {
+  if (image.channels < 1 || image.height < 1 || image.width < 1) {
+    throw std::invalid_argument("the image size must be at least 1");
+  }
+  return append({OpKind::input, "input", {}, image, {}, {}});
+}
+
+int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window) {
+  const Shape in = nodes_.at(input).shape;
+  const int weight = add_parameter(name + ".weight",
+                                   {output_channels, in.channels, window.kernel, window.kernel},
+                                   Initialiser::he_normal_fan_out,
+                                   output_channels * window.kernel * window.kernel);
+  return append(
+      {OpKind::conv, name, {input}, slid(in, output_channels, window, name), window, {weight}});
+}
+
+int Graph::batch_norm(int input, const std::string& name, bool scales_residual_branch) {
+  const Shape in = nodes_.at(input).shape;
+  const int weight = add_parameter(name + ".weight", {in.channels}, Initialiser::one);
+  parameters_[weight].scales_residual_branch = scales_residual_branch;
+  const int bias = add_parameter(name + ".bias", {in.channels}, Initialiser::zero);
+  return append({OpKind::batch_norm, name, {input}, in, {}, {weight, bias}});
+}
+
+int Graph::relu(int input, const std::string& name) {
+  return append({OpKind::relu, name, {input}, nodes_.at(input).shape, {}, {}});
+}
+
+int Graph::add(int left, int right, const std::string& name) {
+  if (nodes_.at(left).shape != nodes_.at(right).shape) {
+    throw std::invalid_argument(name + ": the two inputs differ in shape");
+  }
+  return append({OpKind::add, name, {left, right}, nodes_.at(left).shape, {}, {}});
+}
+
+int Graph::max_pool(int input, const std::string& name, Window window) {
+  const Shape in = nodes_.at(input).shape;
+  return append({OpKind::max_pool, name, {input}, slid(in, in.channels, window, name), window, {}});
+}
+
+int Graph::global_average_pool(int input, const std::string& name) {
+  return append(
+      {OpKind::global_average_pool, name, {input}, {nodes_.at(input).shape.channels}, {}, {}});
+}
+
+int Graph::linear(int input, const std::string& name, int64_t outputs) {
+  if (outputs < 2) throw std::invalid_argument("a classifier needs at least 2 classes");
+  const int64_t inputs = nodes_.at(input).shape.elements();
+  const int weight =
+      add_parameter(name + ".weight", {outputs, inputs}, Initialiser::uniform_fan_in, inputs);
+  const int bias = add_parameter(name + ".bias", {outputs}, Initialiser::uniform_fan_in, inputs);
+  return append({OpKind::linear, name, {input}, {outputs}, {}, {weight, bias}});
+}
+
+int Graph::softmax_cross_entropy(int input, const std::string& name) {
+  return append({OpKind::softmax_cross_entropy, name, {input}, {1}, {}, {}});
+}
+
+const Shape& Graph::input_shape(const Node& node, int which) const {
+  return nodes_.at(node.inputs.at(which)).shape;
+}
+
+int64_t Graph::parameter_count() const {
+  return parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().size;
+}
+
+int64_t Graph::classes() const {
+  for (const Node& node : nodes_) {
+    if (node.op == OpKind::softmax_cross_entropy) return input_shape(node).channels;
+  }
+  throw std::logic_error("the graph has no loss");
+}
+
+double Graph::forward_flops(const Node& node) const {
+  if (node.op != OpKind::conv && node.op != OpKind::linear) return 0;
+  const Parameter& weight = parameters_[node.parameters[0]];
+  return 2.0 * static_cast<double>(weight.size) *
+         static_cast<double>(node.shape.height * node.shape.width);
+}
+
+double Graph::forward_flops_per_image() const {
+  double flops = 0;
+  for (const Node& node : nodes_) flops += forward_flops(node);
+  return flops;
+}
+
+double Graph::training_flops_per_image() const {
+  double flops = 0;
+  for (const Node& node : nodes_) {
+    if (node.inputs.empty()) continue;
+    const bool reads_image = nodes_[node.inputs[0]].op == OpKind::input;
+    flops += forward_flops(node) * (reads_image ? 2 : 3);
+  }
+  return flops;
+}
+
+}  // namespace nearmetal

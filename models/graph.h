@@ -1,0 +1,112 @@
+// The model as data: nodes in execution order, their shapes, and their parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+enum class OpKind {
+  input,
+  conv,
+  batch_norm,
+  relu,
+  add,
+  max_pool,
+  global_average_pool,
+  linear,
+  softmax_cross_entropy,
+};
+
+const char* to_string(OpKind op);
+
+/// Shape of one image's tensor; the batch dimension belongs to the program.
+struct Shape {
+  int64_t channels = 0;
+  int64_t height = 1;
+  int64_t width = 1;
+
+  int64_t elements() const { return channels * height * width; }
+  bool operator==(const Shape&) const = default;
+};
+
+/// A square window of a convolution or pooling, the same in both directions.
+struct Window {
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+};
+
+// Batch norm as in torchvision: running = (1 - momentum) * running + momentum * batch, where the
+// running variance takes the unbiased batch variance and normalisation the biased one.
+inline constexpr double batch_norm_epsilon = 1e-5;
+inline constexpr double batch_norm_momentum = 0.1;
+
+enum class Initialiser { he_normal_fan_out, one, zero, uniform_fan_in };
+
+/// A trained tensor. Canonical layout: that of torchvision (convolution weights OIHW), fp32, all
+/// parameters behind one another in graph order. Programs convert to the layout of their device.
+struct Parameter {
+  std::string name;  // torchvision's, e.g. "layer1.0.conv1.weight"
+  std::vector<int64_t> dims;
+  Initialiser initialiser = Initialiser::zero;
+  int64_t fan = 0;                      // of the initialiser: outputs or inputs per value
+  bool scales_residual_branch = false;  // last batch norm of a block; may start at zero
+  int64_t offset = 0;                   // in elements, canonical layout
+  int64_t size = 0;
+};
+
+struct Node {
+  OpKind op;
+  std::string name;             // torchvision's module name, e.g. "layer1.0.conv1"
+  std::vector<int> inputs;      // indices of earlier nodes
+  Shape shape;                  // of the output
+  Window window;                // conv and max_pool
+  std::vector<int> parameters;  // indices: weight, then bias where there is one
+};
+
+/// Built node by node; every call infers the output shape, checks it and returns the node's index.
+/// Throws std::invalid_argument where an image is too small or two shapes do not match.
+class Graph {
+ public:
+  explicit Graph(std::string name) : name_(std::move(name)) {}
+
+  int input(Shape image);
+  int conv(int input, const std::string& name, int64_t output_channels, Window window);
+  int batch_norm(int input, const std::string& name, bool scales_residual_branch = false);
+  int relu(int input, const std::string& name);
+  int add(int left, int right, const std::string& name);
+  int max_pool(int input, const std::string& name, Window window);
+  int global_average_pool(int input, const std::string& name);
+  int linear(int input, const std::string& name, int64_t outputs);
+  int softmax_cross_entropy(int input, const std::string& name);
+
+  const std::string& name() const { return name_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Node& node(int index) const { return nodes_.at(index); }
+  const Shape& input_shape(const Node& node, int which = 0) const;
+
+  int64_t parameter_count() const;
+  int64_t classes() const;
+  const Shape& image() const { return nodes_.front().shape; }
+
+  /// Multiplications and additions of the convolutions and the classifier, counted apart (2 per
+  /// multiply-add), for one image. Training adds the gradients of the weights and, but for the
+  /// layer that reads the image, of the inputs. Other operations are left out, as usual.
+  double forward_flops_per_image() const;
+  double training_flops_per_image() const;
+  double forward_flops(const Node& node) const;
+
+ private:
+  int append(Node node);
+  int add_parameter(std::string name, std::vector<int64_t> dims, Initialiser initialiser,
+                    int64_t fan = 0);
+
+  std::string name_;
+  std::vector<Node> nodes_;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,54 @@
+#include "models/initialise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float* values) {
+  const auto generate = [&](auto value_at) {
+    for (int64_t i = 0; i < parameter.size; ++i) values[i] = value_at(i);
+  };
+  switch (parameter.initialiser) {
+    case Initialiser::he_normal_fan_out: {
+      const float deviation = std::sqrt(2.0f / static_cast<float>(parameter.fan));
+      return generate([&](int64_t i) { return deviation * normal_at(seed, i); });
+    }
+    case Initialiser::uniform_fan_in: {
+      const double bound = 1.0 / std::sqrt(static_cast<double>(parameter.fan));
+      return generate([&](int64_t i) {
+        return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1));
+      });
+    }
+    case Initialiser::one: {
+      const bool zero = zero_last_scale && parameter.scales_residual_branch;
+      return generate([&](int64_t) { return zero ? 0.0f : 1.0f; });
+    }
+    case Initialiser::zero: return generate([](int64_t) { return 0.0f; });
+  }
+}
+
+}  // namespace
+
+std::vector<float> initial_parameters(const Graph& graph, uint64_t seed, bool zero_last_scale) {
+  std::vector<float> values(graph.parameter_count());
+  const auto& parameters = graph.parameters();
+  const size_t workers = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+  std::vector<std::jthread> threads;
+  for (size_t worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      for (size_t i = worker; i < parameters.size(); i += workers) {
+        fill(parameters[i], substream(seed, i), zero_last_scale,
+             values.data() + parameters[i].offset);
+      }
+    });
+  }
+  threads.clear();  // joins
+  return values;
+}
+
+}  // namespace nearmetal

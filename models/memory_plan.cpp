@@ -1,0 +1,38 @@
+#include "models/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace nearmetal {
+
+MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment) {
+  const auto aligned = [&](int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  std::vector<int> by_size(buffers.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](int a, int b) { return buffers[a].bytes > buffers[b].bytes; });
+
+  MemoryPlan plan{std::vector<int64_t>(buffers.size()), 0};
+  std::vector<int> placed;  // by rising offset
+  for (const int index : by_size) {
+    const BufferLife& buffer = buffers[index];
+    const int64_t bytes = aligned(buffer.bytes);
+    int64_t offset = 0;
+    for (const int other : placed) {
+      const bool overlaps = buffers[other].first_use <= buffer.last_use &&
+                            buffer.first_use <= buffers[other].last_use;
+      if (!overlaps) continue;
+      if (offset + bytes <= plan.offsets[other]) break;
+      offset = std::max(offset, plan.offsets[other] + aligned(buffers[other].bytes));
+    }
+    plan.offsets[index] = offset;
+    plan.total_bytes = std::max(plan.total_bytes, offset + bytes);
+    const auto position =
+        std::find_if(placed.begin(), placed.end(),
+                     [&](int other) { return plan.offsets[other] > offset; });
+    placed.insert(position, index);
+  }
+  return plan;
+}
+
+}  // namespace nearmetal

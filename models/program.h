@@ -1,0 +1,167 @@
+// What a backend offers: a graph prepared for one device, and the steps that it runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "models/graph.h"
+
+namespace nearmetal {
+
+/// Type of activations and of the operands of products; sums and master weights are always fp32.
+enum class Precision { fp32, tf32, bf16, fp16 };
+
+const char* to_string(Precision precision);
+/// Throws std::invalid_argument for an unknown name.
+Precision precision_from(const std::string& name);
+
+/// Stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
+/// w -= learning_rate * m, for every parameter.
+struct SgdOptions {
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+};
+
+/// The loss is multiplied by `initial` before the backward pass and the gradient divided by it
+/// before the update, so that fp16 gradients do not vanish; other precisions take 1. An update
+/// whose gradient is not finite is skipped. `dynamic`: such a step halves the scale, 2000 steps
+/// without one double it.
+struct LossScale {
+  double initial = 1;
+  bool dynamic = false;
+};
+
+/// The implementation chosen for one operation: part of the work that is compared.
+struct Plan {
+  std::string key;             // operation, shape, precision
+  std::string implementation;  // e.g. "cudnn eng62_k2=4_k13=0"
+  double seconds = 0;          // as timed when it was chosen
+  double relative_error = 0;   // of its result against a reference, when it was chosen
+
+  bool operator==(const Plan&) const = default;
+};
+
+struct ProgramOptions {
+  int64_t batch_size = 1;
+  Precision precision = Precision::fp32;
+  bool forward_only = false;     // forward and loss alone
+  bool input_from_host = false;  // copy the images of every step from (pinned) host memory
+  bool launch_as_graph = true;   // GPU: the step as one CUDA graph, else kernel by kernel
+  SgdOptions sgd;
+  LossScale loss_scale;
+  uint64_t data_seed = 1;  // of images and labels; differs from rank to rank
+  int gpu = 0;             // index among the visible GPUs
+  int threads = 0;         // CPU backend; 0 takes all that this process may use
+  std::vector<Plan> plans;     // known choices; an operation not among them is tuned
+  bool plans_pinned = false;   // refuse instead to tune, or to replace a plan that does not load
+};
+
+/// What happened in one step.
+struct StepRecord {
+  double seconds = 0;  // from the end of the step before (or the start of work) to its end
+  float loss = 0;      // mean over the batch, unscaled
+  float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
+  bool update_skipped = false;
+};
+
+/// One kernel or primitive of the step, timed alone.
+struct ProfileEntry {
+  std::string name;   // node(s) of the graph it computes
+  std::string phase;  // "input", "forward", "backward" or "update"
+  std::string implementation;
+  double seconds = 0;
+  double flops = 0;  // of convolutions and products
+  double bytes = 0;  // each operand once
+};
+
+struct Profile {
+  std::vector<ProfileEntry> entries;
+  // Ceilings of the device, measured in the same call; 0 where the backend does not measure them.
+  double copy_bytes_per_second = 0;
+  double matrix_flops_per_second = 0;
+};
+
+/// Thrown where the device's memory does not suffice.
+struct OutOfMemory : std::runtime_error {
+  OutOfMemory(const std::string& what, int64_t needed, int64_t free, int64_t largest_batch)
+      : std::runtime_error(what),
+        needed_bytes(needed),
+        free_bytes(free),
+        largest_batch_size(largest_batch) {}
+  int64_t needed_bytes;
+  int64_t free_bytes;
+  int64_t largest_batch_size;  // 0: not even one image
+};
+
+/// A graph prepared for one device: memory placed, kernels chosen, nothing left to decide.
+/// One step = labels drawn, forward, loss, backward, update. Vectors of parameters are in the
+/// canonical layout of Graph. Not thread-safe. Errors of the device throw std::runtime_error.
+class Program {
+ public:
+  virtual ~Program() = default;
+
+  /// How many steps may be queued before wait_step() must be called: 1 where a step runs at once.
+  virtual int max_steps_in_flight() const = 0;
+  /// Queues one step; on a GPU it returns without waiting for the device.
+  virtual void enqueue_step() = 0;
+  /// Waits for the oldest queued step.
+  virtual StepRecord wait_step() = 0;
+
+  /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps
+  /// that draws the labels those of a new program.
+  virtual void restart(std::span<const float> parameters) = 0;
+  virtual std::vector<float> parameters() = 0;
+  virtual std::vector<float> momentum() = 0;
+  /// Of the last step, before momentum and weight decay, unscaled.
+  virtual std::vector<float> gradients() = 0;
+  /// Running mean, then running variance, of every batch norm in graph order.
+  virtual std::vector<float> running_statistics() = 0;
+
+  /// Trains on this batch from now on: `images` [batch, channels, height, width], labels within the
+  /// classes.
+  virtual void use_batch(std::span<const float> images, std::span<const int32_t> labels) = 0;
+  /// Back to the synthetic images of data_seed, with labels redrawn every step.
+  virtual void use_synthetic_batch() = 0;
+
+  /// The choices that this program stands on.
+  virtual std::vector<Plan> plans() const = 0;
+  /// Times every kernel of the step alone, `repeats` times; parameters change meanwhile.
+  virtual Profile profile(int repeats) = 0;
+  /// Bytes that this program holds on its device.
+  virtual int64_t device_bytes() const = 0;
+};
+
+/// A device as a backend sees it. Unknown values are empty or 0.
+struct DeviceInfo {
+  std::string name;
+  std::string uuid;    // GPU
+  std::string pci_id;  // GPU
+  std::string driver_version;
+  int multiprocessors = 0;  // GPU
+  std::string compute_capability;
+  int64_t memory_bytes = 0;
+  int64_t free_memory_bytes = 0;
+  std::map<std::string, std::string> libraries;  // name to version, as loaded
+  // By data sheet arithmetic (units x clock x operations per clock), dense; 0 when not known.
+  std::map<Precision, double> peak_flops_per_second;
+  double peak_memory_bytes_per_second = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  /// Throws std::runtime_error where there is no such device or its driver does not work.
+  virtual DeviceInfo describe(int gpu) = 0;
+  /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
+  virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
+  /// The largest batch that fits into the memory now free.
+  virtual int64_t largest_batch(const Graph& graph, const ProgramOptions& options) = 0;
+};
+
+}  // namespace nearmetal
