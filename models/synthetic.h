@@ -27,6 +27,10 @@ NM_HOST_DEVICE inline uint64_t substream(uint64_t seed, uint64_t index) {
   return mixed_bits(mixed_bits(seed) + index);
 }
 
+/// Seeds of the two streams that a rank's data_seed feeds.
+NM_HOST_DEVICE inline uint64_t image_seed(uint64_t data_seed) { return substream(data_seed, 0); }
+NM_HOST_DEVICE inline uint64_t label_seed(uint64_t data_seed) { return substream(data_seed, 1); }
+
 /// Uniform in (0, 1), never 0 nor 1.
 NM_HOST_DEVICE inline double uniform_at(uint64_t seed, uint64_t index) {
   return (static_cast<double>(substream(seed, index) >> 12) + 0.5) * 0x1p-52;
