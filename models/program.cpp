@@ -27,4 +27,8 @@ Precision precision_from(const std::string& name) {
   throw std::invalid_argument("unknown precision '" + name + "'");
 }
 
+int64_t element_bytes(Precision precision) {
+  return precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
+}
+
 }  // namespace nearmetal

@@ -19,6 +19,8 @@ enum class Precision { fp32, tf32, bf16, fp16 };
 const char* to_string(Precision precision);
 /// Throws std::invalid_argument for an unknown name.
 Precision precision_from(const std::string& name);
+/// Bytes of one activation.
+int64_t element_bytes(Precision precision);
 
 /// Stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
 /// w -= learning_rate * m, for every parameter.
