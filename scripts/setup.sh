@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# Installs what the build needs, says what it found, and prints the CMake preset that fits.
+#
+#   scripts/setup.sh [--tests]     --tests: also what scripts/test.sh needs
+#
+# The preset (gpu, gpu-only or cpu-only) is all that goes to stdout. Installs nothing that is there;
+# packages come from the distribution where that is Debian or one of its kin, else they are named.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+compiler=${CXX:-c++}
+
+# Each line: the package of Debian 12, and how to see that what it brings is there.
+build_needs='
+g++                 program  c++
+cmake               program  cmake
+ninja-build         program  ninja
+libcli11-dev        header   CLI/CLI.hpp
+nlohmann-json3-dev  header   nlohmann/json.hpp
+'
+cpu_needs='
+libdnnl-dev         header   oneapi/dnnl/dnnl.hpp
+'
+test_needs='
+libgtest-dev        header   gtest/gtest.h
+libgmock-dev        header   gmock/gmock.h
+python3-jsonschema  module   jsonschema
+'
+# What checks the sources, not the program; of one version, since each formats in its own way.
+lint_needs='
+ccache              program  ccache
+clang-format-14     program  clang-format-14
+clang-tidy-14       program  clang-tidy-14
+'
+
+is_there() {
+  case $1 in
+    program) command -v "$2" ;;
+    header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
+    module) /usr/bin/python3 -c "import $2" ;;
+  esac >/dev/null 2>&1
+}
+
+# missing_packages NEEDS: prints the packages whose content is not there.
+missing_packages() {
+  local package kind what
+  while read -r package kind what; do
+    if [[ -n $package ]] && ! is_there "$kind" "$what"; then printf '%s ' "$package"; fi
+  done <<<"$1"
+}
+
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+# install PACKAGE...: says why where it cannot.
+install() {
+  if ! command -v apt-get >/dev/null; then
+    say "this is no Debian or kin of it: install what these packages of Debian 12 hold: $*"
+    return 1
+  fi
+  if ((EUID != 0)) && ! command -v sudo >/dev/null; then
+    say "not root and no sudo: have an administrator run: apt-get install $*"
+    return 1
+  fi
+  say "installing $*"
+  local quietly=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300) log
+  as_root "${quietly[@]}" update >&2 || say "apt-get update failed: trying with the lists at hand"
+  log=$(as_root "${quietly[@]}" install --yes --no-install-recommends "$@" 2>&1) && return
+  printf '%s\n' "$log" >&2
+  say "installing failed (apt-get's reason is above); the packages are: $*"
+  return 1
+}
+
+# provide NEEDS: installs what is missing; fails where something still is.
+provide() {
+  local missing still_missing
+  read -ra missing <<<"$(missing_packages "$1")"
+  ((${#missing[@]} == 0)) && return
+  install "${missing[@]}" || return 1
+  still_missing=$(missing_packages "$1")
+  [[ -z $still_missing ]] && return
+  say "installed, but what these packages hold is still not seen: $still_missing"
+  return 1
+}
+
+# version_of HEADER PREFIX [FLAG...]: prints PREFIX_MAJOR.PREFIX_MINOR as the header defines them.
+version_of() {
+  local header=$1 prefix=$2
+  shift 2
+  printf '#include <%s>\n%s_MAJOR.%s_MINOR' "$header" "$prefix" "$prefix" |
+    "$compiler" "$@" -E -P -x c++ - 2>/dev/null | tail -n 1 | tr -d ' ' |
+    grep -x '[0-9.]*'
+}
+
+# links LIBRARY [FLAG...]: whether a program can be linked with it.
+links() {
+  local library=$1
+  shift
+  printf 'int main() {}' | "$compiler" -x c++ - "$@" -Wl,--no-as-needed \
+    -Wl,--unresolved-symbols=ignore-all "-l$library" -o /dev/null 2>/dev/null
+}
+
+# find_library TITLE LIBRARY HEADER PREFIX MINIMUM_MAJOR HINT: one line of what is found.
+find_library() {
+  local title=$1 library=$2 header=$3 prefix=$4 minimum=$5 hint=$6 toolkit version
+  toolkit=$(dirname "$(dirname "$(find_nvcc)")")
+  version=$(version_of "$header" "$prefix" "-I$toolkit/include") || version=
+  if [[ -z $version ]]; then
+    say "$title: missing ($header is nowhere): $hint"
+  elif ((${version%%.*} < minimum)); then
+    say "$title $version: too old, $minimum or later is needed: $hint"
+  elif ! links "$library" "-L$toolkit/lib64" "-L$toolkit/lib"; then
+    say "$title $version: has its headers but no lib$library.so: $hint"
+  else
+    say "$title $version: found"
+    return
+  fi
+  return 1
+}
+
+# Whether the CUDA backend can be built; one line for each of its parts.
+find_cuda() {
+  local nvcc release
+  if ! nvcc=$(find_nvcc); then
+    say "CUDA toolkit: missing (no nvcc on PATH, in \$CUDA_HOME/bin or in /usr/local/cuda/bin)"
+    return 1
+  fi
+  release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  say "CUDA toolkit $release: found ($nvcc)"
+  find_library NCCL nccl nccl.h NCCL 2 \
+    "one GPU trains without it, several do not (packages libnccl2 and libnccl-dev)" || true
+  find_library cuDNN cudnn cudnn_version.h CUDNN 9 \
+    "install NVIDIA's package cudnn9-cuda-${release%%.*}"
+}
+
+# Whether the CPU backend can be built.
+find_onednn() {
+  local version
+  provide "$cpu_needs" || return 1
+  version=$(version_of oneapi/dnnl/dnnl_version.h DNNL_VERSION)
+  say "oneDNN $version: found"
+  [[ $version == 2.* ]] && ((${version#*.} >= 6)) && return
+  say "oneDNN $version does not serve: the CPU backend needs 2.6 or a later 2"
+  return 1
+}
+
+main() {
+  case "${*:-}" in
+    "" | --tests) ;;
+    *) die "unknown argument '$*': the only one is --tests" ;;
+  esac
+  provide "$build_needs" || die "cannot go on without these"
+  if [[ ${1:-} == --tests ]]; then
+    provide "$test_needs" || die "the tests cannot be built without these"
+    provide "$lint_needs" || say "going on: the checks that need these will fail"
+  fi
+
+  local cuda=no cpu=no
+  if find_cuda; then cuda=yes; fi
+  if find_onednn; then cpu=yes; fi
+  case $cuda-$cpu in
+    yes-yes)
+      printf 'gpu\n'
+      ;;
+    yes-no)
+      say "no oneDNN: building the CUDA backend alone"
+      printf 'gpu-only\n'
+      ;;
+    no-yes)
+      say "no CUDA toolkit with cuDNN 9: building the CPU backend alone"
+      printf 'cpu-only\n'
+      ;;
+    no-no)
+      die "neither the CUDA nor the CPU backend can be built: see above"
+      ;;
+  esac
+}
+
+main "$@"
