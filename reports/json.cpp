@@ -1,0 +1,78 @@
+#include "reports/json.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "reports/fields.h"
+#include "reports/sha256.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Json;
+
+constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
+
+// What a run shows and where it writes; the rest decides what is computed. The plans are left out,
+// too: they have a hash of their own.
+const std::set<std::string> display_settings = {"output",      "force",      "json", "quiet",
+                                                "no_progress", "plan_cache", "plans"};
+
+}  // namespace
+
+std::string to_json(const Report& report) {
+  return json::Writer::json_of(report).dump(2, ' ', false, replace_bad_utf8) + "\n";
+}
+
+Report report_from_json(const std::string& text) {
+  try {
+    Report report;
+    const Json document = Json::parse(text);
+    json::Reader reader(document, "");
+    json::fields(reader, report);
+    return report;
+  } catch (const Json::exception& error) {
+    throw InvalidReport(std::string("not JSON: ") + error.what());
+  }
+}
+
+Report read_report(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  // An empty file extracts nothing, which sets the stream's fail bit; so does a folder.
+  if (!file || (file.peek() != EOF && !(text << file.rdbuf()))) {
+    throw InvalidReport(path.string() + " cannot be read: check that it is a file of yours");
+  }
+  try {
+    return report_from_json(text.str());
+  } catch (const InvalidReport& error) {
+    throw InvalidReport(path.string() + " is not a valid report: " + error.what());
+  }
+}
+
+std::string config_sha256(const RunConfig& config) {
+  Json settings = json::Writer::json_of(config);
+  for (const std::string& name : display_settings) settings.erase(name);
+  return sha256(settings.dump(-1, ' ', false, replace_bad_utf8));
+}
+
+std::string plans_sha256(const std::vector<Plan>& plans) {
+  std::vector<std::string> choices;
+  for (const Plan& plan : plans) choices.push_back(plan.key + '\0' + plan.implementation + '\0');
+  std::sort(choices.begin(), choices.end());
+  std::string text;
+  for (const std::string& choice : choices) text += choice;
+  return sha256(text);
+}
+
+std::vector<std::string> config_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : json::Writer::json_of(RunConfig{}).items()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace nearmetal

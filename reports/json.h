@@ -1,0 +1,34 @@
+// Reports as JSON text: written from and read into the typed structs.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "reports/types.h"
+
+namespace nearmetal {
+
+/// Thrown for a report that cannot be read: not there, not JSON, or not what the schema says.
+struct InvalidReport : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Strict JSON, UTF-8 (bytes that are not are replaced), doubles so that they read back unchanged.
+/// Throws std::logic_error for a number that is not finite: unknown is null, with a reason.
+std::string to_json(const Report& report);
+
+/// Checks all that reports/schema/report.schema.json says. Throws InvalidReport that names the
+/// place as a JSON pointer.
+Report report_from_json(const std::string& text);
+Report read_report(const std::filesystem::path& path);
+
+/// SHA-256 of the settings that decide what is computed; those of output and display are left out.
+std::string config_sha256(const RunConfig& config);
+/// SHA-256 of keys and implementations, in any order; not of the times.
+std::string plans_sha256(const std::vector<Plan>& plans);
+
+/// The names of all settings of RunConfig, as in the report.
+std::vector<std::string> config_names();
+
+}  // namespace nearmetal
