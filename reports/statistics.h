@@ -1,0 +1,42 @@
+// Statistics of one run's samples: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace nearmetal {
+
+// All of them throw std::invalid_argument for no samples.
+
+double mean(std::span<const double> samples);
+
+/// Linear interpolation between order statistics: type 7 of Hyndman and Fan, "Sample Quantiles in
+/// Statistical Packages", 1996; the default of R and NumPy. `share` lies within 0 and 1.
+double quantile(std::span<const double> samples, double share);
+double median(std::span<const double> samples);
+
+/// 1.4826 x the median absolute deviation from the median: the standard deviation where samples are
+/// normal, and hardly moved by outliers.
+double robust_deviation(std::span<const double> samples);
+
+/// Least-squares change over the whole series, last value of the line minus first, relative to the
+/// mean. None for fewer than 2 samples or a mean of 0.
+std::optional<double> relative_drift(std::span<const double> samples);
+
+/// Correlation of neighbours, the estimator of Box and Jenkins, within -1 and 1. None for fewer
+/// than 3 samples or when all are equal.
+std::optional<double> lag1_autocorrelation(std::span<const double> samples);
+
+struct MeanError {
+  double standard_error = 0;     // of the mean, in the unit of the samples
+  double effective_samples = 0;  // independent samples whose mean would be as certain
+  int64_t batch_size = 0;
+};
+
+/// Batch means (Law and Kelton, "Simulation Modeling and Analysis"): neighbouring steps are not
+/// independent, so that batches grow until the means of neighbouring batches no longer correlate
+/// (below 0.1), or only 10 batches are left. None for fewer than 10 samples or when all are equal.
+std::optional<MeanError> batch_means_error(std::span<const double> samples);
+
+}  // namespace nearmetal
