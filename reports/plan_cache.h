@@ -1,0 +1,35 @@
+// The plans of earlier runs on disk, so that tuning happens once per device, driver and libraries.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// Plans hold for a context: the device and everything that may change which of them is best or
+/// loads at all. One line of text, e.g. "NVIDIA H200, 132 multiprocessors, driver 580.1,
+/// cuDNN 9.19".
+std::string plan_context(const DeviceInfo& device);
+
+/// $XDG_CACHE_HOME/nearmetal/plans.json, else ~/.cache/nearmetal/plans.json; none without a home.
+std::optional<std::filesystem::path> default_plan_cache_path();
+
+struct CachedPlans {
+  std::vector<Plan> plans;
+  std::string warning;  // empty, or why a file that is there was ignored
+};
+
+/// A file that is not there, or has nothing for this context, is no warning.
+CachedPlans load_plans(const std::filesystem::path& path, const std::string& context);
+
+/// Adds to what is there or replaces it, by key; contexts that are not named stay. Atomic, and safe
+/// with several processes at once (a lock on `path`.lock). Makes the folder. A damaged file is
+/// replaced. Throws OutputError.
+void save_plans(const std::filesystem::path& path, const std::string& context,
+                const std::vector<Plan>& plans);
+
+}  // namespace nearmetal
