@@ -1,0 +1,103 @@
+// Batch norm in training mode with what follows it in a ResNet: ReLU, residual add, both directions.
+//
+// Each direction is two sweeps over the tensor: one that sums per channel, one that applies. Sums are
+// deterministic: every block leaves its partial sums, the last block of a channel slice adds them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// The device arrays of one batch norm, one fp32 per channel each.
+struct BatchNormState {
+  const float* scale = nullptr;  // trained
+  const float* bias = nullptr;   // trained
+  float* running_mean = nullptr;
+  float* running_variance = nullptr;
+  // Of this batch, from the forward to the backward pass: normalised = x * multiplier + shift.
+  float* mean = nullptr;
+  float* inverse_deviation = nullptr;
+  float* multiplier = nullptr;
+  float* shift = nullptr;
+  float* scale_gradient = nullptr;
+  float* bias_gradient = nullptr;
+  // Of this batch, from the first to the second backward sweep: dx = a * dz + b * x + c.
+  float* a = nullptr;
+  float* b = nullptr;
+  float* c = nullptr;
+};
+
+/// An NHWC tensor as rows (images x height x width) of channels; channels are a multiple of 8.
+struct Extent {
+  int64_t rows = 0;
+  int channels = 0;
+
+  constexpr int64_t elements() const { return rows * channels; }
+};
+
+/// Partial sums and counters, shared by all launches of one stream.
+struct ReductionScratch {
+  float* partial_sums = nullptr;
+  unsigned* arrivals = nullptr;  // all 0 between launches
+  int multiprocessors = 1;
+
+  static int64_t partial_sums_bytes(int multiprocessors);
+  static int64_t arrivals_bytes();
+};
+
+/// Mean, inverse deviation, multiplier and shift of x, and the running statistics.
+void launch_batch_statistics(Precision precision, const void* x, Extent extent,
+                             const BatchNormState& state, const ReductionScratch& scratch,
+                             cudaStream_t stream);
+
+/// The same from sums per channel that a convolution left.
+void launch_finish_statistics(const float* sum, const float* square_sum, Extent extent,
+                              const BatchNormState& state, cudaStream_t stream);
+
+/// y = relu?(norm(x) + residual), where the residual is absent, a tensor, or the normalisation of
+/// another tensor. `mask`, if given, gets one byte per pack of 16 bytes, one bit per element: y > 0.
+struct NormaliseOperands {
+  const void* x = nullptr;
+  BatchNormState state;
+  const void* residual = nullptr;
+  const BatchNormState* residual_state = nullptr;  // not null: the residual is normalised too
+  bool relu = false;
+  uint8_t* mask = nullptr;
+  void* y = nullptr;
+};
+void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
+                      int multiprocessors, cudaStream_t stream);
+
+enum class ReluMask {
+  none,        // no ReLU
+  recomputed,  // from x and the forward multiplier and shift
+  stored,      // as launch_normalise wrote it
+};
+
+/// dz = mask * (dy + dy_second); from it the gradients of scale and bias and dx.
+struct NormBackwardOperands {
+  const void* dy = nullptr;
+  const void* dy_second = nullptr;  // null: the output has one consumer
+  ReluMask relu = ReluMask::none;
+  const uint8_t* mask = nullptr;
+  const void* x = nullptr;
+  BatchNormState state;
+  void* dx = nullptr;
+  // Residual of the forward pass: a plain tensor gets its gradient in `dz`; a normalised one has
+  // its own x, state and dx here. At most one of the two.
+  void* dz = nullptr;
+  const void* residual_x = nullptr;
+  BatchNormState residual_state;
+  void* residual_dx = nullptr;
+};
+void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
+                               Extent extent, const ReductionScratch& scratch,
+                               cudaStream_t stream);
+void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
+                                Extent extent, int multiprocessors, cudaStream_t stream);
+
+}  // namespace nearmetal

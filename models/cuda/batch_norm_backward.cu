@@ -1,0 +1,243 @@
+#include <stdexcept>
+
+#include "models/cuda/batch_norm.h"
+#include "models/cuda/channel_reduction.h"
+#include "models/cuda/check.h"
+#include "models/cuda/sweep.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int sums_unroll = 2;
+constexpr int apply_unroll = 2;
+
+// dz = mask * (dy + dy_second) of one pack.
+template <class T, ReluMask relu, bool two>
+struct Gradient {
+  const T* dy;
+  const T* dy_second;
+  const uint8_t* mask;
+  Channels<T> multiplier, shift;  // for ReluMask::recomputed
+
+  __device__ Gradient(const NormBackwardOperands& operands, int channel)
+      : dy(static_cast<const T*>(operands.dy)),
+        dy_second(static_cast<const T*>(operands.dy_second)),
+        mask(operands.mask) {
+    if constexpr (relu == ReluMask::recomputed) {
+      multiplier = Channels<T>::load(operands.state.multiplier + channel);
+      shift = Channels<T>::load(operands.state.shift + channel);
+    }
+  }
+
+  struct Loaded {
+    Pack<T> dy, dy_second;
+    unsigned bits;
+  };
+  __device__ Loaded load(int64_t at) const {
+    Loaded loaded;
+    loaded.dy = load_pack(dy + at);
+    if constexpr (two) loaded.dy_second = load_pack(dy_second + at);
+    if constexpr (relu == ReluMask::stored) loaded.bits = mask[at / pack_width<T>];
+    return loaded;
+  }
+  __device__ float value(const Loaded& loaded, int i, float x) const {
+    float dz = to_float(loaded.dy.values[i]);
+    if constexpr (two) dz += to_float(loaded.dy_second.values[i]);
+    if constexpr (relu == ReluMask::stored) return loaded.bits >> i & 1 ? dz : 0.0f;
+    if constexpr (relu == ReluMask::recomputed) {
+      return fmaf(x, multiplier.values[i], shift.values[i]) > 0 ? dz : 0.0f;
+    }
+    return dz;
+  }
+};
+
+// What becomes of dz besides the batch norm's own gradients.
+enum class Residual { none, tensor, normalised };
+
+template <class T, ReluMask relu, bool two, Residual residual>
+__global__ void __launch_bounds__(reduction_threads, 2)
+    backward_sums_kernel(NormBackwardOperands operands, Extent extent, ReductionScratch scratch) {
+  constexpr int width = pack_width<T>;
+  constexpr int tile_rows = slice_rows<T> * sums_unroll;
+  constexpr int sum_count = residual == Residual::normalised ? 3 : 2;
+  const auto* x = static_cast<const T*>(operands.x);
+  const auto* residual_x = static_cast<const T*>(operands.residual_x);
+  const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
+  float sums[sum_count][width] = {};
+  if (channel < extent.channels) {
+    const Gradient<T, relu, two> gradient(operands, channel);
+    const auto mean = Channels<T>::load(operands.state.mean + channel);
+    Channels<T> residual_mean;
+    if constexpr (residual == Residual::normalised) {
+      residual_mean = Channels<T>::load(operands.residual_state.mean + channel);
+    }
+    for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
+      const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
+      typename Gradient<T, relu, two>::Loaded loaded[sums_unroll];
+      Pack<T> packs[sums_unroll], residual_packs[sums_unroll];
+#pragma unroll
+      for (int u = 0; u < sums_unroll; ++u) {
+        const int64_t row = first + u * slice_rows<T>;
+        if (row >= extent.rows) break;
+        const int64_t at = row * extent.channels + channel;
+        loaded[u] = gradient.load(at);
+        packs[u] = load_pack(x + at);
+        if constexpr (residual == Residual::normalised) {
+          residual_packs[u] = load_pack(residual_x + at);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < sums_unroll; ++u) {
+        const int64_t row = first + u * slice_rows<T>;
+        if (row >= extent.rows) break;
+        Pack<T> dz_pack;
+#pragma unroll
+        for (int i = 0; i < width; ++i) {
+          const float at_x = to_float(packs[u].values[i]);
+          const float dz = gradient.value(loaded[u], i, at_x);
+          sums[0][i] += dz;
+          sums[1][i] = fmaf(dz, at_x - mean.values[i], sums[1][i]);
+          if constexpr (residual == Residual::normalised) {
+            const float centred = to_float(residual_packs[u].values[i]) - residual_mean.values[i];
+            sums[2][i] = fmaf(dz, centred, sums[2][i]);
+          }
+          dz_pack.values[i] = from_float<T>(dz);
+        }
+        if constexpr (residual == Residual::tensor) {
+          store_pack(static_cast<T*>(operands.dz) + row * extent.channels + channel, dz_pack);
+        }
+      }
+    }
+  }
+  reduce_channels<T>(
+      sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
+        const auto count = static_cast<double>(extent.rows);
+        finish_backward(operands.state, at, totals[0], totals[1], count);
+        if constexpr (residual == Residual::normalised) {
+          finish_backward(operands.residual_state, at, totals[0], totals[2], count);
+        }
+      });
+}
+
+template <class T>
+struct AffineInput {  // a * dz + b * x + c for the channels of a pack
+  Channels<T> a, b, c;
+
+  __device__ AffineInput(const BatchNormState& state, int channel)
+      : a(Channels<T>::load(state.a + channel)),
+        b(Channels<T>::load(state.b + channel)),
+        c(Channels<T>::load(state.c + channel)) {}
+  __device__ T value(int i, float dz, float x) const {
+    return from_float<T>(fmaf(a.values[i], dz, fmaf(b.values[i], x, c.values[i])));
+  }
+};
+
+template <class T, ReluMask relu, bool two, bool dual>
+__global__ void __launch_bounds__(sweep_threads, 2)
+    backward_apply_kernel(NormBackwardOperands operands, Extent extent, SweepShape shape) {
+  constexpr int width = pack_width<T>;
+  const SweepPosition position(shape, extent, width);
+  if (!position.active) return;
+  const auto* x = static_cast<const T*>(operands.x);
+  const auto* residual_x = static_cast<const T*>(operands.residual_x);
+  const Gradient<T, relu, two> gradient(operands, position.channel);
+  const AffineInput<T> affine(operands.state, position.channel);
+  const AffineInput<T> residual_affine(dual ? operands.residual_state : operands.state,
+                                       position.channel);
+  sweep_backwards<apply_unroll>(position, extent, [&](const int64_t(&at)[apply_unroll], int count) {
+    typename Gradient<T, relu, two>::Loaded loaded[apply_unroll];
+    Pack<T> packs[apply_unroll], residual_packs[apply_unroll];
+#pragma unroll
+    for (int u = 0; u < apply_unroll; ++u) {
+      if (u >= count) break;
+      loaded[u] = gradient.load(at[u]);
+      packs[u] = load_pack(x + at[u]);
+      if constexpr (dual) residual_packs[u] = load_pack(residual_x + at[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < apply_unroll; ++u) {
+      if (u >= count) break;
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        const float at_x = to_float(packs[u].values[i]);
+        const float dz = gradient.value(loaded[u], i, at_x);
+        packs[u].values[i] = affine.value(i, dz, at_x);
+        if constexpr (dual) {
+          residual_packs[u].values[i] =
+              residual_affine.value(i, dz, to_float(residual_packs[u].values[i]));
+        }
+      }
+      store_pack(static_cast<T*>(operands.dx) + at[u], packs[u]);
+      if constexpr (dual) {
+        store_pack(static_cast<T*>(operands.residual_dx) + at[u], residual_packs[u]);
+      }
+    }
+  });
+}
+
+template <ReluMask value>
+using MaskConstant = std::integral_constant<ReluMask, value>;
+
+// Turns the run-time form of an operation into template arguments.
+template <class Body>
+void with_gradient_form(const NormBackwardOperands& operands, Body&& body) {
+  const auto with_mask = [&](auto mask) {
+    operands.dy_second != nullptr ? body(mask, std::true_type()) : body(mask, std::false_type());
+  };
+  switch (operands.relu) {
+    case ReluMask::none: return with_mask(MaskConstant<ReluMask::none>());
+    case ReluMask::recomputed: return with_mask(MaskConstant<ReluMask::recomputed>());
+    case ReluMask::stored: return with_mask(MaskConstant<ReluMask::stored>());
+  }
+}
+
+}  // namespace
+
+void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
+                               Extent extent, const ReductionScratch& scratch,
+                               cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll, scratch.multiprocessors);
+    with_gradient_form(operands, [&](auto mask, auto two) {
+      const auto launch = [&](auto kernel) {
+        kernel<<<grid, reduction_threads, 0, stream>>>(operands, extent, scratch);
+      };
+      if (operands.dz != nullptr) {
+        launch(backward_sums_kernel<T, mask, two, Residual::tensor>);
+      } else if (operands.residual_x != nullptr) {
+        launch(backward_sums_kernel<T, mask, two, Residual::normalised>);
+      } else {
+        launch(backward_sums_kernel<T, mask, two, Residual::none>);
+      }
+    });
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
+                                Extent extent, int multiprocessors, cudaStream_t stream) {
+  NormBackwardOperands used = operands;
+  if (operands.dz != nullptr) {  // the first sweep has left dz: nothing more to add or to mask
+    used.dy = operands.dz;
+    used.dy_second = nullptr;
+    used.relu = ReluMask::none;
+  }
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    const SweepShape shape(extent, pack_width<T>, apply_unroll, multiprocessors);
+    with_gradient_form(used, [&](auto mask, auto two) {
+      const auto launch = [&](auto kernel) {
+        kernel<<<shape.grid(), sweep_threads, 0, stream>>>(used, extent, shape);
+      };
+      if (used.residual_x != nullptr) {
+        launch(backward_apply_kernel<T, mask, two, true>);
+      } else {
+        launch(backward_apply_kernel<T, mask, two, false>);
+      }
+    });
+  });
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal

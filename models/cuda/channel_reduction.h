@@ -1,0 +1,153 @@
+// Deterministic sums per channel over the rows of an NHWC tensor (device code).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "models/cuda/batch_norm.h"
+#include "models/cuda/pack.h"
+
+namespace nearmetal {
+
+// A block sums a slice of 64 channels (128 bytes of a 16-bit row) over some of the rows.
+inline constexpr int slice_channels = 64;
+inline constexpr int reduction_threads = 256;
+inline constexpr int reduction_warps = reduction_threads / 32;
+inline constexpr int blocks_per_multiprocessor = 4;
+inline constexpr int most_sums = 3;
+inline constexpr int most_slices = 1024;
+
+template <class T>
+inline constexpr int slice_lanes = slice_channels / pack_width<T>;
+template <class T>
+inline constexpr int slice_rows = reduction_threads / slice_lanes<T>;  // at a time
+
+/// Blocks of a reduction: x over the slices, y over the rows.
+inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors) {
+  const int slices = (extent.channels + slice_channels - 1) / slice_channels;
+  const int64_t tiles = (extent.rows + rows_per_tile - 1) / rows_per_tile;
+  const int chunks = std::max(1, multiprocessors * blocks_per_multiprocessor / slices);
+  return dim3(slices, static_cast<unsigned>(std::min<int64_t>(chunks, tiles)));
+}
+
+/// Adds `sums` (each thread's own, for the channels of its pack) over all blocks of this channel
+/// slice, in a fixed order. The last block to arrive calls finish(channel, totals) once for each
+/// channel of the slice.
+template <class T, int Sums, class Finish>
+__device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels,
+                                const ReductionScratch& scratch, Finish finish) {
+  constexpr int width = pack_width<T>;
+  constexpr int slice_values = Sums * slice_channels;
+  __shared__ float shared[reduction_warps][slice_values];
+  __shared__ bool last;
+
+  // Threads of a warp that hold the same channels are slice_lanes apart.
+#pragma unroll
+  for (int distance = slice_lanes<T>; distance < 32; distance *= 2) {
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        sums[s][i] += __shfl_xor_sync(0xffffffff, sums[s][i], distance);
+      }
+    }
+  }
+  const int lane = threadIdx.x % 32;
+  if (lane < slice_lanes<T>) {
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        shared[threadIdx.x / 32][s * slice_channels + lane * width + i] = sums[s][i];
+      }
+    }
+  }
+  __syncthreads();
+
+  float* slice = scratch.partial_sums + int64_t{blockIdx.x} * gridDim.y * slice_values;
+  for (int value = threadIdx.x; value < slice_values; value += reduction_threads) {
+    float total = 0;
+#pragma unroll
+    for (int warp = 0; warp < reduction_warps; ++warp) total += shared[warp][value];
+    slice[blockIdx.y * slice_values + value] = total;
+  }
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    // Wraps to 0 with the last arrival, ready for the next launch.
+    last = atomicInc(&scratch.arrivals[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+
+  constexpr int columns = slice_values / 4;
+  constexpr int groups = std::min(reduction_threads / columns, reduction_warps);
+  const int column = threadIdx.x % columns;
+  const int group = threadIdx.x / columns;
+  if (group < groups) {
+    float4 total = {0, 0, 0, 0};
+#pragma unroll 8
+    for (unsigned chunk = group; chunk < gridDim.y; chunk += groups) {
+      const float4 part =
+          __ldcg(reinterpret_cast<const float4*>(slice + chunk * slice_values) + column);
+      total.x += part.x;
+      total.y += part.y;
+      total.z += part.z;
+      total.w += part.w;
+    }
+    reinterpret_cast<float4*>(shared[group])[column] = total;
+  }
+  __syncthreads();
+  const int channel = blockIdx.x * slice_channels + threadIdx.x;
+  if (threadIdx.x < slice_channels && channel < channels) {
+    float totals[Sums] = {};
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+      for (int g = 0; g < groups; ++g) {
+        totals[s] += shared[g][s * slice_channels + threadIdx.x];
+      }
+    }
+    finish(channel, totals);
+  }
+}
+
+/// What a batch norm knows of a channel after the forward sums.
+__device__ inline void finish_forward(const BatchNormState& state, int channel, float sum,
+                                      float square_sum, double count) {
+  const double mean = sum / count;
+  const double variance = fmax(square_sum / count - mean * mean, 0.0);
+  const double inverse_deviation = rsqrt(variance + batch_norm_epsilon);
+  const double multiplier = state.scale[channel] * inverse_deviation;
+  state.mean[channel] = static_cast<float>(mean);
+  state.inverse_deviation[channel] = static_cast<float>(inverse_deviation);
+  state.multiplier[channel] = static_cast<float>(multiplier);
+  state.shift[channel] = static_cast<float>(state.bias[channel] - mean * multiplier);
+
+  const float keep = static_cast<float>(1 - batch_norm_momentum);
+  const float take = static_cast<float>(batch_norm_momentum);
+  const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
+  state.running_mean[channel] =
+      keep * state.running_mean[channel] + take * static_cast<float>(mean);
+  state.running_variance[channel] =
+      keep * state.running_variance[channel] + take * static_cast<float>(unbiased);
+}
+
+/// The same after the backward sums of dz and of dz * (x - mean): gradients of scale and bias, and
+/// dx = multiplier * (dz - sum(dz)/n - xhat * sum(dz * xhat)/n) with xhat = (x - mean) / deviation,
+/// written as a * dz + b * x + c.
+__device__ inline void finish_backward(const BatchNormState& state, int channel, float dz_sum,
+                                       float dz_centred_sum, double count) {
+  const double inverse_deviation = state.inverse_deviation[channel];
+  const double multiplier = state.multiplier[channel];
+  const double scale_gradient = dz_centred_sum * inverse_deviation;
+  state.bias_gradient[channel] = dz_sum;
+  state.scale_gradient[channel] = static_cast<float>(scale_gradient);
+  const double b = -multiplier * inverse_deviation * scale_gradient / count;
+  state.a[channel] = static_cast<float>(multiplier);
+  state.b[channel] = static_cast<float>(b);
+  state.c[channel] =
+      static_cast<float>(-multiplier * dz_sum / count - b * double{state.mean[channel]});
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,58 @@
+// Status checks and owning handles for the CUDA libraries.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <cudnn_graph.h>
+
+#include <memory>
+#include <type_traits>
+
+namespace nearmetal {
+
+/// Throw std::runtime_error with the call, the library's own text, file and line.
+void require_ok(cudaError_t status, const char* call, const char* file, int line);
+void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
+void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
+
+#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression, __FILE__, __LINE__)
+// After a kernel launch, which has no status of its own.
+#define NM_CHECK_LAUNCH() ::nearmetal::require_ok(cudaGetLastError(), "kernel", __FILE__, __LINE__)
+
+// Destructors ignore the status: they never throw and never hide the first error.
+template <auto Destroy>
+struct Destroyer {
+  void operator()(auto handle) const noexcept { Destroy(handle); }
+};
+template <class H, auto Destroy>
+using Handle = std::unique_ptr<std::remove_pointer_t<H>, Destroyer<Destroy>>;
+
+using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
+using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
+using GraphHandle = Handle<cudaGraph_t, cudaGraphDestroy>;
+using GraphExecHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
+using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
+using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
+using DeviceMemory = Handle<void*, cudaFree>;
+using PinnedMemory = Handle<void*, cudaFreeHost>;
+
+StreamHandle make_stream();
+EventHandle make_event();
+DeviceMemory allocate_device(int64_t bytes);
+
+/// Mean milliseconds of `repeats` calls of `launch`, by events on `stream`, after one call apart.
+template <class Launch>
+double milliseconds_of(Launch&& launch, int repeats, cudaStream_t stream) {
+  const EventHandle begin = make_event();
+  const EventHandle end = make_event();
+  launch();
+  NM_CALL(cudaEventRecord(begin.get(), stream));
+  for (int i = 0; i < repeats; ++i) launch();
+  NM_CALL(cudaEventRecord(end.get(), stream));
+  NM_CALL(cudaEventSynchronize(end.get()));
+  float milliseconds = 0;
+  NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+  return milliseconds / repeats;
+}
+
+}  // namespace nearmetal

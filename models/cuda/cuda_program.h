@@ -1,0 +1,86 @@
+// A graph prepared for one NVIDIA GPU.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "models/cuda/check.h"
+#include "models/cuda/lowering.h"
+#include "models/cuda/tuner.h"
+#include "models/graph.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+class CudaProgram : public Program {
+ public:
+  CudaProgram(const Graph& graph, const ProgramOptions& options);
+  ~CudaProgram() override;
+
+  int max_steps_in_flight() const override { return steps_in_flight; }
+  void enqueue_step() override;
+  StepRecord wait_step() override;
+
+  void restart(std::span<const float> parameters) override;
+  std::vector<float> parameters() override;
+  std::vector<float> momentum() override;
+  std::vector<float> gradients() override;
+  std::vector<float> running_statistics() override;
+
+  void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
+  void use_synthetic_batch() override;
+
+  std::vector<Plan> plans() const override { return tuner_->used(); }
+  Profile profile(int repeats) override;
+  int64_t device_bytes() const override { return device_bytes_; }
+
+  /// Device memory that such a program takes, without the CUDA context.
+  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
+  /// The largest batch of such a program that takes no more; 0 if not even one image fits.
+  static int64_t largest_batch(const Graph& graph, const ProgramOptions& options,
+                               int64_t available_bytes);
+
+ private:
+  static constexpr int steps_in_flight = 8;
+
+  LoweredStep lowered() const { return lower(graph_, options_, choices_, layout_, resources_); }
+  void choose_kernels();
+  void allocate();
+  void bind_convolutions();
+  void stage_images();
+  void record_step();
+  void capture_step();
+  void wait_until_idle();
+
+  Graph graph_;
+  ProgramOptions options_;
+  int multiprocessors_ = 1;
+  StreamHandle stream_, copy_stream_;
+  CudnnHandle cudnn_;
+  CublasLtHandle cublas_;
+  std::unique_ptr<Tuner> tuner_;
+  LoweringChoices choices_;
+  FlatLayout layout_;
+  StepResources resources_;
+  LoweredStep step_;
+
+  int64_t device_bytes_ = 0;
+  DeviceMemory persistent_, activations_, workspace_;
+  PinnedMemory pinned_records_;
+  float* running_statistics_ = nullptr;  // of all batch norms, in graph order
+  int64_t norm_channels_ = 0;
+  int32_t* fixed_labels_ = nullptr;
+  int32_t* use_fixed_labels_ = nullptr;
+
+  // Input from the host: the images of the next step are copied while this one runs.
+  PinnedMemory host_images_;
+  DeviceMemory staged_images_;
+  EventHandle images_taken_, images_staged_;
+
+  GraphExecHandle executable_;
+  std::vector<EventHandle> step_ends_;  // a ring, one more than steps in flight
+  int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,35 @@
+// The end of the network but for its matrix products: global average pooling, bias, softmax
+// cross-entropy and the gradient of the bias.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// y [images, channels] = mean over `pixels` of x [images, pixels, channels].
+void launch_average_pool(Precision precision, const void* x, void* y, int64_t images, int pixels,
+                         int channels, cudaStream_t stream);
+/// dx [images, pixels, channels] = dy [images, channels] / pixels.
+void launch_average_pool_backward(Precision precision, const void* dy, void* dx, int64_t images,
+                                  int pixels, int channels, cudaStream_t stream);
+
+/// Classifier outputs of a batch: rows of `row_elements` (classes, rounded up for alignment).
+struct LogitsShape {
+  int64_t images = 0;
+  int classes = 0;
+  int row_elements = 0;
+};
+/// losses[image] = cross-entropy of softmax(logits + bias) with its label, fp32. `gradient`, if not
+/// null, gets its derivative by the logits, times *loss_scale / images, with zeros past the classes.
+void launch_softmax_loss(Precision precision, const LogitsShape& shape, const float* logits,
+                         const float* bias, const int32_t* labels, const float* loss_scale,
+                         float* losses, void* gradient, cudaStream_t stream);
+/// bias_gradient[class] = sum over images of gradient.
+void launch_bias_gradient(Precision precision, const LogitsShape& shape, const void* gradient,
+                          float* bias_gradient, cudaStream_t stream);
+
+}  // namespace nearmetal

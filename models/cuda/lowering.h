@@ -1,0 +1,98 @@
+// Lowers a graph to the kernels of one training step: matches convolution, batch norm, ReLU, residual
+// add and pooling, forward and backward. Runs nothing and needs no device.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/cuda/batch_norm.h"
+#include "models/cuda/convolution.h"
+#include "models/cuda/flat_layout.h"
+#include "models/cuda/images.h"
+#include "models/cuda/update.h"
+#include "models/graph.h"
+#include "models/memory_plan.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// A buffer in the memory of the step; its address is set once that memory is allocated.
+struct Tensor {
+  int64_t bytes = 0;
+  void* data = nullptr;
+};
+
+/// A convolution among the kernels. Its weights, or their gradient, lie in the flat buffers.
+struct ConvolutionCall {
+  ConvolutionProblem problem;
+  const Tensor* x = nullptr;
+  const Tensor* y = nullptr;
+  const Tensor* sums = nullptr;  // forward_statistics: sums of all channels, then of squares
+  int weight_parameter = 0;
+};
+
+/// One launch of the step.
+struct Kernel {
+  std::string name;  // the nodes it computes
+  const char* phase = "";
+  std::string implementation;
+  double flops = 0;
+  double bytes = 0;  // each operand once
+  std::vector<const Tensor*> operands;
+  std::optional<ConvolutionCall> convolution;  // `launch` is set when its plan is chosen
+  std::function<void(cudaStream_t)> launch;
+};
+
+/// What outlives a step, by device address. Kernels refer to it, so that it can be filled later.
+struct StepResources {
+  ReductionScratch reduction;
+  std::vector<BatchNormState> norms;  // by node index
+  FlatParameters parameters;
+  const uint8_t* stem_mask = nullptr;  // null: every place of the stem's filter is a weight
+  StepState* state = nullptr;
+  DeviceRecord* ring = nullptr;
+  int ring_size = 1;
+  double* finish_sums = nullptr;
+  unsigned* finish_arrivals = nullptr;
+  int32_t* labels = nullptr;
+  const int32_t* fixed_labels = nullptr;
+  const int32_t* use_fixed_labels = nullptr;
+  float* losses = nullptr;
+  void* workspace = nullptr;
+  cublasLtHandle_t cublas = nullptr;
+};
+
+/// Bytes of workspace that any one kernel may ask for.
+inline constexpr int64_t workspace_limit = int64_t{512} << 20;
+inline constexpr int64_t classifier_workspace = int64_t{32} << 20;
+
+/// Decisions that timing makes and that change which kernels there are.
+struct LoweringChoices {
+  StemForm stem = StemForm::pad_to_8;
+  std::set<std::string> fused_statistics;  // keys of forward problems
+};
+
+struct LoweredStep {
+  std::deque<Tensor> tensors;
+  std::vector<Kernel> kernels;
+  MemoryPlan memory;  // by tensor
+  const Tensor* images = nullptr;
+  ImageLayout image_layout;
+};
+
+/// Throws std::invalid_argument for a graph with a pattern that has no kernel. `layout` and
+/// `resources` must outlive the result.
+LoweredStep lower(const Graph& graph, const ProgramOptions& options,
+                  const LoweringChoices& choices, const FlatLayout& layout,
+                  const StepResources& resources);
+
+/// The convolutions of a lowered step, each problem once; those that forward_statistics could
+/// replace are named with both operations if `with_statistics`.
+std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics);
+
+}  // namespace nearmetal

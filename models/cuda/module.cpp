@@ -1,0 +1,31 @@
+// The entry of libnearmetal_cuda.so.
+#include "models/backend.h"
+#include "models/cuda/cuda_program.h"
+#include "models/cuda/device.h"
+
+namespace nearmetal {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  DeviceInfo describe(int gpu) override { return describe_gpu(gpu); }
+
+  std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
+    return std::make_unique<CudaProgram>(graph, options);
+  }
+
+  int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
+    use_gpu(options.gpu);
+    size_t free = 0, total = 0;
+    NM_CALL(cudaMemGetInfo(&free, &total));
+    return CudaProgram::largest_batch(graph, options, static_cast<int64_t>(free));
+  }
+};
+
+}  // namespace
+}  // namespace nearmetal
+
+extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
+  static nearmetal::CudaBackend backend;
+  return &backend;
+}

@@ -1,0 +1,73 @@
+// Sixteen bytes of one tensor, the unit in which our kernels read and write (device code).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+template <class T>
+inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
+
+template <class T>
+struct alignas(16) Pack {
+  T values[pack_width<T>];
+};
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(__half value) { return __half2float(value); }
+__device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+template <class T>
+__device__ T from_float(float value);
+template <>
+__device__ inline float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ inline __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+template <class T>
+__device__ Pack<T> load_pack(const T* address) {
+  return *reinterpret_cast<const Pack<T>*>(address);
+}
+template <class T>
+__device__ void store_pack(T* address, const Pack<T>& pack) {
+  *reinterpret_cast<Pack<T>*>(address) = pack;
+}
+
+/// One fp32 per channel for the channels of a pack.
+template <class T>
+struct Channels {
+  float values[pack_width<T>];
+
+  __device__ static Channels load(const float* address) {
+    Channels channels;
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) channels.values[i] = address[i];
+    return channels;
+  }
+};
+
+/// Calls `body` with a null pointer to the element type of `precision`.
+template <class Body>
+void with_element_type(Precision precision, Body&& body) {
+  switch (precision) {
+    case Precision::fp16: return body(static_cast<__half*>(nullptr));
+    case Precision::bf16: return body(static_cast<__nv_bfloat16*>(nullptr));
+    case Precision::tf32:
+    case Precision::fp32: return body(static_cast<float*>(nullptr));
+  }
+}
+
+}  // namespace nearmetal

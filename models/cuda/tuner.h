@@ -1,0 +1,56 @@
+// Chooses a cuDNN plan for each convolution: by time, among those whose numbers are right.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/cuda/check.h"
+#include "models/cuda/convolution.h"
+#include "models/cuda/lowering.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// Choices by key: those that were given, and those that were made.
+class Tuner {
+ public:
+  /// With `pinned`, a choice that is not among `known`, or that does not load, is a
+  /// std::runtime_error; without, it is made anew.
+  Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned);
+
+  /// Chooses a plan for each problem, timing candidates on random data where it must. Throws
+  /// std::runtime_error if no engine computes a problem rightly; a forward_statistics problem then
+  /// merely gets no plan.
+  void choose(const std::vector<ConvolutionProblem>& problems, int multiprocessors);
+
+  /// Null if there is none.
+  const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
+
+  /// Sum of the times of a step's convolutions; infinite if one has no plan.
+  double seconds_of(const LoweredStep& step) const;
+  /// Keys of the forward convolutions of a step which take less time with the statistics in their
+  /// epilogue than with our sweep after them.
+  std::set<std::string> faster_with_statistics(const LoweredStep& step) const;
+
+  /// All choices so far.
+  std::vector<Plan> used() const;
+  int64_t largest_workspace() const;
+
+ private:
+  struct Buffers;
+
+  bool adopt(const std::string& key, const ConvolutionProblem* problem);
+  void tune(const ConvolutionProblem& problem, const Buffers& buffers);
+  void time_statistics(const ConvolutionProblem& problem, const Buffers& buffers);
+  double seconds_of(const std::string& key) const;
+
+  cudnnHandle_t handle_;
+  cudaStream_t stream_;
+  std::map<std::string, Plan> known_;
+  bool pinned_;
+  std::map<std::string, ConvolutionPlan> plans_;
+  std::map<std::string, Plan> used_;
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,70 @@
+// The end of a step: gradient norm, loss scale, the step's record, and SGD over flat buffers.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// What the device keeps from step to step.
+struct StepState {
+  uint64_t step;  // counts from 0; draws the labels
+  float loss_scale;      // for the next backward pass
+  float inverse_scale;   // 1 / the scale of the gradients that are there
+  int32_t good_steps;  // since the loss scale last changed
+  int32_t skip_update;
+};
+
+/// The part of a StepRecord that the device writes, into pinned host memory.
+struct DeviceRecord {
+  float loss;
+  float gradient_norm;
+  int32_t update_skipped;
+};
+
+/// All trained values behind one another, last layer first: first the matrices (convolutions and
+/// classifier), whose gradients have the type of the activations, then the vectors (batch norm and
+/// bias), whose gradients are fp32. Sizes in elements, multiples of 8.
+struct FlatParameters {
+  int64_t matrix_elements = 0;
+  int64_t vector_elements = 0;
+  float* values = nullptr;            // master: matrices, then vectors
+  float* momentum = nullptr;          // like values
+  void* matrix_gradients = nullptr;   // scaled by the loss scale
+  float* vector_gradients = nullptr;  // likewise
+  void* matrix_copies = nullptr;      // in the type of the activations; null where that is fp32
+};
+
+/// Ends the step: mean loss, unscaled gradient norm (if there are gradients), whether to skip the
+/// update, the next loss scale; writes the record of this step into ring[step % ring_size].
+struct FinishOperands {
+  const float* losses = nullptr;
+  int64_t images = 0;
+  FlatParameters parameters;
+  double* partial_sums = nullptr;  // finish_blocks() values
+  unsigned* arrivals = nullptr;    // one, 0 between launches
+  StepState* state = nullptr;
+  DeviceRecord* ring = nullptr;
+  int ring_size = 1;
+  bool dynamic_loss_scale = false;
+  bool forward_only = false;
+};
+inline constexpr int finish_blocks = 264;
+void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream);
+
+/// SGD after launch_finish_step().
+void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,
+                const StepState* state, cudaStream_t stream);
+
+/// Copies master matrices into their 16-bit copies, where there are any.
+void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
+                          cudaStream_t stream);
+
+/// gradients[i] = 0 where mask[i] == 0: taps of a rearranged filter that are no parameters.
+void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
+                          int64_t elements, cudaStream_t stream);
+
+}  // namespace nearmetal
