@@ -23,7 +23,7 @@ find_nvcc() {
   return 1
 }
 
-gpu_visible() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]]; }
+gpu_visible() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/nvidiactl || -e /dev/dxg ]]; }
 
 # configure PRESET [-DNAME=VALUE...]: ccache and an nvcc that is not on PATH are used where present.
 configure() {

@@ -128,6 +128,10 @@ find_cuda() {
     return 1
   fi
   release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  if ((${release%%.*} < 13)); then
+    say "CUDA toolkit $release: too old, 13.0 or later is needed ($nvcc)"
+    return 1
+  fi
   say "CUDA toolkit $release: found ($nvcc)"
   find_library NCCL nccl nccl.h NCCL 2 \
     "one GPU trains without it, several do not (packages libnccl2 and libnccl-dev)" || true
@@ -169,7 +173,7 @@ main() {
       printf 'gpu-only\n'
       ;;
     no-yes)
-      say "no CUDA toolkit with cuDNN 9: building the CPU backend alone"
+      say "no CUDA toolkit 13 with cuDNN 9: building the CPU backend alone"
       printf 'cpu-only\n'
       ;;
     no-no)

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs every check and test: what continuous integration runs.
+# Goes on after a check that failed, names those at the end and then exits with 1.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+
+jobs=$(nproc)
+tidy_seconds=240 # at most, so that many changed files do not hold up the rest
+failed=()
+
+# check TITLE COMMAND [ARGUMENT...]
+check() {
+  local title=$1 start=$SECONDS
+  shift
+  say "$title ..."
+  if "$@"; then
+    say "$title: ok ($((SECONDS - start)) s)"
+  else
+    say "$title: FAILED"
+    failed+=("$title")
+  fi
+}
+
+source_files() { find bench comm models reports tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'; }
+
+check_format() { source_files | xargs clang-format-14 --dry-run -Werror; }
+
+check_sources() { python3 -B scripts/check_sources_test.py && scripts/check_sources.py; }
+
+# Host files, theirs or their header's, changed since main, or on main itself of late.
+changed_files() {
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null) || base=
+  if [[ -z $base || $base == $(git rev-parse HEAD) ]]; then
+    base=$(git rev-list --max-count=50 HEAD | tail -n 1)
+  fi
+  {
+    git diff --name-only "$base" -- '*.cpp' '*.h'
+    git ls-files --others --exclude-standard -- '*.cpp' '*.h'
+  } | sed 's/\.h$/.cpp/' | sort -u | while read -r file; do
+    if grep -q "/$file\"" build/compile_commands.json; then printf '%s\n' "$file"; fi
+  done
+}
+
+check_tidy() {
+  local files status=0
+  mapfile -t files < <(changed_files)
+  ((${#files[@]})) || return 0
+  printf '%s\n' "${files[@]}" |
+    timeout "$tidy_seconds" xargs --max-args=1 --max-procs="$jobs" clang-tidy-14 --quiet -p build \
+      2> >(grep -v 'warnings\? generated' >&2) || status=$?
+  if ((status == 124)); then
+    say "clang-tidy: stopped after $tidy_seconds s; not all of the ${#files[@]} files were read"
+    return
+  fi
+  return "$status"
+}
+
+# The host code under sanitizers: its tests, and a tiny model through the whole program.
+check_sanitizers() {
+  local folder
+  folder=$(mktemp -d)
+  configure debug "$@" && cmake --build --preset debug && ctest --preset debug -j "$jobs" &&
+    run_tiny_model "$folder"
+  local status=$?
+  rm -r "$folder"
+  return "$status"
+}
+
+run_tiny_model() {
+  LSAN_OPTIONS="suppressions=scripts/leaks.supp:print_suppressions=0" \
+    build-debug/nearmetal run --device cpu --model resnet18 --image-size 32 --batch 2 --steps 2 \
+    --output "$1/report.json"
+}
+
+main() {
+  local preset cpu=ON
+  preset=$(scripts/setup.sh --tests)
+  if [[ $preset == gpu-only ]]; then cpu=OFF; fi
+
+  check format check_format
+  check sources check_sources
+  say "build ($preset) ..."
+  configure "$preset" -DNEARMETAL_TESTS=ON -DNEARMETAL_WERROR=ON
+  cmake --build --preset "$preset"
+  check clang-tidy check_tidy
+  check sanitizers check_sanitizers -DNEARMETAL_CPU="$cpu" -DNEARMETAL_TESTS=ON -DNEARMETAL_WERROR=ON
+  check tests ctest --test-dir build --output-on-failure --timeout 300 -j "$jobs"
+
+  ((${#failed[@]} == 0)) || die "FAILED: ${failed[*]}"
+}
+
+main "$@"
