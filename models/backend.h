@@ -12,7 +12,8 @@ struct BackendUnavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// `name` is "cpu" or "cuda": loads libnearmetal_<name>.so from the folder of the executable, or from
+/// `name` is "cpu" or "cuda": loads libnearmetal_<name>.so from the folder of the executable, or
+/// from
 /// ../lib/nearmetal beside it when installed. The module stays loaded until the process ends.
 Backend& load_backend(const std::string& name);
 

@@ -8,15 +8,24 @@ namespace nearmetal {
 
 const char* to_string(OpKind op) {
   switch (op) {
-    case OpKind::input: return "input";
-    case OpKind::conv: return "conv";
-    case OpKind::batch_norm: return "batch_norm";
-    case OpKind::relu: return "relu";
-    case OpKind::add: return "add";
-    case OpKind::max_pool: return "max_pool";
-    case OpKind::global_average_pool: return "global_average_pool";
-    case OpKind::linear: return "linear";
-    case OpKind::softmax_cross_entropy: return "softmax_cross_entropy";
+    case OpKind::input:
+      return "input";
+    case OpKind::conv:
+      return "conv";
+    case OpKind::batch_norm:
+      return "batch_norm";
+    case OpKind::relu:
+      return "relu";
+    case OpKind::add:
+      return "add";
+    case OpKind::max_pool:
+      return "max_pool";
+    case OpKind::global_average_pool:
+      return "global_average_pool";
+    case OpKind::linear:
+      return "linear";
+    case OpKind::softmax_cross_entropy:
+      return "softmax_cross_entropy";
   }
   throw std::logic_error("unnamed OpKind");
 }
@@ -68,10 +77,9 @@ int Graph::input(Shape image) {
 
 int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window) {
   const Shape in = nodes_.at(input).shape;
-  const int weight = add_parameter(name + ".weight",
-                                   {output_channels, in.channels, window.kernel, window.kernel},
-                                   Initialiser::he_normal_fan_out,
-                                   output_channels * window.kernel * window.kernel);
+  const int weight = add_parameter(
+      name + ".weight", {output_channels, in.channels, window.kernel, window.kernel},
+      Initialiser::he_normal_fan_out, output_channels * window.kernel * window.kernel);
   return append(
       {OpKind::conv, name, {input}, slid(in, output_channels, window, name), window, {weight}});
 }

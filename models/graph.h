@@ -36,6 +36,8 @@ struct Window {
   int64_t kernel = 1;
   int64_t stride = 1;
   int64_t padding = 0;
+
+  bool operator==(const Window&) const = default;
 };
 
 // Batch norm as in torchvision: running = (1 - momentum) * running + momentum * batch, where the

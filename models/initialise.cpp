@@ -20,15 +20,15 @@ void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float
     }
     case Initialiser::uniform_fan_in: {
       const double bound = 1.0 / std::sqrt(static_cast<double>(parameter.fan));
-      return generate([&](int64_t i) {
-        return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1));
-      });
+      return generate(
+          [&](int64_t i) { return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1)); });
     }
     case Initialiser::one: {
       const bool zero = zero_last_scale && parameter.scales_residual_branch;
       return generate([&](int64_t) { return zero ? 0.0f : 1.0f; });
     }
-    case Initialiser::zero: return generate([](int64_t) { return 0.0f; });
+    case Initialiser::zero:
+      return generate([](int64_t) { return 0.0f; });
   }
 }
 

@@ -6,7 +6,9 @@
 namespace nearmetal {
 
 MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment) {
-  const auto aligned = [&](int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  const auto aligned = [&](int64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
   std::vector<int> by_size(buffers.size());
   std::iota(by_size.begin(), by_size.end(), 0);
   std::stable_sort(by_size.begin(), by_size.end(),
@@ -27,9 +29,8 @@ MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment
     }
     plan.offsets[index] = offset;
     plan.total_bytes = std::max(plan.total_bytes, offset + bytes);
-    const auto position =
-        std::find_if(placed.begin(), placed.end(),
-                     [&](int other) { return plan.offsets[other] > offset; });
+    const auto position = std::find_if(placed.begin(), placed.end(),
+                                       [&](int other) { return plan.offsets[other] > offset; });
     placed.insert(position, index);
   }
   return plan;

@@ -57,17 +57,17 @@ struct ProgramOptions {
   bool launch_as_graph = true;   // GPU: the step as one CUDA graph, else kernel by kernel
   SgdOptions sgd;
   LossScale loss_scale;
-  uint64_t data_seed = 1;  // of images and labels; differs from rank to rank
-  int gpu = 0;             // index among the visible GPUs
-  int threads = 0;         // CPU backend; 0 takes all that this process may use
-  std::vector<Plan> plans;     // known choices; an operation not among them is tuned
-  bool plans_pinned = false;   // refuse instead to tune, or to replace a plan that does not load
+  uint64_t data_seed = 1;     // of images and labels; differs from rank to rank
+  int gpu = 0;                // index among the visible GPUs
+  int threads = 0;            // CPU backend; 0 takes all that this process may use
+  std::vector<Plan> plans;    // known choices; an operation not among them is tuned
+  bool plans_pinned = false;  // refuse instead to tune, or to replace a plan that does not load
 };
 
 /// What happened in one step.
 struct StepRecord {
-  double seconds = 0;  // from the end of the step before (or the start of work) to its end
-  float loss = 0;      // mean over the batch, unscaled
+  double seconds = 0;       // from the end of the step before (or the start of work) to its end
+  float loss = 0;           // mean over the batch, unscaled
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
 };

@@ -15,9 +15,9 @@ struct Variant {
 };
 
 constexpr Variant variants[] = {
-    {"resnet18", {2, 2, 2, 2}, false, false},  {"resnet34", {3, 4, 6, 3}, false, false},
-    {"resnet50", {3, 4, 6, 3}, true, false},   {"resnet101", {3, 4, 23, 3}, true, false},
-    {"resnet152", {3, 8, 36, 3}, true, false}, {"resnet50_v1", {3, 4, 6, 3}, true, true},
+    {"resnet18", {2, 2, 2, 2}, false, false},    {"resnet34", {3, 4, 6, 3}, false, false},
+    {"resnet50", {3, 4, 6, 3}, true, false},     {"resnet101", {3, 4, 23, 3}, true, false},
+    {"resnet152", {3, 8, 36, 3}, true, false},   {"resnet50_v1", {3, 4, 6, 3}, true, true},
     {"resnet101_v1", {3, 4, 23, 3}, true, true}, {"resnet152_v1", {3, 8, 36, 3}, true, true},
 };
 

@@ -1,7 +1,9 @@
-// Batch norm in training mode with what follows it in a ResNet: ReLU, residual add, both directions.
+// Batch norm in training mode with what follows it in a ResNet: ReLU, residual add, both
+// directions.
 //
-// Each direction is two sweeps over the tensor: one that sums per channel, one that applies. Sums are
-// deterministic: every block leaves its partial sums, the last block of a channel slice adds them.
+// Each direction is two sweeps over the tensor: one that sums per channel, one that applies. Sums
+// are deterministic: every block leaves its partial sums, the last block of a channel slice adds
+// them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,22 +51,29 @@ struct ReductionScratch {
   static int64_t arrivals_bytes();
 };
 
+/// A batch norm whose output a kernel computes. Where a convolution has left sums of its output and
+/// of its square per channel, the kernel takes multiplier and shift from them and leaves the whole
+/// state; else launch_batch_statistics() has done so.
+struct NormInput {
+  BatchNormState state;
+  const float* sum = nullptr;
+  const float* square_sum = nullptr;
+  double count = 0;  // values summed per channel
+};
+
 /// Mean, inverse deviation, multiplier and shift of x, and the running statistics.
 void launch_batch_statistics(Precision precision, const void* x, Extent extent,
                              const BatchNormState& state, const ReductionScratch& scratch,
                              cudaStream_t stream);
 
-/// The same from sums per channel that a convolution left.
-void launch_finish_statistics(const float* sum, const float* square_sum, Extent extent,
-                              const BatchNormState& state, cudaStream_t stream);
-
 /// y = relu?(norm(x) + residual), where the residual is absent, a tensor, or the normalisation of
-/// another tensor. `mask`, if given, gets one byte per pack of 16 bytes, one bit per element: y > 0.
+/// another tensor. `mask`, if given, gets one byte per pack of 16 bytes, one bit per element: y >
+/// 0.
 struct NormaliseOperands {
   const void* x = nullptr;
-  BatchNormState state;
+  NormInput norm;
   const void* residual = nullptr;
-  const BatchNormState* residual_state = nullptr;  // not null: the residual is normalised too
+  const NormInput* residual_norm = nullptr;  // not null: the residual is normalised too
   bool relu = false;
   uint8_t* mask = nullptr;
   void* y = nullptr;
@@ -80,6 +89,7 @@ enum class ReluMask {
 
 /// dz = mask * (dy + dy_second); from it the gradients of scale and bias and dx.
 struct NormBackwardOperands {
+  double count = 0;  // values per channel over which the forward statistics were taken
   const void* dy = nullptr;
   const void* dy_second = nullptr;  // null: the output has one consumer
   ReluMask relu = ReluMask::none;
@@ -95,8 +105,7 @@ struct NormBackwardOperands {
   void* residual_dx = nullptr;
 };
 void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
-                               Extent extent, const ReductionScratch& scratch,
-                               cudaStream_t stream);
+                               Extent extent, const ReductionScratch& scratch, cudaStream_t stream);
 void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream);
 

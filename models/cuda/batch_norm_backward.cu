@@ -8,7 +8,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr int sums_unroll = 2;
 constexpr int apply_unroll = 2;
 
 // dz = mask * (dy + dy_second) of one pack.
@@ -54,11 +53,16 @@ struct Gradient {
 // What becomes of dz besides the batch norm's own gradients.
 enum class Residual { none, tensor, normalised };
 
+// Enough loads in flight to hide the latency of memory, few enough to keep them in registers.
+template <bool two, Residual residual>
+inline constexpr int sums_unroll = !two && residual != Residual::normalised ? 4 : 2;
+
 template <class T, ReluMask relu, bool two, Residual residual>
 __global__ void __launch_bounds__(reduction_threads, 2)
     backward_sums_kernel(NormBackwardOperands operands, Extent extent, ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
-  constexpr int tile_rows = slice_rows<T> * sums_unroll;
+  constexpr int unroll = sums_unroll<two, residual>;
+  constexpr int tile_rows = slice_rows<T> * unroll;
   constexpr int sum_count = residual == Residual::normalised ? 3 : 2;
   const auto* x = static_cast<const T*>(operands.x);
   const auto* residual_x = static_cast<const T*>(operands.residual_x);
@@ -73,10 +77,10 @@ __global__ void __launch_bounds__(reduction_threads, 2)
     }
     for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
       const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
-      typename Gradient<T, relu, two>::Loaded loaded[sums_unroll];
-      Pack<T> packs[sums_unroll], residual_packs[sums_unroll];
+      typename Gradient<T, relu, two>::Loaded loaded[unroll];
+      Pack<T> packs[unroll], residual_packs[unroll];
 #pragma unroll
-      for (int u = 0; u < sums_unroll; ++u) {
+      for (int u = 0; u < unroll; ++u) {
         const int64_t row = first + u * slice_rows<T>;
         if (row >= extent.rows) break;
         const int64_t at = row * extent.channels + channel;
@@ -87,7 +91,7 @@ __global__ void __launch_bounds__(reduction_threads, 2)
         }
       }
 #pragma unroll
-      for (int u = 0; u < sums_unroll; ++u) {
+      for (int u = 0; u < unroll; ++u) {
         const int64_t row = first + u * slice_rows<T>;
         if (row >= extent.rows) break;
         Pack<T> dz_pack;
@@ -109,14 +113,12 @@ __global__ void __launch_bounds__(reduction_threads, 2)
       }
     }
   }
-  reduce_channels<T>(
-      sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
-        const auto count = static_cast<double>(extent.rows);
-        finish_backward(operands.state, at, totals[0], totals[1], count);
-        if constexpr (residual == Residual::normalised) {
-          finish_backward(operands.residual_state, at, totals[0], totals[2], count);
-        }
-      });
+  reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
+    finish_backward(operands.state, at, totals[0], totals[1], operands.count);
+    if constexpr (residual == Residual::normalised) {
+      finish_backward(operands.residual_state, at, totals[0], totals[2], operands.count);
+    }
+  });
 }
 
 template <class T>
@@ -185,9 +187,12 @@ void with_gradient_form(const NormBackwardOperands& operands, Body&& body) {
     operands.dy_second != nullptr ? body(mask, std::true_type()) : body(mask, std::false_type());
   };
   switch (operands.relu) {
-    case ReluMask::none: return with_mask(MaskConstant<ReluMask::none>());
-    case ReluMask::recomputed: return with_mask(MaskConstant<ReluMask::recomputed>());
-    case ReluMask::stored: return with_mask(MaskConstant<ReluMask::stored>());
+    case ReluMask::none:
+      return with_mask(MaskConstant<ReluMask::none>());
+    case ReluMask::recomputed:
+      return with_mask(MaskConstant<ReluMask::recomputed>());
+    case ReluMask::stored:
+      return with_mask(MaskConstant<ReluMask::stored>());
   }
 }
 
@@ -198,17 +203,19 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
                                cudaStream_t stream) {
   with_element_type(precision, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll, scratch.multiprocessors);
     with_gradient_form(operands, [&](auto mask, auto two) {
-      const auto launch = [&](auto kernel) {
-        kernel<<<grid, reduction_threads, 0, stream>>>(operands, extent, scratch);
+      const auto launch = [&]<Residual residual>() {
+        const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<two, residual>,
+                                         scratch.multiprocessors);
+        backward_sums_kernel<T, mask, two, residual>
+            <<<grid, reduction_threads, 0, stream>>>(operands, extent, scratch);
       };
       if (operands.dz != nullptr) {
-        launch(backward_sums_kernel<T, mask, two, Residual::tensor>);
+        launch.template operator()<Residual::tensor>();
       } else if (operands.residual_x != nullptr) {
-        launch(backward_sums_kernel<T, mask, two, Residual::normalised>);
+        launch.template operator()<Residual::normalised>();
       } else {
-        launch(backward_sums_kernel<T, mask, two, Residual::none>);
+        launch.template operator()<Residual::none>();
       }
     });
   });

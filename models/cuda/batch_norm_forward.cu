@@ -38,64 +38,53 @@ __global__ void __launch_bounds__(reduction_threads, blocks_per_multiprocessor)
     }
   }
   reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[2]) {
-    finish_forward(state, at, totals[0], totals[1], static_cast<double>(extent.rows));
+    const auto count = static_cast<double>(extent.rows);
+    ChannelStatistics(state, at, totals[0], totals[1], count).store(state, at, count);
   });
-}
-
-__global__ void finish_statistics_kernel(const float* sum, const float* square_sum, Extent extent,
-                                         BatchNormState state) {
-  const int channel = blockIdx.x * blockDim.x + threadIdx.x;
-  if (channel >= extent.channels) return;
-  finish_forward(state, channel, sum[channel], square_sum[channel],
-                 static_cast<double>(extent.rows));
 }
 
 enum class Residual { none, tensor, normalised };
 
 template <class T, Residual residual>
 __global__ void __launch_bounds__(sweep_threads)
-    normalise_kernel(const T* x, BatchNormState state, const T* other, BatchNormState other_state,
-                     bool relu, uint8_t* mask, T* y, Extent extent, SweepShape shape) {
+    normalise_kernel(const T* x, NormInput norm, const T* other, NormInput other_norm, bool relu,
+                     uint8_t* mask, T* y, Extent extent, SweepShape shape) {
   constexpr int width = pack_width<T>;
   const SweepPosition position(shape, extent, width);
   if (!position.active) return;
-  const auto multiplier = Channels<T>::load(state.multiplier + position.channel);
-  const auto shift = Channels<T>::load(state.shift + position.channel);
-  Channels<T> other_multiplier, other_shift;
-  if constexpr (residual == Residual::normalised) {
-    other_multiplier = Channels<T>::load(other_state.multiplier + position.channel);
-    other_shift = Channels<T>::load(other_state.shift + position.channel);
-  }
+  const bool store = blockIdx.y == 0 && position.row == 0;
+  const NormCoefficients<T> coefficients(norm, position.channel, store);
+  const NormCoefficients<T> other_coefficients(residual == Residual::normalised ? other_norm : norm,
+                                               position.channel,
+                                               residual == Residual::normalised && store);
   const float floor = relu ? 0.0f : -INFINITY;
-  sweep_backwards<normalise_unroll>(position, extent, [&](const int64_t(&at)[normalise_unroll], int count) {
-    Pack<T> packs[normalise_unroll], others[normalise_unroll];
+  sweep_backwards<normalise_unroll>(
+      position, extent, [&](const int64_t(&at)[normalise_unroll], int count) {
+        Pack<T> packs[normalise_unroll], others[normalise_unroll];
 #pragma unroll
-    for (int u = 0; u < normalise_unroll; ++u) {
-      if (u >= count) break;
-      packs[u] = load_pack(x + at[u]);
-      if constexpr (residual != Residual::none) others[u] = load_pack(other + at[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < normalise_unroll; ++u) {
-      if (u >= count) break;
-      unsigned bits = 0;
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        float value =
-            fmaf(to_float(packs[u].values[i]), multiplier.values[i], shift.values[i]);
-        if constexpr (residual != Residual::none) {
-          const float added = to_float(others[u].values[i]);
-          value += residual == Residual::tensor
-                       ? added
-                       : fmaf(added, other_multiplier.values[i], other_shift.values[i]);
+        for (int u = 0; u < normalise_unroll; ++u) {
+          if (u >= count) break;
+          packs[u] = load_pack(x + at[u]);
+          if constexpr (residual != Residual::none) others[u] = load_pack(other + at[u]);
         }
-        bits |= value > 0 ? 1u << i : 0u;
-        packs[u].values[i] = from_float<T>(fmaxf(value, floor));
-      }
-      store_pack(y + at[u], packs[u]);
-      if (mask != nullptr) mask[at[u] / width] = static_cast<uint8_t>(bits);
-    }
-  });
+#pragma unroll
+        for (int u = 0; u < normalise_unroll; ++u) {
+          if (u >= count) break;
+          unsigned bits = 0;
+#pragma unroll
+          for (int i = 0; i < width; ++i) {
+            float value = coefficients.apply(i, to_float(packs[u].values[i]));
+            if constexpr (residual != Residual::none) {
+              const float added = to_float(others[u].values[i]);
+              value += residual == Residual::tensor ? added : other_coefficients.apply(i, added);
+            }
+            bits |= value > 0 ? 1u << i : 0u;
+            packs[u].values[i] = from_float<T>(fmaxf(value, floor));
+          }
+          store_pack(y + at[u], packs[u]);
+          if (mask != nullptr) mask[at[u] / width] = static_cast<uint8_t>(bits);
+        }
+      });
 }
 
 }  // namespace
@@ -115,17 +104,9 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
     using T = std::remove_pointer_t<decltype(null)>;
     const dim3 grid =
         reduction_grid(extent, slice_rows<T> * statistics_unroll, scratch.multiprocessors);
-    statistics_kernel<T><<<grid, reduction_threads, 0, stream>>>(static_cast<const T*>(x), extent,
-                                                                 state, scratch);
+    statistics_kernel<T>
+        <<<grid, reduction_threads, 0, stream>>>(static_cast<const T*>(x), extent, state, scratch);
   });
-  NM_CHECK_LAUNCH();
-}
-
-void launch_finish_statistics(const float* sum, const float* square_sum, Extent extent,
-                              const BatchNormState& state, cudaStream_t stream) {
-  const int threads = 128;
-  finish_statistics_kernel<<<(extent.channels + threads - 1) / threads, threads, 0, stream>>>(
-      sum, square_sum, extent, state);
   NM_CHECK_LAUNCH();
 }
 
@@ -134,17 +115,17 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
   with_element_type(precision, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
-    const BatchNormState other =
-        operands.residual_state != nullptr ? *operands.residual_state : BatchNormState{};
+    const NormInput other =
+        operands.residual_norm != nullptr ? *operands.residual_norm : NormInput{};
     const auto launch = [&](auto kernel) {
       kernel<<<shape.grid(), sweep_threads, 0, stream>>>(
-          static_cast<const T*>(operands.x), operands.state,
+          static_cast<const T*>(operands.x), operands.norm,
           static_cast<const T*>(operands.residual), other, operands.relu, operands.mask,
           static_cast<T*>(operands.y), extent, shape);
     };
     if (operands.residual == nullptr) {
       launch(normalise_kernel<T, Residual::none>);
-    } else if (operands.residual_state == nullptr) {
+    } else if (operands.residual_norm == nullptr) {
       launch(normalise_kernel<T, Residual::tensor>);
     } else {
       launch(normalise_kernel<T, Residual::normalised>);

@@ -113,25 +113,58 @@ __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels
 }
 
 /// What a batch norm knows of a channel after the forward sums.
-__device__ inline void finish_forward(const BatchNormState& state, int channel, float sum,
-                                      float square_sum, double count) {
-  const double mean = sum / count;
-  const double variance = fmax(square_sum / count - mean * mean, 0.0);
-  const double inverse_deviation = rsqrt(variance + batch_norm_epsilon);
-  const double multiplier = state.scale[channel] * inverse_deviation;
-  state.mean[channel] = static_cast<float>(mean);
-  state.inverse_deviation[channel] = static_cast<float>(inverse_deviation);
-  state.multiplier[channel] = static_cast<float>(multiplier);
-  state.shift[channel] = static_cast<float>(state.bias[channel] - mean * multiplier);
+struct ChannelStatistics {
+  float mean, variance, inverse_deviation, multiplier, shift;
 
-  const float keep = static_cast<float>(1 - batch_norm_momentum);
-  const float take = static_cast<float>(batch_norm_momentum);
-  const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
-  state.running_mean[channel] =
-      keep * state.running_mean[channel] + take * static_cast<float>(mean);
-  state.running_variance[channel] =
-      keep * state.running_variance[channel] + take * static_cast<float>(unbiased);
-}
+  __device__ ChannelStatistics(const BatchNormState& state, int channel, float sum,
+                               float square_sum, double count) {
+    const double exact_mean = sum / count;  // fp64: the difference below cancels
+    mean = static_cast<float>(exact_mean);
+    variance = static_cast<float>(fmax(square_sum / count - exact_mean * exact_mean, 0.0));
+    inverse_deviation = 1 / sqrtf(variance + static_cast<float>(batch_norm_epsilon));
+    multiplier = state.scale[channel] * inverse_deviation;
+    shift = fmaf(-mean, multiplier, state.bias[channel]);
+  }
+
+  __device__ void store(const BatchNormState& state, int channel, double count) const {
+    state.mean[channel] = mean;
+    state.inverse_deviation[channel] = inverse_deviation;
+    state.multiplier[channel] = multiplier;
+    state.shift[channel] = shift;
+    const auto keep = static_cast<float>(1 - batch_norm_momentum);
+    const auto take = static_cast<float>(batch_norm_momentum);
+    const auto unbiased = static_cast<float>(count > 1 ? count / (count - 1) : 1.0);
+    float& running_mean = state.running_mean[channel];
+    float& running_variance = state.running_variance[channel];
+    running_mean = keep * running_mean + take * mean;
+    running_variance = keep * running_variance + take * variance * unbiased;
+  }
+};
+
+/// normalised = x * multiplier + shift for the channels of a pack.
+template <class T>
+struct NormCoefficients {
+  Channels<T> multiplier, shift;
+
+  /// `store`: this thread is the one that leaves the state of these channels.
+  __device__ NormCoefficients(const NormInput& norm, int channel, bool store) {
+    if (norm.sum == nullptr) {
+      multiplier = Channels<T>::load(norm.state.multiplier + channel);
+      shift = Channels<T>::load(norm.state.shift + channel);
+      return;
+    }
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const ChannelStatistics statistics(norm.state, channel + i, norm.sum[channel + i],
+                                         norm.square_sum[channel + i], norm.count);
+      multiplier.values[i] = statistics.multiplier;
+      shift.values[i] = statistics.shift;
+      if (store) statistics.store(norm.state, channel + i, norm.count);
+    }
+  }
+  __device__ float apply(int i, float x) const {
+    return fmaf(x, multiplier.values[i], shift.values[i]);
+  }
+};
 
 /// The same after the backward sums of dz and of dz * (x - mean): gradients of scale and bias, and
 /// dx = multiplier * (dz - sum(dz)/n - xhat * sum(dz * xhat)/n) with xhat = (x - mean) / deviation,

@@ -7,10 +7,13 @@ namespace {
 
 cudaDataType_t data_type(Precision precision) {
   switch (precision) {
-    case Precision::fp16: return CUDA_R_16F;
-    case Precision::bf16: return CUDA_R_16BF;
+    case Precision::fp16:
+      return CUDA_R_16F;
+    case Precision::bf16:
+      return CUDA_R_16BF;
     case Precision::tf32:
-    case Precision::fp32: return CUDA_R_32F;
+    case Precision::fp32:
+      return CUDA_R_32F;
   }
   throw std::logic_error("unnamed Precision");
 }
@@ -74,18 +77,18 @@ void Product::launch(const void* a, const void* b, void* d, void* workspace,
 }
 
 ProductShape logits_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.images, logits.classes, inputs,           false, true, inputs, inputs,
-          logits.row_elements, true};
+  return {logits.images, logits.classes,      inputs, false, true, inputs,
+          inputs,        logits.row_elements, true};
 }
 
 ProductShape weight_gradient_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.classes, inputs, logits.images, true, false, logits.row_elements, inputs, inputs,
-          false};
+  return {logits.classes,      inputs, logits.images, true, false,
+          logits.row_elements, inputs, inputs,        false};
 }
 
 ProductShape feature_gradient_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.images, inputs, logits.classes, false, false, logits.row_elements, inputs, inputs,
-          false};
+  return {logits.images,       inputs, logits.classes, false, false,
+          logits.row_elements, inputs, inputs,         false};
 }
 
 }  // namespace nearmetal

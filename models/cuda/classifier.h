@@ -11,8 +11,8 @@
 
 namespace nearmetal {
 
-/// Row-major matrices: d [rows, columns] = a * b, where a is [rows, inner] or stored transposed, and b
-/// likewise. `*_stride`: elements from one row to the next, as stored.
+/// Row-major matrices: d [rows, columns] = a * b, where a is [rows, inner] or stored transposed,
+/// and b likewise. `*_stride`: elements from one row to the next, as stored.
 struct ProductShape {
   int64_t rows = 0, columns = 0, inner = 0;
   bool a_transposed = false, b_transposed = false;

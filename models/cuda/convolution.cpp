@@ -14,10 +14,13 @@ enum TensorId : int64_t { x_id = 1, weights_id, y_id, sum_id, square_sum_id };
 
 cudnnDataType_t data_type(Precision precision) {
   switch (precision) {
-    case Precision::fp16: return CUDNN_DATA_HALF;
-    case Precision::bf16: return CUDNN_DATA_BFLOAT16;
+    case Precision::fp16:
+      return CUDNN_DATA_HALF;
+    case Precision::bf16:
+      return CUDNN_DATA_BFLOAT16;
     case Precision::tf32:
-    case Precision::fp32: return CUDNN_DATA_FLOAT;
+    case Precision::fp32:
+      return CUDNN_DATA_FLOAT;
   }
   throw std::logic_error("unnamed Precision");
 }
@@ -88,7 +91,8 @@ Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& sha
   const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
   const int64_t channels = shape.output_channels;
   Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode)
+  operation
+      .set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode)
       // The type of the tensors would lose the sums' precision, and fails for bf16.
       .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y)
@@ -100,8 +104,7 @@ Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& sha
   return operation;
 }
 
-Descriptor operation_graph(cudnnHandle_t handle,
-                           const ConvolutionProblem& problem) {
+Descriptor operation_graph(cudnnHandle_t handle, const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
   const cudnnDataType_t type = data_type(problem.precision);
   const Descriptor y = tensor(y_id, type, shape.batch, shape.output_channels, shape.output_height,
@@ -235,9 +238,7 @@ std::string ConvolutionProblem::key() const {
 
 ConvolutionPlan::ConvolutionPlan(cudnnHandle_t handle, const Descriptor& graph,
                                  const Descriptor& config, std::string name)
-    : graph_(graph),
-      plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
-      name_(std::move(name)) {
+    : graph_(graph), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), name_(std::move(name)) {
   plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle)
       .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
       .finalize();
@@ -271,8 +272,7 @@ std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const Convoluti
     if (!acceptable(config, problem)) continue;
     int64_t workspace = 0, count = 0;
     if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
-                                 CUDNN_TYPE_INT64, 1, &count,
-                                 &workspace) == CUDNN_STATUS_SUCCESS &&
+                                 CUDNN_TYPE_INT64, 1, &count, &workspace) == CUDNN_STATUS_SUCCESS &&
         workspace > workspace_limit) {
       continue;
     }

@@ -100,11 +100,14 @@ __global__ void sample_kernel(ConvolutionOp op, ConvolutionShape shape, Tensors<
   double sum = 0;
   for (int64_t term = threadIdx.x; term < terms; term += check_threads) {
     switch (op) {
-      case ConvolutionOp::backward_data: sum += data_term(tensors, shape, output, term); break;
+      case ConvolutionOp::backward_data:
+        sum += data_term(tensors, shape, output, term);
+        break;
       case ConvolutionOp::backward_weights:
         sum += weights_term(tensors, shape, output, term);
         break;
-      default: sum += forward_term(tensors, shape, output, term);
+      default:
+        sum += forward_term(tensors, shape, output, term);
     }
   }
   sum = block_sum(sum);
@@ -125,13 +128,12 @@ __global__ void count_not_finite_kernel(const T* values, int64_t count, unsigned
 
 bool CheckResult::passes(const ConvolutionProblem& problem) const {
   const ConvolutionShape& shape = problem.shape;
-  const double terms =
-      problem.op == ConvolutionOp::backward_weights
-          ? static_cast<double>(shape.output_elements() / shape.output_channels)
-          : static_cast<double>(shape.kernel * shape.kernel *
-                                (problem.op == ConvolutionOp::backward_data
-                                     ? shape.output_channels
-                                     : shape.input_channels));
+  const double terms = problem.op == ConvolutionOp::backward_weights
+                           ? static_cast<double>(shape.output_elements() / shape.output_channels)
+                           : static_cast<double>(shape.kernel * shape.kernel *
+                                                 (problem.op == ConvolutionOp::backward_data
+                                                      ? shape.output_channels
+                                                      : shape.input_channels));
   // Rounding of the result, of the operands where the precision rounds them, and of an fp32 sum,
   // whose error grows as the square root of its length; tensor cores keep a few bits less.
   const double rounding = problem.precision == Precision::fp16   ? 0x1p-11

@@ -126,7 +126,8 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
     case Precision::bf16:
       return convert(download<__nv_bfloat16>(device, count),
                      [](__nv_bfloat16 v) { return __bfloat162float(v); });
-    default: return download<float>(device, count);
+    default:
+      return download<float>(device, count);
   }
 }
 
@@ -162,8 +163,8 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
-  tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans,
-                                   options_.plans_pinned);
+  tuner_ =
+      std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans, options_.plans_pinned);
   double best = std::numeric_limits<double>::infinity();
   for (const StemForm form : stem_forms(stem_conv(graph_), graph_.image())) {
     LoweringChoices choices{form, {}};
@@ -181,8 +182,7 @@ void CudaProgram::choose_kernels() {
 }
 
 void CudaProgram::allocate() {
-  const PersistentLayout at =
-      persistent_layout(graph_, options_, layout_, multiprocessors_);
+  const PersistentLayout at = persistent_layout(graph_, options_, layout_, multiprocessors_);
   const int64_t workspace_bytes = std::max(tuner_->largest_workspace(), classifier_workspace);
   persistent_ = allocate_device(at.arena.bytes());
   activations_ = allocate_device(step_.memory.total_bytes);
@@ -211,8 +211,7 @@ void CudaProgram::allocate() {
   flat.vector_gradients = reals(at.vector_gradients);
 
   resources_.reduction = {reals(at.partial_sums),
-                          address(at.arrivals, static_cast<unsigned*>(nullptr)),
-                          multiprocessors_};
+                          address(at.arrivals, static_cast<unsigned*>(nullptr)), multiprocessors_};
   resources_.state = address(at.state, static_cast<StepState*>(nullptr));
   resources_.finish_sums = address(at.finish_sums, static_cast<double*>(nullptr));
   resources_.finish_arrivals = address(at.finish_arrivals, static_cast<unsigned*>(nullptr));
@@ -398,8 +397,8 @@ std::vector<float> CudaProgram::parameters() {
 
 std::vector<float> CudaProgram::momentum() {
   wait_until_idle();
-  return layout_.to_canonical(
-      graph_, download<float>(resources_.parameters.momentum, layout_.elements()));
+  return layout_.to_canonical(graph_,
+                              download<float>(resources_.parameters.momentum, layout_.elements()));
 }
 
 std::vector<float> CudaProgram::gradients() {
@@ -425,8 +424,7 @@ void CudaProgram::use_batch(std::span<const float> images, std::span<const int32
   const DeviceMemory source = allocate_device(static_cast<int64_t>(images.size_bytes()));
   NM_CALL(cudaMemcpy(source.get(), images.data(), images.size_bytes(), cudaMemcpyHostToDevice));
   launch_convert_images(options_.precision, step_.image_layout,
-                        static_cast<const float*>(source.get()), step_.images->data,
-                        stream_.get());
+                        static_cast<const float*>(source.get()), step_.images->data, stream_.get());
   NM_CALL(cudaMemcpy(fixed_labels_, labels.data(), labels.size_bytes(), cudaMemcpyHostToDevice));
   NM_CALL(cudaMemcpy(use_fixed_labels_, &fixed, sizeof(fixed), cudaMemcpyHostToDevice));
   stage_images();
@@ -445,8 +443,8 @@ void CudaProgram::stage_images() {
     const int64_t bytes = packed_image_bytes(graph_, options_);
     launch_pack_images(options_.precision, step_.image_layout, step_.images->data,
                        staged_images_.get(), stream_.get());
-    NM_CALL(cudaMemcpyAsync(host_images_.get(), staged_images_.get(), bytes,
-                            cudaMemcpyDeviceToHost, stream_.get()));
+    NM_CALL(cudaMemcpyAsync(host_images_.get(), staged_images_.get(), bytes, cudaMemcpyDeviceToHost,
+                            stream_.get()));
   }
   wait_until_idle();
 }

@@ -79,7 +79,7 @@ class CudaProgram : public Program {
   EventHandle images_taken_, images_staged_;
 
   GraphExecHandle executable_;
-  std::vector<EventHandle> step_ends_;  // a ring, one more than steps in flight
+  std::vector<EventHandle> step_ends_;   // a ring, one more than steps in flight
   int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()
 };
 

@@ -99,11 +99,11 @@ DeviceInfo describe_gpu(int gpu) {
   NM_CALL(cudaRuntimeGetVersion(&runtime));
   const auto cudnn = static_cast<int64_t>(cudnnGetVersion());
   const auto cublas = static_cast<int64_t>(cublasLtGetVersion());
-  info.libraries = {{"cuda_driver_api", version_text(driver, 1000, 10)},
-                    {"cuda_runtime", version_text(runtime, 1000, 10)},
-                    {"cudnn", version_text(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100)},
-                    {"cublaslt", version_text(cublas, 10000, 100) + "." +
-                                     std::to_string(cublas % 100)}};
+  info.libraries = {
+      {"cuda_driver_api", version_text(driver, 1000, 10)},
+      {"cuda_runtime", version_text(runtime, 1000, 10)},
+      {"cudnn", version_text(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100)},
+      {"cublaslt", version_text(cublas, 10000, 100) + "." + std::to_string(cublas % 100)}};
   // kHz; the clock is the highest the part may reach, as the data sheets count.
   const double clock_hertz = 1e3 * attribute(cudaDevAttrClockRate, gpu);
   info.peak_flops_per_second = peak_rates(properties.major * 10 + properties.minor,

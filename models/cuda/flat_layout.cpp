@@ -55,15 +55,13 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
   return layout;
 }
 
-std::vector<float> FlatLayout::to_flat(const Graph& graph,
-                                       std::span<const float> canonical) const {
+std::vector<float> FlatLayout::to_flat(const Graph& graph, std::span<const float> canonical) const {
   std::vector<float> flat(elements(), 0.0f);
   for_each_element(graph, *this, [&](int64_t from, int64_t to) { flat[to] = canonical[from]; });
   return flat;
 }
 
-std::vector<float> FlatLayout::to_canonical(const Graph& graph,
-                                            std::span<const float> flat) const {
+std::vector<float> FlatLayout::to_canonical(const Graph& graph, std::span<const float> flat) const {
   std::vector<float> canonical(graph.parameter_count());
   for_each_element(graph, *this, [&](int64_t to, int64_t from) { canonical[to] = flat[from]; });
   return canonical;

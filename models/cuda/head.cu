@@ -1,6 +1,5 @@
-#include "models/cuda/head.h"
-
 #include "models/cuda/check.h"
+#include "models/cuda/head.h"
 #include "models/cuda/pack.h"
 
 namespace nearmetal {
@@ -14,8 +13,7 @@ __global__ void average_pool_kernel(const T* x, T* y, int64_t packs, int pixels,
   const int64_t index = int64_t{blockIdx.x} * head_threads + threadIdx.x;
   if (index >= packs) return;
   const int packs_per_row = channels / width;
-  const T* first =
-      x + index / packs_per_row * pixels * channels + index % packs_per_row * width;
+  const T* first = x + index / packs_per_row * pixels * channels + index % packs_per_row * width;
   float sums[width] = {};
   for (int pixel = 0; pixel < pixels; ++pixel) {
     const Pack<T> pack = load_pack(first + int64_t{pixel} * channels);

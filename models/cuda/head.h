@@ -24,7 +24,8 @@ struct LogitsShape {
   int row_elements = 0;
 };
 /// losses[image] = cross-entropy of softmax(logits + bias) with its label, fp32. `gradient`, if not
-/// null, gets its derivative by the logits, times *loss_scale / images, with zeros past the classes.
+/// null, gets its derivative by the logits, times *loss_scale / images, with zeros past the
+/// classes.
 void launch_softmax_loss(Precision precision, const LogitsShape& shape, const float* logits,
                          const float* bias, const int32_t* labels, const float* loss_scale,
                          float* losses, void* gradient, cudaStream_t stream);

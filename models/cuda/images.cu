@@ -1,6 +1,5 @@
-#include "models/cuda/images.h"
-
 #include "models/cuda/check.h"
+#include "models/cuda/images.h"
 #include "models/cuda/pack.h"
 #include "models/synthetic.h"
 
@@ -77,9 +76,9 @@ __global__ void draw_labels_kernel(uint64_t seed, int64_t images, int64_t classe
                                    const int32_t* use_fixed, int32_t* labels) {
   const int64_t image = int64_t{blockIdx.x} * image_threads + threadIdx.x;
   if (image >= images) return;
-  labels[image] = *use_fixed != 0 ? fixed_labels[image]
-                                  : label_at(seed, state->step, static_cast<uint64_t>(image),
-                                             classes);
+  labels[image] = *use_fixed != 0
+                      ? fixed_labels[image]
+                      : label_at(seed, state->step, static_cast<uint64_t>(image), classes);
 }
 
 unsigned blocks_for(int64_t threads) {

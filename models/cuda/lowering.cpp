@@ -43,7 +43,9 @@ class Lowering {
         layout_(layout),
         resources_(resources),
         values_(graph.nodes().size()),
+        sums_(graph.nodes().size()),
         masks_(graph.nodes().size()),
+        winner_x_(graph.nodes().size()),
         gradients_(graph.nodes().size()),
         consumers_(graph.nodes().size()) {
     for (size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -122,16 +124,22 @@ class Lowering {
       case OpKind::input:
         if (i != 0) unsupported(i);
         return;
-      case OpKind::conv: return forward_convolution(i);
+      case OpKind::conv:
+        return forward_convolution(i);
       case OpKind::batch_norm:
-      case OpKind::add: return;  // part of a pattern that ends in a ReLU
+      case OpKind::add:
+        return;  // part of a pattern that ends in a ReLU
       case OpKind::relu:
         if (!is(sole_consumer(i), OpKind::max_pool)) forward_norm(match_norm(i));
         return;
-      case OpKind::max_pool: return forward_norm_pool(i);
-      case OpKind::global_average_pool: return forward_average_pool(i);
-      case OpKind::linear: return;  // with the loss
-      case OpKind::softmax_cross_entropy: return forward_classifier(i);
+      case OpKind::max_pool:
+        return forward_norm_pool(i);
+      case OpKind::global_average_pool:
+        return forward_average_pool(i);
+      case OpKind::linear:
+        return;  // with the loss
+      case OpKind::softmax_cross_entropy:
+        return forward_classifier(i);
     }
   }
 
@@ -152,8 +160,8 @@ class Lowering {
     kernel.convolution = {problem(op, conv), x, y, sums, node.parameters[0]};
     // By the graph's own arithmetic: padded channels are no work.
     kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
-    kernel.bytes += static_cast<double>(kernel.convolution->problem.shape.weight_elements() *
-                                        element_size());
+    kernel.bytes +=
+        static_cast<double>(kernel.convolution->problem.shape.weight_elements() * element_size());
   }
 
   void forward_convolution(int i) {
@@ -166,8 +174,7 @@ class Lowering {
     const Extent extent = this->extent(i);
     const std::string& norm_name = graph_.node(norm).name;
     const auto& r = resources_;
-    const bool fused =
-        choices_.fused_statistics.contains(problem(ConvolutionOp::forward, i).key());
+    const bool fused = choices_.fused_statistics.contains(problem(ConvolutionOp::forward, i).key());
     if (!fused) {
       emit_convolution(i, ConvolutionOp::forward, "forward", x, y);
       emit(norm_name, "forward", "own statistics sweep", {y},
@@ -179,11 +186,19 @@ class Lowering {
     }
     const Tensor* sums = tensor(2 * extent.channels * static_cast<int64_t>(sizeof(float)));
     emit_convolution(i, ConvolutionOp::forward_statistics, "forward", x, y, sums);
-    emit(norm_name, "forward", "own, sums by the convolution", {sums},
-         [=, &r](cudaStream_t stream) {
-           const auto* sum = static_cast<const float*>(sums->data);
-           launch_finish_statistics(sum, sum + extent.channels, extent, r.norms[norm], stream);
-         });
+    sums_[i] = sums;
+  }
+
+  // How a kernel gets the coefficients of the batch norm behind this convolution.
+  std::function<NormInput()> norm_input(int conv, int norm) const {
+    return [extent = extent(conv), sums = sums_[conv], norm, &r = resources_] {
+      NormInput input{r.norms[norm], nullptr, nullptr, static_cast<double>(extent.rows)};
+      if (sums != nullptr) {
+        input.sum = static_cast<const float*>(sums->data);
+        input.square_sum = input.sum + extent.channels;
+      }
+      return input;
+    };
   }
 
   // The pattern that ends in this ReLU: conv, norm, ReLU or conv, norm, add, ReLU.
@@ -195,8 +210,7 @@ class Lowering {
     if (is(before, OpKind::add)) {
       const std::vector<int>& added = graph_.node(before).inputs;
       before = added[0];
-      const bool normalised =
-          is(added[1], OpKind::batch_norm) && consumers_[added[1]].size() == 1;
+      const bool normalised = is(added[1], OpKind::batch_norm) && consumers_[added[1]].size() == 1;
       if (normalised) {
         pattern.residual_norm = added[1];
         pattern.residual_conv = graph_.node(added[1]).inputs[0];
@@ -229,18 +243,25 @@ class Lowering {
     Tensor* y = tensor(value_bytes(pattern.output));
     const Extent extent = this->extent(pattern.conv);
     const int width = static_cast<int>(16 / element_size());
-    Tensor* mask =
-        added && !options_.forward_only ? tensor(extent.elements() / width) : nullptr;
+    Tensor* mask = added && !options_.forward_only ? tensor(extent.elements() / width) : nullptr;
     values_[pattern.output] = y;
     masks_[pattern.output] = mask;
-    const auto& r = resources_;
-    emit(pattern_name(pattern), "forward", "own sweep", {x, residual, y, mask},
-         [=, precision = options_.precision, &r](cudaStream_t stream) {
+    const auto norm = norm_input(pattern.conv, pattern.norm);
+    std::function<NormInput()> residual_norm;
+    const Tensor* residual_sums = nullptr;
+    if (pattern.residual_norm >= 0) {
+      residual_norm = norm_input(pattern.residual_conv, pattern.residual_norm);
+      residual_sums = sums_[pattern.residual_conv];
+    }
+    emit(pattern_name(pattern), "forward", "own sweep",
+         {x, residual, y, mask, sums_[pattern.conv], residual_sums},
+         [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
            NormaliseOperands operands;
            operands.x = x->data;
-           operands.state = r.norms[pattern.norm];
+           operands.norm = norm();
            if (residual != nullptr) operands.residual = residual->data;
-           if (pattern.residual_norm >= 0) operands.residual_state = &r.norms[pattern.residual_norm];
+           const NormInput other = residual_norm ? residual_norm() : NormInput{};
+           if (residual_norm) operands.residual_norm = &other;
            operands.relu = true;
            if (mask != nullptr) operands.mask = static_cast<uint8_t*>(mask->data);
            operands.y = y->data;
@@ -256,13 +277,13 @@ class Lowering {
             static_cast<int>(input.height),
             static_cast<int>(input.width),
             static_cast<int>(node.shape.height),
-            static_cast<int>(node.shape.width),
-            node.window};
+            static_cast<int>(node.shape.width)};
   }
 
   NormPattern match_norm_pool(int pool) const {
     const int relu = graph_.node(pool).inputs[0];
     if (!is(relu, OpKind::relu) || sole_consumer(relu) != pool) unsupported(pool);
+    if (graph_.node(pool).window != stem_pool_window) unsupported(pool);
     NormPattern pattern = match_norm(relu);
     if (pattern.residual >= 0 || pattern.residual_norm >= 0) unsupported(pool);
     pattern.pool = pool;
@@ -273,15 +294,25 @@ class Lowering {
     const NormPattern pattern = match_norm_pool(pool);
     const Tensor* x = values_[pattern.conv];
     Tensor* y = tensor(value_bytes(pool));
-    Tensor* winner = tensor(value_bytes(pool) / element_size());
+    Tensor* winner = nullptr;
+    Tensor* winner_x = nullptr;
+    if (!options_.forward_only) {
+      winner = tensor(value_bytes(pool) / element_size());
+      winner_x = tensor(value_bytes(pool));
+    }
     values_[pool] = y;
     masks_[pool] = winner;
-    const PoolShape shape = pool_shape(pool);
-    const auto& r = resources_;
-    emit(pattern_name(pattern), "forward", "own sweep", {x, y, winner},
-         [=, precision = options_.precision, &r](cudaStream_t stream) {
-           launch_norm_pool(precision, shape, x->data, r.norms[pattern.norm], y->data,
-                            static_cast<uint8_t*>(winner->data), stream);
+    winner_x_[pool] = winner_x;
+    emit(pattern_name(pattern), "forward", "own sweep",
+         {x, y, winner, winner_x, sums_[pattern.conv]},
+         [=, precision = options_.precision, shape = pool_shape(pool),
+          norm = norm_input(pattern.conv, pattern.norm)](cudaStream_t stream) {
+           NormPoolOperands operands{x->data, norm(), y->data, nullptr, nullptr};
+           if (winner != nullptr) {
+             operands.winner = static_cast<uint8_t*>(winner->data);
+             operands.winner_x = winner_x->data;
+           }
+           launch_norm_pool(precision, shape, operands, stream);
          });
   }
 
@@ -314,8 +345,8 @@ class Lowering {
                             }
                             launch(**product, stream);
                           });
-    kernel.flops = 2.0 * static_cast<double>(shape.rows * shape.columns) *
-                   static_cast<double>(shape.inner);
+    kernel.flops =
+        2.0 * static_cast<double>(shape.rows * shape.columns) * static_cast<double>(shape.inner);
     kernel.bytes += static_cast<double>(graph_.classes() * features() * element_size());
     return kernel;
   }
@@ -331,36 +362,40 @@ class Lowering {
     const int64_t elements = shape.images * shape.row_elements;
     Tensor* logits = tensor(elements * static_cast<int64_t>(sizeof(float)));
     const int64_t weight = layout_.slices[linear.parameters[0]].offset;
-    emit_product(linear.name, "forward", logits_product(shape, features()), {x, logits},
-                 [=, size = element_size(), &r = resources_](const Product& product,
-                                                             cudaStream_t stream) {
-                   product.launch(x->data, matrix_address(r.parameters, weight, size),
-                                  logits->data, r.workspace, stream);
-                 });
+    emit_product(
+        linear.name, "forward", logits_product(shape, features()), {x, logits},
+        [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
+          product.launch(x->data, matrix_address(r.parameters, weight, size), logits->data,
+                         r.workspace, stream);
+        });
     Tensor* gradient = options_.forward_only ? nullptr : tensor(elements * element_size());
     gradients_[linear_].push_back(gradient);
     const int64_t bias = layout_.offset(linear.parameters[1]);
     emit(graph_.node(loss).name, "forward", "own", {logits, gradient},
          [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
            launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
-                               r.parameters.values + bias, r.labels, &r.state->loss_scale,
-                               r.losses, gradient == nullptr ? nullptr : gradient->data, stream);
+                               r.parameters.values + bias, r.labels, &r.state->loss_scale, r.losses,
+                               gradient == nullptr ? nullptr : gradient->data, stream);
          });
   }
-
 
   // --- backward --------------------------------------------------------------------------------
 
   void backward(int i) {
     switch (graph_.node(i).op) {
-      case OpKind::linear: return backward_classifier(i);
-      case OpKind::global_average_pool: return backward_average_pool(i);
+      case OpKind::linear:
+        return backward_classifier(i);
+      case OpKind::global_average_pool:
+        return backward_average_pool(i);
       case OpKind::relu:
         if (!is(sole_consumer(i), OpKind::max_pool)) backward_norm(match_norm(i));
         return;
-      case OpKind::max_pool: return backward_norm_pool(i);
-      case OpKind::conv: return backward_convolution(i);
-      default: return;
+      case OpKind::max_pool:
+        return backward_norm_pool(i);
+      case OpKind::conv:
+        return backward_convolution(i);
+      default:
+        return;
     }
   }
 
@@ -431,8 +466,10 @@ class Lowering {
     const auto data = [](const Tensor* tensor) {
       return tensor == nullptr ? nullptr : tensor->data;
     };
+    const Extent extent = this->extent(pattern.conv);
     const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
       NormBackwardOperands operands;
+      operands.count = static_cast<double>(extent.rows);
       operands.dy = dy->data;
       operands.dy_second = data(dy_second);
       operands.relu = mask != nullptr ? ReluMask::stored : ReluMask::recomputed;
@@ -448,7 +485,6 @@ class Lowering {
       }
       return operands;
     };
-    const Extent extent = this->extent(pattern.conv);
     const Precision precision = options_.precision;
     const std::string name = pattern_name(pattern);
     emit(name, "backward", "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
@@ -468,29 +504,34 @@ class Lowering {
     const auto [dy, dy_second] = gradients_of(pool);
     const Tensor* x = values_[pattern.conv];
     const Tensor* winner = masks_[pool];
+    const Tensor* winner_x = winner_x_[pool];
     Tensor* dx = tensor(value_bytes(pattern.conv));
     gradients_[pattern.conv].push_back(dx);
     const auto& r = resources_;
-    const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
-      PoolBackwardOperands operands;
-      operands.dy = dy->data;
-      if (dy_second != nullptr) operands.dy_second = dy_second->data;
-      operands.winner = static_cast<const uint8_t*>(winner->data);
-      operands.x = x->data;
-      operands.state = r.norms[pattern.norm];
-      operands.dx = dx->data;
-      return operands;
-    };
     const PoolShape shape = pool_shape(pool);
     const Precision precision = options_.precision;
     const std::string name = pattern_name(pattern);
-    emit(name, "backward", "own sums sweep", {dy, dy_second, winner, x},
-         [=, &r](cudaStream_t stream) {
-           launch_pool_backward_sums(precision, shape, operands(), r.reduction, stream);
+    emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x},
+         [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
+           NormBackwardOperands operands;
+           operands.count = static_cast<double>(shape.input().rows);
+           operands.dy = dy->data;
+           if (dy_second != nullptr) operands.dy_second = dy_second->data;
+           operands.relu = ReluMask::recomputed;
+           operands.x = winner_x->data;
+           operands.state = r.norms[pattern.norm];
+           launch_norm_backward_sums(precision, operands, shape.output(), r.reduction, stream);
          });
     emit(name, "backward", "own apply sweep", {dy, dy_second, winner, x, dx},
-         [=](cudaStream_t stream) {
-           launch_pool_backward_apply(precision, shape, operands(), stream);
+         [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
+           PoolBackwardOperands operands;
+           operands.dy = dy->data;
+           if (dy_second != nullptr) operands.dy_second = dy_second->data;
+           operands.winner = static_cast<const uint8_t*>(winner->data);
+           operands.x = x->data;
+           operands.state = r.norms[pattern.norm];
+           operands.dx = dx->data;
+           launch_pool_backward_apply(precision, shape, operands, stream);
          });
   }
 
@@ -529,7 +570,8 @@ class Lowering {
                               {r.losses, batch, r.parameters, r.finish_sums, r.finish_arrivals,
                                r.state, r.ring, r.ring_size, dynamic, forward_only},
                               stream);
-         }).bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
+         })
+        .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
     if (options_.forward_only) return;
     const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
     emit("sgd", "update", "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
@@ -563,8 +605,10 @@ class Lowering {
   const FlatLayout& layout_;
   const StepResources& resources_;
   LoweredStep step_;
-  std::vector<const Tensor*> values_;                  // by node
-  std::vector<const Tensor*> masks_;                   // of ReLU, or winners of pooling; by node
+  std::vector<const Tensor*> values_;  // by node
+  std::vector<const Tensor*> sums_;    // of a convolution's output, if it leaves them; by node
+  std::vector<const Tensor*> masks_;   // of a ReLU, or the winners of pooling; by node
+  std::vector<const Tensor*> winner_x_;
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer; by node
   std::vector<std::vector<int>> consumers_;
   int linear_ = -1;
@@ -572,9 +616,8 @@ class Lowering {
 
 }  // namespace
 
-LoweredStep lower(const Graph& graph, const ProgramOptions& options,
-                  const LoweringChoices& choices, const FlatLayout& layout,
-                  const StepResources& resources) {
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+                  const FlatLayout& layout, const StepResources& resources) {
   return Lowering(graph, options, choices, layout, resources).run();
 }
 

@@ -1,5 +1,5 @@
-// Lowers a graph to the kernels of one training step: matches convolution, batch norm, ReLU, residual
-// add and pooling, forward and backward. Runs nothing and needs no device.
+// Lowers a graph to the kernels of one training step: matches convolution, batch norm, ReLU,
+// residual add and pooling, forward and backward. Runs nothing and needs no device.
 #pragma once
 
 #include <cstdint>
@@ -87,9 +87,8 @@ struct LoweredStep {
 
 /// Throws std::invalid_argument for a graph with a pattern that has no kernel. `layout` and
 /// `resources` must outlive the result.
-LoweredStep lower(const Graph& graph, const ProgramOptions& options,
-                  const LoweringChoices& choices, const FlatLayout& layout,
-                  const StepResources& resources);
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+                  const FlatLayout& layout, const StepResources& resources);
 
 /// The convolutions of a lowered step, each problem once; those that forward_statistics could
 /// replace are named with both operations if `with_statistics`.

@@ -1,5 +1,5 @@
-// The stem after its convolution: batch norm, ReLU and max pooling, both directions. The normalised
-// tensor, four times the pooled one, is never stored.
+// The stem after its convolution: batch norm, ReLU and 3x3 max pooling of stride 2, both
+// directions. The normalised tensor, four times the pooled one, is never stored.
 #pragma once
 
 #include "models/cuda/batch_norm.h"
@@ -7,25 +7,32 @@
 
 namespace nearmetal {
 
+inline constexpr Window stem_pool_window{3, 2, 1};
+
 struct PoolShape {
   int64_t batch = 0;
   int channels = 0;
   int input_height = 0, input_width = 0;
   int output_height = 0, output_width = 0;
-  Window window;
 
   constexpr Extent input() const { return {batch * input_height * input_width, channels}; }
   constexpr Extent output() const { return {batch * output_height * output_width, channels}; }
 };
 
-/// y = max over windows of relu(norm(x)); `winner` gets one byte per element of y: the position in
-/// the window, counted along its rows, or no_winner where no value is above 0. Windows have at most
-/// 254 positions. The statistics must be there (launch_batch_statistics).
-inline constexpr uint8_t no_winner = 255;
-void launch_norm_pool(Precision precision, const PoolShape& shape, const void* x,
-                      const BatchNormState& state, void* y, uint8_t* winner,
+/// y = max over windows of relu(norm(x)). For each element of y, `winner` gets the position of its
+/// maximum in the window, counted along the rows, and `winner_x` the x there: the backward sums
+/// need no other x, since the gradient of all others is 0.
+struct NormPoolOperands {
+  const void* x = nullptr;
+  NormInput norm;
+  void* y = nullptr;
+  uint8_t* winner = nullptr;
+  void* winner_x = nullptr;
+};
+void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoolOperands& operands,
                       cudaStream_t stream);
 
+/// dx, after launch_norm_backward_sums() over winner_x with the recomputed mask.
 struct PoolBackwardOperands {
   const void* dy = nullptr;
   const void* dy_second = nullptr;  // null: the pooled tensor has one consumer
@@ -34,9 +41,6 @@ struct PoolBackwardOperands {
   BatchNormState state;
   void* dx = nullptr;
 };
-void launch_pool_backward_sums(Precision precision, const PoolShape& shape,
-                               const PoolBackwardOperands& operands,
-                               const ReductionScratch& scratch, cudaStream_t stream);
 void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
                                 const PoolBackwardOperands& operands, cudaStream_t stream);
 

@@ -63,10 +63,13 @@ struct Channels {
 template <class Body>
 void with_element_type(Precision precision, Body&& body) {
   switch (precision) {
-    case Precision::fp16: return body(static_cast<__half*>(nullptr));
-    case Precision::bf16: return body(static_cast<__nv_bfloat16*>(nullptr));
+    case Precision::fp16:
+      return body(static_cast<__half*>(nullptr));
+    case Precision::bf16:
+      return body(static_cast<__nv_bfloat16*>(nullptr));
     case Precision::tf32:
-    case Precision::fp32: return body(static_cast<float*>(nullptr));
+    case Precision::fp32:
+      return body(static_cast<float*>(nullptr));
   }
 }
 

@@ -22,9 +22,12 @@ int64_t padded_channels(StemForm form) { return form == StemForm::pad_to_4 ? 4 :
 
 const char* to_string(StemForm form) {
   switch (form) {
-    case StemForm::pad_to_4: return "pad_to_4";
-    case StemForm::pad_to_8: return "pad_to_8";
-    case StemForm::space_to_depth: return "space_to_depth";
+    case StemForm::pad_to_4:
+      return "pad_to_4";
+    case StemForm::pad_to_8:
+      return "pad_to_8";
+    case StemForm::space_to_depth:
+      return "space_to_depth";
   }
   throw std::logic_error("unnamed StemForm");
 }
@@ -34,13 +37,18 @@ std::vector<StemForm> stem_forms(const Node& conv, const Shape& image) {
   if (image.channels <= 4) forms.push_back(StemForm::pad_to_4);
   if (image.channels <= 8) forms.push_back(StemForm::pad_to_8);
   if (fits_space_to_depth(conv.window, image)) forms.push_back(StemForm::space_to_depth);
-  if (forms.empty()) throw std::invalid_argument("images of more than 8 channels are not supported");
+  if (forms.empty())
+    throw std::invalid_argument("images of more than 8 channels are not supported");
   return forms;
 }
 
 ImageLayout stem_image_layout(StemForm form, const Shape& image, int64_t batch) {
-  ImageLayout layout{batch, static_cast<int>(image.channels), static_cast<int>(image.height),
-                     static_cast<int>(image.width), 1, 0};
+  ImageLayout layout{batch,
+                     static_cast<int>(image.channels),
+                     static_cast<int>(image.height),
+                     static_cast<int>(image.width),
+                     1,
+                     0};
   if (form == StemForm::space_to_depth) {
     layout.block = block;
     layout.stored_channels = blocked_channels;

@@ -11,9 +11,9 @@
 
 namespace nearmetal {
 
-/// Tensor cores want more than the three channels of an image. Either they are padded with zeros, or
-/// every 2 x 2 pixels become one of 12 channels, and a 7x7 filter of stride 2 a 4x4 one of stride 1
-/// with one row and one column of zero taps: the same sums, in another order.
+/// Tensor cores want more than the three channels of an image. Either they are padded with zeros,
+/// or every 2 x 2 pixels become one of 12 channels, and a 7x7 filter of stride 2 a 4x4 one of
+/// stride 1 with one row and one column of zero taps: the same sums, in another order.
 enum class StemForm { pad_to_4, pad_to_8, space_to_depth };
 
 const char* to_string(StemForm form);

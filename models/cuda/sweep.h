@@ -1,4 +1,5 @@
-// How an elementwise kernel walks an NHWC tensor while each thread keeps its channels (device code).
+// How an elementwise kernel walks an NHWC tensor while each thread keeps its channels (device
+// code).
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,8 @@ namespace nearmetal {
 inline constexpr int sweep_threads = 256;
 inline constexpr int sweep_blocks_per_multiprocessor = 8;
 
-/// A block covers `lanes` packs of neighbouring channels (512 bytes of a row where the tensor is that
-/// wide) and sweep_threads / lanes rows at a time,
-/// `unroll` such row groups in a tile.
+/// A block covers `lanes` packs of neighbouring channels (512 bytes of a row where the tensor is
+/// that wide) and sweep_threads / lanes rows at a time, `unroll` such row groups in a tile.
 struct SweepShape {
   int lanes;
   int rows_at_once;

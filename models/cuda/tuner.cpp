@@ -16,25 +16,20 @@ constexpr int most_candidates = 64;
 constexpr int timed_runs = 5;
 constexpr double retimed_within = 1.15;  // of the first look's best
 
-// Our sweep over the output of a convolution, and the kernel that stands in for it after a fused one.
+// Our sweep over the output of a convolution.
 std::string sweep_key(const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
   return std::string("batch_statistics sweep ") + to_string(problem.precision) + " " +
          std::to_string(shape.output_elements() / shape.output_channels) + "x" +
          std::to_string(shape.output_channels);
 }
-std::string finish_key(const ConvolutionProblem& problem) {
-  return "batch_statistics finish " + std::to_string(problem.shape.output_channels);
-}
-
 ConvolutionProblem with_statistics(ConvolutionProblem problem) {
   problem.op = ConvolutionOp::forward_statistics;
   return problem;
 }
 
 Extent output_extent(const ConvolutionShape& shape) {
-  return {shape.output_elements() / shape.output_channels,
-          static_cast<int>(shape.output_channels)};
+  return {shape.output_elements() / shape.output_channels, static_cast<int>(shape.output_channels)};
 }
 
 DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
@@ -53,8 +48,7 @@ struct Tuner::Buffers {
   DeviceMemory x, weights, y, result, sums, workspace, reduction, norm;
   int multiprocessors;
 
-  Buffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
-          cudaStream_t stream)
+  Buffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors, cudaStream_t stream)
       : multiprocessors(multiprocessors) {
     int64_t x_size = 1, weight_size = 1, y_size = 1, channels = 1;
     for (const auto& [op, shape, precision] : problems) {
@@ -72,8 +66,8 @@ struct Tuner::Buffers {
     workspace = allocate_device(workspace_limit);
     const int64_t partial = ReductionScratch::partial_sums_bytes(multiprocessors);
     reduction = allocate_device(partial + ReductionScratch::arrivals_bytes());
-    NM_CALL(cudaMemsetAsync(reduction.get(), 0, partial + ReductionScratch::arrivals_bytes(),
-                            stream));
+    NM_CALL(
+        cudaMemsetAsync(reduction.get(), 0, partial + ReductionScratch::arrivals_bytes(), stream));
     norm = random_values(Precision::fp32, norm_arrays * channels, 4, stream);
     norm_channels = channels;
   }
@@ -102,13 +96,19 @@ struct Tuner::Buffers {
   ConvolutionOperands operands(const ConvolutionProblem& problem) const {
     ConvolutionOperands operands{x.get(), weights.get(), y.get(), nullptr, nullptr};
     switch (problem.op) {
-      case ConvolutionOp::backward_data: operands.x = result.get(); break;
-      case ConvolutionOp::backward_weights: operands.weights = result.get(); break;
+      case ConvolutionOp::backward_data:
+        operands.x = result.get();
+        break;
+      case ConvolutionOp::backward_weights:
+        operands.weights = result.get();
+        break;
       case ConvolutionOp::forward_statistics:
         operands.sum = sums.get();
         operands.square_sum = static_cast<float*>(sums.get()) + problem.shape.output_channels;
         [[fallthrough]];
-      case ConvolutionOp::forward: operands.y = result.get(); break;
+      case ConvolutionOp::forward:
+        operands.y = result.get();
+        break;
     }
     return operands;
   }
@@ -121,9 +121,12 @@ namespace {
 
 int64_t result_elements(const ConvolutionProblem& problem) {
   switch (problem.op) {
-    case ConvolutionOp::backward_data: return problem.shape.input_elements();
-    case ConvolutionOp::backward_weights: return problem.shape.weight_elements();
-    default: return problem.shape.output_elements();
+    case ConvolutionOp::backward_data:
+      return problem.shape.input_elements();
+    case ConvolutionOp::backward_weights:
+      return problem.shape.weight_elements();
+    default:
+      return problem.shape.output_elements();
   }
 }
 
@@ -131,8 +134,8 @@ int64_t result_elements(const ConvolutionProblem& problem) {
 CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
                        const ConvolutionProblem& problem, const ConvolutionOperands& operands,
                        void* result, void* workspace, cudaStream_t stream) {
-  NM_CALL(cudaMemsetAsync(result, 0xff,
-                          result_elements(problem) * element_bytes(problem.precision), stream));
+  NM_CALL(cudaMemsetAsync(result, 0xff, result_elements(problem) * element_bytes(problem.precision),
+                          stream));
   const Descriptor bound = plan.bind(operands, workspace);
   NM_CALL(plan.try_execute(handle, bound));
   const double terms = problem.op == ConvolutionOp::backward_weights
@@ -144,8 +147,7 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
 
 }  // namespace
 
-Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known,
-             bool pinned)
+Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned)
     : handle_(handle), stream_(stream), pinned_(pinned) {
   for (const Plan& plan : known) known_[plan.key] = plan;
 }
@@ -178,7 +180,6 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems, int multipro
     bool complete = adopt(problem.key(), &problem);
     if (problem.op == ConvolutionOp::forward) {
       complete = adopt(sweep_key(problem), nullptr) && complete;
-      complete = adopt(finish_key(problem), nullptr) && complete;
     }
     if (!complete) unknown.push_back(problem);
   }
@@ -186,7 +187,7 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems, int multipro
   const Buffers buffers(unknown, multiprocessors, stream_);
   for (const ConvolutionProblem& problem : unknown) {
     if (!used_.contains(problem.key())) tune(problem, buffers);
-    if (problem.op == ConvolutionOp::forward) time_statistics(problem, buffers);
+    if (problem.op == ConvolutionOp::forward) time_statistics_sweep(problem, buffers);
   }
 }
 
@@ -217,18 +218,15 @@ void Tuner::tune(const ConvolutionProblem& problem, const Buffers& buffers) {
   for (Candidate& candidate : candidates) {
     candidate.milliseconds = time(*candidate.plan, timed_runs);
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    return a.milliseconds < b.milliseconds;
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.milliseconds < b.milliseconds; });
   const std::string key = problem.key();
   for (const Candidate& candidate : candidates) {
-    const CheckResult check =
-        check_plan(handle_, *candidate.plan, problem, operands, buffers.result.get(),
-                   buffers.workspace.get(), stream_);
+    const CheckResult check = check_plan(handle_, *candidate.plan, problem, operands,
+                                         buffers.result.get(), buffers.workspace.get(), stream_);
     if (!check.passes(problem)) continue;
     plans_.emplace(key, *candidate.plan);
-    used_[key] = {key, candidate.plan->name(), candidate.milliseconds * 1e-3,
-                  check.relative_error};
+    used_[key] = {key, candidate.plan->name(), candidate.milliseconds * 1e-3, check.relative_error};
     return;
   }
   if (problem.op != ConvolutionOp::forward_statistics) {
@@ -238,20 +236,16 @@ void Tuner::tune(const ConvolutionProblem& problem, const Buffers& buffers) {
   used_[key] = {key, no_plan, 0, 0};
 }
 
-void Tuner::time_statistics(const ConvolutionProblem& problem, const Buffers& buffers) {
-  const Extent extent = output_extent(problem.shape);
-  const auto time = [&](const std::string& key, auto launch) {
-    if (used_.contains(key)) return;
-    used_[key] = {key, "own", milliseconds_of(launch, timed_runs, stream_) * 1e-3, 0};
-  };
-  time(sweep_key(problem), [&] {
-    launch_batch_statistics(problem.precision, buffers.y.get(), extent, buffers.state(),
-                            buffers.scratch(), stream_);
-  });
-  time(finish_key(problem), [&] {
-    const auto* sums = static_cast<const float*>(buffers.sums.get());
-    launch_finish_statistics(sums, sums + extent.channels, extent, buffers.state(), stream_);
-  });
+void Tuner::time_statistics_sweep(const ConvolutionProblem& problem, const Buffers& buffers) {
+  const std::string key = sweep_key(problem);
+  if (used_.contains(key)) return;
+  const double milliseconds = milliseconds_of(
+      [&] {
+        launch_batch_statistics(problem.precision, buffers.y.get(), output_extent(problem.shape),
+                                buffers.state(), buffers.scratch(), stream_);
+      },
+      timed_runs, stream_);
+  used_[key] = {key, "own", milliseconds * 1e-3, 0};
 }
 
 const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
@@ -280,8 +274,7 @@ std::set<std::string> Tuner::faster_with_statistics(const LoweredStep& step) con
   for (const Kernel& kernel : step.kernels) {
     if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::forward) continue;
     const ConvolutionProblem& problem = kernel.convolution->problem;
-    const double fused = seconds_of(with_statistics(problem).key()) +
-                         seconds_of(finish_key(problem));
+    const double fused = seconds_of(with_statistics(problem).key());
     const double apart = seconds_of(problem.key()) + seconds_of(sweep_key(problem));
     if (fused < apart) keys.insert(problem.key());
   }

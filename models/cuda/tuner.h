@@ -42,7 +42,7 @@ class Tuner {
 
   bool adopt(const std::string& key, const ConvolutionProblem* problem);
   void tune(const ConvolutionProblem& problem, const Buffers& buffers);
-  void time_statistics(const ConvolutionProblem& problem, const Buffers& buffers);
+  void time_statistics_sweep(const ConvolutionProblem& problem, const Buffers& buffers);
   double seconds_of(const std::string& key) const;
 
   cudnnHandle_t handle_;

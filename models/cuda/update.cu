@@ -1,7 +1,6 @@
-#include "models/cuda/update.h"
-
 #include "models/cuda/check.h"
 #include "models/cuda/pack.h"
+#include "models/cuda/update.h"
 
 namespace nearmetal {
 namespace {
@@ -67,9 +66,9 @@ __global__ void finish_step_kernel(FinishOperands operands) {
   const FlatParameters& parameters = operands.parameters;
   double sum = 0;
   if (!operands.forward_only) {
-    sum = square_sum(static_cast<const T*>(parameters.matrix_gradients),
-                     parameters.matrix_elements) +
-          square_sum(parameters.vector_gradients, parameters.vector_elements);
+    sum =
+        square_sum(static_cast<const T*>(parameters.matrix_gradients), parameters.matrix_elements) +
+        square_sum(parameters.vector_gradients, parameters.vector_elements);
   }
   sum = block_sum(sum);
   __shared__ bool last;

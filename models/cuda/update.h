@@ -11,10 +11,10 @@ namespace nearmetal {
 
 /// What the device keeps from step to step.
 struct StepState {
-  uint64_t step;  // counts from 0; draws the labels
-  float loss_scale;      // for the next backward pass
-  float inverse_scale;   // 1 / the scale of the gradients that are there
-  int32_t good_steps;  // since the loss scale last changed
+  uint64_t step;        // counts from 0; draws the labels
+  float loss_scale;     // for the next backward pass
+  float inverse_scale;  // 1 / the scale of the gradients that are there
+  int32_t good_steps;   // since the loss scale last changed
   int32_t skip_update;
 };
 
