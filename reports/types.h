@@ -225,7 +225,7 @@ struct Verify {
   int64_t steps = 0;  // taken; the check stops when the bound is reached
   int64_t maximum_steps = 0;
   double bound = 0;  // the loss must fall below
-  double first_loss = 0;
+  Maybe<double> first_loss;
   Maybe<double> last_loss;
 
   bool operator==(const Verify&) const = default;
