@@ -1,0 +1,28 @@
+// Seconds since this process started, for the time from start to first step.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace nearmetal {
+
+/// Made in the first line of main(). The kernel's start time of the process (/proc/self/stat, in
+/// hundredths of a second) counts the loading of the executable in; where it cannot be read or
+/// makes no sense, time counts from the making of this object, and `clock()` says so.
+class ProcessClock {
+ public:
+  ProcessClock();
+
+  double seconds_at(std::chrono::steady_clock::time_point time) const;
+  double elapsed_seconds() const { return seconds_at(std::chrono::steady_clock::now()); }
+  /// When this object was made.
+  double start_seconds() const { return start_seconds_; }
+  const std::string& clock() const { return clock_; }
+
+ private:
+  std::chrono::steady_clock::time_point made_;
+  double start_seconds_ = 0;
+  std::string clock_;
+};
+
+}  // namespace nearmetal
