@@ -1,0 +1,144 @@
+#include "bench/environment.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+extern char** environ;
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  return std::getline(file, line) ? std::optional(line) : std::nullopt;
+}
+
+// The text after `key` and `separator` in the first line that starts with that key.
+Maybe<std::string> value_in(const fs::path& path, std::string_view key, char separator) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t at = line.find(separator);
+    if (!line.starts_with(key) || at == line.npos) continue;
+    if (line.substr(key.size(), at - key.size()).find_first_not_of(" \t") != line.npos) continue;
+    std::string value = line.substr(at + 1);
+    std::erase(value, '"');
+    value.erase(0, value.find_first_not_of(" \t"));
+    return value;
+  }
+  return Unknown{path.string() + " has no " + std::string(key)};
+}
+
+Maybe<int64_t> memory_bytes(const fs::path& root) {
+  const Maybe<std::string> text = value_in(root / "proc/meminfo", "MemTotal", ':');
+  if (!text) return Unknown{text.reason};
+  return 1024 * std::strtoll(text->c_str(), nullptr, 10);
+}
+
+Maybe<bool> hypervisor_flag(const fs::path& root) {
+  const Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
+  if (!flags) return Unknown{flags.reason};
+  return (" " + *flags + " ").find(" hypervisor ") != std::string::npos;
+}
+
+// Of control groups of version 2: the folder of this process below their mount, for a container
+// usually the root of what it sees.
+fs::path control_group(const fs::path& root) {
+  const Maybe<std::string> group = value_in(root / "proc/self/cgroup", "0", ':');
+  const fs::path mount = root / "sys/fs/cgroup";
+  if (!group) return mount;
+  const fs::path own = mount / fs::path(group->substr(group->find('/') + 1));
+  return fs::exists(own / "cgroup.controllers") ? own : mount;
+}
+
+Maybe<double> cpu_quota(const fs::path& group) {
+  const auto line = first_line(group / "cpu.max");
+  if (!line) return Unknown{(group / "cpu.max").string() + " cannot be read"};
+  double quota = 0;
+  double period = 0;
+  if (!(std::istringstream(*line) >> quota >> period) || quota <= 0 || period <= 0) {
+    return Unknown{"no limit is set"};
+  }
+  return quota / period;
+}
+
+Maybe<int64_t> memory_limit(const fs::path& group) {
+  const auto line = first_line(group / "memory.max");
+  if (!line) return Unknown{(group / "memory.max").string() + " cannot be read"};
+  if (*line == "max") return Unknown{"no limit is set"};
+  return std::strtoll(line->c_str(), nullptr, 10);
+}
+
+int64_t usable_cpus(int64_t logical_cpus) {
+  cpu_set_t mask;
+  return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : logical_cpus;
+}
+
+Maybe<std::string> known_text(const std::string& value) {
+  if (value.empty()) return Unknown{"the backend does not tell"};
+  return value;
+}
+
+Maybe<int64_t> known_count(int64_t value) {
+  if (value == 0) return Unknown{"the backend does not tell"};
+  return value;
+}
+
+}  // namespace
+
+bool may_record_variable(std::string_view name) {
+  constexpr std::array prefixes = {"NCCL_",     "CUDA_", "NVIDIA_", "CUDNN_", "OMP_",
+                                   "OMPI_MCA_", "UCX_",  "DNNL_",   "ONEDNN_"};
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+Environment find_environment(const fs::path& root) {
+  Environment found;
+  utsname system{};
+  uname(&system);
+  found.host_name = system.nodename;
+  found.kernel = std::string(system.sysname) + " " + system.release;
+  found.architecture = system.machine;
+  found.distribution = value_in(root / "etc/os-release", "PRETTY_NAME", '=');
+  found.cpu_model = value_in(root / "proc/cpuinfo", "model name", ':');
+  found.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  found.usable_cpus = usable_cpus(found.logical_cpus);
+  const fs::path group = control_group(root);
+  found.cpu_quota = cpu_quota(group);
+  found.memory_bytes = memory_bytes(root);
+  found.memory_limit_bytes = memory_limit(group);
+  found.hypervisor_cpu_flag = hypervisor_flag(root);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t at = text.find('=');
+    if (at != text.npos && may_record_variable(std::string_view(text).substr(0, at))) {
+      found.variables[text.substr(0, at)] = text.substr(at + 1);
+    }
+  }
+  const char* preload = std::getenv("LD_PRELOAD");
+  found.ld_preload = preload != nullptr && preload[0] != '\0';
+  return found;
+}
+
+Gpu describe_gpu(const DeviceInfo& device) {
+  return {.name = device.name,
+          .uuid = known_text(device.uuid),
+          .pci_id = known_text(device.pci_id),
+          .memory_bytes = known_count(device.memory_bytes),
+          .multiprocessors = known_count(device.multiprocessors),
+          .compute_capability = known_text(device.compute_capability),
+          .driver_version = known_text(device.driver_version)};
+}
+
+}  // namespace nearmetal
