@@ -1,0 +1,107 @@
+#include "bench/defaults.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_word(const fs::path& path) {
+  std::string word;
+  std::ifstream(path) >> word;
+  return word;
+}
+
+bool is_gpu_node(const std::string& name) {
+  const std::string prefix = "nvidia";
+  return name == "nvidiactl" || (name.size() > prefix.size() && name.starts_with(prefix) &&
+                                 name.find_first_not_of("0123456789", prefix.size()) == name.npos);
+}
+
+// A display controller (PCI class 03) of NVIDIA (vendor 10de).
+bool is_nvidia_display(const fs::path& pci_device) {
+  return first_word(pci_device / "vendor") == "0x10de" &&
+         first_word(pci_device / "class").starts_with("0x03");
+}
+
+template <class Accept>
+std::optional<fs::path> find_in(const fs::path& folder, Accept accept) {
+  std::error_code ignored;  // a folder that is not there holds nothing
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    if (accept(entry->path())) return entry->path();
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> nvidia_trace(const fs::path& root) {
+  std::error_code ignored;
+  for (const char* path : {"proc/driver/nvidia/version", "dev/dxg"}) {
+    if (fs::exists(root / path, ignored)) return root / path;
+  }
+  const auto node =
+      find_in(root / "dev", [](const fs::path& path) { return is_gpu_node(path.filename()); });
+  return node ? node : find_in(root / "sys/bus/pci/devices", is_nvidia_display);
+}
+
+void require(bool holds, const char* otherwise) {
+  if (!holds) throw std::invalid_argument(otherwise);
+}
+
+template <class T>
+void fill(std::optional<T>& setting, T value) {
+  if (!setting) setting = value;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const std::string& asked, const fs::path& root) {
+  if (asked != "auto") return {asked, "asked for"};
+  const auto trace = nvidia_trace(root);
+  if (!trace) return {"cpu", "no NVIDIA device or driver is visible"};
+  return {"cuda", "there is " + trace->string()};
+}
+
+void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
+  config.device = choice.device;
+  const bool cuda = config.device == "cuda";
+  fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
+  fill(config.batch, int64_t{cuda ? 256 : 16});
+  fill(config.warmup, int64_t{cuda ? 20 : 3});
+  if (cuda) fill(config.launch, std::string("graph"));
+  fill(config.loss_scale, LossScale{config.precision == Precision::fp16 ? 1024.0 : 1.0, false});
+  if (config.batch != largest_that_fits) {
+    fill(config.learning_rate, 0.1 * static_cast<double>(*config.batch) / 256);
+  }
+}
+
+void check_settings(const RunConfig& config, const Origins& origins) {
+  const bool cuda = config.device == "cuda";
+  const auto given = [&](const char* setting) { return origins.at(setting) == Origin::flag; };
+  require(!given("steps") || !given("duration_seconds"),
+          "--steps and --duration both say how long; give one of them");
+  require(cuda || !given("launch"), "--launch is for GPUs; leave it out with --device cpu");
+  require(cuda || config.input == "device",
+          "--input host is for GPUs; leave it out with --device cpu");
+  require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
+  require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
+  require(!config.forward_only || !config.verify,
+          "--verify trains; it cannot go with --forward-only");
+  require(config.precision == Precision::fp16 ||
+              (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
+          "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
+  require(!given("plans") || !given("plan_cache"),
+          "--plans pins all plans; leave --plan-cache out");
+}
+
+WarmUpRule warm_up_rule(const RunConfig& config) {
+  WarmUpRule rule;
+  rule.minimum_steps = config.warmup.value();
+  rule.maximum_steps = std::max<int64_t>(10 * rule.minimum_steps, 3);
+  return rule;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,44 @@
+// Fills what the command line left open, according to the device.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "bench/steady_state.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct DeviceChoice {
+  std::string device;  // cpu or cuda
+  std::string reason;  // for the first line and the report
+};
+
+/// The device that was asked for, or for "auto": cuda where this machine shows an NVIDIA device or
+/// driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de on the
+/// PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must fail the
+/// run and not turn it into one on the CPU. `root` is the folder to look in, "/" but in tests.
+DeviceChoice choose_device(const std::string& asked, const std::filesystem::path& root = "/");
+
+/// Sets all that depends on the device and was not asked for:
+///
+/// |               | cuda               | cpu                |
+/// | ------------- | ------------------ | ------------------ |
+/// | precision     | fp16               | fp32               |
+/// | batch         | 256                | 16                 |
+/// | warmup        | 20                 | 3                  |
+/// | launch        | graph              | does not apply     |
+/// | loss_scale    | 1024 in fp16, else 1, fixed             |
+/// | learning_rate | 0.1 x batch / 256 (arXiv 1706.02677)    |
+///
+/// The learning rate waits for the batch: call again once `--batch auto` is settled.
+void fill_defaults(RunConfig& config, const DeviceChoice& choice);
+
+/// Throws std::invalid_argument for settings that contradict each other or the device, defaults
+/// filled.
+void check_settings(const RunConfig& config, const Origins& origins);
+
+/// At most ten times the minimum, or 30 s.
+WarmUpRule warm_up_rule(const RunConfig& config);
+
+}  // namespace nearmetal
