@@ -1,0 +1,81 @@
+#include "bench/parse_value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <type_traits>
+
+#include "bench/suggest.h"
+
+namespace nearmetal {
+namespace {
+
+std::string shown(double bound) {
+  std::ostringstream text;
+  text.precision(16);
+  text << bound;
+  return text.str();
+}
+
+std::string described(const Bounds& bounds) {
+  return (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
+         (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace
+
+template <class Number>
+Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto number = static_cast<double>(value);
+  const bool parsed = error == std::errc() && stop == end && std::isfinite(number);
+  const bool below = bounds.above_minimum ? number <= bounds.minimum : number < bounds.minimum;
+  if (parsed && !below && number <= bounds.maximum) return value;
+  const char* kind = std::is_integral_v<Number> ? " must be an integer " : " must be a number ";
+  throw std::invalid_argument(flag + kind + described(bounds) + ", not '" + text + "'");
+}
+template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Bounds&);
+template double parse_number<double>(const std::string&, const std::string&, const Bounds&);
+
+double parse_duration(const std::string& flag, const std::string& text) {
+  constexpr double longest_seconds = 1e6;
+  double unit_seconds = 1;
+  std::string number = text;
+  if (!text.empty() && std::string("smh").find(text.back()) != std::string::npos) {
+    unit_seconds = text.back() == 's' ? 1 : text.back() == 'm' ? 60 : 3600;
+    number.pop_back();
+  }
+  try {
+    const Bounds bounds{0, longest_seconds / unit_seconds, true};
+    return unit_seconds * parse_number<double>(flag, number, bounds);
+  } catch (const std::invalid_argument&) {
+    throw std::invalid_argument(flag + " must be a time such as 30, 30s or 2m, above 0 and up to " +
+                                shown(longest_seconds) + " s, not '" + text + "'");
+  }
+}
+
+void require_choice(const std::string& flag, const std::string& text,
+                    const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  throw std::invalid_argument(flag + " does not take '" + text + "'" + did_you_mean(text, choices) +
+                              " (" + joined(choices) + ")");
+}
+
+std::string checked_path(const std::string& flag, const std::string& text) {
+  if (!text.empty() && (text.front() != '-' || text == "-")) return text;
+  throw std::invalid_argument(flag + " needs the path of a file, not '" + text +
+                              "'; write ./NAME for a name that starts with '-'");
+}
+
+}  // namespace nearmetal

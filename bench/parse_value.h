@@ -1,0 +1,28 @@
+// The values of options, from text. Errors are std::invalid_argument with one line for the user.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+struct Bounds {
+  double minimum = 0;
+  double maximum = 0;
+  bool above_minimum = false;  // the minimum itself is not allowed
+};
+
+/// Decimal, the whole text, within the bounds. `flag` is for the message. For int64_t and double.
+template <class Number>
+Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds);
+
+/// Seconds: 30, 30s, 2m, 1.5h.
+double parse_duration(const std::string& flag, const std::string& text);
+
+void require_choice(const std::string& flag, const std::string& text,
+                    const std::vector<std::string>& choices);
+
+/// Refuses what would look like an option elsewhere; "-" stands for a standard stream.
+std::string checked_path(const std::string& flag, const std::string& text);
+
+}  // namespace nearmetal

@@ -1,0 +1,16 @@
+// "Did you mean ...?" for a mistyped word.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// The known word that is nearest to `word` by edit distance (Levenshtein, with swapped neighbours
+/// as one edit), or empty where none is near: at most one edit for each three letters, at least 1.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
+
+/// "; did you mean 'x'?", or empty.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+
+}  // namespace nearmetal
