@@ -1,0 +1,178 @@
+#include "bench/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iomanip>
+#include <sstream>
+#include <vector>
+
+namespace nearmetal {
+
+std::string significant(double value, int digits) {
+  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 12)) << value;
+  return text.str();
+}
+
+namespace {
+
+std::string milliseconds(double seconds) { return significant(1e3 * seconds) + " ms"; }
+std::string percent(double share, int digits = 3) {
+  return significant(100 * share, digits) + " %";
+}
+std::string gigabytes(double bytes) { return significant(1e-9 * bytes, 3) + " GB"; }
+
+std::string flops(double per_second) {
+  return per_second >= 1e12 ? significant(1e-12 * per_second) + " TFLOP/s"
+                            : significant(1e-9 * per_second) + " GFLOP/s";
+}
+
+// Two columns; colour for what matters.
+class Lines {
+ public:
+  Lines(std::ostream& out, bool colour) : out_(out), colour_(colour) {}
+
+  void line(const std::string& name, const std::string& text, const char* style = "") {
+    out_ << "  " << std::left << std::setw(15) << name;
+    if (colour_ && *style != '\0') {
+      out_ << style << text << "\033[0m\n";
+    } else {
+      out_ << text << '\n';
+    }
+  }
+
+ private:
+  std::ostream& out_;
+  bool colour_;
+};
+
+constexpr const char* bold = "\033[1m";
+constexpr const char* red = "\033[31m";
+constexpr const char* yellow = "\033[33m";
+
+std::string workload(const RunConfig& config, const Run& run) {
+  const std::string size = std::to_string(config.image_size);
+  return config.model + (config.forward_only ? " forward, " : " training, ") +
+         to_string(*config.precision) + ", batch " + std::to_string(config.batch.value_or(0)) +
+         ", " + size + "x" + size + " on " + run.device_name;
+}
+
+void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
+  lines.line("step time", milliseconds(time.median_seconds) + " median, " +
+                              milliseconds(time.p95_seconds) + " p95, " +
+                              milliseconds(time.p99_seconds) + " p99, jitter " +
+                              milliseconds(time.jitter_seconds));
+  if (!time.relative_standard_error) return;
+  lines.line("spread", "mean step known to " + percent(*time.relative_standard_error, 2) +
+                           " (standard error within this run: " + std::to_string(steps) +
+                           " steps worth " + significant(*time.effective_steps, 3) + ")");
+}
+
+void print_window(Lines& lines, const Run& run) {
+  const TimedWindow& window = *run.window;
+  lines.line("window", std::to_string(window.steps) + " steps, " + significant(window.seconds) +
+                           " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
+                           (run.warm_up->steady ? "steady" : "not steady") + ")");
+  if (run.flops_per_second) {
+    lines.line("arithmetic",
+               flops(*run.flops_per_second) +
+                   (run.share_of_peak ? ", " + percent(*run.share_of_peak) + " of the peak of " +
+                                            flops(*run.peak_flops_per_second)
+                                      : ""));
+  }
+}
+
+std::string change(const Maybe<double>& start, const Maybe<double>& end) {
+  const auto text = [](const Maybe<double>& value) {
+    return value ? significant(*value) : "unknown (" + value.reason + ")";
+  };
+  return text(start) + " at the start, " + text(end) + " at the end of the window";
+}
+
+void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
+  lines.line("loss", change(proof.window_start_loss, proof.window_end_loss));
+  if (!forward_only) {
+    lines.line("gradient norm",
+               change(proof.window_start_gradient_norm, proof.window_end_gradient_norm));
+  }
+  if (!proof.verify) return;
+  const Verify& verify = *proof.verify;
+  const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
+  lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
+                           std::to_string(verify.steps) + " steps on " +
+                           std::to_string(verify.images) + " images; must fall below " +
+                           significant(verify.bound) + " in " +
+                           std::to_string(verify.maximum_steps));
+}
+
+void print_rank(Lines& lines, const Rank& rank) {
+  if (rank.device_bytes) {
+    lines.line("memory", gigabytes(static_cast<double>(*rank.device_bytes)) + " on the device");
+  }
+  if (!rank.set_up) return;
+  const SetUp& set_up = *rank.set_up;
+  lines.line("set-up", significant(set_up.total_seconds, 3) +
+                           " s from process start to the end of the first step (" +
+                           significant(set_up.prepare_seconds, 3) + " s preparing)");
+}
+
+}  // namespace
+
+void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
+  const RunConfig& config = report.invocation.config;
+  Lines lines(out, colour);
+  out << workload(config, run) << "\n";
+  if (run.throughput_images_per_second) {
+    lines.line("throughput", significant(*run.throughput_images_per_second, 5) + " images/s", bold);
+  }
+  for (const Rank& rank : run.ranks) {
+    if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
+  }
+  if (run.window) print_window(lines, run);
+  if (run.window) print_proof(lines, run.proof, config.forward_only);
+  for (const Rank& rank : run.ranks) print_rank(lines, rank);
+  for (const Warning& warning : run.warnings) lines.line("warning", warning.text, yellow);
+  if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);
+  if (run.status == Status::failed) lines.line("failed", run.failure.value_or(""), red);
+}
+
+void print_profile(std::ostream& out, const StepProfile& profile) {
+  size_t name_width = 4;
+  for (const ProfileEntry& entry : profile.entries) {
+    name_width = std::max(name_width, entry.name.size());
+  }
+  const auto row = [&](const std::string& name, const std::string& phase, const std::string& time,
+                       const std::string& share, const std::string& tflops, const std::string& rate,
+                       const std::string& implementation) {
+    out << std::left << std::setw(static_cast<int>(name_width) + 2) << name << std::setw(9) << phase
+        << std::right << std::setw(10) << time << std::setw(8) << share << std::setw(9) << tflops
+        << std::setw(9) << rate << "  " << implementation << '\n';
+  };
+  out << "\nWhere the step goes, each part timed alone\n";
+  row("part", "phase", "ms", "% step", "TFLOP/s", "GB/s", "implementation");
+  const auto rate = [](double amount, double seconds, double scale) {
+    return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
+  };
+  for (const ProfileEntry& entry : profile.entries) {
+    row(entry.name, entry.phase, significant(1e3 * entry.seconds, 3),
+        significant(100 * entry.seconds / profile.step_seconds, 2),
+        rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
+        entry.implementation);
+  }
+  Lines lines(out, false);
+  lines.line("sum of parts", milliseconds(profile.sum_seconds) + ", " +
+                                 percent(profile.sum_seconds / profile.step_seconds) +
+                                 " of the median step of " + milliseconds(profile.step_seconds));
+  if (profile.roofline_seconds) {
+    lines.line("roofline", milliseconds(*profile.roofline_seconds) + ", " +
+                               percent(*profile.share_of_roofline) + " of the step (ceilings: " +
+                               flops(*profile.matrix_flops_per_second) + " and " +
+                               gigabytes(*profile.copy_bytes_per_second) + "/s)");
+  } else {
+    lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
+  }
+}
+
+}  // namespace nearmetal

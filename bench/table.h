@@ -1,0 +1,19 @@
+// Reports for people: prints what the report holds and computes nothing but units.
+#pragma once
+
+#include <ostream>
+
+#include "reports/types.h"
+
+namespace nearmetal {
+
+/// The result table of one run; `run` says why there are no figures where it failed.
+void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour);
+
+/// One line per kernel or primitive in the order of the step, then their sum and the roofline.
+void print_profile(std::ostream& out, const StepProfile& profile);
+
+/// Of a value with this many significant digits, e.g. "7950", "0.0132"; thousands are not grouped.
+std::string significant(double value, int digits = 4);
+
+}  // namespace nearmetal

@@ -1,0 +1,25 @@
+// Where a command writes, and what that place can show.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+namespace nearmetal {
+
+struct Terminal {
+  std::ostream& out;      // results
+  std::ostream& err;      // talk
+  bool colour = false;    // of `out`
+  bool rewrites = false;  // whether a line of `err` can be written over
+  bool quiet = false;     // no remarks
+
+  /// A line of talk that a script can do without.
+  void remark(const std::string& text) const {
+    if (!quiet) err << text << std::endl;
+  }
+};
+
+/// Standard output and error. Colour only on a terminal and without NO_COLOR (no-color.org).
+Terminal standard_terminal();
+
+}  // namespace nearmetal
