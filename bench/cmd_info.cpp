@@ -1,0 +1,48 @@
+#include "bench/cmd_info.h"
+
+#include "bench/build_info.h"
+#include "models/backend.h"
+#include "reports/json.h"
+#include "reports/schema.h"
+
+namespace nearmetal {
+namespace {
+
+void print_backend(std::ostream& out, const std::string& name) {
+  out << "backend " << name << ": ";
+  try {
+    const DeviceInfo device = load_backend(name).describe(0);
+    out << device.name;
+    for (const auto& [library, version] : device.libraries)
+      out << ", " << library << ' ' << version;
+    out << '\n';
+  } catch (const std::exception& error) {
+    out << "not usable: " << error.what() << '\n';
+  }
+}
+
+}  // namespace
+
+ExitCode cmd_version(const Terminal& terminal) {
+  const Tool tool = build_info();
+  terminal.out << "nearmetal " << tool.version << "\ncommit "
+               << (tool.git_commit ? *tool.git_commit : "unknown: " + tool.git_commit.reason)
+               << (tool.dirty && *tool.dirty ? " with local changes" : "") << "\nbuilt as "
+               << tool.build_type << " by " << tool.compiler << '\n';
+  for (const char* name : {"cpu", "cuda"}) print_backend(terminal.out, name);
+  return ExitCode::ok;
+}
+
+ExitCode cmd_schema(const Terminal& terminal) {
+  terminal.out << report_schema();
+  return ExitCode::ok;
+}
+
+ExitCode cmd_validate(const std::string& path, const Terminal& terminal) {
+  const Report report = read_report(path);
+  terminal.out << path << ": valid, schema " << report.schema_version << ", "
+               << to_string(report.status) << '\n';
+  return ExitCode::ok;
+}
+
+}  // namespace nearmetal

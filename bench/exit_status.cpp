@@ -1,0 +1,29 @@
+#include "bench/exit_status.h"
+
+#include <stdexcept>
+
+#include "models/backend.h"
+#include "reports/atomic_file.h"
+#include "reports/json.h"
+
+namespace nearmetal {
+namespace {
+
+template <class Error>
+bool is(const std::exception& error) {
+  return dynamic_cast<const Error*>(&error) != nullptr;
+}
+
+}  // namespace
+
+ExitCode exit_code_of(const std::exception& error) {
+  if (is<std::invalid_argument>(error)) return ExitCode::usage;
+  if (is<InvalidReport>(error)) return ExitCode::invalid_report;
+  if (is<BackendUnavailable>(error)) return ExitCode::not_supported;
+  if (is<OutputError>(error)) return ExitCode::output_failed;
+  return ExitCode::run_failed;
+}
+
+ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
+
+}  // namespace nearmetal

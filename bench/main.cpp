@@ -1,0 +1,50 @@
+#include <csignal>
+#include <iostream>
+
+#include "bench/cmd_info.h"
+#include "bench/cmd_run.h"
+#include "bench/command_line.h"
+#include "bench/exit_status.h"
+#include "bench/interrupt.h"
+
+namespace nearmetal {
+namespace {
+
+ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal) {
+  switch (line.command) {
+    case CommandLine::Command::help:
+      terminal.out << line.help;
+      return ExitCode::ok;
+    case CommandLine::Command::version:
+      return cmd_version(terminal);
+    case CommandLine::Command::schema:
+      return cmd_schema(terminal);
+    case CommandLine::Command::validate:
+      return cmd_validate(line.validate_file, terminal);
+    case CommandLine::Command::run:
+      catch_stop_signals();
+      return cmd_run(line, clock, terminal, stop_signal);
+  }
+  throw std::logic_error("a command without a function");
+}
+
+ExitCode guarded_main(int argc, char** argv) {
+  const ProcessClock clock;
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of the write, seen below
+  const Terminal terminal = standard_terminal();
+  try {
+    const ExitCode code = run_command(parse_command_line({argv, argv + argc}), clock, terminal);
+    if (terminal.out.flush()) return code;
+    const bool reader_left = errno == EPIPE;
+    if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
+    return code == ExitCode::ok ? ExitCode::output_failed : code;
+  } catch (const std::exception& error) {
+    terminal.err << "nearmetal: " << error.what() << '\n';
+    return exit_code_of(error);
+  }
+}
+
+}  // namespace
+}  // namespace nearmetal
+
+int main(int argc, char** argv) { return static_cast<int>(nearmetal::guarded_main(argc, argv)); }

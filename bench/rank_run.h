@@ -1,0 +1,31 @@
+// What one rank does: prepare the program, train it, profile and verify where asked for.
+#pragma once
+
+#include <atomic>
+
+#include "bench/plan_source.h"
+#include "bench/process_clock.h"
+#include "bench/terminal.h"
+#include "models/graph.h"
+#include "models/program.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct RankTask {
+  const RunConfig& config;  // nothing left to settle
+  const Graph& graph;
+  Backend& backend;
+  const DeviceInfo& device;
+  const PlanSource& plans;
+  const ProcessClock& clock;
+  const Terminal& terminal;
+  const std::atomic<int>& stop;  // not 0: end early
+};
+
+/// Fills what was measured; `set_up` holds the times until the device was there. A check that does
+/// not hold, and an error of the device in the middle of training, make the run failed. Throws what
+/// Backend::prepare() throws.
+void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank);
+
+}  // namespace nearmetal
