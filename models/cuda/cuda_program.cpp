@@ -14,75 +14,12 @@
 namespace nearmetal {
 namespace {
 
-// Buffers of one allocation, each at a multiple of 256 bytes.
-class Arena {
- public:
-  int64_t add(int64_t bytes) {
-    const int64_t offset = bytes_;
-    bytes_ += (bytes + 255) / 256 * 256;
-    return offset;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
-};
-
-// Offsets of what outlives a step.
-struct PersistentLayout {
-  Arena arena;
-  int64_t values, momentum, matrix_copies, matrix_gradients, vector_gradients;
-  int64_t running_statistics, norm_arrays;
-  int64_t partial_sums, arrivals, finish_sums, finish_arrivals;
-  int64_t state, labels, fixed_labels, use_fixed_labels, losses, stem_mask;
-};
-
 constexpr int64_t largest_batch_size = 65535;
-constexpr int arrays_per_norm = 7;  // mean, inverse_deviation, multiplier, shift, a, b, c
-
-int64_t count_norm_channels(const Graph& graph) {
-  int64_t channels = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.op == OpKind::batch_norm) channels += node.shape.channels;
-  }
-  return channels;
-}
-
-PersistentLayout persistent_layout(const Graph& graph, const ProgramOptions& options,
-                                   const FlatLayout& layout, int multiprocessors) {
-  const int64_t size = element_bytes(options.precision), real = sizeof(float);
-  const int64_t channels = count_norm_channels(graph);
-  PersistentLayout at{};
-  at.values = at.arena.add(layout.elements() * real);
-  at.momentum = at.arena.add(layout.elements() * real);
-  at.matrix_copies = at.arena.add(size < real ? layout.matrix_elements * size : 0);
-  at.matrix_gradients = at.arena.add(layout.matrix_elements * size);
-  at.vector_gradients = at.arena.add(layout.vector_elements * real);
-  at.running_statistics = at.arena.add(2 * channels * real);
-  at.norm_arrays = at.arena.add(arrays_per_norm * channels * real);
-  at.partial_sums = at.arena.add(ReductionScratch::partial_sums_bytes(multiprocessors));
-  at.arrivals = at.arena.add(ReductionScratch::arrivals_bytes());
-  at.finish_sums = at.arena.add(finish_blocks * static_cast<int64_t>(sizeof(double)));
-  at.finish_arrivals = at.arena.add(sizeof(unsigned));
-  at.state = at.arena.add(sizeof(StepState));
-  at.labels = at.arena.add(options.batch_size * static_cast<int64_t>(sizeof(int32_t)));
-  at.fixed_labels = at.arena.add(options.batch_size * static_cast<int64_t>(sizeof(int32_t)));
-  at.use_fixed_labels = at.arena.add(sizeof(int32_t));
-  at.losses = at.arena.add(options.batch_size * real);
-  at.stem_mask = at.arena.add(layout.slices.front().elements);
-  return at;
-}
+constexpr int assumed_multiprocessors = 1024;  // for an upper bound of memory
 
 // The images of a batch as a loader delivers them: NHWC without padding.
 int64_t packed_image_bytes(const Graph& graph, const ProgramOptions& options) {
   return options.batch_size * graph.image().elements() * element_bytes(options.precision);
-}
-
-const Node& stem_conv(const Graph& graph) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op == OpKind::conv && node.inputs[0] == 0) return node;
-  }
-  throw std::invalid_argument("the CUDA backend needs a convolution that reads the image");
 }
 
 void check_options(const ProgramOptions& options) {
@@ -154,7 +91,7 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   use_synthetic_batch();
   // Every kernel runs once before the capture: libraries load code on first use.
   restart(std::vector<float>(graph_.parameter_count()));
-  record_step();
+  launch_step();
   wait_until_idle();
   if (options_.launch_as_graph) capture_step();
   restart(std::vector<float>(graph_.parameter_count()));
@@ -166,7 +103,7 @@ void CudaProgram::choose_kernels() {
   tuner_ =
       std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans, options_.plans_pinned);
   double best = std::numeric_limits<double>::infinity();
-  for (const StemForm form : stem_forms(stem_conv(graph_), graph_.image())) {
+  for (const StemForm form : stem_forms(stem_convolution(graph_), graph_.image())) {
     LoweringChoices choices{form, {}};
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, options_, choices, layout, resources_);
@@ -178,103 +115,33 @@ void CudaProgram::choose_kernels() {
     choices_ = choices;
   }
   layout_ = flat_layout(graph_, choices_.stem);
-  step_ = lowered();
+  step_ = lower(graph_, options_, choices_, layout_, resources_);
 }
 
 void CudaProgram::allocate() {
-  const PersistentLayout at = persistent_layout(graph_, options_, layout_, multiprocessors_);
   const int64_t workspace_bytes = std::max(tuner_->largest_workspace(), classifier_workspace);
-  persistent_ = allocate_device(at.arena.bytes());
+  persistent_ = std::make_unique<PersistentMemory>(graph_, options_, layout_, multiprocessors_,
+                                                   steps_in_flight, resources_);
   activations_ = allocate_device(step_.memory.total_bytes);
   workspace_ = allocate_device(workspace_bytes);
-  NM_CALL(cudaMemset(persistent_.get(), 0, at.arena.bytes()));
-  device_bytes_ = at.arena.bytes() + step_.memory.total_bytes + workspace_bytes;
+  resources_.workspace = workspace_.get();
+  resources_.cublas = cublas_.get();
+  device_bytes_ = persistent_->bytes() + step_.memory.total_bytes + workspace_bytes;
   for (size_t i = 0; i < step_.tensors.size(); ++i) {
     step_.tensors[i].data = static_cast<char*>(activations_.get()) + step_.memory.offsets[i];
   }
-  const auto address = [&]<class T>(int64_t offset, T*) {
-    return reinterpret_cast<T*>(static_cast<char*>(persistent_.get()) + offset);
-  };
-  const auto reals = [&](int64_t offset) { return address(offset, static_cast<float*>(nullptr)); };
-  const auto integers = [&](int64_t offset) {
-    return address(offset, static_cast<int32_t*>(nullptr));
-  };
+  if (options_.input_from_host) allocate_host_images();
+}
 
-  const bool copies = element_bytes(options_.precision) < 4;
-  FlatParameters& flat = resources_.parameters;
-  flat.matrix_elements = layout_.matrix_elements;
-  flat.vector_elements = layout_.vector_elements;
-  flat.values = reals(at.values);
-  flat.momentum = reals(at.momentum);
-  flat.matrix_copies = copies ? reals(at.matrix_copies) : nullptr;
-  flat.matrix_gradients = reals(at.matrix_gradients);
-  flat.vector_gradients = reals(at.vector_gradients);
-
-  resources_.reduction = {reals(at.partial_sums),
-                          address(at.arrivals, static_cast<unsigned*>(nullptr)), multiprocessors_};
-  resources_.state = address(at.state, static_cast<StepState*>(nullptr));
-  resources_.finish_sums = address(at.finish_sums, static_cast<double*>(nullptr));
-  resources_.finish_arrivals = address(at.finish_arrivals, static_cast<unsigned*>(nullptr));
-  resources_.labels = integers(at.labels);
-  resources_.fixed_labels = fixed_labels_ = integers(at.fixed_labels);
-  resources_.use_fixed_labels = use_fixed_labels_ = integers(at.use_fixed_labels);
-  resources_.losses = reals(at.losses);
-  resources_.workspace = workspace_.get();
-  resources_.cublas = cublas_.get();
-
-  running_statistics_ = reals(at.running_statistics);
-  norm_channels_ = count_norm_channels(graph_);
-  resources_.norms.resize(graph_.nodes().size());
-  int64_t before = 0;  // channels of the batch norms before this one
-  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-    const Node& node = graph_.nodes()[i];
-    if (node.op != OpKind::batch_norm) continue;
-    const int64_t channels = node.shape.channels;
-    const auto array = [&](int which) {
-      return reals(at.norm_arrays) + arrays_per_norm * before + which * channels;
-    };
-    BatchNormState& state = resources_.norms[i];
-    state.scale = flat.values + layout_.offset(node.parameters[0]);
-    state.bias = flat.values + layout_.offset(node.parameters[1]);
-    state.scale_gradient = flat.vector_gradients + layout_.slices[node.parameters[0]].offset;
-    state.bias_gradient = flat.vector_gradients + layout_.slices[node.parameters[1]].offset;
-    state.running_mean = running_statistics_ + 2 * before;
-    state.running_variance = state.running_mean + channels;
-    state.mean = array(0);
-    state.inverse_deviation = array(1);
-    state.multiplier = array(2);
-    state.shift = array(3);
-    state.a = array(4);
-    state.b = array(5);
-    state.c = array(6);
-    before += channels;
-  }
-
-  const ParameterSlice& stem = layout_.slices[stem_conv(graph_).parameters[0]];
-  std::vector<uint8_t> mask(stem.elements, 0);
-  for (const int64_t place : stem.places) mask[place] = 1;
-  auto* stem_mask = address(at.stem_mask, static_cast<uint8_t*>(nullptr));
-  NM_CALL(cudaMemcpy(stem_mask, mask.data(), mask.size(), cudaMemcpyHostToDevice));
-  resources_.stem_mask = stem_mask;
-
-  void* records = nullptr;
-  NM_CALL(cudaHostAlloc(&records, steps_in_flight * sizeof(DeviceRecord), cudaHostAllocMapped));
-  pinned_records_.reset(records);
-  void* device_records = nullptr;
-  NM_CALL(cudaHostGetDevicePointer(&device_records, records, 0));
-  resources_.ring = static_cast<DeviceRecord*>(device_records);
-  resources_.ring_size = steps_in_flight;
-
-  if (options_.input_from_host) {
-    const int64_t bytes = packed_image_bytes(graph_, options_);
-    void* images = nullptr;
-    NM_CALL(cudaHostAlloc(&images, bytes, cudaHostAllocDefault));
-    host_images_.reset(images);
-    staged_images_ = allocate_device(bytes);
-    device_bytes_ += bytes;
-    images_taken_ = make_event();
-    images_staged_ = make_event();
-  }
+void CudaProgram::allocate_host_images() {
+  const int64_t bytes = packed_image_bytes(graph_, options_);
+  void* images = nullptr;
+  NM_CALL(cudaHostAlloc(&images, bytes, cudaHostAllocDefault));
+  host_images_.reset(images);
+  staged_images_ = allocate_device(bytes);
+  device_bytes_ += bytes;
+  images_taken_ = make_event();
+  images_staged_ = make_event();
 }
 
 void CudaProgram::bind_convolutions() {
@@ -308,7 +175,7 @@ void CudaProgram::bind_convolutions() {
   }
 }
 
-void CudaProgram::record_step() {
+void CudaProgram::launch_step() {
   cudaStream_t stream = stream_.get();
   if (options_.input_from_host) {
     launch_unpack_images(options_.precision, step_.image_layout, staged_images_.get(),
@@ -327,7 +194,7 @@ void CudaProgram::record_step() {
 void CudaProgram::capture_step() {
   cudaGraph_t raw = nullptr;
   NM_CALL(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-  record_step();
+  launch_step();
   NM_CALL(cudaStreamEndCapture(stream_.get(), &raw));
   const GraphHandle graph(raw);
   cudaGraphExec_t executable = nullptr;
@@ -344,7 +211,7 @@ void CudaProgram::enqueue_step() {
   if (executable_ != nullptr) {
     NM_CALL(cudaGraphLaunch(executable_.get(), stream_.get()));
   } else {
-    record_step();
+    launch_step();
   }
   ++enqueued_;
   NM_CALL(cudaEventRecord(step_ends_[enqueued_ % ring].get(), stream_.get()));
@@ -357,8 +224,7 @@ StepRecord CudaProgram::wait_step() {
   NM_CALL(cudaEventSynchronize(end));
   float milliseconds = 0;
   NM_CALL(cudaEventElapsedTime(&milliseconds, begin, end));
-  const auto* records = static_cast<const volatile DeviceRecord*>(pinned_records_.get());
-  const volatile DeviceRecord& record = records[finished_ % steps_in_flight];
+  const DeviceRecord record = persistent_->record(finished_);
   ++finished_;
   return {milliseconds * 1e-3, record.loss, record.gradient_norm, record.update_skipped != 0};
 }
@@ -381,8 +247,8 @@ void CudaProgram::restart(std::span<const float> parameters) {
     statistics.insert(statistics.end(), node.shape.channels, 0.0f);
     statistics.insert(statistics.end(), node.shape.channels, 1.0f);
   }
-  NM_CALL(cudaMemcpy(running_statistics_, statistics.data(), statistics.size() * sizeof(float),
-                     cudaMemcpyHostToDevice));
+  NM_CALL(cudaMemcpy(resources_.running_statistics, statistics.data(),
+                     statistics.size() * sizeof(float), cudaMemcpyHostToDevice));
   const auto scale = static_cast<float>(options_.loss_scale.initial);
   const StepState state{0, scale, 1 / scale, 0, 0};
   NM_CALL(cudaMemcpy(resources_.state, &state, sizeof(state), cudaMemcpyHostToDevice));
@@ -415,7 +281,7 @@ std::vector<float> CudaProgram::gradients() {
 
 std::vector<float> CudaProgram::running_statistics() {
   wait_until_idle();
-  return download<float>(running_statistics_, 2 * norm_channels_);
+  return download<float>(resources_.running_statistics, resources_.running_statistics_count);
 }
 
 void CudaProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
@@ -425,8 +291,9 @@ void CudaProgram::use_batch(std::span<const float> images, std::span<const int32
   NM_CALL(cudaMemcpy(source.get(), images.data(), images.size_bytes(), cudaMemcpyHostToDevice));
   launch_convert_images(options_.precision, step_.image_layout,
                         static_cast<const float*>(source.get()), step_.images->data, stream_.get());
-  NM_CALL(cudaMemcpy(fixed_labels_, labels.data(), labels.size_bytes(), cudaMemcpyHostToDevice));
-  NM_CALL(cudaMemcpy(use_fixed_labels_, &fixed, sizeof(fixed), cudaMemcpyHostToDevice));
+  NM_CALL(cudaMemcpy(resources_.fixed_labels, labels.data(), labels.size_bytes(),
+                     cudaMemcpyHostToDevice));
+  NM_CALL(cudaMemcpy(resources_.use_fixed_labels, &fixed, sizeof(fixed), cudaMemcpyHostToDevice));
   stage_images();
 }
 
@@ -434,7 +301,7 @@ void CudaProgram::use_synthetic_batch() {
   wait_until_idle();
   launch_synthetic_images(options_.precision, step_.image_layout, image_seed(options_.data_seed),
                           step_.images->data, stream_.get());
-  NM_CALL(cudaMemsetAsync(use_fixed_labels_, 0, sizeof(int32_t), stream_.get()));
+  NM_CALL(cudaMemsetAsync(resources_.use_fixed_labels, 0, sizeof(int32_t), stream_.get()));
   stage_images();
 }
 
@@ -480,13 +347,14 @@ Profile CudaProgram::profile(int repeats) {
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  const LoweringChoices choices{stem_forms(stem_conv(graph), graph.image()).back(), {}};
+  const LoweringChoices choices{stem_forms(stem_convolution(graph), graph.image()).back(), {}};
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);
-  const PersistentLayout at = persistent_layout(graph, options, layout, 1024);
   const int64_t staged = options.input_from_host ? packed_image_bytes(graph, options) : 0;
-  return step.memory.total_bytes + at.arena.bytes() + workspace_limit + staged;
+  return step.memory.total_bytes +
+         PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
+         workspace_limit + staged;
 }
 
 int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,

@@ -7,6 +7,7 @@
 
 #include "models/cuda/check.h"
 #include "models/cuda/lowering.h"
+#include "models/cuda/resources.h"
 #include "models/cuda/tuner.h"
 #include "models/graph.h"
 #include "models/program.h"
@@ -44,12 +45,12 @@ class CudaProgram : public Program {
  private:
   static constexpr int steps_in_flight = 8;
 
-  LoweredStep lowered() const { return lower(graph_, options_, choices_, layout_, resources_); }
   void choose_kernels();
   void allocate();
+  void allocate_host_images();
   void bind_convolutions();
   void stage_images();
-  void record_step();
+  void launch_step();
   void capture_step();
   void wait_until_idle();
 
@@ -65,13 +66,9 @@ class CudaProgram : public Program {
   StepResources resources_;
   LoweredStep step_;
 
+  std::unique_ptr<PersistentMemory> persistent_;
+  DeviceMemory activations_, workspace_;
   int64_t device_bytes_ = 0;
-  DeviceMemory persistent_, activations_, workspace_;
-  PinnedMemory pinned_records_;
-  float* running_statistics_ = nullptr;  // of all batch norms, in graph order
-  int64_t norm_channels_ = 0;
-  int32_t* fixed_labels_ = nullptr;
-  int32_t* use_fixed_labels_ = nullptr;
 
   // Input from the host: the images of the next step are copied while this one runs.
   PinnedMemory host_images_;

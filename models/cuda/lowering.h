@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/batch_norm.h"
 #include "models/cuda/convolution.h"
 #include "models/cuda/flat_layout.h"
 #include "models/cuda/images.h"
-#include "models/cuda/update.h"
+#include "models/cuda/resources.h"
 #include "models/graph.h"
 #include "models/memory_plan.h"
 #include "models/program.h"
@@ -46,25 +45,6 @@ struct Kernel {
   std::vector<const Tensor*> operands;
   std::optional<ConvolutionCall> convolution;  // `launch` is set when its plan is chosen
   std::function<void(cudaStream_t)> launch;
-};
-
-/// What outlives a step, by device address. Kernels refer to it, so that it can be filled later.
-struct StepResources {
-  ReductionScratch reduction;
-  std::vector<BatchNormState> norms;  // by node index
-  FlatParameters parameters;
-  const uint8_t* stem_mask = nullptr;  // null: every place of the stem's filter is a weight
-  StepState* state = nullptr;
-  DeviceRecord* ring = nullptr;
-  int ring_size = 1;
-  double* finish_sums = nullptr;
-  unsigned* finish_arrivals = nullptr;
-  int32_t* labels = nullptr;
-  const int32_t* fixed_labels = nullptr;
-  const int32_t* use_fixed_labels = nullptr;
-  float* losses = nullptr;
-  void* workspace = nullptr;
-  cublasLtHandle_t cublas = nullptr;
 };
 
 /// Bytes of workspace that any one kernel may ask for.
