@@ -1,0 +1,230 @@
+#include "tests/ops/check_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "models/initialise.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+using ::testing::AssertionFailure;
+using ::testing::AssertionResult;
+using ::testing::AssertionSuccess;
+
+constexpr int gradient_batches = 3;
+constexpr double allowed_over_emulated = 4;
+constexpr double update_tolerance = 1e-6;  // a few roundings of fp32, 2^-24 each
+
+// |actual - expected| / |expected|; infinite where a value is not finite.
+double relative_error(std::span<const double> actual, std::span<const double> expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+struct Difference {
+  std::string what;
+  bool of_gradient = false;
+  double relative_error = 0;
+};
+
+std::vector<Difference> differences(const Graph& graph, const ReferenceStep& actual,
+                                    const ReferenceStep& expected) {
+  std::vector<Difference> found;
+  const auto compare = [&](const std::string& what, bool of_gradient,
+                           const std::vector<double>& left, const std::vector<double>& right,
+                           int64_t offset, int64_t size) {
+    found.push_back({what, of_gradient,
+                     relative_error(std::span(left).subspan(offset, size),
+                                    std::span(right).subspan(offset, size))});
+  };
+  compare("loss", false, {actual.loss}, {expected.loss}, 0, 1);
+  int64_t offset = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm) continue;
+    for (const char* what : {"running mean of ", "running variance of "}) {
+      compare(what + node.name, false, actual.running_statistics, expected.running_statistics,
+              offset, node.shape.channels);
+      offset += node.shape.channels;
+    }
+  }
+  compare("gradient norm", true, {actual.gradient_norm}, {expected.gradient_norm}, 0, 1);
+  for (const Parameter& parameter : graph.parameters()) {
+    compare("gradient of " + parameter.name, true, actual.gradients, expected.gradients,
+            parameter.offset, parameter.size);
+  }
+  return found;
+}
+
+double unit_roundoff(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return 0x1p-24;
+    case Precision::bf16:
+      return 0x1p-8;
+    case Precision::tf32:
+    case Precision::fp16:
+      return 0x1p-11;
+  }
+  throw std::logic_error("unknown Precision");
+}
+
+// What a precision may cost, in the order of differences(); the derivation is in the header.
+std::vector<double> rounding_bounds(const Graph& graph, ReferenceInputs inputs,
+                                    const ReferenceStep& exact, Precision precision) {
+  inputs.rounding = precision;
+  const ReferenceStep emulated = reference_step(graph, inputs);
+  const auto products = std::count_if(
+      graph.nodes().begin(), graph.nodes().end(),
+      [](const Node& node) { return node.op == OpKind::conv || node.op == OpKind::linear; });
+  const double least = unit_roundoff(precision) * std::sqrt(2.0 * static_cast<double>(products));
+  std::vector<double> bounds;
+  for (const Difference& difference : differences(graph, emulated, exact)) {
+    bounds.push_back(allowed_over_emulated * std::max(difference.relative_error, least));
+  }
+  return bounds;
+}
+
+// Lines for what exceeds its bound, separately for the forward pass and the gradients.
+struct Excess {
+  std::string forward, gradients;
+};
+
+Excess excess(const std::vector<Difference>& found, const std::vector<double>& bounds) {
+  Excess excess;
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].relative_error <= bounds[i]) continue;
+    (found[i].of_gradient ? excess.gradients : excess.forward) +=
+        "\n  " + found[i].what + ": relative error " + std::to_string(found[i].relative_error) +
+        ", allowed " + std::to_string(bounds[i]);
+  }
+  return excess;
+}
+
+// Whether `after` follows from `before` by SGD with the gradients that `after` reports.
+AssertionResult check_update(const Graph& graph, const SgdOptions& sgd, const ReferenceStep& before,
+                             const ReferenceStep& after) {
+  double squares = 0;
+  for (const double gradient : after.gradients) squares += gradient * gradient;
+  if (std::abs(after.gradient_norm / std::sqrt(squares) - 1) > 1e-5) {
+    return AssertionFailure() << "gradient norm " << after.gradient_norm << ", but the gradients' "
+                              << std::sqrt(squares);
+  }
+  for (const Parameter& parameter : graph.parameters()) {
+    std::vector<double> values, momenta;
+    for (int64_t i = parameter.offset; i < parameter.offset + parameter.size; ++i) {
+      const double decayed = after.gradients[i] + sgd.weight_decay * before.parameters[i];
+      momenta.push_back(sgd.momentum * before.momentum[i] + decayed);
+      values.push_back(before.parameters[i] - sgd.learning_rate * momenta.back());
+    }
+    const auto error = [&](const std::vector<double>& actual, const std::vector<double>& expected) {
+      return relative_error(std::span(actual).subspan(parameter.offset, parameter.size), expected);
+    };
+    const double worst = std::max(error(after.momentum, momenta), error(after.parameters, values));
+    if (worst > update_tolerance) {
+      return AssertionFailure() << "update of " << parameter.name << ": relative error " << worst;
+    }
+  }
+  return AssertionSuccess();
+}
+
+AssertionResult check_two_updates(Program& program, const Graph& graph, const SgdOptions& sgd,
+                                  const RandomCase& random, const ReferenceStep& first) {
+  ReferenceStep start;
+  start.parameters.assign(random.parameters.begin(), random.parameters.end());
+  start.momentum.resize(start.parameters.size());
+  const AssertionResult result = check_update(graph, sgd, start, first);
+  return result ? check_update(graph, sgd, first, run_step(program)) : result;
+}
+
+}  // namespace
+
+ReferenceInputs RandomCase::inputs(const ProgramOptions& options) const {
+  ReferenceInputs inputs;
+  inputs.batch_size = options.batch_size;
+  inputs.parameters = parameters;
+  inputs.images = images;
+  inputs.labels = labels;
+  inputs.sgd = options.sgd;
+  inputs.loss_scale = options.loss_scale.initial;
+  return inputs;
+}
+
+RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed) {
+  RandomCase random;
+  random.parameters = initial_parameters(graph, seed);
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.dims.size() > 1) continue;  // scales around 1, biases around 0
+    for (int64_t i = parameter.offset; i < parameter.offset + parameter.size; ++i) {
+      random.parameters[i] += 0.2f * normal_at(substream(seed, 1), i);
+    }
+  }
+  random.images.resize(batch_size * graph.image().elements());
+  for (size_t i = 0; i < random.images.size(); ++i) {
+    random.images[i] = normal_at(substream(seed, 2), i);
+  }
+  for (int64_t i = 0; i < batch_size; ++i) {
+    random.labels.push_back(label_at(substream(seed, 3), 0, i, graph.classes()));
+  }
+  return random;
+}
+
+ReferenceStep run_step(Program& program) {
+  const auto widened = [](const std::vector<float>& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  program.enqueue_step();
+  const StepRecord record = program.wait_step();
+  return {record.loss,
+          record.gradient_norm,
+          widened(program.gradients()),
+          widened(program.running_statistics()),
+          widened(program.parameters()),
+          widened(program.momentum())};
+}
+
+AssertionResult check_against_reference(Backend& backend, const Graph& graph,
+                                        ProgramOptions options, double tolerance) {
+  const std::unique_ptr<Program> program = backend.prepare(graph, options);
+  std::string gradients;
+  for (uint64_t seed = 1; seed <= gradient_batches; ++seed) {
+    const RandomCase random = random_case(graph, options.batch_size, seed);
+    program->restart(random.parameters);
+    program->use_batch(random.images, random.labels);
+    const ReferenceStep actual = run_step(*program);
+    const ReferenceStep expected = reference_step(graph, random.inputs(options));
+    const std::vector<Difference> found = differences(graph, actual, expected);
+    const bool fp32 = options.precision == Precision::fp32;
+    const std::vector<double> bounds =
+        fp32 ? std::vector<double>(found.size(), tolerance)
+             : rounding_bounds(graph, random.inputs(options), expected, options.precision);
+    const Excess excess = nearmetal::excess(found, bounds);
+    if (!excess.forward.empty()) return AssertionFailure() << excess.forward;
+    const AssertionResult update = check_two_updates(*program, graph, options.sgd, random, actual);
+    if (!update) return update;
+    if (excess.gradients.empty()) return AssertionSuccess();
+    gradients += "\nbatch of seed " + std::to_string(seed) + ":" + excess.gradients;
+    if (!fp32) break;  // the bound allows for ReLUs that switch
+  }
+  return AssertionFailure() << gradients;
+}
+
+AssertionResult check_same_step(const Graph& graph, const ReferenceStep& actual,
+                                const ReferenceStep& expected, double tolerance) {
+  const std::vector<Difference> found = differences(graph, actual, expected);
+  const Excess excess = nearmetal::excess(found, std::vector<double>(found.size(), tolerance));
+  if (excess.forward.empty() && excess.gradients.empty()) return AssertionSuccess();
+  return AssertionFailure() << excess.forward << excess.gradients;
+}
+
+}  // namespace nearmetal

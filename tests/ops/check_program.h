@@ -1,0 +1,54 @@
+// Compares steps of a backend with the reference, tensor by tensor.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "models/graph.h"
+#include "models/program.h"
+#include "tests/ops/reference.h"
+
+namespace nearmetal {
+
+/// A point of training: random images, labels and parameters, no batch norm as it starts (1 and 0).
+struct RandomCase {
+  std::vector<float> parameters;
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+
+  ReferenceInputs inputs(const ProgramOptions& options) const;
+};
+RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed);
+
+/// Runs one step and reads everything that it left.
+ReferenceStep run_step(Program& program);
+
+/// The first step of a random batch against the reference: loss, running statistics, the gradient
+/// of every parameter and their norm; then the update of two steps against the program's own
+/// gradients.
+///
+/// fp32 must lie within `tolerance`, norm-wise: |actual - expected| / |expected| over each tensor.
+/// Gradients get three batches, of which one must agree throughout: where the input of a ReLU lies
+/// within rounding of 0, or two inputs of a pooling window within rounding of each other, one side
+/// passes on a gradient that the other stops, and both are right. In a whole network that happens
+/// in some batches; a wrong gradient is wrong in all.
+///
+/// Other precisions are bounded by what their rounding does to this very network and batch, with
+/// no use of `tolerance`. Every one of the network's L products rounds its activations, and on the
+/// way back its gradients, to the unit roundoff u (2^-11 for fp16 and tf32, 2^-8 for bf16).
+/// Independent errors add in quadrature: the loss errs by about u sqrt(L), a gradient by
+/// u sqrt(2 L), times an amplification by what comes after (batch norms over few values, ReLUs that
+/// switch) which is not known beforehand. So it is measured: the reference runs once more with
+/// every tensor rounded to the precision, and a backend may err 4 times as much as that run does,
+/// since it rounds at other places (fused operations less often, partial sums in fp32 more often).
+/// An error of the rounded run that is small by chance does not count below u sqrt(2 L).
+::testing::AssertionResult check_against_reference(Backend& backend, const Graph& graph,
+                                                   ProgramOptions options, double tolerance = 1e-4);
+
+/// The same gradients, loss and statistics from two programs, within `tolerance` norm-wise.
+::testing::AssertionResult check_same_step(const Graph& graph, const ReferenceStep& actual,
+                                           const ReferenceStep& expected, double tolerance);
+
+}  // namespace nearmetal

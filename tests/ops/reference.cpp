@@ -1,0 +1,222 @@
+#include "tests/ops/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "tests/ops/reference_layers.h"
+
+namespace nearmetal {
+
+double rounded(double value, Precision precision) {
+  if (precision == Precision::fp32) return static_cast<float>(value);
+  if (value == 0 || !std::isfinite(value)) return value;
+  const bool half = precision == Precision::fp16;
+  const int significant_bits = precision == Precision::bf16 ? 8 : 11;
+  const int smallest_exponent = half ? -14 : -126;  // of a normal value; below it bits are lost
+  const int exponent = std::max(std::ilogb(value), smallest_exponent);
+  const double spacing = std::ldexp(1.0, exponent - (significant_bits - 1));
+  const double nearest = std::nearbyint(value / spacing) * spacing;
+  const double limit = half ? 0x1p16 : 0x1p128;
+  return std::abs(nearest) < limit ? nearest
+                                   : std::copysign(std::numeric_limits<double>::infinity(), value);
+}
+
+namespace {
+
+class Walk {
+ public:
+  Walk(const Graph& graph, const ReferenceInputs& inputs)
+      : graph_(graph),
+        inputs_(inputs),
+        values_(graph.nodes().size()),
+        gradients_(graph.nodes().size()) {
+    for (const Parameter& parameter : graph.parameters()) {
+      const auto first = inputs.parameters.begin() + parameter.offset;
+      std::vector<double> values(first, first + parameter.size);
+      if (is_matrix(parameter)) round_operand(values);
+      parameters_.push_back(std::move(values));
+    }
+    step_.gradients.resize(graph.parameter_count());
+  }
+
+  ReferenceStep run() {
+    const int count = static_cast<int>(graph_.nodes().size());
+    for (int i = 0; i < count; ++i) forward(i);
+    for (int i = count - 1; i >= 0; --i) backward(i);
+    update();
+    return std::move(step_);
+  }
+
+ private:
+  static bool is_matrix(const Parameter& parameter) { return parameter.dims.size() > 1; }
+  void round_operand(std::vector<double>& values) const {
+    if (!inputs_.rounding) return;
+    for (double& value : values) value = rounded(value, *inputs_.rounding);
+  }
+  void round_stored(std::vector<double>& values) const {
+    if (!inputs_.rounding) return;
+    const bool tf32 = *inputs_.rounding == Precision::tf32;
+    const Precision stored = tf32 ? Precision::fp32 : *inputs_.rounding;
+    for (double& value : values) value = rounded(value, stored);
+  }
+  NchwTensor operand(NchwTensor tensor) const {
+    round_operand(tensor.values);
+    return tensor;
+  }
+  const NchwTensor& input(const Node& node, int which = 0) const {
+    return values_[node.inputs[which]];
+  }
+  Values parameter(const Node& node, int which) const {
+    return parameters_[node.parameters[which]];
+  }
+
+  void forward(int i) {
+    values_[i] = value_of(graph_.node(i));
+    if (graph_.node(i).op != OpKind::linear) round_stored(values_[i].values);
+  }
+
+  NchwTensor value_of(const Node& node) {
+    switch (node.op) {
+      case OpKind::input: {
+        NchwTensor images(inputs_.batch_size, node.shape);
+        std::copy(inputs_.images.begin(), inputs_.images.end(), images.values.begin());
+        return images;
+      }
+      case OpKind::conv:
+        return convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
+      case OpKind::batch_norm:
+        append_running_statistics(input(node));
+        return batch_norm(input(node), parameter(node, 0), parameter(node, 1));
+      case OpKind::relu:
+        return relu(input(node));
+      case OpKind::add:
+        return sum(input(node, 0), input(node, 1));
+      case OpKind::max_pool:
+        return max_pool(input(node), node.shape, node.window);
+      case OpKind::global_average_pool:
+        return global_average_pool(input(node));
+      case OpKind::linear:
+        return linear(node);
+      case OpKind::softmax_cross_entropy:
+        step_.loss = softmax_cross_entropy(input(node), inputs_.labels);
+        return {};
+    }
+    throw std::logic_error("unknown OpKind");
+  }
+
+  // A convolution by 1x1 windows of an image of one pixel.
+  NchwTensor linear(const Node& node) const {
+    if (input(node).shape.elements() != input(node).shape.channels) {
+      throw std::logic_error(node.name + ": only pooled features are classified here");
+    }
+    NchwTensor y = convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
+    for (size_t i = 0; i < y.values.size(); ++i) {
+      y.values[i] += parameter(node, 1)[i % node.shape.channels];
+    }
+    return y;
+  }
+
+  // As torchvision: the running variance takes the unbiased variance.
+  void append_running_statistics(const NchwTensor& x) {
+    std::vector<double> variances;
+    for (int64_t channel = 0; channel < x.shape.channels; ++channel) {
+      const Moments moments = channel_moments(x, channel);
+      const double unbiased = moments.variance * moments.count / (moments.count - 1);
+      step_.running_statistics.push_back(batch_norm_momentum * moments.mean);
+      variances.push_back((1 - batch_norm_momentum) + batch_norm_momentum * unbiased);
+    }
+    step_.running_statistics.insert(step_.running_statistics.end(), variances.begin(),
+                                    variances.end());
+  }
+
+  void backward(int i) {
+    const Node& node = graph_.node(i);
+    const NchwTensor& dy = gradients_[i];
+    switch (node.op) {
+      case OpKind::input:
+        return;
+      case OpKind::conv:
+      case OpKind::linear:
+        return backward_product(node, dy);
+      case OpKind::batch_norm: {
+        BatchNormGradients gradients = batch_norm_gradients(input(node), parameter(node, 0), dy);
+        set_gradient(node.parameters[0], std::move(gradients.scale));
+        set_gradient(node.parameters[1], std::move(gradients.bias));
+        return add_gradient(node.inputs[0], std::move(gradients.input));
+      }
+      case OpKind::relu:
+        return add_gradient(node.inputs[0], relu_gradient(input(node), dy));
+      case OpKind::add:
+        add_gradient(node.inputs[0], dy);
+        return add_gradient(node.inputs[1], dy);
+      case OpKind::max_pool:
+        return add_gradient(node.inputs[0], max_pool_gradient(input(node), dy, node.window));
+      case OpKind::global_average_pool:
+        return add_gradient(node.inputs[0], global_average_pool_gradient(dy, input(node).shape));
+      case OpKind::softmax_cross_entropy: {
+        NchwTensor gradient = softmax_cross_entropy_gradient(input(node), inputs_.labels);
+        for (double& value : gradient.values) value *= inputs_.loss_scale;
+        return add_gradient(node.inputs[0], std::move(gradient));
+      }
+    }
+  }
+
+  void backward_product(const Node& node, const NchwTensor& stored_dy) {
+    const NchwTensor dy = operand(stored_dy);
+    const NchwTensor& x = input(node);
+    set_gradient(node.parameters[0], convolution_weight_gradient(operand(x), dy, node.window));
+    if (node.op == OpKind::linear) {
+      std::vector<double> bias(node.shape.channels);
+      for (size_t i = 0; i < stored_dy.values.size(); ++i) {
+        bias[i % bias.size()] += stored_dy.values[i];
+      }
+      set_gradient(node.parameters[1], std::move(bias));
+    }
+    if (graph_.node(node.inputs[0]).op == OpKind::input) return;
+    add_gradient(node.inputs[0],
+                 convolution_input_gradient(dy, parameter(node, 0), x.shape, node.window));
+  }
+
+  void set_gradient(int index, std::vector<double> gradient) {
+    const Parameter& parameter = graph_.parameters()[index];
+    if (is_matrix(parameter)) round_stored(gradient);
+    for (double& value : gradient) value /= inputs_.loss_scale;
+    std::copy(gradient.begin(), gradient.end(), step_.gradients.begin() + parameter.offset);
+  }
+
+  // The gradient of a node is the sum of what its consumers leave.
+  void add_gradient(int node, NchwTensor gradient) {
+    round_stored(gradient.values);
+    NchwTensor& total = gradients_[node];
+    total = total.values.empty() ? std::move(gradient) : sum(total, gradient);
+  }
+
+  void update() {
+    double squares = 0;
+    for (size_t i = 0; i < step_.gradients.size(); ++i) {
+      const double value = inputs_.parameters[i], gradient = step_.gradients[i];
+      squares += gradient * gradient;
+      const double momentum = gradient + inputs_.sgd.weight_decay * value;
+      step_.momentum.push_back(momentum);
+      step_.parameters.push_back(value - inputs_.sgd.learning_rate * momentum);
+    }
+    step_.gradient_norm = std::sqrt(squares);
+  }
+
+  const Graph& graph_;
+  const ReferenceInputs& inputs_;
+  std::vector<std::vector<double>> parameters_;  // as the products read them
+  std::vector<NchwTensor> values_;               // by node
+  std::vector<NchwTensor> gradients_;            // of the loss with respect to values_
+  ReferenceStep step_;
+};
+
+}  // namespace
+
+ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs) {
+  return Walk(graph, inputs).run();
+}
+
+}  // namespace nearmetal

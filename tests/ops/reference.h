@@ -1,0 +1,43 @@
+// One training step of any graph by plain loops in double precision: the judge of the backends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "models/graph.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+struct ReferenceInputs {
+  int64_t batch_size = 1;
+  std::span<const float> parameters;  // canonical layout
+  std::span<const float> images;      // [batch, channels, height, width]
+  std::span<const int32_t> labels;
+  SgdOptions sgd;
+  double loss_scale = 1;
+  // Emulates a precision: every activation, every activation's gradient, every matrix and its
+  // gradient is rounded to it, to nearest, ties to even (tf32: the operands of products alone, the
+  // rest to fp32); sums stay exact. Nothing is rounded by default.
+  std::optional<Precision> rounding;
+};
+
+/// Vectors as Program defines them; momentum starts from 0, running statistics from (0, 1).
+struct ReferenceStep {
+  double loss = 0;
+  double gradient_norm = 0;
+  std::vector<double> gradients;
+  std::vector<double> running_statistics;
+  std::vector<double> parameters;  // after the update
+  std::vector<double> momentum;    // likewise
+};
+
+ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs);
+
+/// The nearest value of a precision, ties to even; infinite beyond its range. tf32 keeps 10 bits
+/// behind the point and the range of fp32.
+double rounded(double value, Precision precision);
+
+}  // namespace nearmetal
