@@ -1,0 +1,45 @@
+#include "tests/ops/check_program.h"
+#include "tests/ops/program_test_cases.h"
+
+namespace nearmetal {
+
+const char* const tested_backend = "cpu";
+
+namespace {
+
+TEST_F(ProgramTest, OddChannels) {
+  const Graph graph = conv_graph({3, 2, 1}, {5, 11, 7}, 13, 3);
+  ProgramOptions options;
+  options.batch_size = 5;
+  EXPECT_TRUE(check_against_reference(backend(), graph, options));
+}
+
+TEST_F(ProgramTest, AnyNumberOfThreadsComputesTheSame) {
+  for (const int threads : {1, 2, 3}) {
+    ProgramOptions options;
+    options.batch_size = 3;
+    options.threads = threads;
+    EXPECT_TRUE(check_against_reference(backend(), small_graph(), options)) << threads;
+  }
+}
+
+TEST_F(ProgramTest, RefusesFp16) {
+  ProgramOptions options;
+  options.precision = Precision::fp16;
+  EXPECT_THROW(backend().prepare(small_graph(), options), std::invalid_argument);
+}
+
+TEST_F(ProgramTest, Bf16IsRightOrRefused) {
+  ProgramOptions options;
+  options.batch_size = 8;
+  options.precision = Precision::bf16;
+  try {
+    backend().prepare(small_graph(), options);
+  } catch (const std::invalid_argument& refusal) {
+    GTEST_SKIP() << refusal.what();
+  }
+  EXPECT_TRUE(check_against_reference(backend(), small_graph(), options));
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,131 @@
+#include <cmath>
+
+#include "models/backend.h"
+#include "models/initialise.h"
+#include "models/resnet.h"
+#include "tests/ops/check_program.h"
+#include "tests/ops/program_test_cases.h"
+
+namespace nearmetal {
+
+const char* const tested_backend = "cuda";
+
+namespace {
+
+struct PrecisionCase {
+  const char* model;
+  Precision precision;
+  double loss_scale;
+  int64_t batch_size;
+};
+
+class CudaPrecisionTest : public ProgramTest,
+                          public ::testing::WithParamInterface<PrecisionCase> {};
+
+TEST_P(CudaPrecisionTest, StepErrsNoMoreThanRoundingImplies) {
+  const auto& [model, precision, loss_scale, batch_size] = GetParam();
+  ProgramOptions options;
+  options.batch_size = batch_size;
+  options.precision = precision;
+  options.loss_scale.initial = loss_scale;
+  EXPECT_TRUE(check_against_reference(backend(), resnet(model, 64, 10), options));
+}
+
+INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest,
+                         ::testing::Values(PrecisionCase{"resnet18", Precision::fp16, 1024, 16},
+                                           PrecisionCase{"resnet18", Precision::bf16, 1, 16},
+                                           PrecisionCase{"resnet18", Precision::tf32, 1, 16},
+                                           PrecisionCase{"resnet50", Precision::fp16, 1024, 8},
+                                           PrecisionCase{"resnet50", Precision::bf16, 1, 8},
+                                           PrecisionCase{"resnet50", Precision::tf32, 1, 8}),
+                         [](const auto& info) {
+                           return std::string(info.param.model) + "_" +
+                                  to_string(info.param.precision);
+                         });
+
+TEST_F(ProgramTest, CudaEqualsCpu) {
+  Backend* cpu = nullptr;
+  try {
+    cpu = &load_backend("cpu");
+  } catch (const BackendUnavailable& missing) {
+    GTEST_SKIP() << missing.what();
+  }
+  const Graph graph = resnet("resnet18", 64, 10);
+  ProgramOptions options;
+  options.batch_size = 8;
+  ::testing::AssertionResult result = ::testing::AssertionFailure();
+  // Three batches, of which one must agree, for the reason that check_against_reference() gives.
+  for (uint64_t seed = 1; seed <= 3 && !result; ++seed) {
+    const RandomCase random = random_case(graph, options.batch_size, seed);
+    std::vector<ReferenceStep> steps;
+    for (Backend* side : {&backend(), cpu}) {
+      const auto program = side->prepare(graph, options);
+      program->restart(random.parameters);
+      program->use_batch(random.images, random.labels);
+      steps.push_back(run_step(*program));
+    }
+    result = check_same_step(graph, steps[0], steps[1], 1e-4);
+  }
+  EXPECT_TRUE(result);
+}
+
+std::vector<float> losses(Backend& backend, const Graph& graph, const ProgramOptions& options) {
+  const auto program = backend.prepare(graph, options);
+  program->restart(initial_parameters(graph, 1));
+  std::vector<float> losses;
+  for (int i = 0; i < 4; ++i) {
+    program->enqueue_step();
+    losses.push_back(program->wait_step().loss);
+  }
+  return losses;
+}
+
+TEST_F(ProgramTest, GraphAndStreamLaunchComputeTheSame) {
+  const Graph graph = small_graph();
+  for (const bool input_from_host : {false, true}) {
+    ProgramOptions options;
+    options.batch_size = 8;
+    options.input_from_host = input_from_host;
+    options.plans = backend().prepare(graph, options)->plans();
+    const std::vector<float> as_graph = losses(backend(), graph, options);
+    options.launch_as_graph = false;
+    EXPECT_EQ(losses(backend(), graph, options), as_graph);
+  }
+}
+
+TEST_F(ProgramTest, PinnedPlansMustBeThereAndLoad) {
+  const Graph graph = small_graph();
+  ProgramOptions options;
+  options.batch_size = 8;
+  const std::vector<Plan> plans = backend().prepare(graph, options)->plans();
+  options.plans_pinned = true;
+  EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);  // none there
+  options.plans = plans;
+  for (Plan& plan : options.plans) plan.implementation = "eng9999_k0=1";
+  EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);
+}
+
+TEST_F(ProgramTest, UnloadableKnownPlansAreTunedAgain) {
+  const Graph graph = small_graph();
+  ProgramOptions options;
+  options.batch_size = 8;
+  options.plans = backend().prepare(graph, options)->plans();
+  for (Plan& plan : options.plans) plan.implementation = "eng9999_k0=1";
+  const auto program = backend().prepare(graph, options);
+  for (const Plan& plan : program->plans()) EXPECT_NE(plan.implementation, "eng9999_k0=1");
+}
+
+TEST_F(ProgramTest, RefusesGraphsWithoutKernels) {
+  ProgramOptions options;
+  EXPECT_THROW(backend().prepare(conv_graph({3, 1, 1}, {3, 16, 16}, 13), options),
+               std::invalid_argument);
+}
+
+TEST_F(ProgramTest, RefusesAGpuThatIsNotThere) {
+  ProgramOptions options;
+  options.gpu = 1000;
+  EXPECT_ANY_THROW(backend().prepare(small_graph(), options));
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,87 @@
+// Every operation and whole networks against the reference, in fp32, for the backend under test.
+#include "models/resnet.h"
+#include "tests/ops/check_program.h"
+#include "tests/ops/program_test_cases.h"
+
+namespace nearmetal {
+namespace {
+
+class ProgramReferenceTest : public ProgramTest, public ::testing::WithParamInterface<GraphCase> {};
+
+TEST_P(ProgramReferenceTest, StepEqualsReference) { expect_reference_step(backend(), GetParam()); }
+
+std::string window_name(Window window) {
+  return "Kernel" + std::to_string(window.kernel) + "Stride" + std::to_string(window.stride) +
+         "Padding" + std::to_string(window.padding);
+}
+
+std::vector<GraphCase> conv_cases() {
+  const Window windows[] = {{1, 1, 0}, {1, 2, 0}, {3, 1, 0}, {3, 1, 1},
+                            {3, 2, 1}, {3, 2, 0}, {7, 1, 3}, {7, 2, 3}};
+  std::vector<GraphCase> cases;
+  int64_t batch = 1;
+  for (const Window window : windows) {
+    const Shape image{3, 13 + batch, 17 - batch};  // odd and even, not square
+    cases.push_back({window_name(window), batch, [=] { return conv_graph(window, image); }});
+    batch = batch % 5 + 1;
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Convolution, ProgramReferenceTest, ::testing::ValuesIn(conv_cases()),
+                         case_name);
+
+std::vector<GraphCase> stem_cases() {
+  std::vector<GraphCase> cases;
+  for (const Window window : {Window{7, 2, 3}, Window{3, 1, 1}, Window{3, 2, 2}, Window{1, 1, 0}}) {
+    for (const int64_t size : {32, 33}) {
+      for (const bool pooled : {false, true}) {
+        cases.push_back(
+            {window_name(window) + "Size" + std::to_string(size) + (pooled ? "Pooled" : ""), 3,
+             [=] {
+               return stem_graph(window, {3, size, size + 14}, pooled);
+             }});
+      }
+    }
+  }
+  cases.push_back({"GreyImages", 4, [] { return stem_graph({3, 1, 1}, {1, 9, 9}, false); }});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Stem, ProgramReferenceTest, ::testing::ValuesIn(stem_cases()), case_name);
+
+std::vector<GraphCase> block_cases() {
+  std::vector<GraphCase> cases;
+  for (const int64_t size : {32, 33, 47}) {
+    const std::string name = "Size" + std::to_string(size);
+    cases.push_back({"Identity" + name, 4, [=] { return small_graph(size); }});
+    cases.push_back({"Projection" + name, 3, [=] { return bottleneck_graph(size); }});
+  }
+  for (const int64_t classes : {2, 13, 1000}) {
+    cases.push_back(
+        {"Classes" + std::to_string(classes), 5, [=] { return small_graph(33, classes); }});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Block, ProgramReferenceTest, ::testing::ValuesIn(block_cases()),
+                         case_name);
+
+// The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
+// fewer, the more any rounding is amplified. These batches keep fp32 within 1e-4.
+INSTANTIATE_TEST_SUITE_P(
+    Network, ProgramReferenceTest,
+    ::testing::Values(GraphCase{"ResNet18Size32", 16, [] { return resnet("resnet18", 32, 10); }},
+                      GraphCase{"ResNet18Size64", 4, [] { return resnet("resnet18", 64, 1000); }},
+                      GraphCase{"ResNet50Size32", 16, [] { return resnet("resnet50", 32, 10); }},
+                      GraphCase{"ResNet50Size64", 4, [] { return resnet("resnet50", 64, 1000); }},
+                      GraphCase{"ResNet50V1Size47", 6,
+                                [] { return resnet("resnet50_v1", 47, 10); }}),
+    case_name);
+
+TEST_F(ProgramTest, OtherOptimizerSettingsAreUsed) {
+  ProgramOptions options;
+  options.batch_size = 4;
+  options.sgd = {0.03, 0.5, 0.01};
+  EXPECT_TRUE(check_against_reference(backend(), small_graph(), options));
+}
+
+}  // namespace
+}  // namespace nearmetal
