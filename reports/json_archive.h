@@ -100,8 +100,9 @@ class Writer {
   /// Each field as {value, origin}.
   template <class T>
   void settings(const char* key, const T& values, const Origins& origins) {
+    const Json plain = json_of(values);  // items() refers to it
     Json wrapped = Json::object();
-    for (auto& [name, value] : json_of(values).items()) {
+    for (const auto& [name, value] : plain.items()) {
       wrapped[name] = {{"value", value}, {"origin", to_string(origins.at(name))}};
     }
     object_[key] = std::move(wrapped);
