@@ -7,7 +7,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 nearmetal=$root/build/nearmetal
-report=$root/build/quickstart.report.json
 
 build() {
   local preset=$1 tests=()
@@ -20,14 +19,14 @@ build() {
 # Under a minute on two cores, the build not counted.
 run_on_cpu() {
   say "ResNet-50 in fp32 on the CPU, batch 8, images of 128x128, about 20 s of steady state"
-  "$nearmetal" run --device cpu --batch 8 --image-size 128 --output "$report" --force
+  "$nearmetal" run --device cpu --batch 8 --image-size 128
 }
 
 run_main_job() {
   local preset=$1
   if [[ $preset == gpu* ]] && gpu_visible; then
     say "ResNet-50 in fp16 on the GPU, batch 256, images of 224x224, about 20 s of steady state"
-    "$nearmetal" run --output "$report" --force
+    "$nearmetal" run
   elif [[ $preset == gpu-only ]]; then
     die "no GPU to run on, and no CPU backend without oneDNN; the program is $nearmetal"
   else
@@ -39,8 +38,7 @@ run_main_job() {
 say_what_next() {
   cat >&2 <<TEXT
 
-The report is $report.
-Next:
+The report is the file named above. Next:
   build/nearmetal run --profile              where the time of a step goes
   build/nearmetal run --verify               proof that the loss falls
   build/nearmetal run --batch auto           the largest batch that fits
