@@ -37,6 +37,8 @@ struct SgdOptions {
 struct LossScale {
   double initial = 1;
   bool dynamic = false;
+
+  bool operator==(const LossScale&) const = default;
 };
 
 /// The implementation chosen for one operation: part of the work that is compared.
