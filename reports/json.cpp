@@ -69,7 +69,8 @@ std::string plans_sha256(const std::vector<Plan>& plans) {
 
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  for (const auto& [name, value] : json::Writer::json_of(RunConfig{}).items()) {
+  const Json defaults = json::Writer::json_of(RunConfig{});  // items() refers to it
+  for (const auto& [name, value] : defaults.items()) {
     names.push_back(name);
   }
   return names;
