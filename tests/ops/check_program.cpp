@@ -164,9 +164,13 @@ RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed) {
   RandomCase random;
   random.parameters = initial_parameters(graph, seed);
   for (const Parameter& parameter : graph.parameters()) {
-    if (parameter.dims.size() > 1) continue;  // scales around 1, biases around 0
+    if (parameter.dims.size() > 1) continue;  // convolutions and classifier are random already
+    // Weak residual branches, as training starts with and keeps: a deep network whose branches all
+    // have scale 1 amplifies every rounding thousandfold.
+    const float factor = parameter.scales_residual_branch ? 0.25f : 1.0f;
     for (int64_t i = parameter.offset; i < parameter.offset + parameter.size; ++i) {
       random.parameters[i] += 0.2f * normal_at(substream(seed, 1), i);
+      random.parameters[i] *= factor;
     }
   }
   random.images.resize(batch_size * graph.image().elements());

@@ -61,11 +61,11 @@ class Walk {
     const Precision stored = tf32 ? Precision::fp32 : *inputs_.rounding;
     for (double& value : values) value = rounded(value, stored);
   }
-  NchwTensor operand(NchwTensor tensor) const {
+  BatchTensor operand(BatchTensor tensor) const {
     round_operand(tensor.values);
     return tensor;
   }
-  const NchwTensor& input(const Node& node, int which = 0) const {
+  const BatchTensor& input(const Node& node, int which = 0) const {
     return values_[node.inputs[which]];
   }
   Values parameter(const Node& node, int which) const {
@@ -77,11 +77,14 @@ class Walk {
     if (graph_.node(i).op != OpKind::linear) round_stored(values_[i].values);
   }
 
-  NchwTensor value_of(const Node& node) {
+  BatchTensor value_of(const Node& node) {
     switch (node.op) {
       case OpKind::input: {
-        NchwTensor images(inputs_.batch_size, node.shape);
-        std::copy(inputs_.images.begin(), inputs_.images.end(), images.values.begin());
+        BatchTensor images(inputs_.batch_size, node.shape);
+        for (size_t i = 0; i < images.values.size(); ++i) {
+          const auto image = i / node.shape.elements(), place = i % node.shape.elements();
+          images.values[place * inputs_.batch_size + image] = inputs_.images[i];
+        }
         return images;
       }
       case OpKind::conv:
@@ -107,19 +110,19 @@ class Walk {
   }
 
   // A convolution by 1x1 windows of an image of one pixel.
-  NchwTensor linear(const Node& node) const {
+  BatchTensor linear(const Node& node) const {
     if (input(node).shape.elements() != input(node).shape.channels) {
       throw std::logic_error(node.name + ": only pooled features are classified here");
     }
-    NchwTensor y = convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
+    BatchTensor y = convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
     for (size_t i = 0; i < y.values.size(); ++i) {
-      y.values[i] += parameter(node, 1)[i % node.shape.channels];
+      y.values[i] += parameter(node, 1)[i / y.batch];
     }
     return y;
   }
 
   // As torchvision: the running variance takes the unbiased variance.
-  void append_running_statistics(const NchwTensor& x) {
+  void append_running_statistics(const BatchTensor& x) {
     std::vector<double> variances;
     for (int64_t channel = 0; channel < x.shape.channels; ++channel) {
       const Moments moments = channel_moments(x, channel);
@@ -133,7 +136,7 @@ class Walk {
 
   void backward(int i) {
     const Node& node = graph_.node(i);
-    const NchwTensor& dy = gradients_[i];
+    const BatchTensor& dy = gradients_[i];
     switch (node.op) {
       case OpKind::input:
         return;
@@ -156,21 +159,21 @@ class Walk {
       case OpKind::global_average_pool:
         return add_gradient(node.inputs[0], global_average_pool_gradient(dy, input(node).shape));
       case OpKind::softmax_cross_entropy: {
-        NchwTensor gradient = softmax_cross_entropy_gradient(input(node), inputs_.labels);
+        BatchTensor gradient = softmax_cross_entropy_gradient(input(node), inputs_.labels);
         for (double& value : gradient.values) value *= inputs_.loss_scale;
         return add_gradient(node.inputs[0], std::move(gradient));
       }
     }
   }
 
-  void backward_product(const Node& node, const NchwTensor& stored_dy) {
-    const NchwTensor dy = operand(stored_dy);
-    const NchwTensor& x = input(node);
+  void backward_product(const Node& node, const BatchTensor& stored_dy) {
+    const BatchTensor dy = operand(stored_dy);
+    const BatchTensor& x = input(node);
     set_gradient(node.parameters[0], convolution_weight_gradient(operand(x), dy, node.window));
     if (node.op == OpKind::linear) {
       std::vector<double> bias(node.shape.channels);
       for (size_t i = 0; i < stored_dy.values.size(); ++i) {
-        bias[i % bias.size()] += stored_dy.values[i];
+        bias[i / stored_dy.batch] += stored_dy.values[i];
       }
       set_gradient(node.parameters[1], std::move(bias));
     }
@@ -187,9 +190,9 @@ class Walk {
   }
 
   // The gradient of a node is the sum of what its consumers leave.
-  void add_gradient(int node, NchwTensor gradient) {
+  void add_gradient(int node, BatchTensor gradient) {
     round_stored(gradient.values);
-    NchwTensor& total = gradients_[node];
+    BatchTensor& total = gradients_[node];
     total = total.values.empty() ? std::move(gradient) : sum(total, gradient);
   }
 
@@ -208,8 +211,8 @@ class Walk {
   const Graph& graph_;
   const ReferenceInputs& inputs_;
   std::vector<std::vector<double>> parameters_;  // as the products read them
-  std::vector<NchwTensor> values_;               // by node
-  std::vector<NchwTensor> gradients_;            // of the loss with respect to values_
+  std::vector<BatchTensor> values_;              // by node
+  std::vector<BatchTensor> gradients_;           // of the loss with respect to values_
   ReferenceStep step_;
 };
 

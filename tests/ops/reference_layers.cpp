@@ -21,22 +21,26 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
 
 namespace {
 
-// Every pair of an output and an input pixel that one tap of a window joins, a run of one output
-// row at a time: body(first output pixel, first input pixel, length); input pixels are `stride`
-// apart.
+// Every pair of an output and an input value that one tap of a window joins, as runs of values that
+// lie behind one another in both planes: body(first in output, first in input, length).
 template <class Body>
-void for_each_run(const Shape& output, const Shape& input, Window window, int64_t tap_row,
-                  int64_t tap_column, Body body) {
-  const int64_t stride = window.stride;
+void for_each_run(const BatchTensor& output, const BatchTensor& input, Window window,
+                  int64_t tap_row, int64_t tap_column, Body body) {
+  const int64_t batch = output.batch, stride = window.stride;
+  const int64_t width = output.shape.width, input_width = input.shape.width;
   const int64_t shift = tap_column - window.padding;
   const int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
-  if (input.width - 1 - shift < 0) return;
-  const int64_t end = std::min(output.width, (input.width - 1 - shift) / stride + 1);
+  if (input_width - 1 - shift < 0) return;
+  const int64_t end = std::min(width, (input_width - 1 - shift) / stride + 1);
   if (begin >= end) return;
-  for (int64_t row = 0; row < output.height; ++row) {
+  const int64_t step = stride == 1 ? end - begin : 1;  // pixels in a run
+  for (int64_t row = 0; row < output.shape.height; ++row) {
     const int64_t input_row = row * stride + tap_row - window.padding;
-    if (input_row < 0 || input_row >= input.height) continue;
-    body(row * output.width + begin, input_row * input.width + begin * stride + shift, end - begin);
+    if (input_row < 0 || input_row >= input.shape.height) continue;
+    for (int64_t column = begin; column < end; column += step) {
+      body((row * width + column) * batch,
+           (input_row * input_width + column * stride + shift) * batch, step * batch);
+    }
   }
 }
 
@@ -55,68 +59,55 @@ int64_t weight_index(int64_t output, int64_t input, int64_t inputs, Window windo
 
 }  // namespace
 
-NchwTensor convolution(const NchwTensor& x, Values weight, Shape output, Window window) {
-  NchwTensor y(x.batch, output);
-  parallel_for(x.batch * output.channels, [&](int64_t task) {
-    const int64_t image = task / output.channels, out = task % output.channels;
-    double* to = y.plane(image, out);
+BatchTensor convolution(const BatchTensor& x, Values weight, Shape output, Window window) {
+  BatchTensor y(x.batch, output);
+  parallel_for(output.channels, [&](int64_t out) {
+    double* to = y.plane(out);
     for (int64_t in = 0; in < x.shape.channels; ++in) {
-      const double* from = x.plane(image, in);
+      const double* from = x.plane(in);
       for_each_tap(window, [&](int64_t row, int64_t column) {
         const double w = weight[weight_index(out, in, x.shape.channels, window, row, column)];
-        for_each_run(output, x.shape, window, row, column,
-                     [&](int64_t first, int64_t input_first, int64_t length) {
-                       for (int64_t i = 0; i < length; ++i) {
-                         to[first + i] += w * from[input_first + i * window.stride];
-                       }
-                     });
+        for_each_run(y, x, window, row, column, [&](int64_t at_y, int64_t at_x, int64_t length) {
+          for (int64_t i = 0; i < length; ++i) to[at_y + i] += w * from[at_x + i];
+        });
       });
     }
   });
   return y;
 }
 
-NchwTensor convolution_input_gradient(const NchwTensor& dy, Values weight, Shape input,
-                                      Window window) {
-  NchwTensor dx(dy.batch, input);
-  parallel_for(dy.batch * input.channels, [&](int64_t task) {
-    const int64_t image = task / input.channels, in = task % input.channels;
-    double* to = dx.plane(image, in);
+BatchTensor convolution_input_gradient(const BatchTensor& dy, Values weight, Shape input,
+                                       Window window) {
+  BatchTensor dx(dy.batch, input);
+  parallel_for(input.channels, [&](int64_t in) {
+    double* to = dx.plane(in);
     for (int64_t out = 0; out < dy.shape.channels; ++out) {
-      const double* from = dy.plane(image, out);
+      const double* from = dy.plane(out);
       for_each_tap(window, [&](int64_t row, int64_t column) {
         const double w = weight[weight_index(out, in, input.channels, window, row, column)];
-        for_each_run(dy.shape, input, window, row, column,
-                     [&](int64_t first, int64_t input_first, int64_t length) {
-                       for (int64_t i = 0; i < length; ++i) {
-                         to[input_first + i * window.stride] += w * from[first + i];
-                       }
-                     });
+        for_each_run(dy, dx, window, row, column, [&](int64_t at_y, int64_t at_x, int64_t length) {
+          for (int64_t i = 0; i < length; ++i) to[at_x + i] += w * from[at_y + i];
+        });
       });
     }
   });
   return dx;
 }
 
-std::vector<double> convolution_weight_gradient(const NchwTensor& x, const NchwTensor& dy,
+std::vector<double> convolution_weight_gradient(const BatchTensor& x, const BatchTensor& dy,
                                                 Window window) {
   const int64_t inputs = x.shape.channels;
   std::vector<double> gradient(dy.shape.channels * inputs * window.kernel * window.kernel);
   parallel_for(dy.shape.channels, [&](int64_t out) {
+    const double* right = dy.plane(out);
     for (int64_t in = 0; in < inputs; ++in) {
+      const double* left = x.plane(in);
       for_each_tap(window, [&](int64_t row, int64_t column) {
         double sum = 0;
-        for (int64_t image = 0; image < x.batch; ++image) {
-          const double* left = x.plane(image, in);
-          const double* right = dy.plane(image, out);
-          for_each_run(dy.shape, x.shape, window, row, column,
-                       [&](int64_t first, int64_t input_first, int64_t length) {
+        for_each_run(dy, x, window, row, column, [&](int64_t at_y, int64_t at_x, int64_t length) {
 #pragma omp simd reduction(+ : sum)
-                         for (int64_t i = 0; i < length; ++i) {
-                           sum += left[input_first + i * window.stride] * right[first + i];
-                         }
-                       });
-        }
+          for (int64_t i = 0; i < length; ++i) sum += left[at_x + i] * right[at_y + i];
+        });
         gradient[weight_index(out, in, inputs, window, row, column)] = sum;
       });
     }
@@ -124,177 +115,170 @@ std::vector<double> convolution_weight_gradient(const NchwTensor& x, const NchwT
   return gradient;
 }
 
-Moments channel_moments(const NchwTensor& x, int64_t channel) {
-  const int64_t pixels = x.shape.height * x.shape.width;
-  Moments moments{0, 0, static_cast<double>(x.batch * pixels)};
-  for (int64_t image = 0; image < x.batch; ++image) {
-    for (int64_t i = 0; i < pixels; ++i) moments.mean += x.plane(image, channel)[i];
+Moments channel_moments(const BatchTensor& x, int64_t channel) {
+  const std::span<const double> plane(x.plane(channel), x.plane_size());
+  Moments moments{0, 0, static_cast<double>(plane.size())};
+  for (const double value : plane) moments.mean += value / moments.count;
+  for (const double value : plane) {
+    moments.variance += (value - moments.mean) * (value - moments.mean) / moments.count;
   }
-  moments.mean /= moments.count;
-  for (int64_t image = 0; image < x.batch; ++image) {
-    for (int64_t i = 0; i < pixels; ++i) {
-      const double difference = x.plane(image, channel)[i] - moments.mean;
-      moments.variance += difference * difference;
-    }
-  }
-  moments.variance /= moments.count;
   return moments;
 }
 
-NchwTensor batch_norm(const NchwTensor& x, Values scale, Values bias) {
-  NchwTensor y(x.batch, x.shape);
+BatchTensor batch_norm(const BatchTensor& x, Values scale, Values bias) {
+  BatchTensor y(x.batch, x.shape);
   parallel_for(x.shape.channels, [&](int64_t channel) {
     const Moments moments = channel_moments(x, channel);
     const double factor = scale[channel] / std::sqrt(moments.variance + batch_norm_epsilon);
-    for (int64_t image = 0; image < x.batch; ++image) {
-      for (int64_t i = 0; i < x.shape.height * x.shape.width; ++i) {
-        y.plane(image, channel)[i] =
-            (x.plane(image, channel)[i] - moments.mean) * factor + bias[channel];
-      }
+    for (int64_t i = 0; i < x.plane_size(); ++i) {
+      y.plane(channel)[i] = (x.plane(channel)[i] - moments.mean) * factor + bias[channel];
     }
   });
   return y;
 }
 
-BatchNormGradients batch_norm_gradients(const NchwTensor& x, Values scale, const NchwTensor& dy) {
-  BatchNormGradients gradients{NchwTensor(x.batch, x.shape), std::vector<double>(x.shape.channels),
+BatchNormGradients batch_norm_gradients(const BatchTensor& x, Values scale, const BatchTensor& dy) {
+  BatchNormGradients gradients{BatchTensor(x.batch, x.shape), std::vector<double>(x.shape.channels),
                                std::vector<double>(x.shape.channels)};
   parallel_for(x.shape.channels, [&](int64_t channel) {
     const Moments moments = channel_moments(x, channel);
     const double inverse_deviation = 1 / std::sqrt(moments.variance + batch_norm_epsilon);
-    const auto for_each_pixel = [&](auto body) {
-      for (int64_t image = 0; image < x.batch; ++image) {
-        for (int64_t i = 0; i < x.shape.height * x.shape.width; ++i) {
-          const double normalised = (x.plane(image, channel)[i] - moments.mean) * inverse_deviation;
-          body(normalised, dy.plane(image, channel)[i], gradients.input.plane(image, channel)[i]);
-        }
-      }
+    const auto normalised = [&](int64_t i) {
+      return (x.plane(channel)[i] - moments.mean) * inverse_deviation;
     };
+    const double* gradient = dy.plane(channel);
     double scale_gradient = 0, bias_gradient = 0;
-    for_each_pixel([&](double normalised, double gradient, double&) {
-      scale_gradient += gradient * normalised;
-      bias_gradient += gradient;
-    });
-    for_each_pixel([&](double normalised, double gradient, double& dx) {
-      dx = scale[channel] * inverse_deviation *
-           (gradient - (bias_gradient + normalised * scale_gradient) / moments.count);
-    });
+    for (int64_t i = 0; i < x.plane_size(); ++i) {
+      scale_gradient += gradient[i] * normalised(i);
+      bias_gradient += gradient[i];
+    }
+    for (int64_t i = 0; i < x.plane_size(); ++i) {
+      gradients.input.plane(channel)[i] =
+          scale[channel] * inverse_deviation *
+          (gradient[i] - (bias_gradient + normalised(i) * scale_gradient) / moments.count);
+    }
     gradients.scale[channel] = scale_gradient;
     gradients.bias[channel] = bias_gradient;
   });
   return gradients;
 }
 
-NchwTensor relu(const NchwTensor& x) {
-  NchwTensor y = x;
+BatchTensor relu(const BatchTensor& x) {
+  BatchTensor y = x;
   for (double& value : y.values) value = std::max(value, 0.0);
   return y;
 }
 
-NchwTensor relu_gradient(const NchwTensor& x, const NchwTensor& dy) {
-  NchwTensor dx = dy;
+BatchTensor relu_gradient(const BatchTensor& x, const BatchTensor& dy) {
+  BatchTensor dx = dy;
   for (size_t i = 0; i < dx.values.size(); ++i) {
     if (x.values[i] <= 0) dx.values[i] = 0;
   }
   return dx;
 }
 
-NchwTensor sum(const NchwTensor& left, const NchwTensor& right) {
-  NchwTensor total = left;
+BatchTensor sum(const BatchTensor& left, const BatchTensor& right) {
+  BatchTensor total = left;
   for (size_t i = 0; i < total.values.size(); ++i) total.values[i] += right.values[i];
   return total;
 }
 
 namespace {
 
-// For every output of pooling: body(image, channel, output pixel, input pixel of the maximum).
+// For every output of pooling: body(channel, place of the output, place of the maximum), each
+// within its plane.
 template <class Body>
-void for_each_winner(const NchwTensor& x, const Shape& output, Window window, Body body) {
-  parallel_for(x.batch * output.channels, [&](int64_t task) {
-    const int64_t image = task / output.channels, channel = task % output.channels;
-    const double* from = x.plane(image, channel);
-    for (int64_t pixel = 0; pixel < output.height * output.width; ++pixel) {
+void for_each_winner(const BatchTensor& x, const Shape& output, Window window, Body body) {
+  parallel_for(output.channels, [&](int64_t channel) {
+    const double* from = x.plane(channel);
+    for (int64_t place = 0; place < output.height * output.width * x.batch; ++place) {
+      const int64_t image = place % x.batch, pixel = place / x.batch;
       int64_t winner = -1;
       for_each_tap(window, [&](int64_t tap_row, int64_t tap_column) {
         const int64_t row = pixel / output.width * window.stride + tap_row - window.padding;
         const int64_t column = pixel % output.width * window.stride + tap_column - window.padding;
         if (row < 0 || row >= x.shape.height || column < 0 || column >= x.shape.width) return;
-        const int64_t candidate = row * x.shape.width + column;
+        const int64_t candidate = (row * x.shape.width + column) * x.batch + image;
         if (winner < 0 || from[candidate] > from[winner]) winner = candidate;
       });
-      body(image, channel, pixel, winner);
+      body(channel, place, winner);
     }
   });
 }
 
 }  // namespace
 
-NchwTensor max_pool(const NchwTensor& x, Shape output, Window window) {
-  NchwTensor y(x.batch, output);
-  for_each_winner(x, output, window,
-                  [&](int64_t image, int64_t channel, int64_t pixel, int64_t winner) {
-                    y.plane(image, channel)[pixel] = x.plane(image, channel)[winner];
-                  });
+BatchTensor max_pool(const BatchTensor& x, Shape output, Window window) {
+  BatchTensor y(x.batch, output);
+  for_each_winner(x, output, window, [&](int64_t channel, int64_t place, int64_t winner) {
+    y.plane(channel)[place] = x.plane(channel)[winner];
+  });
   return y;
 }
 
-NchwTensor max_pool_gradient(const NchwTensor& x, const NchwTensor& dy, Window window) {
-  NchwTensor dx(x.batch, x.shape);
-  for_each_winner(x, dy.shape, window,
-                  [&](int64_t image, int64_t channel, int64_t pixel, int64_t winner) {
-                    dx.plane(image, channel)[winner] += dy.plane(image, channel)[pixel];
-                  });
+BatchTensor max_pool_gradient(const BatchTensor& x, const BatchTensor& dy, Window window) {
+  BatchTensor dx(x.batch, x.shape);
+  for_each_winner(x, dy.shape, window, [&](int64_t channel, int64_t place, int64_t winner) {
+    dx.plane(channel)[winner] += dy.plane(channel)[place];
+  });
   return dx;
 }
 
-NchwTensor global_average_pool(const NchwTensor& x) {
-  NchwTensor y(x.batch, {x.shape.channels});
-  const int64_t pixels = x.shape.height * x.shape.width;
-  for (size_t i = 0; i < x.values.size(); ++i) {
-    y.values[i / pixels] += x.values[i] / static_cast<double>(pixels);
+BatchTensor global_average_pool(const BatchTensor& x) {
+  BatchTensor y(x.batch, {x.shape.channels});
+  const auto pixels = static_cast<double>(x.shape.height * x.shape.width);
+  for (int64_t channel = 0; channel < x.shape.channels; ++channel) {
+    for (int64_t i = 0; i < x.plane_size(); ++i) {
+      y.plane(channel)[i % x.batch] += x.plane(channel)[i] / pixels;
+    }
   }
   return y;
 }
 
-NchwTensor global_average_pool_gradient(const NchwTensor& dy, Shape input) {
-  NchwTensor dx(dy.batch, input);
-  const int64_t pixels = input.height * input.width;
-  for (size_t i = 0; i < dx.values.size(); ++i) {
-    dx.values[i] = dy.values[i / pixels] / static_cast<double>(pixels);
+BatchTensor global_average_pool_gradient(const BatchTensor& dy, Shape input) {
+  BatchTensor dx(dy.batch, input);
+  const auto pixels = static_cast<double>(input.height * input.width);
+  for (int64_t channel = 0; channel < input.channels; ++channel) {
+    for (int64_t i = 0; i < dx.plane_size(); ++i) {
+      dx.plane(channel)[i] = dy.plane(channel)[i % dy.batch] / pixels;
+    }
   }
   return dx;
 }
 
 namespace {
 
-// -log of the softmax: log(sum over k of exp(logits[k] - logits[index])), shifted by the maximum.
-double negative_log_softmax(const double* logits, int64_t classes, int64_t index) {
-  const double largest = *std::max_element(logits, logits + classes);
-  double total = 0;
-  for (int64_t k = 0; k < classes; ++k) total += std::exp(logits[k] - largest);
-  return std::log(total) + largest - logits[index];
+// -log of an image's softmax: log(sum over k of exp(logits[k] - logits[index])), shifted by the
+// maximum so that no exponential overflows.
+double negative_log_softmax(const BatchTensor& logits, int64_t image, int64_t index) {
+  double largest = logits.plane(0)[image], total = 0;
+  for (int64_t k = 0; k < logits.shape.channels; ++k) {
+    largest = std::max(largest, logits.plane(k)[image]);
+  }
+  for (int64_t k = 0; k < logits.shape.channels; ++k) {
+    total += std::exp(logits.plane(k)[image] - largest);
+  }
+  return std::log(total) + largest - logits.plane(index)[image];
 }
 
 }  // namespace
 
-double softmax_cross_entropy(const NchwTensor& logits, std::span<const int32_t> labels) {
+double softmax_cross_entropy(const BatchTensor& logits, std::span<const int32_t> labels) {
   double total = 0;
   for (int64_t image = 0; image < logits.batch; ++image) {
-    total += negative_log_softmax(logits.plane(image, 0), logits.shape.channels, labels[image]);
+    total += negative_log_softmax(logits, image, labels[image]);
   }
   return total / static_cast<double>(logits.batch);
 }
 
-NchwTensor softmax_cross_entropy_gradient(const NchwTensor& logits,
-                                          std::span<const int32_t> labels) {
-  NchwTensor gradient(logits.batch, logits.shape);
-  const int64_t classes = logits.shape.channels;
+BatchTensor softmax_cross_entropy_gradient(const BatchTensor& logits,
+                                           std::span<const int32_t> labels) {
+  BatchTensor gradient(logits.batch, logits.shape);
   for (int64_t image = 0; image < logits.batch; ++image) {
-    for (int64_t k = 0; k < classes; ++k) {
-      const double probability =
-          std::exp(-negative_log_softmax(logits.plane(image, 0), classes, k));
+    for (int64_t k = 0; k < logits.shape.channels; ++k) {
+      const double probability = std::exp(-negative_log_softmax(logits, image, k));
       const double target = k == labels[image] ? 1 : 0;
-      gradient.plane(image, k)[0] = (probability - target) / static_cast<double>(logits.batch);
+      gradient.plane(k)[image] = (probability - target) / static_cast<double>(logits.batch);
     }
   }
   return gradient;

@@ -10,23 +10,21 @@
 
 namespace nearmetal {
 
-/// One value per image, channel, row and column, in this order.
-struct NchwTensor {
+/// One value per channel, row, column and image, in this order: images innermost make the plain
+/// loops long even where a plane has one pixel.
+struct BatchTensor {
   int64_t batch = 0;
   Shape shape;
   std::vector<double> values;
 
-  NchwTensor() = default;
-  NchwTensor(int64_t batch, Shape shape)
+  BatchTensor() = default;
+  BatchTensor(int64_t batch, Shape shape)
       : batch(batch), shape(shape), values(batch * shape.elements()) {}
 
-  /// The rows of one channel of one image.
-  double* plane(int64_t image, int64_t channel) {
-    return values.data() + (image * shape.channels + channel) * shape.height * shape.width;
-  }
-  const double* plane(int64_t image, int64_t channel) const {
-    return values.data() + (image * shape.channels + channel) * shape.height * shape.width;
-  }
+  int64_t plane_size() const { return shape.height * shape.width * batch; }
+  /// All values of one channel.
+  double* plane(int64_t channel) { return values.data() + channel * plane_size(); }
+  const double* plane(int64_t channel) const { return values.data() + channel * plane_size(); }
 };
 
 using Values = std::span<const double>;
@@ -35,10 +33,10 @@ using Values = std::span<const double>;
 void parallel_for(int64_t count, const std::function<void(int64_t)>& body);
 
 // Convolution as networks define it (a correlation); weights OIHW.
-NchwTensor convolution(const NchwTensor& x, Values weight, Shape output, Window window);
-NchwTensor convolution_input_gradient(const NchwTensor& dy, Values weight, Shape input,
-                                      Window window);
-std::vector<double> convolution_weight_gradient(const NchwTensor& x, const NchwTensor& dy,
+BatchTensor convolution(const BatchTensor& x, Values weight, Shape output, Window window);
+BatchTensor convolution_input_gradient(const BatchTensor& dy, Values weight, Shape input,
+                                       Window window);
+std::vector<double> convolution_weight_gradient(const BatchTensor& x, const BatchTensor& dy,
                                                 Window window);
 
 /// Mean and biased variance of one channel over the batch.
@@ -47,33 +45,33 @@ struct Moments {
   double variance = 0;
   double count = 0;
 };
-Moments channel_moments(const NchwTensor& x, int64_t channel);
+Moments channel_moments(const BatchTensor& x, int64_t channel);
 
 /// In training mode: (x - mean) / sqrt(variance + epsilon) * scale + bias.
-NchwTensor batch_norm(const NchwTensor& x, Values scale, Values bias);
+BatchTensor batch_norm(const BatchTensor& x, Values scale, Values bias);
 struct BatchNormGradients {
-  NchwTensor input;
+  BatchTensor input;
   std::vector<double> scale, bias;
 };
 /// Ioffe and Szegedy, 2015, arXiv 1502.03167, section 3.
-BatchNormGradients batch_norm_gradients(const NchwTensor& x, Values scale, const NchwTensor& dy);
+BatchNormGradients batch_norm_gradients(const BatchTensor& x, Values scale, const BatchTensor& dy);
 
-NchwTensor relu(const NchwTensor& x);
+BatchTensor relu(const BatchTensor& x);
 /// 0 where x is 0.
-NchwTensor relu_gradient(const NchwTensor& x, const NchwTensor& dy);
+BatchTensor relu_gradient(const BatchTensor& x, const BatchTensor& dy);
 
-NchwTensor sum(const NchwTensor& left, const NchwTensor& right);
+BatchTensor sum(const BatchTensor& left, const BatchTensor& right);
 
 /// Padding never wins; of equal values the first in row order does.
-NchwTensor max_pool(const NchwTensor& x, Shape output, Window window);
-NchwTensor max_pool_gradient(const NchwTensor& x, const NchwTensor& dy, Window window);
+BatchTensor max_pool(const BatchTensor& x, Shape output, Window window);
+BatchTensor max_pool_gradient(const BatchTensor& x, const BatchTensor& dy, Window window);
 
-NchwTensor global_average_pool(const NchwTensor& x);
-NchwTensor global_average_pool_gradient(const NchwTensor& dy, Shape input);
+BatchTensor global_average_pool(const BatchTensor& x);
+BatchTensor global_average_pool_gradient(const BatchTensor& dy, Shape input);
 
 /// Mean over the batch of -log softmax(logits)[label], and its gradient.
-double softmax_cross_entropy(const NchwTensor& logits, std::span<const int32_t> labels);
-NchwTensor softmax_cross_entropy_gradient(const NchwTensor& logits,
-                                          std::span<const int32_t> labels);
+double softmax_cross_entropy(const BatchTensor& logits, std::span<const int32_t> labels);
+BatchTensor softmax_cross_entropy_gradient(const BatchTensor& logits,
+                                           std::span<const int32_t> labels);
 
 }  // namespace nearmetal

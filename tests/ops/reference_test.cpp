@@ -80,14 +80,14 @@ TEST(Reference, LossScaleCancels) {
   EXPECT_TRUE(check_same_step(graph, reference_step(graph, random.inputs(options)), plain, 1e-12));
 }
 
-NchwTensor tensor(Shape shape, std::vector<double> values) {
-  NchwTensor tensor(1, shape);
+BatchTensor tensor(Shape shape, std::vector<double> values) {
+  BatchTensor tensor(1, shape);
   tensor.values = std::move(values);
   return tensor;
 }
 
 TEST(ReferenceLayers, ConvolutionByHand) {
-  const NchwTensor x = tensor({1, 2, 3}, {1, 2, 3, 4, 5, 6});
+  const BatchTensor x = tensor({1, 2, 3}, {1, 2, 3, 4, 5, 6});
   const std::vector<double> weight = {1, 0, 0, 0, 10, 0, 0, 0, 100};  // three taps on a diagonal
   EXPECT_THAT(convolution(x, weight, {1, 2, 3}, {3, 1, 1}).values,
               ElementsAre(10 + 500, 20 + 600, 30, 40, 50 + 1, 60 + 2));
@@ -95,28 +95,28 @@ TEST(ReferenceLayers, ConvolutionByHand) {
 }
 
 TEST(ReferenceLayers, PoolingGivesTheGradientToTheFirstMaximum) {
-  const NchwTensor x = tensor({1, 2, 2}, {7, 7, 7, 1});
+  const BatchTensor x = tensor({1, 2, 2}, {7, 7, 7, 1});
   EXPECT_THAT(max_pool(x, {1, 1, 1}, {2, 2, 0}).values, ElementsAre(7));
   EXPECT_THAT(max_pool_gradient(x, tensor({1, 1, 1}, {5}), {2, 2, 0}).values,
               ElementsAre(5, 0, 0, 0));
-  const NchwTensor negative = tensor({1, 1, 1}, {-3});
+  const BatchTensor negative = tensor({1, 1, 1}, {-3});
   EXPECT_THAT(max_pool(negative, {1, 1, 1}, {3, 2, 1}).values, ElementsAre(-3));
 }
 
 TEST(ReferenceLayers, BatchNormOfTwoValues) {
-  const NchwTensor x = tensor({1, 1, 2}, {1, 5});
+  const BatchTensor x = tensor({1, 1, 2}, {1, 5});
   const double unit = 2 / std::sqrt(4 + batch_norm_epsilon);
   const std::vector<double> scale = {3}, bias = {0.5};
-  const NchwTensor y = batch_norm(x, scale, bias);
+  const BatchTensor y = batch_norm(x, scale, bias);
   EXPECT_DOUBLE_EQ(y.values[0], 0.5 - 3 * unit);
   EXPECT_DOUBLE_EQ(y.values[1], 0.5 + 3 * unit);
 }
 
 TEST(ReferenceLayers, CrossEntropyOfEqualLogits) {
   const std::vector<int32_t> labels = {2};
-  const NchwTensor logits = tensor({4}, {1e4, 1e4, 1e4, 1e4});
+  const BatchTensor logits = tensor({4}, {1e4, 1e4, 1e4, 1e4});
   EXPECT_NEAR(softmax_cross_entropy(logits, labels), std::log(4.0), 1e-12);
-  const NchwTensor gradient = softmax_cross_entropy_gradient(logits, labels);
+  const BatchTensor gradient = softmax_cross_entropy_gradient(logits, labels);
   EXPECT_NEAR(gradient.values[0], 0.25, 1e-9);
   EXPECT_NEAR(gradient.values[2], -0.75, 1e-9);
 }
