@@ -38,11 +38,19 @@ ExitCode cmd_schema(const Terminal& terminal) {
   return ExitCode::ok;
 }
 
-ExitCode cmd_validate(const std::string& path, const Terminal& terminal) {
-  const Report report = read_report(path);
-  terminal.out << path << ": valid, schema " << report.schema_version << ", "
-               << to_string(report.status) << '\n';
-  return ExitCode::ok;
+ExitCode cmd_validate(const std::vector<std::string>& paths, const Terminal& terminal) {
+  ExitCode code = ExitCode::ok;
+  for (const std::string& path : paths) {
+    try {
+      const Report report = read_report(path);
+      terminal.out << path << ": valid, schema " << report.schema_version << ", "
+                   << to_string(report.status) << '\n';
+    } catch (const InvalidReport& error) {
+      terminal.err << "nearmetal: " << error.what() << '\n';
+      code = ExitCode::invalid_report;
+    }
+  }
+  return code;
 }
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bench/terminal.h"
 #include "reports/exit_code.h"
@@ -13,7 +14,7 @@ ExitCode cmd_version(const Terminal& terminal);
 
 ExitCode cmd_schema(const Terminal& terminal);
 
-/// Throws InvalidReport.
-ExitCode cmd_validate(const std::string& path, const Terminal& terminal);
+/// One line for each file; those that are not valid on the side of errors.
+ExitCode cmd_validate(const std::vector<std::string>& paths, const Terminal& terminal);
 
 }  // namespace nearmetal

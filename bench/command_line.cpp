@@ -22,7 +22,7 @@ Examples:
   nearmetal run                           train on the GPU, or the CPU where there is none
   nearmetal run --batch 512 --verify      a larger batch, and proof that the network learns
   nearmetal run --help                    all options
-  nearmetal validate FILE                 check a report
+  nearmetal validate FILE...              check reports
 
 Exit codes: 0 ok, 2 wrong usage, 5 invalid report, 6 run failed, 8 not supported here,
   9 output could not be written, 130/143 interrupted.)";
@@ -223,8 +223,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   for (const auto add : {add_workload, add_device, add_measurement, add_optimizer, add_files}) {
     add(options, line.run);
   }
-  CLI::App* validate = app.add_subcommand("validate", "Check a report against its schema");
-  validate->add_option("FILE", line.validate_file, "The report")->required();
+  CLI::App* validate = app.add_subcommand("validate", "Check reports against their schema");
+  validate->add_option("FILE", line.validate_files, "Reports")->required();
   CLI::App* schema = app.add_subcommand("schema", "Print the JSON Schema of reports");
   std::string schema_name = "report";
   schema->add_option("NAME", schema_name, "Of the schema: report");

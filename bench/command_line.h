@@ -16,7 +16,7 @@ struct CommandLine {
   std::vector<std::string> argv;
   RunConfig run;    // as typed: what depends on the device is still open
   Origins origins;  // of every setting of `run`
-  std::string validate_file;
+  std::vector<std::string> validate_files;
 };
 
 /// `arguments` begins with the name of the program. Throws std::invalid_argument with one line that

@@ -20,7 +20,7 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
     case CommandLine::Command::schema:
       return cmd_schema(terminal);
     case CommandLine::Command::validate:
-      return cmd_validate(line.validate_file, terminal);
+      return cmd_validate(line.validate_files, terminal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);
@@ -30,7 +30,9 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
 
 ExitCode guarded_main(int argc, char** argv) {
   const ProcessClock clock;
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of the write, seen below
+  // A reader that went away, and a file that may not grow, are errors of the write.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   const Terminal terminal = standard_terminal();
   try {
     const ExitCode code = run_command(parse_command_line({argv, argv + argc}), clock, terminal);
