@@ -1,0 +1,78 @@
+#include "bench/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/unit/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Environment, ReadsTheSystemsFiles) {
+  const TemporaryFolder root;
+  root.write("etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
+  root.write("proc/cpuinfo",
+             "processor\t: 0\nmodel name\t: AMD EPYC: 9B14\nflags\t\t: fpu hypervisor avx2\n"
+             "processor\t: 1\nmodel name\t: other\n");
+  root.write("proc/meminfo", "MemTotal:       24600000 kB\nMemFree: 1 kB\n");
+  root.write("proc/self/cgroup", "0::/work/job\n");
+  root.write("sys/fs/cgroup/work/job/cgroup.controllers", "cpu memory\n");
+  root.write("sys/fs/cgroup/work/job/cpu.max", "150000 100000\n");
+  root.write("sys/fs/cgroup/work/job/memory.max", "8589934592\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_EQ(*found.distribution, "Debian GNU/Linux 12 (bookworm)");
+  EXPECT_EQ(*found.cpu_model, "AMD EPYC: 9B14");
+  EXPECT_EQ(*found.memory_bytes, int64_t{24600000} * 1024);
+  EXPECT_DOUBLE_EQ(*found.cpu_quota, 1.5);
+  EXPECT_EQ(*found.memory_limit_bytes, 8589934592);
+  EXPECT_TRUE(*found.hypervisor_cpu_flag);
+  EXPECT_GE(found.usable_cpus, 1);
+  EXPECT_LE(found.usable_cpus, found.logical_cpus);
+}
+
+TEST(Environment, WhatIsNotThereIsUnknownWithItsReason) {
+  const TemporaryFolder root;
+  root.write("proc/cpuinfo", "processor : 0\nflags : fpu not_a_hypervisor\n");
+  root.write("sys/fs/cgroup/cpu.max", "max 100000\n");
+  root.write("sys/fs/cgroup/memory.max", "max\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_FALSE(*found.hypervisor_cpu_flag);
+  EXPECT_FALSE(found.distribution);
+  EXPECT_THAT(found.distribution.reason, HasSubstr("os-release"));
+  EXPECT_THAT(found.cpu_model.reason, HasSubstr("model name"));
+  EXPECT_EQ(found.cpu_quota.reason, "no limit is set");
+  EXPECT_EQ(found.memory_limit_bytes.reason, "no limit is set");
+  EXPECT_FALSE(found.memory_bytes);
+}
+
+TEST(Environment, OnlyListedVariablesAreRecorded) {
+  setenv("NCCL_TEST_ONLY", "ring=1", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "hush", 1);
+  const Environment found = find_environment();
+  unsetenv("NCCL_TEST_ONLY");
+  unsetenv("AWS_SECRET_ACCESS_KEY");
+  EXPECT_EQ(found.variables.at("NCCL_TEST_ONLY"), "ring=1");
+  for (const auto& [name, value] : found.variables) EXPECT_TRUE(may_record_variable(name)) << name;
+  EXPECT_FALSE(may_record_variable("MY_CUDA_TOKEN"));
+  EXPECT_FALSE(may_record_variable("PATH"));
+  EXPECT_TRUE(may_record_variable("CUDA_VISIBLE_DEVICES"));
+  EXPECT_TRUE(may_record_variable("OMP_NUM_THREADS"));
+}
+
+TEST(Environment, UnknownPartsOfAGpuStayUnknown) {
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.multiprocessors = 132;
+  const Gpu gpu = describe_gpu(device);
+  EXPECT_EQ(gpu.name, "NVIDIA H200");
+  EXPECT_EQ(*gpu.multiprocessors, 132);
+  EXPECT_FALSE(gpu.uuid);
+  EXPECT_FALSE(gpu.memory_bytes);
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,104 @@
+// A backend that computes nothing and follows a script, for tests of what drives a Program.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// What the fake does; the test sets it and looks at the counts afterwards.
+struct Script {
+  Script() {
+    device.name = "Fake One";
+    device.libraries = {{"fakelib", "1.2"}};
+  }
+
+  // The record of each step since the start or the last restart().
+  std::function<StepRecord(int64_t step)> step = [](int64_t) {
+    return StepRecord{.seconds = 0.010, .loss = 6.9f, .gradient_norm = 1.0f};
+  };
+  int max_in_flight = 1;
+  std::vector<Plan> plans;
+  Profile profile;
+  std::function<void()> on_prepare = [] {};  // may throw
+  int64_t largest_batch = 64;
+  DeviceInfo device;
+  // With a batch of its own the loss of step n is this; the network "learns" by default.
+  std::function<float(int64_t step)> fixed_batch_loss = [](int64_t step) {
+    return 7.0f - 0.5f * static_cast<float>(step);
+  };
+
+  int64_t enqueued = 0;
+  int64_t waited = 0;
+  int most_queued = 0;
+  int restarts = 0;
+  int64_t fixed_batch_labels = 0;
+  ProgramOptions options;
+};
+
+class FakeProgram : public Program {
+ public:
+  explicit FakeProgram(Script& script) : script_(script) {}
+
+  int max_steps_in_flight() const override { return script_.max_in_flight; }
+  void enqueue_step() override {
+    ++script_.enqueued;
+    script_.most_queued = std::max(script_.most_queued, ++queued_);
+    if (queued_ > script_.max_in_flight) throw std::logic_error("too many steps in flight");
+  }
+  StepRecord wait_step() override {
+    if (queued_-- <= 0) throw std::logic_error("no step to wait for");
+    ++script_.waited;
+    const int64_t step = step_++;
+    if (!fixed_batch_) return script_.step(step);
+    return {.seconds = 0.01, .loss = script_.fixed_batch_loss(step), .gradient_norm = 1};
+  }
+  void restart(std::span<const float>) override {
+    ++script_.restarts;
+    step_ = 0;
+  }
+  std::vector<float> parameters() override { return {}; }
+  std::vector<float> momentum() override { return {}; }
+  std::vector<float> gradients() override { return {}; }
+  std::vector<float> running_statistics() override { return {}; }
+  void use_batch(std::span<const float>, std::span<const int32_t> labels) override {
+    fixed_batch_ = true;
+    script_.fixed_batch_labels = static_cast<int64_t>(labels.size());
+  }
+  void use_synthetic_batch() override { fixed_batch_ = false; }
+  std::vector<Plan> plans() const override { return script_.plans; }
+  Profile profile(int) override { return script_.profile; }
+  int64_t device_bytes() const override { return 12345; }
+
+ private:
+  Script& script_;
+  int queued_ = 0;
+  int64_t step_ = 0;
+  bool fixed_batch_ = false;
+};
+
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(Script& script) : script_(script) {}
+
+  DeviceInfo describe(int) override { return script_.device; }
+  std::unique_ptr<Program> prepare(const Graph&, const ProgramOptions& options) override {
+    script_.options = options;
+    script_.on_prepare();
+    return std::make_unique<FakeProgram>(script_);
+  }
+  int64_t largest_batch(const Graph&, const ProgramOptions&) override {
+    return script_.largest_batch;
+  }
+
+ private:
+  Script& script_;
+};
+
+}  // namespace nearmetal

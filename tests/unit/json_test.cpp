@@ -1,0 +1,159 @@
+#include "reports/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "reports/fields.h"
+#include "reports/schema.h"
+#include "tests/unit/sample_report.h"
+#include "tests/unit/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Json;
+using testing::HasSubstr;
+
+std::string refusal(const std::string& text) {
+  try {
+    report_from_json(text);
+  } catch (const InvalidReport& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The sample with the value at this place replaced.
+std::string sample_with(const std::string& pointer, const Json& value) {
+  Json document = Json::parse(to_json(sample_report()));
+  document[Json::json_pointer(pointer)] = value;
+  return document.dump();
+}
+
+TEST(ReportJson, RoundTripsUnchanged) {
+  const Report report = sample_report();
+  const std::string text = to_json(report);
+  const Report read = report_from_json(text);
+  EXPECT_EQ(to_json(read), text);
+  EXPECT_EQ(read.invocation.argv, report.invocation.argv);
+  EXPECT_EQ(read.invocation.origins, report.invocation.origins);
+  EXPECT_EQ(read.environments, report.environments);
+  EXPECT_EQ(read.arms[0].runs[0].ranks, report.arms[0].runs[0].ranks) << "doubles to the last bit";
+  EXPECT_EQ(read.arms[0].runs[0].proof, report.arms[0].runs[0].proof);
+  EXPECT_EQ(read.arms[0].runs[0].plans, report.arms[0].runs[0].plans);
+}
+
+TEST(ReportJson, UnknownIsNullWithItsReasonBesideIt) {
+  const Json run = Json::parse(to_json(sample_report()))["arms"][0]["runs"][0];
+  EXPECT_TRUE(run["proof"]["window_end_gradient_norm"].is_null());
+  EXPECT_EQ(run["proof"]["unknown"]["window_end_gradient_norm"],
+            "the gradient of that step was not finite");
+  EXPECT_FALSE(run["proof"]["unknown"].contains("window_end_loss"));
+}
+
+TEST(ReportJson, EverySettingTellsWhoChoseIt) {
+  const Json config = Json::parse(to_json(sample_report()))["invocation"]["config"];
+  EXPECT_EQ(config["warmup"]["origin"], "flag");
+  EXPECT_EQ(config["batch"]["origin"], "default");
+  EXPECT_EQ(config["batch"]["value"], 256);
+}
+
+TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
+  Report report = sample_report();
+  report.invocation.argv = {"nearmetal", "\xff\xfe"};
+  EXPECT_EQ(report_from_json(to_json(report)).invocation.argv[1], "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(ReportJson, NumbersThatAreNotFiniteAreNeverWritten) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Report report = sample_report();
+    report.arms[0].runs[0].throughput_images_per_second = bad;
+    EXPECT_THROW(to_json(report), std::logic_error);
+    report = sample_report();
+    report.arms[0].runs[0].ranks[0].step_seconds[1] = bad;
+    EXPECT_THROW(to_json(report), std::logic_error);
+  }
+}
+
+TEST(ReportJson, FieldsOfLaterMinorVersionsAreAllowed) {
+  EXPECT_EQ(refusal(sample_with("/schema_version", "1.7")), "");
+  EXPECT_EQ(refusal(sample_with("/arms/0/runs/0/moon_phase", 0.5)), "");
+}
+
+TEST(ReportJson, ErrorsNameThePlace) {
+  EXPECT_THAT(refusal(sample_with("/schema_version", "2.0")), HasSubstr("/schema_version must be"));
+  EXPECT_THAT(refusal(sample_with("/schema", "other")), HasSubstr("nearmetal/report"));
+  EXPECT_THAT(refusal(sample_with("/arms/0/runs/0/ranks/0/step_seconds/2", -1)),
+              HasSubstr("/arms/0/runs/0/ranks/0/step_seconds/2 must be above 0"));
+  EXPECT_THAT(refusal(sample_with("/status", "fine")), HasSubstr("complete, partial, failed"));
+  EXPECT_THAT(refusal(sample_with("/exit_code", 256)), HasSubstr("from 0"));
+  EXPECT_THAT(refusal(sample_with("/invocation/config/batch/value", "many")), HasSubstr("batch"));
+  EXPECT_THAT(refusal(sample_with("/invocation/config/batch", 7)), HasSubstr("an object"));
+  EXPECT_THAT(refusal(sample_with("/arms/0/runs/0/window", Json())),
+              HasSubstr("/arms/0/runs/0/unknown/window"));
+  EXPECT_THAT(refusal(sample_with("/invocation/started_at", "yesterday")), HasSubstr("a time"));
+}
+
+TEST(ReportJson, IntegersMayBeWrittenAsDoublesOfTheSameValue) {
+  EXPECT_EQ(refusal(sample_with("/exit_code", 6.0)), "");
+  EXPECT_NE(refusal(sample_with("/exit_code", 6.5)), "");
+  EXPECT_NE(refusal(sample_with("/arms/0/runs/0/parameters", 9007199254740992)), "");
+}
+
+TEST(ReportJson, WhatIsNoJsonIsRefused) {
+  const std::string good = to_json(sample_report());
+  for (const std::string& text :
+       {std::string(), std::string("{"), good.substr(0, good.size() / 2), good + "x",
+        std::string("{\"schema\": NaN}"), std::string("[1e999]"), std::string(1000000, '['),
+        std::string("\xff\xfe\x00", 3), std::string("null")}) {
+    EXPECT_NE(refusal(text), "") << text.substr(0, 80);
+  }
+}
+
+TEST(ReportJson, FilesThatCannotBeReadAreNamed) {
+  const TemporaryFolder folder;
+  for (const auto& path : {folder / "none.json", folder.path(), folder.write("empty.json", ""),
+                           folder.write("broken.json", "{\"schema\": 1}")}) {
+    try {
+      read_report(path);
+      FAIL() << path;
+    } catch (const InvalidReport& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    }
+  }
+  EXPECT_NO_THROW(read_report(folder.write("good.json", to_json(sample_report()))));
+}
+
+TEST(ReportJson, TheHashOfAConfigurationIsThatOfTheWork) {
+  const RunConfig base;
+  RunConfig shown = base;
+  shown.json = shown.quiet = shown.force = shown.no_progress = true;
+  shown.output = "elsewhere.json";
+  EXPECT_EQ(config_sha256(shown), config_sha256(base));
+  RunConfig other = base;
+  other.seed = 2;
+  EXPECT_NE(config_sha256(other), config_sha256(base));
+}
+
+TEST(ReportJson, TheHashOfPlansIsThatOfTheChoices) {
+  const Plan a{"a", "x", 1, 0};
+  const Plan b{"b", "y", 2, 0};
+  const Plan a_again{"a", "x", 5, 0.1};
+  const Plan a_changed{"a", "z", 1, 0};
+  EXPECT_EQ(plans_sha256({a, b}), plans_sha256({b, a_again}));
+  EXPECT_NE(plans_sha256({a, b}), plans_sha256({a_changed, b}));
+  EXPECT_NE(plans_sha256({{"ab", "c", 0, 0}}), plans_sha256({{"a", "bc", 0, 0}}));
+}
+
+TEST(ReportSchema, IsJsonAndKnowsEverySetting) {
+  const Json schema = Json::parse(report_schema());
+  const Json& settings = schema["$defs"]["config"]["required"];
+  EXPECT_EQ(settings.get<std::vector<std::string>>(), config_names());
+}
+
+}  // namespace
+}  // namespace nearmetal
