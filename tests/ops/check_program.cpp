@@ -87,7 +87,8 @@ std::vector<double> rounding_bounds(const Graph& graph, ReferenceInputs inputs,
   const auto products = std::count_if(
       graph.nodes().begin(), graph.nodes().end(),
       [](const Node& node) { return node.op == OpKind::conv || node.op == OpKind::linear; });
-  const double least = unit_roundoff(precision) * std::sqrt(2.0 * static_cast<double>(products));
+  const double least =
+      unit_roundoff(precision) / std::sqrt(3.0) * std::sqrt(2.0 * static_cast<double>(products));
   std::vector<double> bounds;
   for (const Difference& difference : differences(graph, emulated, exact)) {
     bounds.push_back(allowed_over_emulated * std::max(difference.relative_error, least));

@@ -38,12 +38,13 @@ ReferenceStep run_step(Program& program);
 /// Other precisions are bounded by what their rounding does to this very network and batch, with
 /// no use of `tolerance`. Every one of the network's L products rounds its activations, and on the
 /// way back its gradients, to the unit roundoff u (2^-11 for fp16 and tf32, 2^-8 for bf16).
-/// Independent errors add in quadrature: the loss errs by about u sqrt(L), a gradient by
-/// u sqrt(2 L), times an amplification by what comes after (batch norms over few values, ReLUs that
-/// switch) which is not known beforehand. So it is measured: the reference runs once more with
-/// every tensor rounded to the precision, and a backend may err 4 times as much as that run does,
-/// since it rounds at other places (fused operations less often, partial sums in fp32 more often).
-/// An error of the rounded run that is small by chance does not count below u sqrt(2 L).
+/// Independent errors, uniform within u and so of deviation e = u / sqrt(3), add in quadrature: the
+/// loss errs by about e sqrt(L), a gradient by e sqrt(2 L), times an amplification by what comes
+/// after (batch norms over few values, ReLUs that switch) which is not known beforehand. So it is
+/// measured: the reference runs once more with every tensor rounded to the precision, and a backend
+/// may err 4 times as much as that run does, since it rounds at other places (fused operations less
+/// often, partial sums in fp32 more often). An error of the rounded run that is small by chance
+/// does not count below e sqrt(2 L).
 ::testing::AssertionResult check_against_reference(Backend& backend, const Graph& graph,
                                                    ProgramOptions options, double tolerance = 1e-4);
 

@@ -162,7 +162,7 @@ TEST(Rounded, EmulatedErrorGrowsWithTheUnitRoundoff) {
                bf16 = error(Precision::bf16);
   EXPECT_GT(fp32, 0x1p-26);
   EXPECT_LT(fp32, 1e-5);
-  EXPECT_GT(tf32, 0x1p-12);
+  EXPECT_GT(tf32, 0x1p-13);
   EXPECT_LT(tf32, 0.1);
   EXPECT_GT(bf16, 2 * tf32);
 }
