@@ -19,6 +19,10 @@ struct PrecisionCase {
   int64_t batch_size;
 };
 
+void PrintTo(const PrecisionCase& tested, std::ostream* out) {
+  *out << tested.model << " " << to_string(tested.precision) << ", batch " << tested.batch_size;
+}
+
 class CudaPrecisionTest : public ProgramTest,
                           public ::testing::WithParamInterface<PrecisionCase> {};
 

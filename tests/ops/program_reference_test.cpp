@@ -65,12 +65,12 @@ INSTANTIATE_TEST_SUITE_P(Block, ProgramReferenceTest, ::testing::ValuesIn(block_
                          case_name);
 
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
-// fewer, the more any rounding is amplified. These batches keep fp32 within 1e-4.
+// fewer, the more any rounding is amplified. With these batches rounding to fp32 alone costs 2e-6.
 INSTANTIATE_TEST_SUITE_P(
     Network, ProgramReferenceTest,
     ::testing::Values(GraphCase{"ResNet18Size32", 16, [] { return resnet("resnet18", 32, 10); }},
                       GraphCase{"ResNet18Size64", 4, [] { return resnet("resnet18", 64, 1000); }},
-                      GraphCase{"ResNet50Size32", 16, [] { return resnet("resnet50", 32, 10); }},
+                      GraphCase{"ResNet50Size32", 8, [] { return resnet("resnet50", 32, 10); }},
                       GraphCase{"ResNet50Size64", 4, [] { return resnet("resnet50", 64, 1000); }},
                       GraphCase{"ResNet50V1Size47", 6,
                                 [] { return resnet("resnet50_v1", 47, 10); }}),

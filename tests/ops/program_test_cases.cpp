@@ -19,6 +19,10 @@ void ProgramTest::SetUp() {
 
 std::string case_name(const ::testing::TestParamInfo<GraphCase>& info) { return info.param.name; }
 
+void PrintTo(const GraphCase& tested, std::ostream* out) {
+  *out << tested.name << ", batch " << tested.batch_size;
+}
+
 namespace {
 
 int conv_norm_relu(Graph& graph, int input, const std::string& name, int64_t channels,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <ostream>
 #include <string>
 
 #include "models/graph.h"
@@ -32,8 +33,9 @@ struct GraphCase {
   std::function<Graph()> graph;
 };
 
-/// For readable test names.
+/// For readable test names: GoogleTest would print bytes, addresses among them.
 std::string case_name(const ::testing::TestParamInfo<GraphCase>& info);
+void PrintTo(const GraphCase& tested, std::ostream* out);
 
 /// Image, 3x3 convolution to 8 channels, then the convolution of this window to `channels`, then
 /// the classifier; batch norm and ReLU behind both.
