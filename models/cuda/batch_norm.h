@@ -58,7 +58,7 @@ struct NormInput {
   BatchNormState state;
   const float* sum = nullptr;
   const float* square_sum = nullptr;
-  double count = 0;  // values summed per channel
+  int64_t count = 0;  // values summed per channel
 };
 
 /// Mean, inverse deviation, multiplier and shift of x, and the running statistics.
@@ -89,7 +89,7 @@ enum class ReluMask {
 
 /// dz = mask * (dy + dy_second); from it the gradients of scale and bias and dx.
 struct NormBackwardOperands {
-  double count = 0;  // values per channel over which the forward statistics were taken
+  int64_t count = 0;  // values per channel over which the forward statistics were taken
   const void* dy = nullptr;
   const void* dy_second = nullptr;  // null: the output has one consumer
   ReluMask relu = ReluMask::none;

@@ -9,6 +9,7 @@ namespace nearmetal {
 namespace {
 
 constexpr int apply_unroll = 2;
+constexpr int sums_blocks = 2;  // at once on a multiprocessor
 
 // dz = mask * (dy + dy_second) of one pack.
 template <class T, ReluMask relu, bool two>
@@ -58,8 +59,9 @@ template <bool two, Residual residual>
 inline constexpr int sums_unroll = !two && residual != Residual::normalised ? 4 : 2;
 
 template <class T, ReluMask relu, bool two, Residual residual>
-__global__ void __launch_bounds__(reduction_threads, 2)
-    backward_sums_kernel(NormBackwardOperands operands, Extent extent, ReductionScratch scratch) {
+__global__ void __launch_bounds__(reduction_threads, sums_blocks)
+    backward_sums_kernel(NormBackwardOperands operands, Extent extent, Count count,
+                         ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
   constexpr int unroll = sums_unroll<two, residual>;
   constexpr int tile_rows = slice_rows<T> * unroll;
@@ -114,9 +116,9 @@ __global__ void __launch_bounds__(reduction_threads, 2)
     }
   }
   reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
-    finish_backward(operands.state, at, totals[0], totals[1], operands.count);
+    finish_backward(operands.state, at, totals[0], totals[1], count);
     if constexpr (residual == Residual::normalised) {
-      finish_backward(operands.residual_state, at, totals[0], totals[2], operands.count);
+      finish_backward(operands.residual_state, at, totals[0], totals[2], count);
     }
   });
 }
@@ -206,9 +208,9 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
     with_gradient_form(operands, [&](auto mask, auto two) {
       const auto launch = [&]<Residual residual>() {
         const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<two, residual>,
-                                         scratch.multiprocessors);
-        backward_sums_kernel<T, mask, two, residual>
-            <<<grid, reduction_threads, 0, stream>>>(operands, extent, scratch);
+                                         scratch.multiprocessors, sums_blocks);
+        backward_sums_kernel<T, mask, two, residual><<<grid, reduction_threads, 0, stream>>>(
+            operands, extent, Count(operands.count), scratch);
       };
       if (operands.dz != nullptr) {
         launch.template operator()<Residual::tensor>();

@@ -7,11 +7,13 @@ namespace nearmetal {
 namespace {
 
 constexpr int statistics_unroll = 4;
+constexpr int statistics_blocks = 4;  // at once on a multiprocessor
 constexpr int normalise_unroll = 4;
 
 template <class T>
-__global__ void __launch_bounds__(reduction_threads, blocks_per_multiprocessor)
-    statistics_kernel(const T* x, Extent extent, BatchNormState state, ReductionScratch scratch) {
+__global__ void __launch_bounds__(reduction_threads, statistics_blocks)
+    statistics_kernel(const T* x, Extent extent, Count count, BatchNormState state,
+                      ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
   constexpr int tile_rows = slice_rows<T> * statistics_unroll;
   const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
@@ -38,8 +40,8 @@ __global__ void __launch_bounds__(reduction_threads, blocks_per_multiprocessor)
     }
   }
   reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[2]) {
-    const auto count = static_cast<double>(extent.rows);
-    ChannelStatistics(state, at, totals[0], totals[1], count).store(state, at, count);
+    ChannelStatistics(state.scale[at], state.bias[at], totals[0], totals[1], count)
+        .store(state, at, count);
   });
 }
 
@@ -48,14 +50,14 @@ enum class Residual { none, tensor, normalised };
 template <class T, Residual residual>
 __global__ void __launch_bounds__(sweep_threads)
     normalise_kernel(const T* x, NormInput norm, const T* other, NormInput other_norm, bool relu,
-                     uint8_t* mask, T* y, Extent extent, SweepShape shape) {
+                     uint8_t* mask, T* y, Extent extent, Count count, SweepShape shape) {
   constexpr int width = pack_width<T>;
   const SweepPosition position(shape, extent, width);
   if (!position.active) return;
   const bool store = blockIdx.y == 0 && position.row == 0;
-  const NormCoefficients<T> coefficients(norm, position.channel, store);
+  const NormCoefficients<T> coefficients(norm, count, position.channel, store);
   const NormCoefficients<T> other_coefficients(residual == Residual::normalised ? other_norm : norm,
-                                               position.channel,
+                                               count, position.channel,
                                                residual == Residual::normalised && store);
   const float floor = relu ? 0.0f : -INFINITY;
   sweep_backwards<normalise_unroll>(
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(sweep_threads)
 
 int64_t ReductionScratch::partial_sums_bytes(int multiprocessors) {
   // Slices times chunks is at most the number of blocks, but for one chunk each of many slices.
-  const int64_t blocks = std::max(multiprocessors * blocks_per_multiprocessor, most_slices);
+  const int64_t blocks = std::max(multiprocessors * most_blocks_per_multiprocessor, most_slices);
   return blocks * most_sums * slice_channels * static_cast<int64_t>(sizeof(float));
 }
 
@@ -102,10 +104,10 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
                              cudaStream_t stream) {
   with_element_type(precision, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    const dim3 grid =
-        reduction_grid(extent, slice_rows<T> * statistics_unroll, scratch.multiprocessors);
-    statistics_kernel<T>
-        <<<grid, reduction_threads, 0, stream>>>(static_cast<const T*>(x), extent, state, scratch);
+    const dim3 grid = reduction_grid(extent, slice_rows<T> * statistics_unroll,
+                                     scratch.multiprocessors, statistics_blocks);
+    statistics_kernel<T><<<grid, reduction_threads, 0, stream>>>(
+        static_cast<const T*>(x), extent, Count(extent.rows), state, scratch);
   });
   NM_CHECK_LAUNCH();
 }
@@ -121,7 +123,7 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
       kernel<<<shape.grid(), sweep_threads, 0, stream>>>(
           static_cast<const T*>(operands.x), operands.norm,
           static_cast<const T*>(operands.residual), other, operands.relu, operands.mask,
-          static_cast<T*>(operands.y), extent, shape);
+          static_cast<T*>(operands.y), extent, Count(extent.rows), shape);
     };
     if (operands.residual == nullptr) {
       launch(normalise_kernel<T, Residual::none>);

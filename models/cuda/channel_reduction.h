@@ -13,7 +13,7 @@ namespace nearmetal {
 inline constexpr int slice_channels = 64;
 inline constexpr int reduction_threads = 256;
 inline constexpr int reduction_warps = reduction_threads / 32;
-inline constexpr int blocks_per_multiprocessor = 4;
+inline constexpr int most_blocks_per_multiprocessor = 4;
 inline constexpr int most_sums = 3;
 inline constexpr int most_slices = 1024;
 
@@ -22,8 +22,9 @@ inline constexpr int slice_lanes = slice_channels / pack_width<T>;
 template <class T>
 inline constexpr int slice_rows = reduction_threads / slice_lanes<T>;  // at a time
 
-/// Blocks of a reduction: x over the slices, y over the rows.
-inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors) {
+/// Blocks of a reduction, as many as run at once: x over the slices, y over the rows.
+inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors,
+                           int blocks_per_multiprocessor) {
   const int slices = (extent.channels + slice_channels - 1) / slice_channels;
   const int64_t tiles = (extent.rows + rows_per_tile - 1) / rows_per_tile;
   const int chunks = std::max(1, multiprocessors * blocks_per_multiprocessor / slices);
@@ -112,32 +113,42 @@ __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels
   }
 }
 
+/// 1 / n and n / (n - 1), made once on the host: divisions in fp64 take long on the device.
+struct Count {
+  double inverse = 1;
+  float unbiased = 1;
+
+  explicit Count(int64_t n)
+      : inverse(1.0 / static_cast<double>(n)),
+        unbiased(n > 1 ? static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1))
+                       : 1.0f) {}
+};
+
 /// What a batch norm knows of a channel after the forward sums.
 struct ChannelStatistics {
   float mean, variance, inverse_deviation, multiplier, shift;
 
-  __device__ ChannelStatistics(const BatchNormState& state, int channel, float sum,
-                               float square_sum, double count) {
-    const double exact_mean = sum / count;  // fp64: the difference below cancels
+  __device__ ChannelStatistics(float scale, float bias, float sum, float square_sum,
+                               const Count& count) {
+    const double exact_mean = sum * count.inverse;  // fp64: the difference below cancels
     mean = static_cast<float>(exact_mean);
-    variance = static_cast<float>(fmax(square_sum / count - exact_mean * exact_mean, 0.0));
-    inverse_deviation = 1 / sqrtf(variance + static_cast<float>(batch_norm_epsilon));
-    multiplier = state.scale[channel] * inverse_deviation;
-    shift = fmaf(-mean, multiplier, state.bias[channel]);
+    variance = fmaxf(static_cast<float>(square_sum * count.inverse - exact_mean * exact_mean), 0);
+    inverse_deviation = rsqrtf(variance + static_cast<float>(batch_norm_epsilon));
+    multiplier = scale * inverse_deviation;
+    shift = fmaf(-mean, multiplier, bias);
   }
 
-  __device__ void store(const BatchNormState& state, int channel, double count) const {
+  __device__ void store(const BatchNormState& state, int channel, const Count& count) const {
     state.mean[channel] = mean;
     state.inverse_deviation[channel] = inverse_deviation;
     state.multiplier[channel] = multiplier;
     state.shift[channel] = shift;
     const auto keep = static_cast<float>(1 - batch_norm_momentum);
     const auto take = static_cast<float>(batch_norm_momentum);
-    const auto unbiased = static_cast<float>(count > 1 ? count / (count - 1) : 1.0);
     float& running_mean = state.running_mean[channel];
     float& running_variance = state.running_variance[channel];
     running_mean = keep * running_mean + take * mean;
-    running_variance = keep * running_variance + take * variance * unbiased;
+    running_variance = keep * running_variance + take * variance * count.unbiased;
   }
 };
 
@@ -147,18 +158,23 @@ struct NormCoefficients {
   Channels<T> multiplier, shift;
 
   /// `store`: this thread is the one that leaves the state of these channels.
-  __device__ NormCoefficients(const NormInput& norm, int channel, bool store) {
+  __device__ NormCoefficients(const NormInput& norm, const Count& count, int channel, bool store) {
     if (norm.sum == nullptr) {
       multiplier = Channels<T>::load(norm.state.multiplier + channel);
       shift = Channels<T>::load(norm.state.shift + channel);
       return;
     }
+    const auto sum = Channels<T>::load(norm.sum + channel);
+    const auto square_sum = Channels<T>::load(norm.square_sum + channel);
+    const auto scale = Channels<T>::load(norm.state.scale + channel);
+    const auto bias = Channels<T>::load(norm.state.bias + channel);
+#pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
-      const ChannelStatistics statistics(norm.state, channel + i, norm.sum[channel + i],
-                                         norm.square_sum[channel + i], norm.count);
+      const ChannelStatistics statistics(scale.values[i], bias.values[i], sum.values[i],
+                                         square_sum.values[i], count);
       multiplier.values[i] = statistics.multiplier;
       shift.values[i] = statistics.shift;
-      if (store) statistics.store(norm.state, channel + i, norm.count);
+      if (store) statistics.store(norm.state, channel + i, count);
     }
   }
   __device__ float apply(int i, float x) const {
@@ -166,21 +182,21 @@ struct NormCoefficients {
   }
 };
 
-/// The same after the backward sums of dz and of dz * (x - mean): gradients of scale and bias, and
+/// After the backward sums of dz and of dz * (x - mean): gradients of scale and bias, and
 /// dx = multiplier * (dz - sum(dz)/n - xhat * sum(dz * xhat)/n) with xhat = (x - mean) / deviation,
 /// written as a * dz + b * x + c.
 __device__ inline void finish_backward(const BatchNormState& state, int channel, float dz_sum,
-                                       float dz_centred_sum, double count) {
+                                       float dz_centred_sum, const Count& count) {
+  const double mean = state.mean[channel];
   const double inverse_deviation = state.inverse_deviation[channel];
   const double multiplier = state.multiplier[channel];
   const double scale_gradient = dz_centred_sum * inverse_deviation;
+  const double b = -multiplier * inverse_deviation * scale_gradient * count.inverse;
   state.bias_gradient[channel] = dz_sum;
   state.scale_gradient[channel] = static_cast<float>(scale_gradient);
-  const double b = -multiplier * inverse_deviation * scale_gradient / count;
   state.a[channel] = static_cast<float>(multiplier);
   state.b[channel] = static_cast<float>(b);
-  state.c[channel] =
-      static_cast<float>(-multiplier * dz_sum / count - b * double{state.mean[channel]});
+  state.c[channel] = static_cast<float>(-multiplier * dz_sum * count.inverse - b * mean);
 }
 
 }  // namespace nearmetal

@@ -188,7 +188,10 @@ Descriptor config_named(const Descriptor& graph, const std::string& name) {
   return config;
 }
 
-bool acceptable(const Descriptor& config, const ConvolutionProblem& problem) {
+enum class Determinism { required, wanted };
+
+bool acceptable(const Descriptor& config, const ConvolutionProblem& problem,
+                Determinism determinism) {
   const Descriptor engine = engine_of(config);
   const auto behaviour = engine.values<cudnnBackendBehaviorNote_t>(
       CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
@@ -198,10 +201,11 @@ bool acceptable(const Descriptor& config, const ConvolutionProblem& problem) {
     return std::find(notes.begin(), notes.end(), note) != notes.end();
   };
   if (has(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
-  if (has(numerics, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ||
-      has(numerics, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) {
+  if (determinism == Determinism::required &&
+      has(numerics, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
     return false;
   }
+  if (has(numerics, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   return problem.precision != Precision::fp32 ||
          !(has(numerics, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
            has(numerics, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
@@ -263,26 +267,25 @@ Descriptor ConvolutionPlan::bind(const ConvolutionOperands& operands, void* work
 
 std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const ConvolutionProblem& problem,
                                            int64_t workspace_limit, int limit) {
-  const auto graph = operation_graph(handle, problem);
-  std::vector<Descriptor> configs = heuristic_configs(graph, CUDNN_HEUR_MODE_A);
-  if (configs.empty()) configs = heuristic_configs(graph, CUDNN_HEUR_MODE_FALLBACK);
+  const Descriptor graph = operation_graph(handle, problem);
   std::vector<ConvolutionPlan> plans;
-  for (const Descriptor& config : configs) {
-    if (static_cast<int>(plans.size()) >= limit) break;
-    if (!acceptable(config, problem)) continue;
-    int64_t workspace = 0, count = 0;
-    if (cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
-                                 CUDNN_TYPE_INT64, 1, &count, &workspace) == CUDNN_STATUS_SUCCESS &&
-        workspace > workspace_limit) {
-      continue;
+  const auto collect = [&](cudnnBackendHeurMode_t mode, Determinism determinism) {
+    for (const Descriptor& config : heuristic_configs(graph, mode)) {
+      if (static_cast<int>(plans.size()) >= limit) return;
+      if (!acceptable(config, problem, determinism)) continue;
+      try {
+        ConvolutionPlan plan(handle, graph, config, name_of(config));
+        if (plan.workspace_bytes() <= workspace_limit) plans.push_back(std::move(plan));
+      } catch (const std::runtime_error&) {
+        // The heuristics also name configurations that do not build; others are in the list.
+      }
     }
-    try {
-      ConvolutionPlan plan(handle, graph, config, name_of(config));
-      if (plan.workspace_bytes() <= workspace_limit) plans.push_back(std::move(plan));
-    } catch (const std::runtime_error&) {
-      // The heuristics also name configurations that do not build; others are in the list.
-    }
-  }
+  };
+  collect(CUDNN_HEUR_MODE_A, Determinism::required);
+  if (plans.empty()) collect(CUDNN_HEUR_MODE_FALLBACK, Determinism::required);
+  // Strict fp32 has gradients of weights that only sum in any order.
+  if (plans.empty()) collect(CUDNN_HEUR_MODE_A, Determinism::wanted);
+  if (plans.empty()) collect(CUDNN_HEUR_MODE_FALLBACK, Determinism::wanted);
   return plans;
 }
 

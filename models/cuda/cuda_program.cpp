@@ -354,7 +354,7 @@ int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& opti
   const int64_t staged = options.input_from_host ? packed_image_bytes(graph, options) : 0;
   return step.memory.total_bytes +
          PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
-         workspace_limit + staged;
+         workspace_limit(options.precision) + staged;
 }
 
 int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,

@@ -43,7 +43,8 @@ class CudaProgram : public Program {
                                int64_t available_bytes);
 
  private:
-  static constexpr int steps_in_flight = 8;
+  // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
+  static constexpr int steps_in_flight = 3;
 
   void choose_kernels();
   void allocate();

@@ -47,8 +47,10 @@ struct Kernel {
   std::function<void(cudaStream_t)> launch;
 };
 
-/// Bytes of workspace that any one kernel may ask for.
-inline constexpr int64_t workspace_limit = int64_t{512} << 20;
+/// Bytes of workspace that any one convolution may ask for: strict fp32 has engines that need much.
+constexpr int64_t workspace_limit(Precision precision) {
+  return int64_t{precision == Precision::fp32 ? 2048 : 512} << 20;
+}
 inline constexpr int64_t classifier_workspace = int64_t{32} << 20;
 
 /// Decisions that timing makes and that change which kernels there are.

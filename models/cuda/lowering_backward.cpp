@@ -87,7 +87,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   const Extent extent = this->extent(pattern.conv);
   const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
     NormBackwardOperands operands;
-    operands.count = static_cast<double>(extent.rows);
+    operands.count = extent.rows;
     operands.dy = dy->data;
     operands.dy_second = data(dy_second);
     operands.relu = mask != nullptr ? ReluMask::stored : ReluMask::recomputed;
@@ -131,7 +131,7 @@ void Lowering::backward_norm_pool(int pool) {
   emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x},
        [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
          NormBackwardOperands operands;
-         operands.count = static_cast<double>(shape.input().rows);
+         operands.count = shape.input().rows;
          operands.dy = dy->data;
          if (dy_second != nullptr) operands.dy_second = dy_second->data;
          operands.relu = ReluMask::recomputed;
@@ -148,7 +148,8 @@ void Lowering::backward_norm_pool(int pool) {
          operands.x = x->data;
          operands.state = r.norms[pattern.norm];
          operands.dx = dx->data;
-         launch_pool_backward_apply(precision, shape, operands, stream);
+         launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors,
+                                    stream);
        });
 }
 

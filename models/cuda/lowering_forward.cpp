@@ -55,7 +55,7 @@ void Lowering::forward_convolution(int i) {
 
 std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {
   return [extent = extent(conv), sums = sums_[conv], norm, &r = resources_] {
-    NormInput input{r.norms[norm], nullptr, nullptr, static_cast<double>(extent.rows)};
+    NormInput input{r.norms[norm], nullptr, nullptr, extent.rows};
     if (sums != nullptr) {
       input.sum = static_cast<const float*>(sums->data);
       input.square_sum = input.sum + extent.channels;
@@ -115,13 +115,13 @@ void Lowering::forward_norm_pool(int pool) {
   emit(patterns_.name(pattern), "forward", "own sweep",
        {x, y, winner, winner_x, sums_[pattern.conv]},
        [=, precision = options_.precision, shape = pool_shape(pool),
-        norm = norm_input(pattern.conv, pattern.norm)](cudaStream_t stream) {
+        norm = norm_input(pattern.conv, pattern.norm), &r = resources_](cudaStream_t stream) {
          NormPoolOperands operands{x->data, norm(), y->data, nullptr, nullptr};
          if (winner != nullptr) {
            operands.winner = static_cast<uint8_t*>(winner->data);
            operands.winner_x = winner_x->data;
          }
-         launch_norm_pool(precision, shape, operands, stream);
+         launch_norm_pool(precision, shape, operands, r.reduction.multiprocessors, stream);
        });
 }
 

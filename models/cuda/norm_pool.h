@@ -30,7 +30,7 @@ struct NormPoolOperands {
   void* winner_x = nullptr;
 };
 void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoolOperands& operands,
-                      cudaStream_t stream);
+                      int multiprocessors, cudaStream_t stream);
 
 /// dx, after launch_norm_backward_sums() over winner_x with the recomputed mask.
 struct PoolBackwardOperands {
@@ -42,6 +42,7 @@ struct PoolBackwardOperands {
   void* dx = nullptr;
 };
 void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
-                                const PoolBackwardOperands& operands, cudaStream_t stream);
+                                const PoolBackwardOperands& operands, int multiprocessors,
+                                cudaStream_t stream);
 
 }  // namespace nearmetal

@@ -46,15 +46,18 @@ __device__ void store_pack(T* address, const Pack<T>& pack) {
   *reinterpret_cast<Pack<T>*>(address) = pack;
 }
 
-/// One fp32 per channel for the channels of a pack.
+/// One fp32 per channel for the channels of a pack. Addresses are multiples of 16 bytes.
 template <class T>
-struct Channels {
+struct alignas(16) Channels {
   float values[pack_width<T>];
 
   __device__ static Channels load(const float* address) {
     Channels channels;
 #pragma unroll
-    for (int i = 0; i < pack_width<T>; ++i) channels.values[i] = address[i];
+    for (int i = 0; i < pack_width<T>; i += 4) {
+      *reinterpret_cast<float4*>(channels.values + i) =
+          *reinterpret_cast<const float4*>(address + i);
+    }
     return channels;
   }
 };

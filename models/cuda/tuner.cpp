@@ -63,7 +63,7 @@ struct Tuner::Buffers {
     y = random_values(precision, y_size, 3, stream);
     result = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
     sums = allocate_device(2 * channels * sizeof(float));
-    workspace = allocate_device(workspace_limit);
+    workspace = allocate_device(workspace_limit(precision));
     const int64_t partial = ReductionScratch::partial_sums_bytes(multiprocessors);
     reduction = allocate_device(partial + ReductionScratch::arrivals_bytes());
     NM_CALL(
@@ -197,7 +197,7 @@ void Tuner::tune(const ConvolutionProblem& problem, const Buffers& buffers) {
     double milliseconds;
   };
   const std::vector<ConvolutionPlan> offered =
-      offered_plans(handle_, problem, workspace_limit, most_candidates);
+      offered_plans(handle_, problem, workspace_limit(problem.precision), most_candidates);
   const ConvolutionOperands operands = buffers.operands(problem);
   const auto time = [&](const ConvolutionPlan& plan, int runs) {
     const Descriptor bound = plan.bind(operands, buffers.workspace.get());
