@@ -1,0 +1,323 @@
+#include "models/cpu/cpu_program.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "models/cpu/host.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t largest_batch_size = 65535;
+constexpr int good_steps_to_grow = 2000;
+constexpr float largest_loss_scale = 0x1p24f;
+
+using dnnl::memory;
+
+ProgramOptions checked(ProgramOptions options) {
+  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
+  if (options.batch_size > largest_batch_size) {
+    throw std::invalid_argument("the CPU backend takes batch sizes up to " +
+                                std::to_string(largest_batch_size));
+  }
+  if (options.precision != Precision::fp32 && options.precision != Precision::bf16) {
+    throw std::invalid_argument("the CPU backend computes in fp32 or bf16, not in " +
+                                std::string(to_string(options.precision)));
+  }
+  if (options.precision == Precision::bf16 && !trains_bf16()) {
+    throw std::invalid_argument(
+        "bf16 on a CPU needs AVX-512 with byte and word instructions (avx512_core); oneDNN found " +
+        describe_host().compute_capability + " here: use fp32");
+  }
+  if (options.threads < 0)
+    throw std::invalid_argument("the number of threads must not be negative");
+  if (options.threads == 0) options.threads = usable_threads();
+  return options;
+}
+
+// Canonical layout: rows of the leading dimension behind one another.
+memory::desc canonical_desc(const memory::desc& device) {
+  memory::dims strides(device.dims().size(), 1);
+  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * device.dims()[i];
+  return {device.dims(), memory::data_type::f32, strides};
+}
+
+}  // namespace
+
+CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
+    : graph_(graph),
+      options_(checked(options)),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_) {
+  use_threads();
+  step_ = lower(graph_, options_, engine_, state_);
+  check_pinned_plans();
+  check_memory();
+  allocate();
+  std::array<void*, region_count> regions{};
+  for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
+  bind(step_, regions, stream_);
+  surround_with_input_and_update();
+  use_synthetic_batch();
+  restart(std::vector<float>(graph_.parameter_count()));
+}
+
+// oneDNN sizes scratchpads by the number of threads; OpenMP keeps it for each calling thread.
+void CpuProgram::use_threads() const { omp_set_num_threads(options_.threads); }
+
+int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
+  int64_t bytes = step.total_bytes() + step.bytes(Region::statistics);  // running ones as well
+  bytes += step.bytes(Region::gradients);                               // momentum
+  if (options.input_from_host) bytes += step.images->bytes();
+  return bytes;
+}
+
+int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
+  StepState state;
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return bytes_needed(lower(graph, options, engine, state), options);
+}
+
+int64_t CpuProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
+                                  int64_t available_bytes) {
+  ProgramOptions tried = checked(options);
+  omp_set_num_threads(tried.threads);
+  const auto fits = [&](int64_t batch) {
+    tried.batch_size = batch;
+    return bytes_needed(graph, tried) <= available_bytes;
+  };
+  int64_t good = 0, bad = 1;
+  while (bad <= largest_batch_size && fits(bad)) {
+    good = bad;
+    bad *= 2;
+  }
+  bad = std::min(bad, largest_batch_size + 1);
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+void CpuProgram::check_memory() const {
+  const int64_t needed = bytes_needed(step_, options_);
+  const int64_t available = available_memory_bytes();
+  if (needed <= available) return;
+  const int64_t largest = largest_batch(graph_, options_, available);
+  throw OutOfMemory("batch " + std::to_string(options_.batch_size) + " needs " +
+                        std::to_string(needed) + " bytes of memory, " + std::to_string(available) +
+                        " are free; the largest batch that fits is " + std::to_string(largest),
+                    needed, available, largest);
+}
+
+void CpuProgram::allocate() {
+  for (int i = 0; i < region_count; ++i) {
+    regions_[i] = allocate_host(step_.region_bytes[static_cast<size_t>(i)]);
+  }
+  const int64_t parameters = step_.bytes(Region::values) / 4;
+  if (!options_.forward_only) {
+    momentum_ = allocate_host(4 * parameters);
+    partial_sums_.resize(square_sum_parts(parameters));
+  }
+  if (options_.input_from_host) host_images_ = allocate_host(step_.images->bytes());
+  state_.labels.resize(options_.batch_size);
+  state_.losses.resize(options_.batch_size);
+  state_.running_statistics.resize(step_.bytes(Region::statistics) / 4);
+}
+
+void CpuProgram::surround_with_input_and_update() {
+  std::vector<Operation> input(1);
+  input[0] = {"labels", "input", "", "own loop", 0, 0, {}, {}, nullptr, [this] { draw_labels(); }};
+  input[0].bytes = 4.0 * static_cast<double>(options_.batch_size);
+  if (options_.input_from_host) {
+    Operation copy{"images", "input", "", "own copy", 0, 0, {step_.images}, {}, nullptr, nullptr};
+    copy.bytes = 2.0 * static_cast<double>(step_.images->bytes());
+    copy.run = [this, bytes = step_.images->bytes()] {
+      parallel_copy(step_.images->data(), host_images_.get(), bytes);
+    };
+    input.push_back(std::move(copy));
+  }
+  step_.operations.insert(step_.operations.begin(), input.begin(), input.end());
+
+  const auto bytes = static_cast<double>(step_.bytes(Region::gradients));
+  step_.operations.push_back(
+      {"loss + gradient norm", "update", "", "own loop", 0, bytes, {}, {}, nullptr, [this] {
+         finish_step();
+       }});
+  if (options_.forward_only) return;
+  step_.operations.push_back({"sgd",
+                              "update",
+                              "",
+                              "own loop",
+                              0,
+                              5 * bytes + static_cast<double>(step_.bytes(Region::copies)),
+                              {},
+                              {},
+                              nullptr,
+                              [this] { update(); }});
+}
+
+void CpuProgram::check_pinned_plans() const {
+  if (!options_.plans_pinned) return;
+  std::map<std::string, std::string> pinned;
+  for (const Plan& plan : options_.plans) pinned[plan.key] = plan.implementation;
+  for (const Plan& plan : plans()) {
+    const auto found = pinned.find(plan.key);
+    if (found == pinned.end()) {
+      throw std::runtime_error("the pinned plans have none for '" + plan.key + "'");
+    }
+    if (found->second != plan.implementation) {
+      throw std::runtime_error("the pinned plan " + found->second + " for '" + plan.key +
+                               "' is not what oneDNN chooses here: " + plan.implementation);
+    }
+  }
+}
+
+void CpuProgram::draw_labels() {
+  if (!fixed_labels_.empty()) {
+    std::copy(fixed_labels_.begin(), fixed_labels_.end(), state_.labels.begin());
+    return;
+  }
+  const uint64_t seed = label_seed(options_.data_seed);
+  for (int64_t i = 0; i < options_.batch_size; ++i) {
+    state_.labels[i] =
+        label_at(seed, static_cast<uint64_t>(steps_), static_cast<uint64_t>(i), graph_.classes());
+  }
+}
+
+void CpuProgram::finish_step() {
+  const double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
+  record_.loss = static_cast<float>(loss / static_cast<double>(options_.batch_size));
+  double squares = 0;
+  if (!options_.forward_only) {
+    squares =
+        square_sum(region(Region::gradients), step_.bytes(Region::gradients) / 4, partial_sums_);
+  }
+  const bool finite = std::isfinite(squares);
+  record_.gradient_norm = static_cast<float>(std::sqrt(squares) / state_.loss_scale);
+  record_.update_skipped = !finite;
+  inverse_scale_ = 1 / state_.loss_scale;
+  ++steps_;
+  if (options_.loss_scale.dynamic) adapt_loss_scale(finite);
+}
+
+void CpuProgram::adapt_loss_scale(bool finite) {
+  good_steps_ = finite ? good_steps_ + 1 : 0;
+  if (!finite) state_.loss_scale = std::max(1.0f, state_.loss_scale / 2);
+  if (good_steps_ == good_steps_to_grow) {
+    state_.loss_scale = std::min(largest_loss_scale, state_.loss_scale * 2);
+    good_steps_ = 0;
+  }
+}
+
+void CpuProgram::update() {
+  if (record_.update_skipped) return;
+  uint16_t* copies = nullptr;
+  if (step_.bytes(Region::copies) > 0) {
+    copies = static_cast<uint16_t*>(regions_[static_cast<size_t>(Region::copies)].get());
+  }
+  sgd_update(options_.sgd,
+             {region(Region::values), static_cast<float*>(momentum_.get()),
+              region(Region::gradients), copies, step_.bytes(Region::values) / 4, inverse_scale_});
+}
+
+void CpuProgram::enqueue_step() {
+  using Clock = std::chrono::steady_clock;
+  use_threads();
+  const Clock::time_point begin = Clock::now();
+  for (const Operation& operation : step_.operations) operation.run();
+  record_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void CpuProgram::restart(std::span<const float> parameters) {
+  use_threads();
+  // oneDNN takes no const addresses.
+  const std::vector<float> values(parameters.begin(), parameters.end());
+  for (size_t i = 0; i < step_.slices.size(); ++i) {
+    const ParameterSlice& slice = step_.slices[i];
+    float* source = const_cast<float*>(values.data()) + graph_.parameters()[i].offset;
+    const memory from(canonical_desc(slice.value->desc()), engine_, source);
+    reorder(from, slice.value->memory, stream_);
+    if (slice.copy != nullptr) reorder(slice.value->memory, slice.copy->memory, stream_);
+  }
+  const int64_t elements = step_.bytes(Region::values) / 4;
+  if (momentum_ != nullptr) std::fill_n(static_cast<float*>(momentum_.get()), elements, 0.0f);
+  for (const NormStatistics& norm : step_.norms) {
+    auto mean = state_.running_statistics.begin() + norm.offset;
+    std::fill_n(mean, norm.stride, 0.0f);
+    std::fill_n(mean + norm.stride, norm.stride, 1.0f);
+  }
+  state_.loss_scale = static_cast<float>(options_.loss_scale.initial);
+  inverse_scale_ = 1 / state_.loss_scale;
+  steps_ = good_steps_ = 0;
+}
+
+std::vector<float> CpuProgram::canonical(const float* flat) const {
+  use_threads();
+  std::vector<float> values(graph_.parameter_count());
+  for (size_t i = 0; i < step_.slices.size(); ++i) {
+    const Tensor& value = *step_.slices[i].value;
+    float* source = const_cast<float*>(flat) + value.offset_bytes / 4;
+    const memory from(value.desc(), engine_, source);
+    const memory to(canonical_desc(value.desc()), engine_,
+                    values.data() + graph_.parameters()[i].offset);
+    reorder(from, to, stream_);
+  }
+  return values;
+}
+
+std::vector<float> CpuProgram::parameters() { return canonical(region(Region::values)); }
+
+std::vector<float> CpuProgram::momentum() {
+  if (momentum_ == nullptr) return std::vector<float>(graph_.parameter_count());
+  return canonical(static_cast<const float*>(momentum_.get()));
+}
+
+std::vector<float> CpuProgram::gradients() {
+  if (options_.forward_only) return std::vector<float>(graph_.parameter_count());
+  std::vector<float> values = canonical(region(Region::gradients));
+  for (float& value : values) value *= inverse_scale_;
+  return values;
+}
+
+std::vector<float> CpuProgram::running_statistics() {
+  std::vector<float> values;
+  for (const NormStatistics& norm : step_.norms) {
+    const auto mean = state_.running_statistics.begin() + norm.offset;
+    values.insert(values.end(), mean, mean + norm.channels);
+    values.insert(values.end(), mean + norm.stride, mean + norm.stride + norm.channels);
+  }
+  return values;
+}
+
+void CpuProgram::set_images(std::span<const float> images) {
+  const memory::desc device = step_.images->desc();
+  const memory from(canonical_desc(device), engine_, const_cast<float*>(images.data()));
+  reorder(from, step_.images->memory, stream_);
+  if (host_images_ != nullptr) {
+    parallel_copy(host_images_.get(), step_.images->data(), step_.images->bytes());
+  }
+}
+
+void CpuProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
+  use_threads();
+  set_images(images);
+  fixed_labels_.assign(labels.begin(), labels.end());
+}
+
+void CpuProgram::use_synthetic_batch() {
+  use_threads();
+  std::vector<float> images(options_.batch_size * graph_.image().elements());
+  fill_images(options_.data_seed, images.data(), static_cast<int64_t>(images.size()));
+  set_images(images);
+  fixed_labels_.clear();
+}
+
+}  // namespace nearmetal

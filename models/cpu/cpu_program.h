@@ -1,0 +1,79 @@
+// A graph prepared for the processors of this machine.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "models/cpu/host_memory.h"
+#include "models/cpu/lowering.h"
+#include "models/graph.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+class CpuProgram : public Program {
+ public:
+  CpuProgram(const Graph& graph, const ProgramOptions& options);
+
+  int max_steps_in_flight() const override { return 1; }
+  void enqueue_step() override;
+  StepRecord wait_step() override { return record_; }
+
+  void restart(std::span<const float> parameters) override;
+  std::vector<float> parameters() override;
+  std::vector<float> momentum() override;
+  std::vector<float> gradients() override;
+  std::vector<float> running_statistics() override;
+
+  void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
+  void use_synthetic_batch() override;
+
+  std::vector<Plan> plans() const override;
+  Profile profile(int repeats) override;
+  int64_t device_bytes() const override { return bytes_needed(step_, options_); }
+
+  /// The largest batch of such a program that takes no more memory; 0 if not even one image fits.
+  static int64_t largest_batch(const Graph& graph, const ProgramOptions& options,
+                               int64_t available_bytes);
+
+ private:
+  static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
+  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
+
+  void check_memory() const;
+  void allocate();
+  void surround_with_input_and_update();
+  void check_pinned_plans() const;
+  void use_threads() const;
+
+  void draw_labels();
+  void finish_step();
+  void update();
+  void adapt_loss_scale(bool finite);
+  void set_images(std::span<const float> images);
+
+  float* region(Region region) const {
+    return static_cast<float*>(regions_[static_cast<size_t>(region)].get());
+  }
+  // Parameters, their momentum or gradients: `flat` has the order and layouts of the slices.
+  std::vector<float> canonical(const float* flat) const;
+
+  Graph graph_;
+  ProgramOptions options_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  StepState state_;
+  LoweredStep step_;
+  std::array<HostMemory, region_count> regions_;
+  HostMemory momentum_;
+  HostMemory host_images_;             // null unless input_from_host
+  std::vector<int32_t> fixed_labels_;  // empty: drawn every step
+  std::vector<double> partial_sums_;
+
+  int64_t steps_ = 0;  // since restart()
+  int64_t good_steps_ = 0;
+  float inverse_scale_ = 1;  // of the last step
+  StepRecord record_;
+};
+
+}  // namespace nearmetal

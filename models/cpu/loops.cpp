@@ -1,0 +1,183 @@
+#include "models/cpu/loops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "models/graph.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+float to_float(float value) { return value; }
+float to_float(Bf16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+
+template <class T>
+T from_float(float value);
+template <>
+float from_float<float>(float value) {
+  return value;
+}
+// To nearest, ties to even; a NaN stays one.
+template <>
+Bf16 from_float<Bf16>(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : rounded)};
+}
+
+// Calls body with a null pointer of the activations' type.
+template <class Body>
+void with_element_type(Precision precision, Body body) {
+  if (precision == Precision::bf16) {
+    body(static_cast<Bf16*>(nullptr));
+  } else {
+    body(static_cast<float*>(nullptr));
+  }
+}
+
+// Written so that a NaN passes.
+float positive_part(float value) { return value < 0 ? 0 : value; }
+
+constexpr int64_t square_sum_part = 1 << 16;
+
+}  // namespace
+
+void add(Precision precision, const void* left, const void* right, bool relu, void* out,
+         int64_t elements) {
+  with_element_type(precision, [&]<class T>(T*) {
+    const T* a = static_cast<const T*>(left);
+    const T* b = static_cast<const T*>(right);
+    T* y = static_cast<T*>(out);
+    if (relu) {
+#pragma omp parallel for simd schedule(static)
+      for (int64_t i = 0; i < elements; ++i) {
+        y[i] = from_float<T>(positive_part(to_float(a[i]) + to_float(b[i])));
+      }
+    } else {
+#pragma omp parallel for simd schedule(static)
+      for (int64_t i = 0; i < elements; ++i) y[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
+    }
+  });
+}
+
+void relu(Precision precision, const void* x, void* y, int64_t elements) {
+  with_element_type(precision, [&]<class T>(T*) {
+    const T* in = static_cast<const T*>(x);
+    T* out = static_cast<T*>(y);
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < elements; ++i) out[i] = from_float<T>(positive_part(to_float(in[i])));
+  });
+}
+
+void relu_backward(Precision precision, const void* y, const void* dy, const void* other, void* dx,
+                   int64_t elements) {
+  with_element_type(precision, [&]<class T>(T*) {
+    const T* value = static_cast<const T*>(y);
+    const T* a = static_cast<const T*>(dy);
+    const T* b = static_cast<const T*>(other);
+    T* out = static_cast<T*>(dx);
+    if (b == nullptr) {
+#pragma omp parallel for simd schedule(static)
+      for (int64_t i = 0; i < elements; ++i) {
+        out[i] = from_float<T>(to_float(value[i]) > 0 ? to_float(a[i]) : 0.0f);
+      }
+    } else {
+#pragma omp parallel for simd schedule(static)
+      for (int64_t i = 0; i < elements; ++i) {
+        const float sum = to_float(a[i]) + to_float(b[i]);
+        out[i] = from_float<T>(to_float(value[i]) > 0 ? sum : 0.0f);
+      }
+    }
+  });
+}
+
+void fill_images(uint64_t data_seed, float* images, int64_t elements) {
+  const uint64_t seed = image_seed(data_seed);
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < elements; ++i) images[i] = normal_at(seed, static_cast<uint64_t>(i));
+}
+
+void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
+                  int64_t classes, float factor, float* losses, void* gradient) {
+  with_element_type(precision, [&]<class T>(T*) {
+#pragma omp parallel for schedule(static)
+    for (int64_t image = 0; image < images; ++image) {
+      const float* row = logits + image * classes;
+      float largest = row[0];
+      for (int64_t k = 1; k < classes; ++k) largest = std::max(largest, row[k]);
+      float sum = 0;
+      for (int64_t k = 0; k < classes; ++k) sum += std::exp(row[k] - largest);
+      const int32_t label = labels[image];
+      losses[image] = std::log(sum) + largest - row[label];
+      if (gradient == nullptr) continue;
+      T* out = static_cast<T*>(gradient) + image * classes;
+      for (int64_t k = 0; k < classes; ++k) {
+        const float hot = k == label ? 1.0f : 0.0f;
+        out[k] = from_float<T>((std::exp(row[k] - largest) / sum - hot) * factor);
+      }
+    }
+  });
+}
+
+int64_t square_sum_parts(int64_t elements) {
+  return (elements + square_sum_part - 1) / square_sum_part;
+}
+
+double square_sum(const float* values, int64_t elements, std::vector<double>& partial_sums) {
+  const int64_t parts = square_sum_parts(elements);
+#pragma omp parallel for schedule(static)
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t end = std::min(elements, (part + 1) * square_sum_part);
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = part * square_sum_part; i < end; ++i) {
+      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
+    partial_sums[part] = sum;
+  }
+  double total = 0;
+  for (int64_t part = 0; part < parts; ++part) total += partial_sums[part];
+  return total;
+}
+
+void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
+  const auto learning_rate = static_cast<float>(sgd.learning_rate);
+  const auto momentum = static_cast<float>(sgd.momentum);
+  const auto weight_decay = static_cast<float>(sgd.weight_decay);
+  const auto [values, velocity, gradients, copies, elements, inverse_scale] = operands;
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < elements; ++i) {
+    const float gradient = gradients[i] * inverse_scale + weight_decay * values[i];
+    velocity[i] = momentum * velocity[i] + gradient;
+    values[i] -= learning_rate * velocity[i];
+  }
+  if (copies != nullptr) copy_as_bf16(values, copies, elements);
+}
+
+void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements) {
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < elements; ++i) copies[i] = from_float<Bf16>(values[i]).bits;
+}
+
+void update_running_statistics(const std::vector<NormStatistics>& norms, const float* batch,
+                               float* running) {
+  constexpr auto take = static_cast<float>(batch_norm_momentum);
+  constexpr auto keep = static_cast<float>(1 - batch_norm_momentum);
+  for (const NormStatistics& norm : norms) {
+    const auto n = static_cast<double>(norm.values_per_channel);
+    const float unbiased = n > 1 ? static_cast<float>(n / (n - 1)) : 1.0f;
+    for (int64_t i = norm.offset; i < norm.offset + norm.channels; ++i) {
+      const int64_t j = i + norm.stride;
+      running[i] = keep * running[i] + take * batch[i];
+      running[j] = keep * running[j] + take * batch[j] * unbiased;
+    }
+  }
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,58 @@
+// What oneDNN has no primitive for, as loops over all threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// All buffers of one of these functions have the same layout, padding included, and the type of
+/// the activations (fp32 or bf16) where they are void.
+
+/// out = left + right, below 0 set to 0 if `relu`; `out` may be `left`. NaN stays NaN.
+void add(Precision precision, const void* left, const void* right, bool relu, void* out,
+         int64_t elements);
+void relu(Precision precision, const void* x, void* y, int64_t elements);
+/// dx = dy + other where y > 0, else 0; `other` may be null, `dx` may be `dy` or `other`.
+void relu_backward(Precision precision, const void* y, const void* dy, const void* other, void* dx,
+                   int64_t elements);
+
+/// Images in canonical layout [batch, channels, height, width], standard normal.
+void fill_images(uint64_t data_seed, float* images, int64_t elements);
+
+/// Losses of each image; `gradient` (null if not wanted) = (softmax - one hot) * factor.
+void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
+                  int64_t classes, float factor, float* losses, void* gradient);
+
+/// Sum of squares in double, the same for any number of threads; not finite if one value is not.
+/// `partial_sums` needs square_sum_parts(elements).
+int64_t square_sum_parts(int64_t elements);
+double square_sum(const float* values, int64_t elements, std::vector<double>& partial_sums);
+
+/// One SGD update. `copies` (null if not wanted) takes the new values as bf16.
+struct SgdOperands {
+  float* values;
+  float* momentum;
+  const float* gradients;
+  uint16_t* copies;
+  int64_t elements;
+  float inverse_scale;  // of the loss
+};
+void sgd_update(const SgdOptions& sgd, const SgdOperands& operands);
+void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements);
+
+/// Where the statistics of one batch norm lie in a buffer: mean at `offset`, variance `stride`
+/// further.
+struct NormStatistics {
+  int64_t offset = 0;
+  int64_t stride = 0;
+  int64_t channels = 0;
+  int64_t values_per_channel = 0;  // of a batch
+};
+/// As in torchvision; `batch` holds the biased variance.
+void update_running_statistics(const std::vector<NormStatistics>& norms, const float* batch,
+                               float* running);
+
+}  // namespace nearmetal

@@ -1,0 +1,224 @@
+#include "models/cpu/lowering.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/cpu/lowering_state.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t slice_alignment = 64;  // bytes: a cache line, the widest vector
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + slice_alignment - 1) / slice_alignment * slice_alignment;
+}
+
+dnnl::memory::data_type data_type(Precision precision) {
+  return precision == Precision::bf16 ? dnnl::memory::data_type::bf16
+                                      : dnnl::memory::data_type::f32;
+}
+
+// The same arrangement of elements of another type.
+dnnl::memory::desc with_type(dnnl::memory::desc desc, dnnl::memory::data_type type) {
+  desc.data.data_type = dnnl::memory::convert_to_c(type);
+  return desc;
+}
+
+}  // namespace
+
+int64_t LoweredStep::total_bytes() const {
+  return std::accumulate(region_bytes.begin(), region_bytes.end(), int64_t{0});
+}
+
+Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
+                   StepState& state)
+    : graph_(graph),
+      options_(options),
+      engine_(engine),
+      state_(state),
+      type_(data_type(options.precision)),
+      consumers_(graph.nodes().size()),
+      values_(graph.nodes().size()),
+      workspaces_(graph.nodes().size()),
+      gradients_(graph.nodes().size()) {
+  attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    for (const int input : graph.nodes()[i].inputs) {
+      consumers_[input].push_back(static_cast<int>(i));
+    }
+  }
+  step_.slices.resize(graph.parameters().size());
+}
+
+LoweredStep Lowering::run() {
+  const int count = static_cast<int>(graph_.nodes().size());
+  for (int i = 0; i < count; ++i) forward(i);
+  update_statistics();
+  if (!options_.forward_only) {
+    for (int i = count - 1; i >= 0; --i) backward(i);
+  }
+  place_parameters();
+  place_step();
+  return std::move(step_);
+}
+
+Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) {
+  return &step_.tensors.emplace_back(
+      Tensor{dnnl::memory(desc, engine_, DNNL_MEMORY_NONE), region, offset_bytes});
+}
+
+Lowering::Dims Lowering::dims(int node) const {
+  const Shape& shape = graph_.node(node).shape;
+  return {options_.batch_size, shape.channels, shape.height, shape.width};
+}
+
+int Lowering::sole_consumer(int node) const {
+  return consumers_[node].size() == 1 ? consumers_[node][0] : -1;
+}
+
+double Lowering::flops(int node) const {
+  return graph_.forward_flops(graph_.node(node)) * static_cast<double>(options_.batch_size);
+}
+
+std::string Lowering::key(const std::string& what, int node) const {
+  const auto text = [](const Shape& shape) {
+    return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
+           std::to_string(shape.width);
+  };
+  const Node& n = graph_.node(node);
+  std::string key = what + " n" + std::to_string(options_.batch_size) + " " +
+                    text(graph_.input_shape(n)) + " to " + text(n.shape);
+  if (n.op == OpKind::conv || n.op == OpKind::max_pool) {
+    key += " k" + std::to_string(n.window.kernel) + " s" + std::to_string(n.window.stride) + " p" +
+           std::to_string(n.window.padding);
+  }
+  return key + " " + to_string(options_.precision);
+}
+
+Operation& Lowering::emit(const std::string& name, const char* phase,
+                          const std::string& implementation, std::vector<Tensor*> operands,
+                          std::function<void()> run) {
+  std::erase(operands, nullptr);
+  Operation operation;
+  operation.name = name;
+  operation.phase = phase;
+  operation.implementation = implementation;
+  for (const Tensor* operand : operands) operation.bytes += static_cast<double>(operand->bytes());
+  operation.operands = std::move(operands);
+  operation.run = std::move(run);
+  return step_.operations.emplace_back(std::move(operation));
+}
+
+Tensor* Lowering::reordered(const std::string& name, const char* phase, Tensor* from,
+                            const Desc& wanted) {
+  if (from->desc() == wanted) return from;
+  Tensor* to = tensor(wanted);
+  reorder_into(name, phase, from, to);
+  return to;
+}
+
+void Lowering::reorder_into(const std::string& name, const char* phase, Tensor* from, Tensor* to) {
+  const dnnl::reorder::primitive_desc desc(engine_, from->desc(), engine_, to->desc(), attributes_);
+  emit<dnnl::reorder>(name + " reorder", phase, "", desc,
+                      {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void Lowering::define_parameter(int parameter, const Desc& desc) {
+  ParameterSlice& slice = step_.slices[parameter];
+  const Desc master = with_type(desc, dnnl::memory::data_type::f32);
+  slice.value = tensor(master, Region::values);
+  if (!options_.forward_only) slice.gradient = tensor(master, Region::gradients);
+  if (desc != master) slice.copy = tensor(desc, Region::copies);
+}
+
+void Lowering::define_vector(int parameter) {
+  define_parameter(parameter, {{graph_.parameters()[parameter].size},
+                               dnnl::memory::data_type::f32,
+                               dnnl::memory::format_tag::a});
+}
+
+Tensor* Lowering::operand(int parameter) const {
+  const ParameterSlice& slice = step_.slices[parameter];
+  return slice.copy != nullptr ? slice.copy : slice.value;
+}
+
+Tensor* Lowering::gradient_target(int parameter, const Desc& desc) {
+  Tensor* gradient = step_.slices[parameter].gradient;
+  return gradient->desc() == desc ? gradient : tensor(desc);
+}
+
+void Lowering::store_gradient(const std::string& name, int parameter, Tensor* gradient) {
+  Tensor* stored = step_.slices[parameter].gradient;
+  if (gradient != stored) reorder_into(name, "backward", gradient, stored);
+}
+
+// Last layer first: the order in which the backward pass completes gradients.
+void Lowering::place_parameters() {
+  int64_t elements = 0;
+  for (auto slice = step_.slices.rbegin(); slice != step_.slices.rend(); ++slice) {
+    const auto place = [&](Tensor* tensor, int64_t size) {
+      if (tensor != nullptr) tensor->offset_bytes = elements * size;
+    };
+    place(slice->value, 4);
+    place(slice->gradient, 4);
+    place(slice->copy, 2);
+    elements += aligned(slice->value->bytes()) / 4;
+  }
+  auto& bytes = step_.region_bytes;
+  bytes[static_cast<size_t>(Region::values)] = 4 * elements;
+  bytes[static_cast<size_t>(Region::gradients)] = options_.forward_only ? 0 : 4 * elements;
+  const bool copies = type_ != dnnl::memory::data_type::f32;
+  bytes[static_cast<size_t>(Region::copies)] = copies ? 2 * elements : 0;
+}
+
+void Lowering::place_step() {
+  const int last = static_cast<int>(step_.operations.size()) - 1;
+  std::map<const Tensor*, BufferLife> found;
+  for (int k = 0; k <= last; ++k) {
+    for (const Tensor* operand : step_.operations[k].operands) {
+      if (operand->region != Region::step) continue;
+      BufferLife& life =
+          found.try_emplace(operand, BufferLife{operand->bytes(), k, k}).first->second;
+      life.last_use = k;
+    }
+  }
+  found[step_.images] = {step_.images->bytes(), 0, last};  // they stay from step to step
+  std::vector<BufferLife> lives;
+  std::vector<Tensor*> placed;
+  for (Tensor& tensor : step_.tensors) {
+    const auto life = found.find(&tensor);
+    if (life == found.end()) continue;
+    placed.push_back(&tensor);
+    lives.push_back(life->second);
+  }
+  const MemoryPlan plan = plan_memory(lives);
+  for (size_t i = 0; i < placed.size(); ++i) placed[i]->offset_bytes = plan.offsets[i];
+  step_.region_bytes[static_cast<size_t>(Region::step)] = plan.total_bytes;
+}
+
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
+                  StepState& state) {
+  return Lowering(graph, options, engine, state).run();
+}
+
+void bind(LoweredStep& step, const std::array<void*, region_count>& regions,
+          const dnnl::stream& stream) {
+  for (Tensor& tensor : step.tensors) {
+    char* region = static_cast<char*>(regions[static_cast<size_t>(tensor.region)]);
+    tensor.memory.set_data_handle(region + tensor.offset_bytes);
+  }
+  for (Operation& operation : step.operations) {
+    if (!operation.make) continue;
+    operation.run = [primitive = operation.make(), arguments = operation.arguments, stream] {
+      primitive.execute(stream, arguments);
+    };
+  }
+}
+
+void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream) {
+  dnnl::memory source = from, target = to;
+  dnnl::reorder(source, target).execute(stream, source, target);
+}
+
+}  // namespace nearmetal

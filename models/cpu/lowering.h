@@ -1,0 +1,88 @@
+// Turns a graph into the oneDNN primitives and loops of one step, in order, with their memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "models/cpu/loops.h"
+#include "models/graph.h"
+#include "models/memory_plan.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// The blocks of memory that tensors lie in. `step` is shared by tensors of different lifetimes;
+/// the others persist. Parameters, their gradients and bf16 copies have the same order.
+enum class Region { step, values, gradients, copies, statistics };
+inline constexpr int region_count = 5;
+
+struct Tensor {
+  dnnl::memory memory;  // without an address until bind()
+  Region region = Region::step;
+  int64_t offset_bytes = 0;  // in its region
+
+  dnnl::memory::desc desc() const { return memory.get_desc(); }
+  int64_t bytes() const { return static_cast<int64_t>(desc().get_size()); }
+  void* data() const { return memory.get_data_handle(); }
+};
+
+/// A parameter in the layout that the forward primitive chose, fp32, with a gradient alike.
+struct ParameterSlice {
+  Tensor* value = nullptr;
+  Tensor* gradient = nullptr;  // null if forward_only
+  Tensor* copy = nullptr;      // in the type of the activations, where it is not fp32
+};
+
+/// One primitive or loop.
+struct Operation {
+  std::string name;   // node(s) of the graph it computes
+  std::string phase;  // "input", "forward", "backward" or "update"
+  std::string key;    // of its plan; empty for a loop
+  std::string implementation;
+  double flops = 0;
+  double bytes = 0;
+  std::vector<Tensor*> operands;
+  std::unordered_map<int, dnnl::memory> arguments;
+  std::function<dnnl::primitive()> make;  // null for a loop
+  std::function<void()> run;              // of a primitive: after bind()
+};
+
+/// What loops read and write beside tensors; the program owns it and keeps its address.
+struct StepState {
+  std::vector<int32_t> labels;
+  std::vector<float> losses;              // by image
+  std::vector<float> running_statistics;  // as the region of statistics
+  float loss_scale = 1;
+};
+
+struct LoweredStep {
+  std::deque<Tensor> tensors;
+  std::vector<Operation> operations;
+  std::vector<ParameterSlice> slices;  // by parameter
+  std::vector<NormStatistics> norms;   // in graph order
+  Tensor* images = nullptr;
+  std::array<int64_t, region_count> region_bytes{};
+
+  int64_t bytes(Region region) const { return region_bytes[static_cast<size_t>(region)]; }
+  int64_t total_bytes() const;
+};
+
+/// The forward and backward pass. Allocates nothing of the size of a tensor; `state` is read when
+/// operations run. The number of OpenMP threads must be the same then.
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
+                  StepState& state);
+
+/// Gives every tensor its address and makes the primitives.
+void bind(LoweredStep& step, const std::array<void*, region_count>& regions,
+          const dnnl::stream& stream);
+
+/// The same values in another layout or type; allocates.
+void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream);
+
+}  // namespace nearmetal

@@ -1,0 +1,208 @@
+#include "models/cpu/lowering_state.h"
+
+namespace nearmetal {
+
+using dnnl::algorithm;
+
+void Lowering::backward(int i) {
+  const Node& node = graph_.node(i);
+  switch (node.op) {
+    case OpKind::input:
+    case OpKind::softmax_cross_entropy:  // its gradient comes with its value
+      return;
+    case OpKind::conv:
+      return backward_convolution(i);
+    case OpKind::batch_norm:
+      return backward_norm(i);
+    case OpKind::relu:
+      return backward_relu(i);
+    case OpKind::add:
+      if (Tensor* gradient = gradient_of(i)) {
+        for (const int input : node.inputs) add_gradient(input, gradient);
+      }
+      return;
+    case OpKind::max_pool:
+    case OpKind::global_average_pool:
+      return backward_pool(i);
+    case OpKind::linear:
+      return backward_linear(i);
+  }
+}
+
+void Lowering::add_gradient(int node, Tensor* gradient) {
+  gradients_[node].push_back(
+      reordered(graph_.node(node).name, "backward", gradient, value(node)->desc()));
+}
+
+Tensor* Lowering::gradient_of(int node) {
+  std::vector<Tensor*>& parts = gradients_[node];
+  while (parts.size() > 1) {
+    Tensor* left = parts[parts.size() - 2];
+    Tensor* right = parts.back();
+    Tensor* sum = tensor(left->desc());
+    const int64_t elements = sum->bytes() / element_bytes(options_.precision);
+    emit(graph_.node(node).name + " gradients", "backward", "own loop", {left, right, sum},
+         [=, precision = options_.precision] {
+           add(precision, left->data(), right->data(), false, sum->data(), elements);
+         });
+    parts.pop_back();
+    parts.back() = sum;
+  }
+  return parts.empty() ? nullptr : parts.front();
+}
+
+void Lowering::backward_convolution(int i) {
+  Tensor* dy = gradient_of(i);
+  if (dy == nullptr) return;
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0], weight = node.parameters[0];
+  const Dims strides{node.window.stride, node.window.stride};
+  const Dims padding{node.window.padding, node.window.padding};
+  const Dims weight_dims = graph_.parameters()[weight].dims;
+  const auto& hint = convolutions_.at(i);
+
+  const dnnl::convolution_backward_weights::primitive_desc weights(
+      {algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims), any(dims(i)),
+       strides, padding, padding},
+      attributes_, engine_, hint);
+  Tensor* x = reordered(node.name, "backward", value(input), weights.src_desc());
+  Tensor* dy_for_weights = reordered(node.name, "backward", dy, weights.diff_dst_desc());
+  Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
+  emit<dnnl::convolution_backward_weights>(
+      node.name, "backward", key("conv backward_weights", i), weights,
+      {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy_for_weights}, {DNNL_ARG_DIFF_WEIGHTS, dw}})
+      .flops = flops(i);
+  store_gradient(node.name, weight, dw);
+  if (is(input, OpKind::input)) return;
+
+  const dnnl::convolution_backward_data::primitive_desc data(
+      {algorithm::convolution_direct, any(dims(input)), any(weight_dims), any(dims(i)), strides,
+       padding, padding},
+      attributes_, engine_, hint);
+  Tensor* w = reordered(node.name, "backward", operand(weight), data.weights_desc());
+  Tensor* dy_for_data = reordered(node.name, "backward", dy, data.diff_dst_desc());
+  Tensor* dx = tensor(data.diff_src_desc());
+  emit<dnnl::convolution_backward_data>(
+      node.name, "backward", key("conv backward_data", i), data,
+      {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy_for_data}, {DNNL_ARG_DIFF_SRC, dx}})
+      .flops = flops(i);
+  add_gradient(input, dx);
+}
+
+void Lowering::backward_norm(int i) {
+  Tensor* dy = gradient_of(i);
+  if (dy == nullptr) return;
+  const Node& node = graph_.node(i);
+  const auto& hint = batch_norms_.at(i);
+  Tensor* x = value(node.inputs[0]);
+  auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  if (workspaces_[i] != nullptr) flags |= dnnl::normalization_flags::fuse_norm_relu;
+  const dnnl::batch_normalization_backward::primitive_desc desc(
+      {dnnl::prop_kind::backward, x->desc(), x->desc(), static_cast<float>(batch_norm_epsilon),
+       flags},
+      attributes_, engine_, hint);
+  Tensor* dx = tensor(x->desc());
+  const auto [mean, variance] = batch_statistics_.at(i);
+  Arguments arguments{{DNNL_ARG_SRC, x},
+                      {DNNL_ARG_DIFF_DST, dy},
+                      {DNNL_ARG_DIFF_SRC, dx},
+                      {DNNL_ARG_MEAN, mean},
+                      {DNNL_ARG_VARIANCE, variance},
+                      {DNNL_ARG_SCALE, operand(node.parameters[0])},
+                      {DNNL_ARG_DIFF_SCALE, step_.slices[node.parameters[0]].gradient},
+                      {DNNL_ARG_DIFF_SHIFT, step_.slices[node.parameters[1]].gradient}};
+  if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
+  const bool with_relu = workspaces_[i] != nullptr;
+  emit<dnnl::batch_normalization_backward>(
+      node.name, "backward", key(with_relu ? "batch_norm relu backward" : "batch_norm backward", i),
+      desc, arguments);
+  add_gradient(node.inputs[0], dx);
+}
+
+void Lowering::backward_relu(int i) {
+  const int input = graph_.node(i).inputs[0];
+  if (is(input, OpKind::batch_norm) && workspaces_[input] != nullptr) {
+    if (Tensor* gradient = gradient_of(i)) add_gradient(input, gradient);
+    return;
+  }
+  std::vector<Tensor*>& parts = gradients_[i];
+  Tensor* other = nullptr;
+  if (parts.size() == 2) {  // the sum and the ReLU in one loop
+    other = parts.back();
+    parts.pop_back();
+  }
+  Tensor* dy = gradient_of(i);
+  if (dy == nullptr) return;
+  Tensor* y = value(i);
+  Tensor* dx = tensor(y->desc());
+  const int64_t elements = y->bytes() / element_bytes(options_.precision);
+  emit(graph_.node(i).name, "backward", "own loop", {y, dy, other, dx},
+       [=, precision = options_.precision] {
+         relu_backward(precision, y->data(), dy->data(), other != nullptr ? other->data() : nullptr,
+                       dx->data(), elements);
+       });
+  // A sum before the ReLU has no value of its own.
+  const bool fused = is(input, OpKind::add) && values_[input] == nullptr;
+  for (const int target : fused ? graph_.node(input).inputs : std::vector<int>{input}) {
+    add_gradient(target, dx);
+  }
+}
+
+void Lowering::backward_pool(int i) {
+  Tensor* dy = gradient_of(i);
+  if (dy == nullptr) return;
+  const Node& node = graph_.node(i);
+  const bool max = node.op == OpKind::max_pool;
+  const Shape& in = graph_.input_shape(node);
+  const Dims strides = max ? Dims{node.window.stride, node.window.stride} : Dims{1, 1};
+  const Dims kernel =
+      max ? Dims{node.window.kernel, node.window.kernel} : Dims{in.height, in.width};
+  const Dims padding = max ? Dims{node.window.padding, node.window.padding} : Dims{0, 0};
+  const dnnl::pooling_backward::primitive_desc desc(
+      {max ? algorithm::pooling_max : algorithm::pooling_avg_exclude_padding,
+       value(node.inputs[0])->desc(), dy->desc(), strides, kernel, padding, padding},
+      attributes_, engine_, pools_.at(i));
+  Tensor* dx = tensor(desc.diff_src_desc());
+  Arguments arguments{{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}};
+  if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
+  emit<dnnl::pooling_backward>(node.name, "backward",
+                               key(std::string(to_string(node.op)) + " backward", i), desc,
+                               arguments);
+  add_gradient(node.inputs[0], dx);
+}
+
+void Lowering::backward_linear(int i) {
+  Tensor* dy = gradient_of(i);
+  if (dy == nullptr) return;
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
+  const Shape& in = graph_.input_shape(node);
+  const Dims weight_dims{node.shape.channels, in.channels, in.height, in.width};
+  const auto& hint = products_.at(i);
+  Tensor* db = step_.slices[bias].gradient;
+  const dnnl::inner_product_backward_weights::primitive_desc weights(
+      {any(dims(input)), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_,
+      hint);
+  Tensor* x = reordered(node.name, "backward", value(input), weights.src_desc());
+  Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
+  emit<dnnl::inner_product_backward_weights>(node.name, "backward",
+                                             key("linear backward_weights", i), weights,
+                                             {{DNNL_ARG_SRC, x},
+                                              {DNNL_ARG_DIFF_DST, dy},
+                                              {DNNL_ARG_DIFF_WEIGHTS, dw},
+                                              {DNNL_ARG_DIFF_BIAS, db}})
+      .flops = flops(i);
+  store_gradient(node.name, weight, dw);
+
+  const dnnl::inner_product_backward_data::primitive_desc data(
+      {any(dims(input)), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
+  Tensor* w = reordered(node.name, "backward", operand(weight), data.weights_desc());
+  Tensor* dx = tensor(data.diff_src_desc());
+  emit<dnnl::inner_product_backward_data>(
+      node.name, "backward", key("linear backward_data", i), data,
+      {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}})
+      .flops = flops(i);
+  add_gradient(input, dx);
+}
+
+}  // namespace nearmetal

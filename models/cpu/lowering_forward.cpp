@@ -1,0 +1,218 @@
+#include <stdexcept>
+
+#include "models/cpu/lowering_state.h"
+
+namespace nearmetal {
+
+using dnnl::algorithm;
+using dnnl::prop_kind;
+
+void Lowering::forward(int i) {
+  const Node& node = graph_.node(i);
+  switch (node.op) {
+    case OpKind::input:
+      return;
+    case OpKind::conv:
+      return forward_convolution(i);
+    case OpKind::batch_norm:
+      return forward_norm(i);
+    case OpKind::relu:
+      return forward_relu(i);
+    case OpKind::add:
+      if (!is(sole_consumer(i), OpKind::relu)) forward_add(i, i, false);
+      return;
+    case OpKind::max_pool:
+      return forward_pool(i, algorithm::pooling_max, {node.window.stride, node.window.stride},
+                          {node.window.kernel, node.window.kernel},
+                          {node.window.padding, node.window.padding});
+    case OpKind::global_average_pool: {
+      const Shape& in = graph_.input_shape(node);
+      return forward_pool(i, algorithm::pooling_avg_exclude_padding, {1, 1}, {in.height, in.width},
+                          {0, 0});
+    }
+    case OpKind::linear:
+      return forward_linear(i);
+    case OpKind::softmax_cross_entropy:
+      return forward_loss(i);
+  }
+}
+
+Tensor* Lowering::value(int node) {
+  if (values_[node] == nullptr) {
+    if (!is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
+    values_[node] = tensor({dims(node), type_, dnnl::memory::format_tag::nchw});
+    step_.images = values_[node];
+  }
+  return values_[node];
+}
+
+void Lowering::forward_convolution(int i) {
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0];
+  const Dims strides{node.window.stride, node.window.stride};
+  const Dims padding{node.window.padding, node.window.padding};
+  const Dims weight_dims = graph_.parameters()[node.parameters[0]].dims;
+  const dnnl::convolution_forward::primitive_desc desc(
+      {prop_kind::forward_training, algorithm::convolution_direct, any(dims(input)),
+       any(weight_dims), any(dims(i)), strides, padding, padding},
+      attributes_, engine_);
+  convolutions_.emplace(i, desc);
+  if (is(input, OpKind::input) && values_[input] == nullptr) {
+    values_[input] = step_.images = tensor(desc.src_desc());
+  }
+  define_parameter(node.parameters[0], desc.weights_desc());
+  Tensor* x = reordered(node.name, "forward", value(input), desc.src_desc());
+  values_[i] = tensor(desc.dst_desc());
+  emit<dnnl::convolution_forward>(node.name, "forward", key("conv forward", i), desc,
+                                  {{DNNL_ARG_SRC, x},
+                                   {DNNL_ARG_WEIGHTS, operand(node.parameters[0])},
+                                   {DNNL_ARG_DST, values_[i]}})
+      .flops = flops(i);
+}
+
+void Lowering::forward_norm(int i) {
+  const Node& node = graph_.node(i);
+  Tensor* x = value(node.inputs[0]);
+  const int relu = sole_consumer(i);
+  const bool with_relu = is(relu, OpKind::relu);
+  auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  if (with_relu) flags |= dnnl::normalization_flags::fuse_norm_relu;
+  const dnnl::batch_normalization_forward::primitive_desc desc(
+      {prop_kind::forward_training, x->desc(), static_cast<float>(batch_norm_epsilon), flags},
+      attributes_, engine_);
+  batch_norms_.emplace(i, desc);
+  for (const int parameter : node.parameters) define_vector(parameter);
+
+  int64_t& end = step_.region_bytes[static_cast<size_t>(Region::statistics)];
+  const int64_t padded = (node.shape.channels + 15) / 16 * 16;
+  step_.norms.push_back({end / 4, padded, node.shape.channels,
+                         options_.batch_size * node.shape.height * node.shape.width});
+  Tensor* mean = tensor(desc.mean_desc(), Region::statistics, end);
+  Tensor* variance = tensor(desc.variance_desc(), Region::statistics, end + 4 * padded);
+  end += 2 * 4 * padded;
+  batch_statistics_[i] = {mean, variance};
+
+  values_[i] = tensor(desc.dst_desc());
+  Arguments arguments{{DNNL_ARG_SRC, x},
+                      {DNNL_ARG_DST, values_[i]},
+                      {DNNL_ARG_SCALE, operand(node.parameters[0])},
+                      {DNNL_ARG_SHIFT, operand(node.parameters[1])},
+                      {DNNL_ARG_MEAN, mean},
+                      {DNNL_ARG_VARIANCE, variance}};
+  if (with_relu) {
+    workspaces_[i] = tensor(desc.workspace_desc());
+    arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
+    values_[relu] = values_[i];
+  }
+  const std::string name = with_relu ? node.name + " + " + graph_.node(relu).name : node.name;
+  emit<dnnl::batch_normalization_forward>(
+      name, "forward", key(with_relu ? "batch_norm relu forward" : "batch_norm forward", i), desc,
+      arguments);
+}
+
+void Lowering::forward_add(int i, int output, bool relu) {
+  const Node& node = graph_.node(i);
+  Tensor* left = value(node.inputs[0]);
+  Tensor* right = reordered(node.name, "forward", value(node.inputs[1]), left->desc());
+  // In place where nothing else reads the left summand: batch norm's backward pass needs its input
+  // and, without a ReLU of its own, not its output.
+  const int source = node.inputs[0];
+  const bool in_place = is(source, OpKind::batch_norm) && consumers_[source].size() == 1;
+  Tensor* out = in_place ? left : tensor(left->desc());
+  values_[output] = out;
+  const std::string name = relu ? node.name + " + " + graph_.node(output).name : node.name;
+  const int64_t elements = left->bytes() / element_bytes(options_.precision);
+  emit(name, "forward", "own loop", {left, right, out}, [=, precision = options_.precision] {
+    add(precision, left->data(), right->data(), relu, out->data(), elements);
+  });
+}
+
+void Lowering::forward_relu(int i) {
+  const int input = graph_.node(i).inputs[0];
+  if (values_[i] != nullptr) return;  // with the batch norm before it
+  if (is(input, OpKind::add) && sole_consumer(input) == i) return forward_add(input, i, true);
+  Tensor* x = value(input);
+  Tensor* y = values_[i] = tensor(x->desc());
+  const int64_t elements = x->bytes() / element_bytes(options_.precision);
+  emit(graph_.node(i).name, "forward", "own loop", {x, y}, [=, precision = options_.precision] {
+    nearmetal::relu(precision, x->data(), y->data(), elements);
+  });
+}
+
+void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, const Dims& kernel,
+                            const Dims& padding) {
+  const Node& node = graph_.node(i);
+  Tensor* x = value(node.inputs[0]);
+  const dnnl::pooling_forward::primitive_desc desc(
+      {prop_kind::forward_training, algorithm, x->desc(), any(dims(i)), strides, kernel, padding,
+       padding},
+      attributes_, engine_);
+  pools_.emplace(i, desc);
+  values_[i] = tensor(desc.dst_desc());
+  Arguments arguments{{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, values_[i]}};
+  if (desc.workspace_desc().get_size() > 0) {
+    workspaces_[i] = tensor(desc.workspace_desc());
+    arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
+  }
+  emit<dnnl::pooling_forward>(
+      node.name, "forward", key(std::string(to_string(node.op)) + " forward", i), desc, arguments);
+}
+
+void Lowering::forward_linear(int i) {
+  const Node& node = graph_.node(i);
+  const int weight = node.parameters[0], bias = node.parameters[1];
+  const Shape& in = graph_.input_shape(node);
+  const Dims weight_dims{node.shape.channels, in.channels, in.height, in.width};
+  // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
+  const Desc logits{{options_.batch_size, node.shape.channels},
+                    dnnl::memory::data_type::f32,
+                    dnnl::memory::format_tag::nc};
+  define_vector(bias);
+  const dnnl::inner_product_forward::primitive_desc desc(
+      {prop_kind::forward_training, any(dims(node.inputs[0])), any(weight_dims),
+       step_.slices[bias].value->desc(), logits},
+      attributes_, engine_);
+  products_.emplace(i, desc);
+  define_parameter(weight, desc.weights_desc());
+  Tensor* x = reordered(node.name, "forward", value(node.inputs[0]), desc.src_desc());
+  values_[i] = tensor(logits);
+  emit<dnnl::inner_product_forward>(node.name, "forward", key("linear forward", i), desc,
+                                    {{DNNL_ARG_SRC, x},
+                                     {DNNL_ARG_WEIGHTS, operand(weight)},
+                                     {DNNL_ARG_BIAS, operand(bias)},
+                                     {DNNL_ARG_DST, values_[i]}})
+      .flops = flops(i);
+}
+
+void Lowering::forward_loss(int i) {
+  const int input = graph_.node(i).inputs[0];
+  if (!is(input, OpKind::linear)) {
+    throw std::invalid_argument("the CPU backend takes the loss of a linear layer alone");
+  }
+  const int64_t batch = options_.batch_size, classes = graph_.classes();
+  Tensor* logits = value(input);
+  Tensor* gradient = nullptr;
+  if (!options_.forward_only) {
+    gradient = tensor({{batch, classes}, type_, dnnl::memory::format_tag::nc});
+    gradients_[input].push_back(gradient);
+  }
+  emit(graph_.node(i).name, "forward", "own loop", {logits, gradient},
+       [=, precision = options_.precision, &state = state_] {
+         softmax_loss(precision, static_cast<const float*>(logits->data()), state.labels.data(),
+                      batch, classes, state.loss_scale / static_cast<float>(batch),
+                      state.losses.data(), gradient != nullptr ? gradient->data() : nullptr);
+       });
+}
+
+void Lowering::update_statistics() {
+  if (step_.norms.empty()) return;
+  Tensor* first = batch_statistics_.begin()->second.first;  // where the region begins
+  emit("running statistics", "forward", "own loop", {},
+       [first, norms = step_.norms, &state = state_] {
+         update_running_statistics(norms, static_cast<const float*>(first->data()),
+                                   state.running_statistics.data());
+       })
+      .bytes = 3.0 * static_cast<double>(step_.bytes(Region::statistics));
+}
+
+}  // namespace nearmetal

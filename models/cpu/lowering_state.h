@@ -1,0 +1,112 @@
+// The state of lower() while it walks through the graph: forward, then backward.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/cpu/lowering.h"
+
+namespace nearmetal {
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
+           StepState& state);
+  LoweredStep run();
+
+ private:
+  using Desc = dnnl::memory::desc;
+  using Dims = dnnl::memory::dims;
+  using Arguments = std::vector<std::pair<int, Tensor*>>;
+
+  Tensor* tensor(const Desc& desc, Region region = Region::step, int64_t offset_bytes = 0);
+  Desc any(const Dims& dims) const { return {dims, type_, dnnl::memory::format_tag::any}; }
+  Desc any_fp32(const Dims& dims) const {
+    return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+  }
+  Dims dims(int node) const;
+  int sole_consumer(int node) const;
+  bool is(int node, OpKind op) const { return node >= 0 && graph_.node(node).op == op; }
+  double flops(int node) const;
+  std::string key(const std::string& what, int node) const;
+
+  Operation& emit(const std::string& name, const char* phase, const std::string& implementation,
+                  std::vector<Tensor*> operands, std::function<void()> run);
+  // A primitive, with a scratchpad that lives as long as it runs.
+  template <class Primitive, class PrimitiveDesc>
+  Operation& emit(const std::string& name, const char* phase, const std::string& key,
+                  const PrimitiveDesc& desc, Arguments arguments);
+  // The same values in the wanted layout: `from` itself if it has that.
+  Tensor* reordered(const std::string& name, const char* phase, Tensor* from, const Desc& wanted);
+  void reorder_into(const std::string& name, const char* phase, Tensor* from, Tensor* to);
+
+  // A parameter's layout is that which its forward primitive takes.
+  void define_parameter(int parameter, const Desc& desc);
+  void define_vector(int parameter);
+  Tensor* operand(int parameter) const;
+  void store_gradient(const std::string& name, int parameter, Tensor* gradient);
+  // The tensor that a gradient in this layout is computed into.
+  Tensor* gradient_target(int parameter, const Desc& desc);
+
+  void forward(int i);
+  void forward_convolution(int i);
+  void forward_norm(int i);
+  void forward_add(int i, int output, bool relu);
+  void forward_relu(int i);
+  void forward_pool(int i, dnnl::algorithm algorithm, const Dims& strides, const Dims& kernel,
+                    const Dims& padding);
+  void forward_linear(int i);
+  void forward_loss(int i);
+  void update_statistics();
+  Tensor* value(int node);  // the image takes the layout of its first reader
+
+  void backward(int i);
+  void backward_convolution(int i);
+  void backward_norm(int i);
+  void backward_relu(int i);
+  void backward_pool(int i);
+  void backward_linear(int i);
+  void add_gradient(int node, Tensor* gradient);
+  Tensor* gradient_of(int node);  // of all consumers; null if there is none
+
+  void place_parameters();
+  void place_step();
+
+  const Graph& graph_;
+  const ProgramOptions& options_;
+  const dnnl::engine& engine_;
+  StepState& state_;
+  dnnl::memory::data_type type_;
+  dnnl::primitive_attr attributes_;
+  std::vector<std::vector<int>> consumers_;
+  LoweredStep step_;
+  // All by node.
+  std::vector<Tensor*> values_;
+  std::vector<Tensor*> workspaces_;
+  std::vector<std::vector<Tensor*>> gradients_;
+  std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
+  std::map<int, dnnl::batch_normalization_forward::primitive_desc> batch_norms_;
+  std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
+  std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
+  std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics_;  // mean, variance
+};
+
+template <class Primitive, class PrimitiveDesc>
+Operation& Lowering::emit(const std::string& name, const char* phase, const std::string& key,
+                          const PrimitiveDesc& desc, Arguments arguments) {
+  if (desc.scratchpad_desc().get_size() > 0) {
+    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, tensor(desc.scratchpad_desc()));
+  }
+  std::vector<Tensor*> operands;
+  for (const auto& [index, operand] : arguments) operands.push_back(operand);
+  Operation& operation =
+      emit(name, phase, std::string("onednn ") + desc.impl_info_str(), operands, nullptr);
+  operation.key = key;
+  operation.make = [desc] { return Primitive(desc); };
+  for (const auto& [index, operand] : arguments) operation.arguments[index] = operand->memory;
+  return operation;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,28 @@
+// The entry of libnearmetal_cpu.so.
+#include "models/backend.h"
+#include "models/cpu/cpu_program.h"
+#include "models/cpu/host.h"
+
+namespace nearmetal {
+namespace {
+
+class CpuBackend : public Backend {
+ public:
+  DeviceInfo describe(int /*gpu*/) override { return describe_host(); }
+
+  std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
+    return std::make_unique<CpuProgram>(graph, options);
+  }
+
+  int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
+    return CpuProgram::largest_batch(graph, options, available_memory_bytes());
+  }
+};
+
+}  // namespace
+}  // namespace nearmetal
+
+extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
+  static nearmetal::CpuBackend backend;
+  return &backend;
+}
