@@ -103,7 +103,8 @@ void CudaProgram::choose_kernels() {
   tuner_ =
       std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans, options_.plans_pinned);
   double best = std::numeric_limits<double>::infinity();
-  for (const StemForm form : stem_forms(stem_convolution(graph_), graph_.image())) {
+  for (const StemForm form :
+       stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {
     LoweringChoices choices{form, {}};
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, options_, choices, layout, resources_);
@@ -347,7 +348,8 @@ Profile CudaProgram::profile(int repeats) {
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  const LoweringChoices choices{stem_forms(stem_convolution(graph), graph.image()).back(), {}};
+  const LoweringChoices choices{
+      stem_forms(stem_convolution(graph), graph.image(), options.precision).back(), {}};
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);

@@ -32,11 +32,13 @@ const char* to_string(StemForm form) {
   throw std::logic_error("unnamed StemForm");
 }
 
-std::vector<StemForm> stem_forms(const Node& conv, const Shape& image) {
+std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision precision) {
   std::vector<StemForm> forms;
   if (image.channels <= 4) forms.push_back(StemForm::pad_to_4);
   if (image.channels <= 8) forms.push_back(StemForm::pad_to_8);
-  if (fits_space_to_depth(conv.window, image)) forms.push_back(StemForm::space_to_depth);
+  const bool is_16_bit = element_bytes(precision) == 2;
+  if (is_16_bit && fits_space_to_depth(conv.window, image))
+    forms.push_back(StemForm::space_to_depth);
   if (forms.empty())
     throw std::invalid_argument("images of more than 8 channels are not supported");
   return forms;

@@ -18,8 +18,10 @@ enum class StemForm { pad_to_4, pad_to_8, space_to_depth };
 
 const char* to_string(StemForm form);
 
-/// The forms that fit this convolution.
-std::vector<StemForm> stem_forms(const Node& conv, const Shape& image);
+/// The forms that fit this convolution. space_to_depth is for 16-bit types alone: it pads unequally
+/// before and behind the image, and cuDNN's fp32 weight gradient (9.14, engine 1) then reads beyond
+/// its operand.
+std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision precision);
 
 ImageLayout stem_image_layout(StemForm form, const Shape& image, int64_t batch);
 ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image, int64_t batch);

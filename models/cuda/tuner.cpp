@@ -204,7 +204,13 @@ void Tuner::tune(const ConvolutionProblem& problem, const Buffers& buffers) {
     if (plan.try_execute(handle_, bound) != CUDNN_STATUS_SUCCESS) {
       return std::numeric_limits<double>::infinity();
     }
-    return milliseconds_of([&] { NM_CALL(plan.try_execute(handle_, bound)); }, runs, stream_);
+    try {
+      return milliseconds_of([&] { NM_CALL(plan.try_execute(handle_, bound)); }, runs, stream_);
+    } catch (const std::runtime_error& error) {
+      // After a fault on the device the process can do no more than to say whose it was.
+      throw std::runtime_error("cuDNN's plan " + plan.name() + " for '" + problem.key() +
+                               "' failed: " + error.what());
+    }
   };
   std::vector<Candidate> candidates;
   double best = std::numeric_limits<double>::infinity();
