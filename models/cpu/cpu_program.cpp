@@ -63,7 +63,7 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   allocate();
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
-  bind(step_, regions, stream_);
+  bind_memory(step_, regions, stream_);
   surround_with_input_and_update();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));

@@ -202,8 +202,8 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl:
   return Lowering(graph, options, engine, state).run();
 }
 
-void bind(LoweredStep& step, const std::array<void*, region_count>& regions,
-          const dnnl::stream& stream) {
+void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regions,
+                 const dnnl::stream& stream) {
   for (Tensor& tensor : step.tensors) {
     char* region = static_cast<char*>(regions[static_cast<size_t>(tensor.region)]);
     tensor.memory.set_data_handle(region + tensor.offset_bytes);

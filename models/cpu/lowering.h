@@ -23,7 +23,7 @@ enum class Region { step, values, gradients, copies, statistics };
 inline constexpr int region_count = 5;
 
 struct Tensor {
-  dnnl::memory memory;  // without an address until bind()
+  dnnl::memory memory;  // without an address until bind_memory()
   Region region = Region::step;
   int64_t offset_bytes = 0;  // in its region
 
@@ -50,7 +50,7 @@ struct Operation {
   std::vector<Tensor*> operands;
   std::unordered_map<int, dnnl::memory> arguments;
   std::function<dnnl::primitive()> make;  // null for a loop
-  std::function<void()> run;              // of a primitive: after bind()
+  std::function<void()> run;              // of a primitive: after bind_memory()
 };
 
 /// What loops read and write beside tensors; the program owns it and keeps its address.
@@ -79,8 +79,8 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl:
                   StepState& state);
 
 /// Gives every tensor its address and makes the primitives.
-void bind(LoweredStep& step, const std::array<void*, region_count>& regions,
-          const dnnl::stream& stream);
+void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regions,
+                 const dnnl::stream& stream);
 
 /// The same values in another layout or type; allocates.
 void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream);

@@ -109,6 +109,7 @@ void Lowering::backward_norm(int i) {
                       {DNNL_ARG_MEAN, mean},
                       {DNNL_ARG_VARIANCE, variance},
                       {DNNL_ARG_SCALE, operand(node.parameters[0])},
+                      {DNNL_ARG_SHIFT, operand(node.parameters[1])},  // counted, not read
                       {DNNL_ARG_DIFF_SCALE, step_.slices[node.parameters[0]].gradient},
                       {DNNL_ARG_DIFF_SHIFT, step_.slices[node.parameters[1]].gradient}};
   if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
