@@ -66,7 +66,10 @@ class RunOptions {
       set(text);
       origins_[setting] = Origin::flag;
     };
-    app_.add_option_function<std::string>(flag, take, help)->option_text(type)->group(group_);
+    app_.add_option_function<std::string>(flag, take, help)
+        ->option_text(type)
+        ->group(group_)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   template <class T>
   void number(const std::string& flag, std::optional<T>& member, Bounds bounds, const char* help) {
@@ -237,7 +240,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     return line;
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();  // "--batch: ..."
-    throw std::invalid_argument(text.substr(0, text.find(':')) + " takes one value, once");
+    throw std::invalid_argument(text.substr(0, text.find(':')) + " takes a value");
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(error.what());
   }

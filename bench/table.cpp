@@ -12,7 +12,7 @@ namespace nearmetal {
 std::string significant(double value, int digits) {
   const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
   std::ostringstream text;
-  text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 12)) << value;
+  text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 6)) << value;
   return text.str();
 }
 
@@ -102,9 +102,9 @@ void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
   const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
   lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
                            std::to_string(verify.steps) + " steps on " +
-                           std::to_string(verify.images) + " images; must fall below " +
-                           significant(verify.bound) + " in " +
-                           std::to_string(verify.maximum_steps));
+                           std::to_string(verify.images) +
+                           " images (bound: " + significant(verify.bound) + " within " +
+                           std::to_string(verify.maximum_steps) + " steps)");
 }
 
 void print_rank(Lines& lines, const Rank& rank) {

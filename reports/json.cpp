@@ -34,17 +34,19 @@ Report report_from_json(const std::string& text) {
     json::fields(reader, report);
     return report;
   } catch (const Json::exception& error) {
-    throw InvalidReport(std::string("not JSON: ") + error.what());
+    const std::string text_of_error = error.what();  // "[json.exception...] parse error at ..."
+    throw InvalidReport("not JSON: " + text_of_error.substr(text_of_error.find("] ") + 2));
   }
 }
 
 Report read_report(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  // An empty file extracts nothing, which sets the stream's fail bit; so does a folder.
-  if (!file || (file.peek() != EOF && !(text << file.rdbuf()))) {
-    throw InvalidReport(path.string() + " cannot be read: check that it is a file of yours");
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) {  // a folder reads as empty
+    throw InvalidReport(path.string() + " cannot be read: there is no such file, or not for you");
   }
+  std::stringstream text;
+  text << file.rdbuf();
   try {
     return report_from_json(text.str());
   } catch (const InvalidReport& error) {

@@ -104,6 +104,7 @@ TEST(CommandLineTest, Values) {
   EXPECT_EQ(parse({"run", "--batch", "auto"}).run.batch, largest_that_fits);
   EXPECT_EQ(parse({"run", "--batch=12"}).run.batch, 12);
   EXPECT_EQ(parse({"run", "--batch", "010"}).run.batch, 10) << "decimal, not octal";
+  EXPECT_EQ(parse({"run", "--batch", "1", "--batch", "2"}).run.batch, 2) << "the last one counts";
   EXPECT_EQ(parse({"run", "--duration", "90"}).run.duration_seconds, 90);
   EXPECT_EQ(parse({"run", "--duration", "1.5s"}).run.duration_seconds, 1.5);
   EXPECT_EQ(parse({"run", "--duration", "2m"}).run.duration_seconds, 120);
@@ -143,8 +144,7 @@ TEST(CommandLineTest, SuggestsWhatWasMeant) {
 
 TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal({}), HasSubstr("a command is missing"));
-  EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes one value, once");
-  EXPECT_EQ(refusal({"run", "--batch", "1", "--batch", "2"}), "--batch takes one value, once");
+  EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes a value");
   EXPECT_THAT(refusal({"validate"}), HasSubstr("FILE"));
   EXPECT_THAT(refusal({"schema", "plan"}), HasSubstr("'plan'"));
 }
