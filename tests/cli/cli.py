@@ -1,0 +1,68 @@
+"""Starts the executable for the tests of this folder; its path is the first argument."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+EXECUTABLE = os.path.abspath(sys.argv[1])
+
+# A network and images small enough for a step of some milliseconds.
+TINY = ["run", "--device", "cpu", "--model", "resnet18", "--image-size", "32", "--batch", "2",
+        "--threads", "1", "--plan-cache", "off"]
+
+
+def clean_environment():
+    """Without what would change the output of the one who runs the tests."""
+    hidden = ("NO_COLOR", "TERM", "LD_PRELOAD")
+    return {name: value for name, value in os.environ.items() if name not in hidden}
+
+
+class CliTest(unittest.TestCase):
+    """Each test has a folder of its own, in which the executable runs."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="nearmetal-cli-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(content)
+        return self.path(name)
+
+    def start(self, *arguments, **options):
+        options = {"cwd": self.folder, "env": clean_environment(), "stdin": subprocess.DEVNULL,
+                   "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        return subprocess.Popen([EXECUTABLE, *arguments], **options)
+
+    def call(self, *arguments, **options):
+        """Runs to the end; stdout and stderr are in `out` and `err` of the result."""
+        process = self.start(*arguments, **options)
+        process.out, process.err = process.communicate(timeout=60)
+        return process
+
+    def tiny(self, *arguments, **options):
+        return self.call(*TINY, *arguments, **options)
+
+    def report(self, name="report.json"):
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)
+
+    def assert_refused(self, process, code, *fragments):
+        """One line on stderr that holds the fragments, nothing on stdout, this exit code."""
+        self.assertEqual(process.returncode, code, process.err)
+        self.assertEqual(process.out, "")
+        self.assertEqual(process.err.count("\n"), 1, process.err)
+        self.assertTrue(process.err.startswith("nearmetal: "), process.err)
+        for fragment in fragments:
+            self.assertIn(fragment, process.err)
+
+
+def main():
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

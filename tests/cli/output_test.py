@@ -1,0 +1,73 @@
+"""Outputs that fail: full disks, closed pipes, files that exist. Nothing measured is lost."""
+
+import os
+import resource
+import subprocess
+
+import cli
+
+
+def no_large_files():
+    """Stands for a full disk: no file may grow beyond 1 KB."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+
+class Output(cli.CliTest):
+    def test_a_full_disk_is_exit_9_and_the_summary_is_on_stderr(self):
+        process = self.tiny("--steps", "3", "--output", "report.json", preexec_fn=no_large_files)
+        self.assertEqual(process.returncode, 9, process.err)
+        self.assertIn("images/s", process.err)
+        self.assertIn("cannot write report.json", process.err)
+        self.assertEqual(os.listdir(self.folder), [], "no half file stays")
+
+    def test_a_full_disk_keeps_the_old_report(self):
+        self.write("report.json", "precious")
+        process = self.tiny("--steps", "3", "--output", "report.json", "--force",
+                            preexec_fn=no_large_files)
+        self.assertEqual(process.returncode, 9, process.err)
+        with open(self.path("report.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_force_replaces_a_report(self):
+        self.write("report.json", "old")
+        process = self.tiny("--steps", "3", "--output", "report.json", "--force")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(self.report()["status"], "complete")
+
+    def test_a_stdout_that_is_full_is_exit_9(self):
+        for arguments in (["--help"], ["schema"], [*cli.TINY, "--steps", "3", "--json"]):
+            with self.subTest(arguments=arguments), open("/dev/full", "w", encoding="utf-8") as full:
+                process = self.call(*arguments, stdout=full)
+                self.assertEqual(process.returncode, 9, process.err)
+                self.assertIn("standard output could not be written", process.err)
+
+    def test_a_reader_that_left_is_met_in_silence_and_the_report_is_there(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        process = self.tiny("--steps", "3", "--output", "report.json", "--quiet", stdout=write_end)
+        os.close(write_end)
+        self.assertEqual((process.returncode, process.err), (9, ""))
+        self.assertEqual(self.report()["status"], "complete")
+
+    def test_a_closed_stderr_does_not_matter(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        process = self.tiny("--steps", "3", "--output", "report.json", stderr=write_end)
+        os.close(write_end)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("images/s", process.out)
+
+    def test_a_damaged_plan_cache_is_one_warning(self):
+        cache = self.write("plans.json", "garbage")
+        process = self.tiny("--steps", "3", "--plan-cache", cache, "--output", "report.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(process.out.count("is ignored"), 1)
+
+    def test_plans_of_a_report_that_is_none(self):
+        path = self.write("bad.json", "{")
+        process = self.call("run", "--device", "cpu", "--plans", path, "--quiet", "--json")
+        self.assert_refused(process, 5, "bad.json is not a valid report")
+
+
+if __name__ == "__main__":
+    cli.main()

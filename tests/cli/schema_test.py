@@ -1,0 +1,131 @@
+"""The program's reader and the shipped schema agree, on good reports and on thousands of bad ones."""
+
+import json
+import math
+import pathlib
+
+import jsonschema
+
+import cli
+
+# What a value is replaced by: every type, edges of ranges, texts that look like numbers.
+REPLACEMENTS = [None, True, -1, 0, 0.5, 2, 256, 2**53 - 1, 2**53, 1e308, "", "NaN", "1.0", "2.0",
+                "complete", "a" * 64, "A" * 64, [], [1], {}, {"a": 1}, {"a": "b"}]
+
+# Reports are documents: what is no JSON is judged without the schema.
+NO_JSON = ["", " ", "{", "[", "nul", "NaN", '{"schema": NaN}', '{"exit_code": Infinity}', "[1e999]",
+           "{'a': 1}", '{"a": 1,}', "{} {}", "\x00", "[" * 100000]
+
+
+def places(value, path=()):
+    """The path of every value below this one; of lists, only the first two elements."""
+    yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index in range(min(2, len(value))):
+            yield from places(value[index], (*path, index))
+
+
+def mutants(report):
+    """The report with one change at a time, in place, and what the change is."""
+    for path in list(places(report))[1:]:
+        parent = report
+        for key in path[:-1]:
+            parent = parent[key]
+        key, value = path[-1], parent[path[-1]]
+        for replacement in REPLACEMENTS:
+            parent[key] = replacement
+            yield f"{path} = {replacement!r}"
+        parent[key] = value
+        if not isinstance(parent, dict):
+            continue
+        del parent[key]
+        yield f"{path} removed"
+        parent[key + "_x"] = value
+        yield f"{path} renamed"
+        del parent[key + "_x"]
+        parent[key] = value
+        parent["not_in_the_schema"] = 1
+        yield f"{path} has a new neighbour"
+        del parent["not_in_the_schema"]
+
+
+class Schema(cli.CliTest):
+    def setUp(self):
+        super().setUp()
+        schema = json.loads(self.call("schema").out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        self.judge = jsonschema.Draft202012Validator(schema)
+
+    def reader_accepts(self, texts):
+        """The program's verdict on each text, from one process for all."""
+        paths = []
+        for index, text in enumerate(texts):
+            paths.append(f"{index}.json")
+            self.write(paths[-1], text)
+        process = self.call("validate", *paths)
+        accepted = {line.split(":")[0] for line in process.out.splitlines()}
+        self.assertEqual(process.returncode, 0 if len(accepted) == len(texts) else 5)
+        self.assertEqual(len(process.err.splitlines()), len(texts) - len(accepted))
+        return [path in accepted for path in paths]
+
+    def assert_agreement(self, report):
+        names, texts, judged = zip(*[(name, json.dumps(report), self.judge.is_valid(report))
+                                     for name in mutants(report)])
+        for name, accepted, valid in zip(names, self.reader_accepts(texts), judged):
+            self.assertEqual(accepted, valid, name)
+        # Both verdicts must be frequent, or the comparison would prove nothing.
+        self.assertGreater(len(names), 3000)
+        self.assertGreater(sum(judged), len(names) // 20)
+        self.assertGreater(len(names) - sum(judged), len(names) // 3)
+
+    def made(self, *arguments, code=0):
+        process = self.tiny("--steps", "3", "--json", *arguments)
+        self.assertEqual(process.returncode, code, process.err)
+        report = json.loads(process.out, parse_constant=lambda word: self.fail(word))
+        self.judge.validate(report)
+        self.assertEqual(self.reader_accepts([process.out]), [True])
+        return report
+
+    def test_a_full_report_and_its_mutants(self):
+        report = self.made("--verify", "--profile", "--batch", "8")
+        run = report["arms"][0]["runs"][0]
+        run["plans"] = [{"key": "k", "implementation": "i", "seconds": 1, "relative_error": 0}]
+        run["warnings"] = [{"code": "some_code", "text": "t"}]
+        report["environments"][0]["gpus"] = [{
+            "name": "n", "uuid": "u", "pci_id": None, "memory_bytes": 1, "multiprocessors": 132,
+            "compute_capability": None, "driver_version": "580",
+            "unknown": {"pci_id": "r", "compute_capability": "r"}}]
+        self.judge.validate(report)
+        self.assert_agreement(report)
+
+    def test_a_report_of_a_failed_run(self):
+        report = self.made("--steps", "50", "--learning-rate", "1000000", code=6)
+        self.assertEqual(report["status"], "failed")
+
+    def test_what_is_no_json_is_refused(self):
+        self.assertEqual(self.reader_accepts(NO_JSON), [False] * len(NO_JSON))
+
+    def test_reports_of_released_versions_stay_readable(self):
+        for path in (pathlib.Path(__file__).parent.parent / "data").glob("report-*.json"):
+            with self.subTest(path=path.name):
+                self.judge.validate(json.loads(path.read_text(encoding="utf-8")))
+                self.assertEqual(self.call("validate", str(path)).returncode, 0)
+
+    def test_no_number_is_beyond_doubles(self):
+        def numbers(value):
+            if isinstance(value, dict):
+                value = list(value.values())
+            if isinstance(value, list):
+                for element in value:
+                    yield from numbers(element)
+            elif isinstance(value, (int, float)):
+                yield value
+        for number in numbers(self.made()):
+            self.assertTrue(math.isfinite(number) and abs(number) < 2**63, number)
+
+
+if __name__ == "__main__":
+    cli.main()

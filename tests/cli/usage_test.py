@@ -1,0 +1,107 @@
+"""Help, version, and what is refused before anything runs."""
+
+import json
+import os
+
+import cli
+
+
+class Help(cli.CliTest):
+    def test_the_program_lists_its_commands(self):
+        process = self.call("--help")
+        self.assertEqual(process.returncode, 0)
+        for word in ("run", "validate", "schema", "--version", "Exit codes", "nearmetal run"):
+            self.assertIn(word, process.out)
+        self.assertEqual(process.err, "")
+
+    def test_run_lists_its_options_with_defaults(self):
+        process = self.call("run", "--help")
+        self.assertEqual(process.returncode, 0)
+        for word in ("Usage: nearmetal run", "--batch N|auto", "[224]", "[resnet50]", "Examples"):
+            self.assertIn(word, process.out)
+
+    def test_no_line_is_wider_than_a_terminal(self):
+        for arguments in (["--help"], ["run", "--help"]):
+            for line in self.call(*arguments).out.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+
+    def test_version_tells_commit_and_backends(self):
+        process = self.call("--version")
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(process.out, r"(?m)^nearmetal \d+\.\d+\.\d+$")
+        self.assertRegex(process.out, r"(?m)^commit ([0-9a-f]{40}|unknown)")
+        self.assertRegex(process.out, r"(?m)^built as \w+ by ")
+        self.assertRegex(process.out, r"(?m)^backend cpu: ")
+        self.assertRegex(process.out, r"(?m)^backend cuda: ")
+
+    def test_the_schema_is_json(self):
+        for arguments in (["schema"], ["schema", "report"]):
+            process = self.call(*arguments)
+            self.assertEqual(process.returncode, 0)
+            self.assertIn("2020-12", json.loads(process.out)["$schema"])
+
+
+class Refusals(cli.CliTest):
+    def test_wrong_usage_is_exit_2(self):
+        cases = [
+            ([], ["a command is missing"]),
+            (["rnu"], ["unknown command 'rnu'", "did you mean 'run'?"]),
+            (["run", "--bacth", "4"], ["unknown option '--bacth'", "did you mean '--batch'?"]),
+            (["run", "--frobnicate"], ["unknown option '--frobnicate'", "nearmetal run --help"]),
+            (["run", "surplus"], ["unknown argument 'surplus'"]),
+            (["run", "--batch"], ["--batch"]),
+            (["run", "--batch", "0"], ["--batch", "'0'", "from 1"]),
+            (["run", "--batch", "-8"], ["--batch", "'-8'"]),
+            (["run", "--batch", "many"], ["--batch", "'many'"]),
+            (["run", "--steps", "0"], ["--steps", "'0'"]),
+            (["run", "--steps", "2", "--duration", "3"], ["one of them"]),
+            (["run", "--duration", "2y"], ["--duration", "'2y'"]),
+            (["run", "--image-size", "0"], ["--image-size", "'0'"]),
+            (["run", "--classes", "1"], ["--classes", "'1'"]),
+            (["run", "--learning-rate", "-0.1"], ["--learning-rate", "'-0.1'"]),
+            (["run", "--model", "resnet51"], ["did you mean 'resnet50'?"]),
+            (["run", "--precision", "fp61"], ["did you mean 'fp16'?"]),
+            (["run", "--device", "gpu"], ["auto, cpu, cuda"]),
+            (["run", "--device", "cpu", "--launch", "graph"], ["--launch"]),
+            (["run", "--device", "cpu", "--batch", "1", "--image-size", "32"], ["too small"]),
+            (["run", "--verify", "--forward-only"], ["--verify"]),
+            (["schema", "nonsense"], ["'nonsense'"]),
+            (["validate"], ["FILE"]),
+        ]
+        for arguments, fragments in cases:
+            with self.subTest(arguments=arguments):
+                self.assert_refused(self.call(*arguments), 2, *fragments)
+                self.assertEqual(os.listdir(self.folder), [])
+
+    def test_paths_are_checked_before_the_run(self):
+        existing = self.write("old.json", "precious")
+        cases = [
+            ("none/report.json", ["there is no folder none"]),
+            (self.folder, ["it is a folder"]),
+            (existing, ["it exists; --force replaces it"]),
+            ("/proc/report.json", ["cannot write /proc/report.json"]),
+        ]
+        for path, fragments in cases:
+            with self.subTest(path=path):
+                process = self.call("run", "--device", "cpu", "--output", path)
+                self.assert_refused(process, 9, *fragments)
+        self.assertEqual(os.listdir(self.folder), ["old.json"])
+
+    def test_a_report_that_is_not_one_is_exit_5(self):
+        for content in ("", "{", "[]", '{"schema": "nearmetal/report"}', "\x00"):
+            with self.subTest(content=content):
+                process = self.call("validate", self.write("bad.json", content))
+                self.assert_refused(process, 5, "bad.json is not a valid report")
+        self.assert_refused(self.call("validate", "none.json"), 5, "none.json cannot be read")
+        self.assert_refused(self.call("validate", self.folder), 5, "cannot be read")
+
+    def test_cuda_without_a_gpu_is_exit_8(self):
+        if os.path.exists("/dev/nvidiactl"):
+            self.skipTest("there is a GPU")
+        process = self.call("run", "--device", "cuda", "--quiet")
+        self.assert_refused(process, 8, "cuda")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+if __name__ == "__main__":
+    cli.main()
