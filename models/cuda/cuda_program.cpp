@@ -230,6 +230,12 @@ StepRecord CudaProgram::wait_step() {
   return {milliseconds * 1e-3, record.loss, record.gradient_norm, record.update_skipped != 0};
 }
 
+// In the order of the stream: cudaMemcpy() may return before the data have arrived, and this stream
+// does not wait for the one that it uses.
+void CudaProgram::upload(void* device, const void* host, int64_t bytes) {
+  NM_CALL(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_.get()));
+}
+
 void CudaProgram::wait_until_idle() { NM_CALL(cudaStreamSynchronize(stream_.get())); }
 
 void CudaProgram::restart(std::span<const float> parameters) {
@@ -238,8 +244,8 @@ void CudaProgram::restart(std::span<const float> parameters) {
   const FlatParameters& flat = resources_.parameters;
   const std::vector<float> values = layout_.to_flat(graph_, parameters);
   const int64_t bytes = layout_.elements() * static_cast<int64_t>(sizeof(float));
-  NM_CALL(cudaMemcpy(flat.values, values.data(), bytes, cudaMemcpyHostToDevice));
-  NM_CALL(cudaMemset(flat.momentum, 0, bytes));
+  upload(flat.values, values.data(), bytes);
+  NM_CALL(cudaMemsetAsync(flat.momentum, 0, bytes, stream_.get()));
   launch_copy_matrices(options_.precision, flat, stream_.get());
 
   std::vector<float> statistics;  // mean 0, variance 1
@@ -248,11 +254,11 @@ void CudaProgram::restart(std::span<const float> parameters) {
     statistics.insert(statistics.end(), node.shape.channels, 0.0f);
     statistics.insert(statistics.end(), node.shape.channels, 1.0f);
   }
-  NM_CALL(cudaMemcpy(resources_.running_statistics, statistics.data(),
-                     statistics.size() * sizeof(float), cudaMemcpyHostToDevice));
+  upload(resources_.running_statistics, statistics.data(),
+         static_cast<int64_t>(statistics.size() * sizeof(float)));
   const auto scale = static_cast<float>(options_.loss_scale.initial);
   const StepState state{0, scale, 1 / scale, 0, 0};
-  NM_CALL(cudaMemcpy(resources_.state, &state, sizeof(state), cudaMemcpyHostToDevice));
+  upload(resources_.state, &state, sizeof(state));
   wait_until_idle();
 }
 
@@ -289,12 +295,11 @@ void CudaProgram::use_batch(std::span<const float> images, std::span<const int32
   wait_until_idle();
   const int32_t fixed = 1;
   const DeviceMemory source = allocate_device(static_cast<int64_t>(images.size_bytes()));
-  NM_CALL(cudaMemcpy(source.get(), images.data(), images.size_bytes(), cudaMemcpyHostToDevice));
+  upload(source.get(), images.data(), static_cast<int64_t>(images.size_bytes()));
   launch_convert_images(options_.precision, step_.image_layout,
                         static_cast<const float*>(source.get()), step_.images->data, stream_.get());
-  NM_CALL(cudaMemcpy(resources_.fixed_labels, labels.data(), labels.size_bytes(),
-                     cudaMemcpyHostToDevice));
-  NM_CALL(cudaMemcpy(resources_.use_fixed_labels, &fixed, sizeof(fixed), cudaMemcpyHostToDevice));
+  upload(resources_.fixed_labels, labels.data(), static_cast<int64_t>(labels.size_bytes()));
+  upload(resources_.use_fixed_labels, &fixed, sizeof(fixed));
   stage_images();
 }
 

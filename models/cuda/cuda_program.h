@@ -53,6 +53,7 @@ class CudaProgram : public Program {
   void stage_images();
   void launch_step();
   void capture_step();
+  void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
 
   Graph graph_;

@@ -143,6 +143,7 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
   NM_CALL(cudaHostGetDevicePointer(&device_records, records, 0));
   resources.ring = static_cast<DeviceRecord*>(device_records);
   resources.ring_size = ring_size;
+  NM_CALL(cudaDeviceSynchronize());  // copies above may return before they are done
 }
 
 }  // namespace nearmetal

@@ -12,6 +12,7 @@ namespace nearmetal {
 namespace {
 
 constexpr const char* no_plan = "none";
+constexpr const char* own_sweep = "own";
 constexpr int most_candidates = 64;
 constexpr int timed_runs = 5;
 constexpr double retimed_within = 1.15;  // of the first look's best
@@ -161,6 +162,11 @@ bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
     return false;
   }
   const Plan& plan = found->second;
+  if (problem == nullptr && plan.implementation != own_sweep) {
+    if (!pinned_) return false;
+    throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
+                             "' is unknown here");
+  }
   if (problem != nullptr && plan.implementation != no_plan) {
     try {
       plans_.emplace(key, named_plan(handle_, *problem, plan.implementation));
@@ -251,7 +257,7 @@ void Tuner::time_statistics_sweep(const ConvolutionProblem& problem, const Buffe
                                 buffers.state(), buffers.scratch(), stream_);
       },
       timed_runs, stream_);
-  used_[key] = {key, "own", milliseconds * 1e-3, 0};
+  used_[key] = {key, own_sweep, milliseconds * 1e-3, 0};
 }
 
 const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
