@@ -133,9 +133,11 @@ void Lowering::define_parameter(int parameter, const Desc& desc) {
 }
 
 void Lowering::define_vector(int parameter) {
-  define_parameter(parameter, {{graph_.parameters()[parameter].size},
-                               dnnl::memory::data_type::f32,
-                               dnnl::memory::format_tag::a});
+  define_parameter(parameter, vector(graph_.parameters()[parameter].size));
+}
+
+Tensor* Lowering::norm_scratch(const NormExtent& extent) {
+  return tensor(vector(norm_scratch_bytes(extent) / 4));
 }
 
 Tensor* Lowering::operand(int parameter) const {

@@ -30,6 +30,7 @@ struct Tensor {
   dnnl::memory::desc desc() const { return memory.get_desc(); }
   int64_t bytes() const { return static_cast<int64_t>(desc().get_size()); }
   void* data() const { return memory.get_data_handle(); }
+  float* floats() const { return static_cast<float*>(data()); }
 };
 
 /// A parameter in the layout that the forward primitive chose, fp32, with a gradient alike.

@@ -1,4 +1,5 @@
 #include "models/cpu/lowering_state.h"
+#include "models/cpu/norm_loops.h"
 
 namespace nearmetal {
 
@@ -93,36 +94,29 @@ void Lowering::backward_norm(int i) {
   Tensor* dy = gradient_of(i);
   if (dy == nullptr) return;
   const Node& node = graph_.node(i);
-  const auto& hint = batch_norms_.at(i);
   Tensor* x = value(node.inputs[0]);
-  auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
-  if (workspaces_[i] != nullptr) flags |= dnnl::normalization_flags::fuse_norm_relu;
-  const dnnl::batch_normalization_backward::primitive_desc desc(
-      {dnnl::prop_kind::backward, x->desc(), x->desc(), static_cast<float>(batch_norm_epsilon),
-       flags},
-      attributes_, engine_, hint);
+  Tensor* y = fuses_relu(i) ? value(i) : nullptr;
   Tensor* dx = tensor(x->desc());
   const auto [mean, variance] = batch_statistics_.at(i);
-  Arguments arguments{{DNNL_ARG_SRC, x},
-                      {DNNL_ARG_DIFF_DST, dy},
-                      {DNNL_ARG_DIFF_SRC, dx},
-                      {DNNL_ARG_MEAN, mean},
-                      {DNNL_ARG_VARIANCE, variance},
-                      {DNNL_ARG_SCALE, operand(node.parameters[0])},
-                      {DNNL_ARG_SHIFT, operand(node.parameters[1])},  // counted, not read
-                      {DNNL_ARG_DIFF_SCALE, step_.slices[node.parameters[0]].gradient},
-                      {DNNL_ARG_DIFF_SHIFT, step_.slices[node.parameters[1]].gradient}};
-  if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
-  const bool with_relu = workspaces_[i] != nullptr;
-  emit<dnnl::batch_normalization_backward>(
-      node.name, "backward", key(with_relu ? "batch_norm relu backward" : "batch_norm backward", i),
-      desc, arguments);
+  const NormExtent extent = norm_extent(x->desc());
+  Tensor* scratch = norm_scratch(extent);
+  Tensor* scale = operand(node.parameters[0]);
+  Tensor* scale_gradient = step_.slices[node.parameters[0]].gradient;
+  Tensor* bias_gradient = step_.slices[node.parameters[1]].gradient;
+  emit(node.name, "backward", "own loop",
+       {x, y, dy, scale, mean, variance, dx, scale_gradient, bias_gradient, scratch},
+       [=, mean = mean, variance = variance, precision = options_.precision] {
+         norm_backward(precision, extent,
+                       {x->data(), y != nullptr ? y->data() : nullptr, dy->data(), scale->floats(),
+                        mean->floats(), variance->floats(), dx->data(), scale_gradient->floats(),
+                        bias_gradient->floats(), static_cast<double*>(scratch->data())});
+       });
   add_gradient(node.inputs[0], dx);
 }
 
 void Lowering::backward_relu(int i) {
   const int input = graph_.node(i).inputs[0];
-  if (is(input, OpKind::batch_norm) && workspaces_[input] != nullptr) {
+  if (is(input, OpKind::batch_norm) && fuses_relu(input)) {
     if (Tensor* gradient = gradient_of(i)) add_gradient(input, gradient);
     return;
   }

@@ -1,6 +1,7 @@
 #include <stdexcept>
 
 #include "models/cpu/lowering_state.h"
+#include "models/cpu/norm_loops.h"
 
 namespace nearmetal {
 
@@ -74,40 +75,30 @@ void Lowering::forward_norm(int i) {
   const Node& node = graph_.node(i);
   Tensor* x = value(node.inputs[0]);
   const int relu = sole_consumer(i);
-  const bool with_relu = is(relu, OpKind::relu);
-  auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
-  if (with_relu) flags |= dnnl::normalization_flags::fuse_norm_relu;
-  const dnnl::batch_normalization_forward::primitive_desc desc(
-      {prop_kind::forward_training, x->desc(), static_cast<float>(batch_norm_epsilon), flags},
-      attributes_, engine_);
-  batch_norms_.emplace(i, desc);
+  const bool with_relu = fuses_relu(i);
   for (const int parameter : node.parameters) define_vector(parameter);
 
   int64_t& end = step_.region_bytes[static_cast<size_t>(Region::statistics)];
   const int64_t padded = (node.shape.channels + 15) / 16 * 16;
   step_.norms.push_back({end / 4, padded, node.shape.channels,
                          options_.batch_size * node.shape.height * node.shape.width});
-  Tensor* mean = tensor(desc.mean_desc(), Region::statistics, end);
-  Tensor* variance = tensor(desc.variance_desc(), Region::statistics, end + 4 * padded);
+  Tensor* mean = tensor(vector(node.shape.channels), Region::statistics, end);
+  Tensor* variance = tensor(vector(node.shape.channels), Region::statistics, end + 4 * padded);
   end += 2 * 4 * padded;
   batch_statistics_[i] = {mean, variance};
 
-  values_[i] = tensor(desc.dst_desc());
-  Arguments arguments{{DNNL_ARG_SRC, x},
-                      {DNNL_ARG_DST, values_[i]},
-                      {DNNL_ARG_SCALE, operand(node.parameters[0])},
-                      {DNNL_ARG_SHIFT, operand(node.parameters[1])},
-                      {DNNL_ARG_MEAN, mean},
-                      {DNNL_ARG_VARIANCE, variance}};
-  if (with_relu) {
-    workspaces_[i] = tensor(desc.workspace_desc());
-    arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
-    values_[relu] = values_[i];
-  }
-  const std::string name = with_relu ? node.name + " + " + graph_.node(relu).name : node.name;
-  emit<dnnl::batch_normalization_forward>(
-      name, "forward", key(with_relu ? "batch_norm relu forward" : "batch_norm forward", i), desc,
-      arguments);
+  const NormExtent extent = norm_extent(x->desc());
+  Tensor* y = values_[i] = tensor(x->desc());
+  if (with_relu) values_[relu] = y;
+  Tensor* scale = operand(node.parameters[0]);
+  Tensor* bias = operand(node.parameters[1]);
+  Tensor* scratch = norm_scratch(extent);
+  emit(with_relu ? node.name + " + " + graph_.node(relu).name : node.name, "forward", "own loop",
+       {x, scale, bias, y, mean, variance, scratch}, [=, precision = options_.precision] {
+         norm_forward(precision, extent,
+                      {x->data(), scale->floats(), bias->floats(), with_relu, y->data(),
+                       mean->floats(), variance->floats(), static_cast<double*>(scratch->data())});
+       });
 }
 
 void Lowering::forward_add(int i, int output, bool relu) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/cpu/lowering.h"
+#include "models/cpu/norm_loops.h"
 
 namespace nearmetal {
 
@@ -26,9 +27,14 @@ class Lowering {
   Desc any_fp32(const Dims& dims) const {
     return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
   }
+  static Desc vector(int64_t elements) {
+    return {{elements}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
+  }
   Dims dims(int node) const;
   int sole_consumer(int node) const;
   bool is(int node, OpKind op) const { return node >= 0 && graph_.node(node).op == op; }
+  bool fuses_relu(int norm) const { return is(sole_consumer(norm), OpKind::relu); }
+  Tensor* norm_scratch(const NormExtent& extent);
   double flops(int node) const;
   std::string key(const std::string& what, int node) const;
 
@@ -87,7 +93,6 @@ class Lowering {
   std::vector<Tensor*> workspaces_;
   std::vector<std::vector<Tensor*>> gradients_;
   std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
-  std::map<int, dnnl::batch_normalization_forward::primitive_desc> batch_norms_;
   std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
   std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
   std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics_;  // mean, variance
