@@ -70,7 +70,9 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
   const bool cuda = config.device == "cuda";
   fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
   fill(config.batch, int64_t{cuda ? 256 : 16});
-  fill(config.warmup, int64_t{cuda ? 20 : 3});
+  // A GPU reaches its power limit after a second, and its clock swings for two more (H200: 26.5 ms
+  // steps, then 31, then 27): 120 steps at the default batch outlast that.
+  fill(config.warmup, int64_t{cuda ? 120 : 3});
   if (cuda) fill(config.launch, std::string("graph"));
   fill(config.loss_scale, LossScale{config.precision == Precision::fp16 ? 1024.0 : 1.0, false});
   if (config.batch != largest_that_fits) {

@@ -26,7 +26,7 @@ DeviceChoice choose_device(const std::string& asked, const std::filesystem::path
 /// | ------------- | ------------------ | ------------------ |
 /// | precision     | fp16               | fp32               |
 /// | batch         | 256                | 16                 |
-/// | warmup        | 20                 | 3                  |
+/// | warmup        | 120                | 3                  |
 /// | launch        | graph              | does not apply     |
 /// | loss_scale    | 1024 in fp16, else 1, fixed             |
 /// | learning_rate | 0.1 x batch / 256 (arXiv 1706.02677)    |

@@ -65,7 +65,7 @@ TEST(FillDefaults, Cuda) {
   EXPECT_EQ(config.device, "cuda");
   EXPECT_EQ(config.precision, Precision::fp16);
   EXPECT_EQ(config.batch, 256);
-  EXPECT_EQ(config.warmup, 20);
+  EXPECT_EQ(config.warmup, 120);
   EXPECT_EQ(config.launch, "graph");
   EXPECT_EQ(config.loss_scale->initial, 1024);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
