@@ -79,8 +79,9 @@ class ConvolutionPlan {
 
 /// The plans that cuDNN's heuristics offer and that can be built, best guess first. Left out: plans
 /// that need more workspace than `workspace_limit`, nondeterministic ones as long as there are
-/// others, those that sum in less than fp32 or round inputs below the problem's precision, and those
-/// compiled at run time: half a second each to build, and on Hopper (cuDNN 9.19) never the fastest.
+/// others, those that sum in less than fp32 or round inputs below the problem's precision, and
+/// those compiled at run time: half a second each to build, and on Hopper (cuDNN 9.19) never the
+/// fastest.
 std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const ConvolutionProblem& problem,
                                            int64_t workspace_limit, int limit);
 

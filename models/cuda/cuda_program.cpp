@@ -4,45 +4,13 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <stdexcept>
 
 #include "models/cuda/device.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr int64_t largest_batch_size = 65535;
-constexpr int assumed_multiprocessors = 1024;  // for an upper bound of memory
-
-// The images of a batch as a loader delivers them: NHWC without padding.
-int64_t packed_image_bytes(const Graph& graph, const ProgramOptions& options) {
-  return options.batch_size * graph.image().elements() * element_bytes(options.precision);
-}
-
-void check_options(const ProgramOptions& options) {
-  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
-  if (options.batch_size > largest_batch_size) {
-    throw std::invalid_argument("the CUDA backend takes batch sizes up to " +
-                                std::to_string(largest_batch_size));
-  }
-}
-
-void check_memory(const Graph& graph, const ProgramOptions& options) {
-  const int64_t needed = CudaProgram::bytes_needed(graph, options);
-  size_t free = 0, total = 0;
-  NM_CALL(cudaMemGetInfo(&free, &total));
-  const auto available = static_cast<int64_t>(free);
-  if (needed <= available) return;
-  const int64_t largest = CudaProgram::largest_batch(graph, options, available);
-  throw OutOfMemory("batch " + std::to_string(options.batch_size) + " needs " +
-                        std::to_string(needed) + " bytes of GPU memory, " +
-                        std::to_string(available) + " are free; the largest batch that fits is " +
-                        std::to_string(largest),
-                    needed, available, largest);
-}
 
 template <class T>
 std::vector<T> download(const void* device, int64_t count) {
@@ -72,8 +40,7 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
-  check_options(options_);
-  check_memory(graph_, options_);
+  require_memory(graph_, options_);
   stream_ = make_stream();
   copy_stream_ = make_stream();
   cudnnHandle_t cudnn = nullptr;
@@ -135,7 +102,7 @@ void CudaProgram::allocate() {
 }
 
 void CudaProgram::allocate_host_images() {
-  const int64_t bytes = packed_image_bytes(graph_, options_);
+  const int64_t bytes = host_image_bytes(graph_, options_);
   void* images = nullptr;
   NM_CALL(cudaHostAlloc(&images, bytes, cudaHostAllocDefault));
   host_images_.reset(images);
@@ -184,7 +151,7 @@ void CudaProgram::launch_step() {
     NM_CALL(cudaEventRecord(images_taken_.get(), stream));
     NM_CALL(cudaStreamWaitEvent(copy_stream_.get(), images_taken_.get()));
     NM_CALL(cudaMemcpyAsync(staged_images_.get(), host_images_.get(),
-                            packed_image_bytes(graph_, options_), cudaMemcpyHostToDevice,
+                            host_image_bytes(graph_, options_), cudaMemcpyHostToDevice,
                             copy_stream_.get()));
     NM_CALL(cudaEventRecord(images_staged_.get(), copy_stream_.get()));
   }
@@ -313,70 +280,13 @@ void CudaProgram::use_synthetic_batch() {
 
 void CudaProgram::stage_images() {
   if (options_.input_from_host) {
-    const int64_t bytes = packed_image_bytes(graph_, options_);
+    const int64_t bytes = host_image_bytes(graph_, options_);
     launch_pack_images(options_.precision, step_.image_layout, step_.images->data,
                        staged_images_.get(), stream_.get());
     NM_CALL(cudaMemcpyAsync(host_images_.get(), staged_images_.get(), bytes, cudaMemcpyDeviceToHost,
                             stream_.get()));
   }
   wait_until_idle();
-}
-
-Profile CudaProgram::profile(int repeats) {
-  wait_until_idle();
-  const size_t kernels = step_.kernels.size();
-  std::vector<EventHandle> marks;
-  for (size_t i = 0; i <= kernels; ++i) marks.push_back(make_event());
-  std::vector<std::vector<float>> milliseconds(kernels, std::vector<float>(repeats));
-  for (int run = 0; run < repeats; ++run) {
-    NM_CALL(cudaEventRecord(marks[0].get(), stream_.get()));
-    for (size_t i = 0; i < kernels; ++i) {
-      step_.kernels[i].launch(stream_.get());
-      NM_CALL(cudaEventRecord(marks[i + 1].get(), stream_.get()));
-    }
-    wait_until_idle();
-    for (size_t i = 0; i < kernels; ++i) {
-      NM_CALL(cudaEventElapsedTime(&milliseconds[i][run], marks[i].get(), marks[i + 1].get()));
-    }
-  }
-  Profile profile;
-  for (size_t i = 0; i < kernels; ++i) {
-    const Kernel& kernel = step_.kernels[i];
-    auto middle = milliseconds[i].begin() + repeats / 2;
-    std::nth_element(milliseconds[i].begin(), middle, milliseconds[i].end());
-    profile.entries.push_back({kernel.name, kernel.phase, kernel.implementation, *middle * 1e-3,
-                               kernel.flops, kernel.bytes});
-  }
-  profile.copy_bytes_per_second = measured_copy_bytes_per_second();
-  profile.matrix_flops_per_second = measured_matrix_flops_per_second(options_.precision);
-  return profile;
-}
-
-int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  const LoweringChoices choices{
-      stem_forms(stem_convolution(graph), graph.image(), options.precision).back(), {}};
-  const FlatLayout layout = flat_layout(graph, choices.stem);
-  const StepResources resources;
-  const LoweredStep step = lower(graph, options, choices, layout, resources);
-  const int64_t staged = options.input_from_host ? packed_image_bytes(graph, options) : 0;
-  return step.memory.total_bytes +
-         PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
-         workspace_limit(options.precision) + staged;
-}
-
-int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
-                                   int64_t available_bytes) {
-  const auto fits = [&](int64_t batch) {
-    ProgramOptions tried = options;
-    tried.batch_size = batch;
-    return bytes_needed(graph, tried) <= available_bytes;
-  };
-  int64_t good = 0, bad = largest_batch_size + 1;
-  while (bad - good > 1) {
-    const int64_t middle = (good + bad) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
 }
 
 }  // namespace nearmetal

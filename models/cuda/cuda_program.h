@@ -43,6 +43,11 @@ class CudaProgram : public Program {
                                int64_t available_bytes);
 
  private:
+  /// Throws OutOfMemory, or std::invalid_argument for a batch that no GPU takes.
+  static void require_memory(const Graph& graph, const ProgramOptions& options);
+  /// The images of a batch as a loader delivers them: NHWC without padding.
+  static int64_t host_image_bytes(const Graph& graph, const ProgramOptions& options);
+
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
 

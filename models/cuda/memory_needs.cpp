@@ -1,0 +1,63 @@
+#include <stdexcept>
+
+#include "models/cuda/cuda_program.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t largest_batch_size = 65535;
+constexpr int assumed_multiprocessors = 1024;  // for an upper bound of memory
+
+}  // namespace
+
+int64_t CudaProgram::host_image_bytes(const Graph& graph, const ProgramOptions& options) {
+  return options.batch_size * graph.image().elements() * element_bytes(options.precision);
+}
+
+void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
+  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
+  if (options.batch_size > largest_batch_size) {
+    throw std::invalid_argument("the CUDA backend takes batch sizes up to " +
+                                std::to_string(largest_batch_size));
+  }
+  const int64_t needed = bytes_needed(graph, options);
+  size_t free = 0, total = 0;
+  NM_CALL(cudaMemGetInfo(&free, &total));
+  const auto available = static_cast<int64_t>(free);
+  if (needed <= available) return;
+  const int64_t largest = largest_batch(graph, options, available);
+  throw OutOfMemory("batch " + std::to_string(options.batch_size) + " needs " +
+                        std::to_string(needed) + " bytes of GPU memory, " +
+                        std::to_string(available) + " are free; the largest batch that fits is " +
+                        std::to_string(largest),
+                    needed, available, largest);
+}
+
+int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
+  const LoweringChoices choices{
+      stem_forms(stem_convolution(graph), graph.image(), options.precision).back(), {}};
+  const FlatLayout layout = flat_layout(graph, choices.stem);
+  const StepResources resources;
+  const LoweredStep step = lower(graph, options, choices, layout, resources);
+  const int64_t staged = options.input_from_host ? host_image_bytes(graph, options) : 0;
+  return step.memory.total_bytes +
+         PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
+         workspace_limit(options.precision) + staged;
+}
+
+int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
+                                   int64_t available_bytes) {
+  const auto fits = [&](int64_t batch) {
+    ProgramOptions tried = options;
+    tried.batch_size = batch;
+    return bytes_needed(graph, tried) <= available_bytes;
+  };
+  int64_t good = 0, bad = largest_batch_size + 1;
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace nearmetal
