@@ -159,7 +159,7 @@ void add_measurement(RunOptions& options, RunConfig& run) {
       "of the timed window: 30, 30s, 2m" + default_text(run.duration_seconds),
       [&](const std::string& text) { run.duration_seconds = parse_duration("--duration", text); });
   options.number("--warmup", run.warmup, {1, most_steps},
-                 "fewest steps before, more until steady [cuda: 20, cpu: 3]");
+                 "fewest steps before, more until steady [cuda: 120, cpu: 3]");
   options.toggle("--verify", run.verify, "prove that the network memorises a small set");
   options.toggle("--profile", run.profile, "show where the step goes");
 }
