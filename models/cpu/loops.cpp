@@ -51,7 +51,8 @@ void relu_backward(Precision precision, const void* y, const void* dy, const voi
     if (b == nullptr) {
 #pragma omp parallel for simd schedule(static)
       for (int64_t i = 0; i < elements; ++i) {
-        out[i] = from_float<T>(to_float(value[i]) > 0 ? to_float(a[i]) : 0.0f);
+        const float gradient = to_float(a[i]);
+        out[i] = from_float<T>(to_float(value[i]) > 0 ? gradient : 0.0f);
       }
     } else {
 #pragma omp parallel for simd schedule(static)
