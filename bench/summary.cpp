@@ -13,6 +13,7 @@ namespace {
 constexpr double clocks_may_differ_by = 0.02;
 constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
 constexpr double vanished_below = 0.1;         // of the value at the window's start
+constexpr double diverged_above = 10;          // times the loss of guessing, ln(classes)
 
 std::string percent(double share) {
   std::ostringstream text;
@@ -57,12 +58,16 @@ Maybe<double> gradient_norm(const StepRecord& step, bool forward_only) {
   return double{step.gradient_norm};
 }
 
-void fill_proof(std::span<const StepRecord> window, bool forward_only, Run& run) {
+void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run& run) {
   Proof& proof = run.proof;
+  const bool forward_only = config.forward_only;
   proof.window_start_loss = double{window.front().loss};
   proof.window_end_loss = double{window.back().loss};
   proof.window_start_gradient_norm = gradient_norm(window.front(), forward_only);
   proof.window_end_gradient_norm = gradient_norm(window.back(), forward_only);
+  if (*proof.window_end_loss > diverged_above * std::log(static_cast<double>(config.classes))) {
+    warn(run, "diverged", "the loss is far above that of guessing; see --learning-rate");
+  }
   const auto fell = [](const Maybe<double>& start, const Maybe<double>& end) {
     return start && end && *end < vanished_below * *start;
   };
@@ -128,7 +133,7 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
              " updates were skipped as their gradient was not finite");
   }
   fill_throughput(config, device, run);
-  fill_proof(window, config.forward_only, run);
+  fill_proof(window, config, run);
   warn_of_timing(*result.warm_up, rank, run);
 }
 
@@ -163,6 +168,11 @@ void summarise(const TrainerResult& result, const RunConfig& config, const Devic
     run.failure = "interrupted";
   }
   if (!result.failure.empty()) fail_run(run, result.failure);
+  if (run.window && rank.skipped_updates == run.window->steps) {
+    fail_run(run,
+             "the network was not trained: every update was skipped, as no gradient was finite; "
+             "a lower --learning-rate or --loss-scale may help");
+  }
   if (result.failed_step) {
     run.proof.loss_finite = false;
     run.proof.failed_step = result.failed_step;

@@ -10,9 +10,14 @@
 namespace nearmetal {
 
 std::string significant(double value, int digits) {
+  constexpr int longest_magnitude = 9;
   const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
   std::ostringstream text;
-  text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 6)) << value;
+  if (magnitude >= longest_magnitude) {
+    text << std::scientific << std::setprecision(digits - 1) << value;
+  } else {
+    text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 6)) << value;
+  }
   return text.str();
 }
 

@@ -27,6 +27,21 @@ TEST_F(CmdRunFailure, ALossThatIsNotFiniteIsAFailureWithoutThroughput) {
   EXPECT_THAT(err.str(), HasSubstr("the loss of step 20 is not finite"));
 }
 
+TEST_F(CmdRunFailure, ARunWithoutAnyUpdateIsNoTraining) {
+  script.step = [](int64_t step) {
+    const bool skipped = step >= 3;
+    return StepRecord{.seconds = 0.01,
+                      .loss = 7e37f,
+                      .gradient_norm = skipped ? INFINITY : 1,
+                      .update_skipped = skipped};
+  };
+  EXPECT_EQ(run({"--steps", "10"}), ExitCode::run_failed);
+  EXPECT_THAT(err.str(), HasSubstr("every update was skipped"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("images/s")));
+  EXPECT_THAT(out.str(), HasSubstr("7.000e+37"));
+  EXPECT_THAT(warning_codes(), testing::Contains("diverged"));
+}
+
 TEST_F(CmdRunFailure, AnInterruptIsAPartialReport) {
   script.step = [this](int64_t step) {
     if (step == 14) stop = 2;
