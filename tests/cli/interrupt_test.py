@@ -7,38 +7,40 @@ import cli
 
 
 class Interrupt(cli.CliTest):
-    def interrupted(self, number, *arguments):
-        process = self.start(*cli.TINY, "--duration", "600", "--output", "report.json", *arguments)
+    def interrupted(self, number, after_seconds):
+        process = self.start(*cli.TINY, "--duration", "600", "--output", "report.json", "--force")
         for line in process.stderr:
             if line.startswith("prepared"):
                 break
-        time.sleep(1)
+        time.sleep(after_seconds)
         process.send_signal(number)
         process.out, process.err = process.communicate(timeout=60)
         return process
 
     def test_the_report_is_partial(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            with self.subTest(signal=number):
-                process = self.interrupted(number, "--force")
+            for after_seconds in (0.5, 2, 8, 32):  # warm-up must be over: a busy machine takes long
+                process = self.interrupted(number, after_seconds)
                 self.assertEqual(process.returncode, code, process.err)
-                self.assertIn("partial", process.out)
+                self.assertIn("interrupted", process.out)
                 self.assertIn("interrupted", process.err)
                 report = self.report()
                 self.assertEqual((report["status"], report["exit_code"]), ("partial", code))
-                run = report["arms"][0]["runs"][0]
-                self.assertGreater(run["window"]["steps"], 0)
-                self.assertGreater(run["throughput_images_per_second"], 0)
                 self.assertEqual(self.call("validate", "report.json").returncode, 0)
+                run = report["arms"][0]["runs"][0]
+                if run["window"]:
+                    break
+            self.assertGreater(run["window"]["steps"], 0)
+            self.assertGreater(run["throughput_images_per_second"], 0)
 
     def test_a_second_signal_ends_at_once(self):
-        process = self.start(*cli.TINY, "--model", "resnet152", "--image-size", "448", "--batch",
-                             "16", "--output", "report.json")  # some seconds a step
+        process = self.start(*cli.TINY, "--model", "resnet50", "--image-size", "224", "--batch", "8",
+                             "--output", "report.json")  # seconds a step
         for line in process.stderr:
             if line.startswith("prepared"):
                 break
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         process.communicate(timeout=60)
