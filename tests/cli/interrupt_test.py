@@ -39,6 +39,7 @@ class Interrupt(cli.CliTest):
         for line in process.stderr:
             if line.startswith("prepared"):
                 break
+        time.sleep(0.5)  # the first step has begun
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
