@@ -37,6 +37,9 @@ class CpuProgram : public Program {
                                int64_t available_bytes);
 
  private:
+  // The options with the number of threads decided. Throws std::invalid_argument for what this
+  // machine cannot do.
+  static ProgramOptions complete(ProgramOptions options);
   static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
 
 #include "models/cpu/lowering_state.h"
 
@@ -53,14 +54,23 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl
 
 LoweredStep Lowering::run() {
   const int count = static_cast<int>(graph_.nodes().size());
-  for (int i = 0; i < count; ++i) forward(i);
+  for (int i = 0; i < count; ++i) walk(i, &Lowering::forward);
   update_statistics();
   if (!options_.forward_only) {
-    for (int i = count - 1; i >= 0; --i) backward(i);
+    for (int i = count - 1; i >= 0; --i) walk(i, &Lowering::backward);
   }
   place_parameters();
   place_step();
   return std::move(step_);
+}
+
+void Lowering::walk(int node, void (Lowering::*direction)(int)) {
+  try {
+    (this->*direction)(node);
+  } catch (const dnnl::error& error) {  // no std::runtime_error, and names no layer
+    throw std::runtime_error("oneDNN cannot compute " + graph_.node(node).name + " in " +
+                             to_string(options_.precision) + ": " + error.what());
+  }
 }
 
 Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) {
@@ -212,8 +222,13 @@ void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regio
   }
   for (Operation& operation : step.operations) {
     if (!operation.make) continue;
-    operation.run = [primitive = operation.make(), arguments = operation.arguments, stream] {
-      primitive.execute(stream, arguments);
+    operation.run = [primitive = operation.make(), arguments = operation.arguments, stream,
+                     name = operation.name] {
+      try {
+        primitive.execute(stream, arguments);
+      } catch (const dnnl::error& error) {
+        throw std::runtime_error("oneDNN failed in " + name + ": " + error.what());
+      }
     };
   }
 }

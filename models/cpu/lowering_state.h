@@ -56,6 +56,7 @@ class Lowering {
   // The tensor that a gradient in this layout is computed into.
   Tensor* gradient_target(int parameter, const Desc& desc);
 
+  void walk(int node, void (Lowering::*direction)(int));
   void forward(int i);
   void forward_convolution(int i);
   void forward_norm(int i);

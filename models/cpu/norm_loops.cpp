@@ -131,10 +131,10 @@ void forward(const NormExtent& extent, const NormForward& operands) {
                        square = sum * sum;
                      });
   });
-  const auto [factors, terms, unused] = scratch.coefficients;
+  const auto [factors, means, biases] = scratch.coefficients;
   const auto count = static_cast<double>(extent.images * extent.pixels);
   for (int64_t c = 0; c < extent.padded_channels(); ++c) {
-    factors[c] = terms[c] = 0;
+    factors[c] = means[c] = biases[c] = 0;
     if (c >= extent.channels) continue;
     const double mean = sum_of_images(extent, scratch.first, c) / count;
     // Written so that a NaN passes.
@@ -142,26 +142,29 @@ void forward(const NormExtent& extent, const NormForward& operands) {
     const double variance = difference < 0 ? 0 : difference;
     operands.mean[c] = static_cast<float>(mean);
     operands.variance[c] = static_cast<float>(variance);
-    const double factor = operands.scale[c] / std::sqrt(variance + batch_norm_epsilon);
-    factors[c] = static_cast<float>(factor);
-    terms[c] = static_cast<float>(operands.bias[c] - mean * factor);
+    factors[c] = static_cast<float>(operands.scale[c] / std::sqrt(variance + batch_norm_epsilon));
+    means[c] = operands.mean[c];
+    biases[c] = operands.bias[c];
   }
-  for_each_plane(extent,
-                 [&, factors = factors, terms = terms](int64_t value, int64_t channel, int64_t) {
-                   const T* x = static_cast<const T*>(operands.x) + value;
-                   T* y = static_cast<T*>(operands.y) + value;
-                   const float* a = factors + channel;
-                   const float* b = terms + channel;
-                   if (operands.relu) {
-                     for_each_value<Lanes>(pixels, lanes, [=](int64_t i, int64_t lane) {
-                       y[i] = from_float<T>(positive_part(to_float(x[i]) * a[lane] + b[lane]));
-                     });
-                   } else {
-                     for_each_value<Lanes>(pixels, lanes, [=](int64_t i, int64_t lane) {
-                       y[i] = from_float<T>(to_float(x[i]) * a[lane] + b[lane]);
-                     });
-                   }
-                 });
+  for_each_plane(extent, [&, factors = factors, means = means, biases = biases](
+                             int64_t value, int64_t channel, int64_t) {
+    const T* x = static_cast<const T*>(operands.x) + value;
+    T* y = static_cast<T*>(operands.y) + value;
+    const float *a = factors + channel, *m = means + channel, *b = biases + channel;
+    // The mean goes first: it may be large beside the result.
+    const auto normalised = [=](int64_t i, int64_t lane) {
+      return (to_float(x[i]) - m[lane]) * a[lane] + b[lane];
+    };
+    if (operands.relu) {
+      for_each_value<Lanes>(pixels, lanes, [=](int64_t i, int64_t lane) {
+        y[i] = from_float<T>(positive_part(normalised(i, lane)));
+      });
+    } else {
+      for_each_value<Lanes>(pixels, lanes, [=](int64_t i, int64_t lane) {
+        y[i] = from_float<T>(normalised(i, lane));
+      });
+    }
+  });
 }
 
 template <class T, int Lanes, bool Relu>
