@@ -41,7 +41,7 @@ changed_files() {
     git diff --name-only "$base" -- '*.cpp' '*.h' &&
       git ls-files --others --exclude-standard -- '*.cpp' '*.h'
   } | sed 's/\.h$/.cpp/' | sort -u | while read -r file; do
-    if grep -q "/$file\"" build/compile_commands.json; then printf '%s\n' "$file"; fi
+    if [[ -f $file ]] && grep -q "/$file\"" build/compile_commands.json; then echo "$file"; fi
   done
 }
 
