@@ -61,16 +61,16 @@ TrainerResult train_shown(const RankTask& task, Program& program) {
 }
 
 void verify(const RankTask& task, Program& program, Run& run) {
-  task.terminal.remark("verifying that the network learns");
   const VerifyOptions options{
       .batch = *task.config.batch,
       .seed = seed_of(task.config),
       .zero_init = task.config.zero_init,
       .maximum_steps = task.config.device == "cuda" ? verify_steps_cuda : verify_steps_cpu};
+  if (task.stop == 0) task.terminal.remark("verifying that the network learns");
   const Verify result = verify_learning(program, task.graph, options, task.stop);
   if (task.stop != 0) {
     run.status = Status::partial;
-    run.failure = "interrupted while verifying";
+    run.failure = "interrupted before the end of --verify";
     return;
   }
   run.proof.verify = result;

@@ -23,7 +23,17 @@ std::string significant(double value, int digits) {
 
 namespace {
 
-std::string milliseconds(double seconds) { return significant(1e3 * seconds) + " ms"; }
+std::string time_text(double seconds) {
+  return seconds < 1 ? significant(1e3 * seconds) + " ms" : significant(seconds) + " s";
+}
+std::string steps_text(int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
+}
+std::string fixed(double value, int decimals) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(decimals) << value;
+  return text.str();
+}
 std::string percent(double share, int digits = 3) {
   return significant(100 * share, digits) + " %";
 }
@@ -65,19 +75,18 @@ std::string workload(const RunConfig& config, const Run& run) {
 }
 
 void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
-  lines.line("step time", milliseconds(time.median_seconds) + " median, " +
-                              milliseconds(time.p95_seconds) + " p95, " +
-                              milliseconds(time.p99_seconds) + " p99, jitter " +
-                              milliseconds(time.jitter_seconds));
+  lines.line("step time", time_text(time.median_seconds) + " median, " +
+                              time_text(time.p95_seconds) + " p95, " + time_text(time.p99_seconds) +
+                              " p99, jitter " + time_text(time.jitter_seconds));
   if (!time.relative_standard_error) return;
   lines.line("spread", "mean step known to " + percent(*time.relative_standard_error, 2) +
-                           " (standard error within this run: " + std::to_string(steps) +
-                           " steps worth " + significant(*time.effective_steps, 3) + ")");
+                           " (standard error within this run: " + steps_text(steps) + " worth " +
+                           significant(*time.effective_steps, 3) + ")");
 }
 
 void print_window(Lines& lines, const Run& run) {
   const TimedWindow& window = *run.window;
-  lines.line("window", std::to_string(window.steps) + " steps, " + significant(window.seconds) +
+  lines.line("window", steps_text(window.steps) + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
                            (run.warm_up->steady ? "steady" : "not steady") + ")");
   if (run.flops_per_second) {
@@ -106,8 +115,7 @@ void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
   const Verify& verify = *proof.verify;
   const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
   lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
-                           std::to_string(verify.steps) + " steps on " +
-                           std::to_string(verify.images) +
+                           steps_text(verify.steps) + " on " + std::to_string(verify.images) +
                            " images (bound: " + significant(verify.bound) + " within " +
                            std::to_string(verify.maximum_steps) + " steps)");
 }
@@ -152,7 +160,7 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
                        const std::string& share, const std::string& tflops, const std::string& rate,
                        const std::string& implementation) {
     out << std::left << std::setw(static_cast<int>(name_width) + 2) << name << std::setw(9) << phase
-        << std::right << std::setw(10) << time << std::setw(8) << share << std::setw(9) << tflops
+        << std::right << std::setw(11) << time << std::setw(8) << share << std::setw(9) << tflops
         << std::setw(9) << rate << "  " << implementation << '\n';
   };
   out << "\nWhere the step goes, each part timed alone\n";
@@ -161,20 +169,20 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
   };
   for (const ProfileEntry& entry : profile.entries) {
-    row(entry.name, entry.phase, significant(1e3 * entry.seconds, 3),
-        significant(100 * entry.seconds / profile.step_seconds, 2),
+    row(entry.name, entry.phase, fixed(1e3 * entry.seconds, 3),
+        fixed(100 * entry.seconds / profile.step_seconds, 2),
         rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
         entry.implementation);
   }
   Lines lines(out, false);
-  lines.line("sum of parts", milliseconds(profile.sum_seconds) + ", " +
+  lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
                                  percent(profile.sum_seconds / profile.step_seconds) +
-                                 " of the median step of " + milliseconds(profile.step_seconds));
+                                 " of the median step of " + time_text(profile.step_seconds));
   if (profile.roofline_seconds) {
-    lines.line("roofline", milliseconds(*profile.roofline_seconds) + ", " +
-                               percent(*profile.share_of_roofline) + " of the step (ceilings: " +
-                               flops(*profile.matrix_flops_per_second) + " and " +
-                               gigabytes(*profile.copy_bytes_per_second) + "/s)");
+    lines.line("roofline",
+               time_text(*profile.roofline_seconds) + ", " + percent(*profile.share_of_roofline) +
+                   " of the step (ceilings: " + flops(*profile.matrix_flops_per_second) + " and " +
+                   gigabytes(*profile.copy_bytes_per_second) + "/s)");
   } else {
     lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
   }
