@@ -55,7 +55,7 @@ Maybe<bool> hypervisor_flag(const fs::path& root) {
 // usually the root of what it sees.
 fs::path control_group(const fs::path& root) {
   const Maybe<std::string> group = value_in(root / "proc/self/cgroup", "0", ':');
-  const fs::path mount = root / "sys/fs/cgroup";
+  fs::path mount = root / "sys/fs/cgroup";
   if (!group) return mount;
   const fs::path own = mount / fs::path(group->substr(group->find('/') + 1));
   return fs::exists(own / "cgroup.controllers") ? own : mount;
