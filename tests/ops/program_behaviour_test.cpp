@@ -158,8 +158,7 @@ TEST_F(ProgramTest, LossScaleDoesNotShowInFp32) {
   EXPECT_TRUE(check_same_step(graph, steps[1], steps[0], 1e-6));
 }
 
-// ReLU may turn a NaN into 0 and so keep it from the loss (oneDNN's and fmax do), but not from the
-// gradient.
+// A ReLU that takes the maximum with 0 keeps a NaN from the loss, but not from the gradient.
 TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, with_batch());
@@ -194,20 +193,20 @@ TEST_F(ProgramTest, DynamicLossScaleHalvesUntilGradientsAreFinite) {
   const Graph graph = small_graph();
   RandomCase random = random_case(graph, batch_size, 1);
   for (int64_t i = 0; i < graph.parameters()[0].size; ++i) random.parameters[i] /= 64;
-  const auto skipped_steps = [&](bool dynamic) {
+  const auto skipped_steps = [&](bool dynamic, int most) {
     ProgramOptions options = with_batch();
     options.loss_scale = {0x1p127, dynamic};
     const auto program = backend().prepare(graph, options);
     program->restart(random.parameters);
     program->use_batch(random.images, random.labels);
     int skipped = 0;
-    while (skipped < 140 && step(*program).update_skipped) ++skipped;
+    while (skipped < most && step(*program).update_skipped) ++skipped;
     return skipped;
   };
-  const int skipped = skipped_steps(true);
+  const int skipped = skipped_steps(true, 128);
   EXPECT_GT(skipped, 1);
   EXPECT_LT(skipped, 128);
-  EXPECT_EQ(skipped_steps(false), 140);
+  EXPECT_EQ(skipped_steps(false, 10), 10);  // stays where it is
 }
 
 TEST_F(ProgramTest, InputFromHostTrainsTheSame) {

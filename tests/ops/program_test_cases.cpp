@@ -1,5 +1,6 @@
 #include "tests/ops/program_test_cases.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "models/backend.h"
@@ -14,6 +15,9 @@ void ProgramTest::SetUp() {
   if (tested_backend == std::string("cuda") && !device) {
     GTEST_SKIP() << "no NVIDIA device: neither /dev/nvidiactl nor /dev/dxg exists";
   }
+  // Read when the module loads OpenMP. Tests run beside one another: a thread that waits for work
+  // by spinning takes the cores of the others.
+  setenv("OMP_WAIT_POLICY", "passive", 0);
   backend_ = &load_backend(tested_backend);
 }
 
