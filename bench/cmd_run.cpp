@@ -51,7 +51,13 @@ void require_trainable(const Graph& graph, const RunConfig& config) {
   }
 }
 
-// --batch auto
+// --batch auto: a little below what fits, as other processes take memory meanwhile, and a multiple
+// of 32, as the tiles of matrix units waste what is left over.
+int64_t comfortable_batch(int64_t largest) {
+  const int64_t with_room = largest - largest / 50;
+  return with_room >= 64 ? with_room / 32 * 32 : with_room;
+}
+
 void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& graph,
                   Backend& backend, const Terminal& terminal) {
   if (config.batch != largest_that_fits) return;
@@ -64,9 +70,10 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
   config.batch.reset();
   const int64_t largest = backend.largest_batch(graph, options);
   if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
-  config.batch = largest;
+  config.batch = comfortable_batch(largest);
   fill_defaults(config, choice);
-  terminal.remark("the largest batch that fits is " + std::to_string(largest));
+  terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
+                  std::to_string(*config.batch));
 }
 
 Report new_report(const CommandLine& line) {

@@ -128,7 +128,7 @@ void add_workload(RunOptions& options, RunConfig& run) {
                 run.precision = precision_from(text);
               });
   options.add("--batch", "batch", "N|auto",
-              "images per step; auto: the most that fit [cuda: 256, cpu: 16]",
+              "images per step; auto: nearly all that fit [cuda: 256, cpu: 16]",
               [&](const std::string& text) {
                 run.batch = text == "auto" ? largest_that_fits
                                            : parse_number<int64_t>("--batch", text, {1, 1e6});

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double clocks_may_differ_by = 0.02;
 constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
+constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
 constexpr double vanished_below = 0.1;         // of the value at the window's start
 constexpr double diverged_above = 10;          // times the loss of guessing, ln(classes)
 
@@ -100,9 +101,8 @@ void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
          "step times were not steady after " + std::to_string(warm_up.steps) +
              " warm-up steps; a longer --warmup may help");
   }
-  // Fewer steps than the warm-up was judged by say nothing about drift.
   const Maybe<double>& drift = rank.step_time->drift;
-  if (drift && run.window->steps >= warm_up.judged_steps && std::abs(*drift) > warm_up.limit) {
+  if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
     warn(run, "drift", "step times changed by " + percent(*drift) + " over the timed window");
   }
   const double seconds = run.window->seconds;

@@ -67,12 +67,26 @@ TEST_F(CmdRun, QuietSaysNothing) {
   EXPECT_THAT(out.str(), HasSubstr("images/s"));
 }
 
-TEST_F(CmdRun, BatchAutoTakesTheLargest) {
-  script.largest_batch = 96;
+TEST_F(CmdRun, BatchAutoTakesAMultipleOf32WithRoomToSpare) {
+  script.largest_batch = 97;
   EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
   EXPECT_EQ(script.options.batch_size, 96);
   EXPECT_EQ(report().invocation.config.batch, 96);
   EXPECT_DOUBLE_EQ(*report().invocation.config.learning_rate, 0.1 * 96 / 256);
+}
+
+TEST_F(CmdRun, BatchAutoTakesASmallOneAsItIs) {
+  script.largest_batch = 5;
+  EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
+  EXPECT_EQ(script.options.batch_size, 5);
+}
+
+TEST_F(CmdRun, DriftOverTheWindowIsAWarning) {
+  script.step = [](int64_t step) {
+    return StepRecord{.seconds = step < 20 ? 0.010 : 0.011, .loss = 1};
+  };
+  run({"--steps", "40"});
+  EXPECT_THAT(warning_codes(), testing::Contains("drift"));
 }
 
 TEST_F(CmdRun, VerifyPassesWhenTheNetworkLearns) {
