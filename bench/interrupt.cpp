@@ -3,28 +3,30 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <thread>
+
 namespace nearmetal {
 
 std::atomic<int> stop_signal = 0;
 
-namespace {
-
-void on_signal(int signal) {
-  stop_signal.store(signal);
-  constexpr char text[] = "\nstopping after this step; once more stops at once\n";
-  // Only what is safe in a signal handler; a message that does not get out is no loss.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-}
-
-}  // namespace
-
 void catch_stop_signals() {
-  static_assert(std::atomic<int>::is_always_lock_free);
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  // A thread waits for them, all others block them: generated code of libraries may use the stack
+  // pointer for other things, so that a handler on top of it would write where it must not.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) return;
+    stop_signal.store(signal);
+    constexpr char text[] = "\nstopping after this step; once more stops at once\n";
+    // A message that does not get out is no loss.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one does what it always does
+    while (true) pause();
+  }).detach();
 }
 
 }  // namespace nearmetal

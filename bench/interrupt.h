@@ -9,7 +9,8 @@ namespace nearmetal {
 extern std::atomic<int> stop_signal;
 
 /// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be
-/// written; a second one ends the process at once.
+/// written; a second one ends the process at once. To be called before other threads start: they
+/// inherit that the two are blocked.
 void catch_stop_signals();
 
 }  // namespace nearmetal
