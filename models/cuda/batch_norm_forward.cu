@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(sweep_threads)
               value += residual == Residual::tensor ? added : other_coefficients.apply(i, added);
             }
             bits |= value > 0 ? 1u << i : 0u;
-            packs[u].values[i] = from_float<T>(fmaxf(value, floor));
+            // Not fmaxf(), which would hide a NaN.
+            packs[u].values[i] = from_float<T>(value < floor ? floor : value);
           }
           store_pack(y + at[u], packs[u]);
           if (mask != nullptr) mask[at[u] / width] = static_cast<uint8_t>(bits);

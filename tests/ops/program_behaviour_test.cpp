@@ -158,18 +158,35 @@ TEST_F(ProgramTest, LossScaleDoesNotShowInFp32) {
   EXPECT_TRUE(check_same_step(graph, steps[1], steps[0], 1e-6));
 }
 
-// A ReLU that takes the maximum with 0 keeps a NaN from the loss, but not from the gradient.
+// Images of which one has a pixel that is not a number.
+RandomCase case_with_nan(const Graph& graph) {
+  RandomCase random = random_case(graph, batch_size, 1);
+  random.images[random.images.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+  return random;
+}
+
 TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, with_batch());
-  RandomCase random = random_case(graph, batch_size, 1);
-  random.images[random.images.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+  const RandomCase random = case_with_nan(graph);
   program->use_batch(random.images, random.labels);
   const StepRecord record = step(*program);
+  EXPECT_TRUE(std::isnan(record.loss)) << record.loss;
   EXPECT_FALSE(std::isfinite(record.gradient_norm)) << record.gradient_norm;
   EXPECT_TRUE(record.update_skipped);
   EXPECT_EQ(program->parameters(), initial_parameters(graph, 1));
   EXPECT_THAT(program->momentum(), Each(0.0f));
+}
+
+// A ReLU that takes the maximum with 0 would hide it.
+TEST_F(ProgramTest, NanInTheImagesIsSeenWithoutABackwardPass) {
+  const Graph graph = small_graph();
+  ProgramOptions options = with_batch();
+  options.forward_only = true;
+  const auto program = started(backend(), graph, options);
+  const RandomCase random = case_with_nan(graph);
+  program->use_batch(random.images, random.labels);
+  EXPECT_TRUE(std::isnan(step(*program).loss));
 }
 
 TEST_F(ProgramTest, NanInTheLogitsReachesTheLoss) {
