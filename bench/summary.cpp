@@ -109,8 +109,8 @@ void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
   const double difference = *rank.host_window_seconds - seconds;
   if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
     warn(run, "clocks_differ",
-         "the window took " + percent(difference / seconds) +
-             " more by the host's clock than by the sum of the steps");
+         "the host's clock differs from the sum of the window's steps by " +
+             percent(difference / seconds));
   }
 }
 
