@@ -100,7 +100,7 @@ void CpuProgram::check_pinned_plans() const {
   if (!options_.plans_pinned) return;
   std::map<std::string, std::string> pinned;
   for (const Plan& plan : options_.plans) pinned[plan.key] = plan.implementation;
-  for (const Plan& plan : plans()) {
+  for (const Plan& plan : CpuProgram::plans()) {
     const auto found = pinned.find(plan.key);
     if (found == pinned.end()) {
       throw std::runtime_error("the pinned plans have none for '" + plan.key + "'");

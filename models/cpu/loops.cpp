@@ -117,14 +117,16 @@ void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
   const auto learning_rate = static_cast<float>(sgd.learning_rate);
   const auto momentum = static_cast<float>(sgd.momentum);
   const auto weight_decay = static_cast<float>(sgd.weight_decay);
-  const auto [values, velocity, gradients, copies, elements, inverse_scale] = operands;
+  float *const values = operands.values, *const velocity = operands.momentum;
+  const float* const gradients = operands.gradients;
+  const float inverse_scale = operands.inverse_scale;
 #pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < elements; ++i) {
+  for (int64_t i = 0; i < operands.elements; ++i) {
     const float gradient = gradients[i] * inverse_scale + weight_decay * values[i];
     velocity[i] = momentum * velocity[i] + gradient;
     values[i] -= learning_rate * velocity[i];
   }
-  if (copies != nullptr) copy_as_bf16(values, copies, elements);
+  if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
 }
 
 void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements) {

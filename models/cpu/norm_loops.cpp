@@ -122,7 +122,7 @@ void for_each_plane(const NormExtent& extent, Body body) {
 template <class T, int Lanes>
 void forward(const NormExtent& extent, const NormForward& operands) {
   const Scratch scratch(extent, operands.scratch);
-  const auto [pixels, lanes] = std::pair(extent.pixels, extent.lanes);
+  const int64_t pixels = extent.pixels, lanes = extent.lanes;
   for_each_plane(extent, [&](int64_t value, int64_t, int64_t partial) {
     const T* x = static_cast<const T*>(operands.x) + value;
     add_plane<Lanes>(pixels, lanes, scratch.first + partial, scratch.second + partial,
@@ -170,7 +170,7 @@ void forward(const NormExtent& extent, const NormForward& operands) {
 template <class T, int Lanes, bool Relu>
 void backward(const NormExtent& extent, const NormBackward& operands) {
   const Scratch scratch(extent, operands.scratch);
-  const auto [pixels, lanes] = std::pair(extent.pixels, extent.lanes);
+  const int64_t pixels = extent.pixels, lanes = extent.lanes;
   const auto [means, slopes, terms] = scratch.coefficients;
   for (int64_t c = 0; c < extent.padded_channels(); ++c) {
     means[c] = c < extent.channels ? operands.mean[c] : 0;

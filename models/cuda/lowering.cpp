@@ -113,7 +113,7 @@ PoolShape Lowering::pool_shape(int pool) const {
 
 void Lowering::emit_product(const std::string& name, const char* phase, const ProductShape& shape,
                             std::vector<const Tensor*> operands,
-                            std::function<void(const Product&, cudaStream_t)> launch) {
+                            const std::function<void(const Product&, cudaStream_t)>& launch) {
   const auto product = std::make_shared<std::unique_ptr<Product>>();
   const auto& r = resources_;
   Kernel& kernel = emit(name, phase, "cublasLt", std::move(operands),

@@ -42,7 +42,7 @@ class Lowering {
   // A product is made at its first launch, which is not in a captured graph: it needs the handle.
   void emit_product(const std::string& name, const char* phase, const ProductShape& shape,
                     std::vector<const Tensor*> operands,
-                    std::function<void(const Product&, cudaStream_t)> launch);
+                    const std::function<void(const Product&, cudaStream_t)>& launch);
 
   void labels_and_images();
   void forward(int i);

@@ -200,7 +200,7 @@ ReferenceStep run_step(Program& program) {
 }
 
 AssertionResult check_against_reference(Backend& backend, const Graph& graph,
-                                        ProgramOptions options, double tolerance) {
+                                        const ProgramOptions& options, double tolerance) {
   const std::unique_ptr<Program> program = backend.prepare(graph, options);
   std::string gradients;
   for (uint64_t seed = 1; seed <= gradient_batches; ++seed) {

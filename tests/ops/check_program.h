@@ -46,7 +46,8 @@ ReferenceStep run_step(Program& program);
 /// often, partial sums in fp32 more often). An error of the rounded run that is small by chance
 /// does not count below e sqrt(2 L).
 ::testing::AssertionResult check_against_reference(Backend& backend, const Graph& graph,
-                                                   ProgramOptions options, double tolerance = 1e-4);
+                                                   const ProgramOptions& options,
+                                                   double tolerance = 1e-4);
 
 /// The same gradients, loss and statistics from two programs, within `tolerance` norm-wise.
 ::testing::AssertionResult check_same_step(const Graph& graph, const ReferenceStep& actual,
