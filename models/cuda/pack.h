@@ -5,6 +5,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "models/program.h"
 
@@ -61,6 +62,43 @@ struct alignas(16) Channels {
     return channels;
   }
 };
+
+/// Two values per instruction, where the type has such instructions.
+template <class T>
+__device__ Channels<T> to_floats(const Pack<T>& pack) {
+  Channels<T> result;
+#pragma unroll
+  for (int i = 0; i < pack_width<T>; i += 2) {
+    float2 two;
+    if constexpr (std::is_same_v<T, __half>) {
+      two = __half22float2(*reinterpret_cast<const __half2*>(pack.values + i));
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      two = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(pack.values + i));
+    } else {
+      two = {pack.values[i], pack.values[i + 1]};
+    }
+    result.values[i] = two.x;
+    result.values[i + 1] = two.y;
+  }
+  return result;
+}
+template <class T>
+__device__ Pack<T> from_floats(const Channels<T>& channels) {
+  Pack<T> pack;
+#pragma unroll
+  for (int i = 0; i < pack_width<T>; i += 2) {
+    const float2 two = {channels.values[i], channels.values[i + 1]};
+    if constexpr (std::is_same_v<T, __half>) {
+      *reinterpret_cast<__half2*>(pack.values + i) = __float22half2_rn(two);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      *reinterpret_cast<__nv_bfloat162*>(pack.values + i) = __float22bfloat162_rn(two);
+    } else {
+      pack.values[i] = two.x;
+      pack.values[i + 1] = two.y;
+    }
+  }
+  return pack;
+}
 
 /// Calls `body` with a null pointer to the element type of `precision`.
 template <class Body>

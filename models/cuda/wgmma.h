@@ -1,0 +1,120 @@
+// Hopper's asynchronous matrix product of a warpgroup, and the copies and fences that it needs
+// (device code for sm_90a alone).
+//
+// All operands lie in shared memory as panels: rows of 64 16-bit values (128 bytes), the 16-byte
+// chunks of a row exchanged by its number, so that neither the copies nor the tensor cores meet
+// bank conflicts. A panel is an operand in either direction: its rows may be the long side or the
+// inner dimension of the product. PTX ISA, "Asynchronous warpgroup level matrix instructions".
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define NM_HAS_WGMMA 1
+#endif
+
+namespace nearmetal {
+
+inline constexpr int panel_columns = 64;
+inline constexpr int panel_row_bytes = 128;
+
+/// Byte offset of a 16-byte chunk (8 values) of a panel whose address is a multiple of 1024.
+__host__ __device__ constexpr int panel_offset(int row, int chunk) {
+  return row * panel_row_bytes + ((chunk ^ (row & 7)) << 4);
+}
+
+#ifdef NM_HAS_WGMMA
+
+/// What the instruction reads: 64 columns, or rows where the panel is transposed. Two groups of 8
+/// rows are 1024 bytes apart in either direction.
+__device__ inline uint64_t panel_operand(const void* address) {
+  constexpr uint64_t swizzle_128_bytes = uint64_t{1} << 62;
+  constexpr uint64_t between_groups = uint64_t{1024 >> 4} << 32;
+  constexpr uint64_t unused = uint64_t{1} << 16;
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  return swizzle_128_bytes | between_groups | unused | (shared & 0x3FFFF) >> 4;
+}
+
+/// d (64 x 64, spread over 128 threads) = a b, added to d if `accumulate`, for 16 of the inner
+/// dimension. An operand that is not transposed has the inner dimension along its rows. Thread t of
+/// warp w holds in d[4 j + 2 h + e] row 16 w + 8 h + t / 4, column 8 j + 2 (t % 4) + e.
+template <class T, bool transposed_a, bool transposed_b>
+__device__ void multiply_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
+#define NM_WGMMA(type)                                                                             \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred accumulate;\n"                                                                   \
+      "setp.ne.b32 accumulate, %34, 0;\n"                                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                  \
+      " "                                                                                          \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                    \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "          \
+      "%32, %33, accumulate, 1, 1, %35, %36;\n"                                                    \
+      "}\n"                                                                                        \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(transposed_a)),    \
+        "n"(static_cast<int>(transposed_b)))
+  if constexpr (std::is_same_v<T, __half>) {
+    NM_WGMMA("f16");
+  } else {
+    NM_WGMMA("bf16");
+  }
+#undef NM_WGMMA
+}
+
+/// Before the first product after registers or shared memory were written.
+__device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/// After the last of a group of products, none of which is done yet.
+__device__ inline void products_end() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/// Waits until all products of this warpgroup are done.
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+/// Keeps uses of a result behind the wait for it.
+template <int n>
+__device__ void use_results(float (&d)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+/// Makes this thread's writes to shared memory visible to products, after a barrier.
+__device__ inline void show_writes_to_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Copies 16 bytes to shared memory in the background, zeros if not `inside`.
+__device__ inline void copy_chunk(void* shared, const void* global, bool inside) {
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+               "r"(inside ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most the last `pending` groups of this thread's copies are under way.
+template <int pending>
+__device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/// Changes the registers of each thread of this warpgroup, in steps of 8.
+template <int registers>
+__device__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+__device__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+#endif  // NM_HAS_WGMMA
+
+}  // namespace nearmetal
