@@ -97,8 +97,8 @@ struct NormBackwardOperands {
   const void* x = nullptr;
   BatchNormState state;
   void* dx = nullptr;
-  // Residual of the forward pass: a plain tensor gets its gradient in `dz`; a normalised one has
-  // its own x, state and dx here. At most one of the two.
+  // Where it is wanted, `dz` is stored. A residual that was normalised in the forward pass has its
+  // own x, state and dx.
   void* dz = nullptr;
   const void* residual_x = nullptr;
   BatchNormState residual_state;

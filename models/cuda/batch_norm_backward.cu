@@ -52,11 +52,12 @@ struct Gradient {
 };
 
 // What becomes of dz besides the batch norm's own gradients.
-enum class Residual { none, tensor, normalised };
+enum class Residual { none, tensor, normalised, normalised_tensor };
 
 // Enough loads in flight to hide the latency of memory, few enough to keep them in registers.
 template <bool two, Residual residual>
-inline constexpr int sums_unroll = !two && residual != Residual::normalised ? 4 : 2;
+inline constexpr int sums_unroll =
+    !two && (residual == Residual::none || residual == Residual::tensor) ? 4 : 2;
 
 template <class T, ReluMask relu, bool two, Residual residual>
 __global__ void __launch_bounds__(reduction_threads, sums_blocks)
@@ -65,7 +66,10 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
   constexpr int width = pack_width<T>;
   constexpr int unroll = sums_unroll<two, residual>;
   constexpr int tile_rows = slice_rows<T> * unroll;
-  constexpr int sum_count = residual == Residual::normalised ? 3 : 2;
+  constexpr bool stores_dz =
+      residual == Residual::tensor || residual == Residual::normalised_tensor;
+  constexpr bool dual = residual == Residual::normalised || residual == Residual::normalised_tensor;
+  constexpr int sum_count = dual ? 3 : 2;
   const auto* x = static_cast<const T*>(operands.x);
   const auto* residual_x = static_cast<const T*>(operands.residual_x);
   const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
@@ -74,7 +78,7 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     const Gradient<T, relu, two> gradient(operands, channel);
     const auto mean = Channels<T>::load(operands.state.mean + channel);
     Channels<T> residual_mean;
-    if constexpr (residual == Residual::normalised) {
+    if constexpr (dual) {
       residual_mean = Channels<T>::load(operands.residual_state.mean + channel);
     }
     for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
@@ -88,7 +92,7 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
         const int64_t at = row * extent.channels + channel;
         loaded[u] = gradient.load(at);
         packs[u] = load_pack(x + at);
-        if constexpr (residual == Residual::normalised) {
+        if constexpr (dual) {
           residual_packs[u] = load_pack(residual_x + at);
         }
       }
@@ -103,13 +107,13 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
           const float dz = gradient.value(loaded[u], i, at_x);
           sums[0][i] += dz;
           sums[1][i] = fmaf(dz, at_x - mean.values[i], sums[1][i]);
-          if constexpr (residual == Residual::normalised) {
+          if constexpr (dual) {
             const float centred = to_float(residual_packs[u].values[i]) - residual_mean.values[i];
             sums[2][i] = fmaf(dz, centred, sums[2][i]);
           }
           dz_pack.values[i] = from_float<T>(dz);
         }
-        if constexpr (residual == Residual::tensor) {
+        if constexpr (stores_dz) {
           store_pack(static_cast<T*>(operands.dz) + row * extent.channels + channel, dz_pack);
         }
       }
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
   }
   reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
     finish_backward(operands.state, at, totals[0], totals[1], count);
-    if constexpr (residual == Residual::normalised) {
+    if constexpr (dual) {
       finish_backward(operands.residual_state, at, totals[0], totals[2], count);
     }
   });
@@ -212,12 +216,12 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
         backward_sums_kernel<T, mask, two, residual><<<grid, reduction_threads, 0, stream>>>(
             operands, extent, Count(operands.count), scratch);
       };
-      if (operands.dz != nullptr) {
-        launch.template operator()<Residual::tensor>();
-      } else if (operands.residual_x != nullptr) {
-        launch.template operator()<Residual::normalised>();
+      if (operands.residual_x != nullptr) {
+        operands.dz != nullptr ? launch.template operator()<Residual::normalised_tensor>()
+                               : launch.template operator()<Residual::normalised>();
       } else {
-        launch.template operator()<Residual::none>();
+        operands.dz != nullptr ? launch.template operator()<Residual::tensor>()
+                               : launch.template operator()<Residual::none>();
       }
     });
   });

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -142,6 +143,14 @@ bool CheckResult::passes(const ConvolutionProblem& problem) const {
                                                                  : 0x1p-23;
   const double allowed = rounding + 16 * std::sqrt(terms) * 0x1p-24;
   return not_finite == 0 && relative_error <= allowed && largest_error <= 16 * allowed;
+}
+
+int samples_to_check(const ConvolutionProblem& problem) {
+  const ConvolutionShape& shape = problem.shape;
+  const int64_t terms = problem.op == ConvolutionOp::backward_weights
+                            ? shape.output_elements() / shape.output_channels
+                            : shape.weight_elements();
+  return static_cast<int>(std::clamp(1e9 / static_cast<double>(terms), 256.0, 2048.0));
 }
 
 CheckResult check_convolution(const ConvolutionProblem& problem,

@@ -14,6 +14,9 @@ struct CheckResult {
   bool passes(const ConvolutionProblem& problem) const;
 };
 
+/// As many as take about as long for any problem.
+int samples_to_check(const ConvolutionProblem& problem);
+
 /// The result tensor must have been filled with NaN before the convolution, so that what was not
 /// written shows. `samples` positions are drawn from a fixed seed; sums are done in fp64.
 CheckResult check_convolution(const ConvolutionProblem& problem,

@@ -67,19 +67,22 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
+  resources_.reduction.multiprocessors = multiprocessors_;
   tuner_ =
       std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans, options_.plans_pinned);
   double best = std::numeric_limits<double>::infinity();
   for (const StemForm form :
        stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {
-    LoweringChoices choices{form, {}};
+    LoweringChoices choices;
+    choices.stem = form;
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, options_, choices, layout, resources_);
-    tuner_->choose(distinct_problems(step, true), multiprocessors_);
+    tuner_->choose(distinct_problems(step, true));
     const double seconds = tuner_->seconds_of(step);
     if (seconds >= best) continue;
     best = seconds;
     choices.fused_statistics = tuner_->faster_with_statistics(step);
+    choices.fused_backward = tuner_->faster_with_fused_backward(step);
     choices_ = choices;
   }
   layout_ = flat_layout(graph_, choices_.stem);

@@ -57,6 +57,9 @@ inline constexpr int64_t classifier_workspace = int64_t{32} << 20;
 struct LoweringChoices {
   StemForm stem = StemForm::pad_to_8;
   std::set<std::string> fused_statistics;  // keys of forward problems
+  // Keys of backward_data problems which one kernel of ours computes together with backward_weights
+  // and the batch norm's gradient before both.
+  std::set<std::string> fused_backward;
 };
 
 struct LoweredStep {

@@ -1,4 +1,5 @@
 #include "models/cuda/lowering_state.h"
+#include "models/cuda/pointwise_backward.h"
 
 namespace nearmetal {
 
@@ -75,12 +76,20 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   const Tensor* mask = masks_[pattern.output];
   const bool dual = pattern.residual_norm >= 0;
   const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
-  Tensor* dx = tensor(value_bytes(pattern.conv));
-  Tensor* residual_dx = dual ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
-  Tensor* dz = pattern.residual >= 0 ? tensor(value_bytes(pattern.residual)) : nullptr;
-  gradients_[pattern.conv].push_back(dx);
-  if (dual) gradients_[pattern.residual_conv].push_back(residual_dx);
-  if (dz != nullptr) gradients_[pattern.residual].push_back(dz);
+  const bool fused = fuses_backward(pattern);
+  // What is added has its gradient in dz, as have kernels that go on from there.
+  const bool stores_dz = pattern.residual >= 0 || (fused && dual);
+  Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : nullptr;
+  Tensor* dx = fused ? nullptr : tensor(value_bytes(pattern.conv));
+  Tensor* residual_dx = dual && !fused ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
+  if (pattern.residual >= 0) gradients_[pattern.residual].push_back(dz);
+  if (fused) {
+    pending_[pattern.conv] = {pattern.norm, stores_dz ? dz : dy, !stores_dz};
+    if (dual) pending_[pattern.residual_conv] = {pattern.residual_norm, dz, false};
+  } else {
+    gradients_[pattern.conv].push_back(dx);
+    if (dual) gradients_[pattern.residual_conv].push_back(residual_dx);
+  }
 
   const auto& r = resources_;
   const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
@@ -94,12 +103,12 @@ void Lowering::backward_norm(const NormPattern& pattern) {
     operands.mask = static_cast<const uint8_t*>(data(mask));
     operands.x = x->data;
     operands.state = r.norms[pattern.norm];
-    operands.dx = dx->data;
+    operands.dx = data(dx);
     operands.dz = data(dz);
     if (dual) {
       operands.residual_x = residual_x->data;
       operands.residual_state = r.norms[pattern.residual_norm];
-      operands.residual_dx = residual_dx->data;
+      operands.residual_dx = data(residual_dx);
     }
     return operands;
   };
@@ -109,6 +118,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
        [=, &r](cudaStream_t stream) {
          launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
        });
+  if (fused) return;
   std::vector<const Tensor*> read{dy, dy_second, mask, x, residual_x, dx, residual_dx};
   if (dz != nullptr) read = {dz, x, dx};
   emit(name, "backward", "own apply sweep", read, [=, &r](cudaStream_t stream) {
@@ -156,12 +166,58 @@ void Lowering::backward_norm_pool(int pool) {
 void Lowering::backward_convolution(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
+  if (pending_.contains(i)) return backward_pointwise(i);
   const Tensor* dy = gradients_of(i).first;
   emit_convolution(i, ConvolutionOp::backward_weights, "backward", values_[input], dy);
   if (patterns_.is(input, OpKind::input)) return mask_stem_gradient(node);
   Tensor* dx = tensor(value_bytes(input));
   gradients_[input].push_back(dx);
   emit_convolution(i, ConvolutionOp::backward_data, "backward", dx, dy);
+}
+
+bool Lowering::fuses_backward(const NormPattern& pattern) const {
+  // The kernel recomputes the mask of a ReLU from one gradient alone.
+  const bool one_gradient = gradients_[pattern.output].size() == 1;
+  return fuses_backward(pattern.conv) && (pattern.adds() || one_gradient) &&
+         (pattern.residual_norm < 0 || fuses_backward(pattern.residual_conv));
+}
+
+bool Lowering::fuses_backward(int conv) const {
+  return choices_.fused_backward.contains(problem(ConvolutionOp::backward_data, conv).key());
+}
+
+void Lowering::backward_pointwise(int i) {
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0];
+  const auto [norm, dz, relu] = pending_.at(i);
+  const Tensor *x = values_[input], *y = values_[i];
+  Tensor* dx = tensor(value_bytes(input));
+  gradients_[input].push_back(dx);
+  const Extent extent = this->extent(i);
+  const PointwiseShape shape{extent.rows, extent.channels,
+                             static_cast<int>(graph_.node(input).shape.channels)};
+  const auto& r = resources_;
+  Tensor* partial_sums =
+      tensor(pointwise_backward_scratch_bytes(shape, r.reduction.multiprocessors));
+  const int64_t offset = layout_.slices[node.parameters[0]].offset;
+  Kernel& kernel = emit(
+      graph_.node(norm).name + " + " + node.name, "backward", "own fused", {dz, y, x, dx},
+      [=, norm = norm, dz = dz, relu = relu, precision = options_.precision, size = element_size(),
+       &r](cudaStream_t stream) {
+        PointwiseBackwardOperands operands;
+        operands.dz = dz->data;
+        operands.y = y->data;
+        operands.state = r.norms[norm];
+        operands.relu = relu;
+        operands.x = x->data;
+        operands.weights = matrix_address(r.parameters, offset, size);
+        operands.dx = dx->data;
+        operands.weight_gradient = gradient_address(r.parameters, offset, size);
+        operands.partial_sums = static_cast<float*>(partial_sums->data);
+        launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
+      });
+  kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
+  kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
 void Lowering::mask_stem_gradient(const Node& conv) {

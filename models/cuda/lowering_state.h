@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,10 @@ class Lowering {
   void backward_average_pool(int i);
   void backward_norm(const NormPattern& pattern);
   void backward_norm_pool(int pool);
+  bool fuses_backward(const NormPattern& pattern) const;
+  bool fuses_backward(int conv) const;
   void backward_convolution(int i);
+  void backward_pointwise(int i);
   void mask_stem_gradient(const Node& conv);
   // At most two consumers leave a gradient; the second may be absent.
   std::pair<const Tensor*, const Tensor*> gradients_of(int node) const;
@@ -81,6 +85,13 @@ class Lowering {
   std::vector<const Tensor*> masks_;     // of a ReLU, or the winners of pooling
   std::vector<const Tensor*> winner_x_;  // of pooling
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer
+  // By convolution, where its own backward kernel forms the gradient at its output.
+  struct PendingGradient {
+    int norm;
+    const Tensor* dz;  // behind the batch norm
+    bool relu;         // ... and its ReLU
+  };
+  std::map<int, PendingGradient> pending_;
   int linear_ = -1;
 };
 

@@ -34,8 +34,8 @@ void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& optio
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  const LoweringChoices choices{
-      stem_forms(stem_convolution(graph), graph.image(), options.precision).back(), {}};
+  LoweringChoices choices;
+  choices.stem = stem_forms(stem_convolution(graph), graph.image(), options.precision).back();
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "models/cuda/check.h"
 #include "models/cuda/convolution.h"
 #include "models/cuda/lowering.h"
+#include "models/cuda/own_kernels.h"
 #include "models/program.h"
 
 namespace nearmetal {
@@ -19,10 +21,10 @@ class Tuner {
   /// std::runtime_error; without, it is made anew.
   Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned);
 
-  /// Chooses a plan for each problem, timing candidates on random data where it must. Throws
-  /// std::runtime_error if no engine computes a problem rightly; a forward_statistics problem then
-  /// merely gets no plan.
-  void choose(const std::vector<ConvolutionProblem>& problems, int multiprocessors);
+  /// For the current device. Chooses a plan for each problem, timing candidates on random data
+  /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
+  /// forward_statistics problem then merely gets no plan.
+  void choose(const std::vector<ConvolutionProblem>& problems);
 
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
@@ -33,20 +35,24 @@ class Tuner {
   /// epilogue than with our sweep after them.
   std::set<std::string> faster_with_statistics(const LoweredStep& step) const;
 
+  /// Keys of the backward_data convolutions of a step which take less time together with
+  /// backward_weights and the apply sweep in our one kernel for the three.
+  std::set<std::string> faster_with_fused_backward(const LoweredStep& step) const;
+
   /// All choices so far.
   std::vector<Plan> used() const;
   int64_t largest_workspace() const;
 
  private:
-  struct Buffers;
-
   bool adopt(const std::string& key, const ConvolutionProblem* problem);
-  void tune(const ConvolutionProblem& problem, const Buffers& buffers);
-  void time_statistics_sweep(const ConvolutionProblem& problem, const Buffers& buffers);
+  void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
+  void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
   double seconds_of(const std::string& key) const;
 
   cudnnHandle_t handle_;
   cudaStream_t stream_;
+  int compute_capability_major_;
+  int multiprocessors_;
   std::map<std::string, Plan> known_;
   bool pinned_;
   std::map<std::string, ConvolutionPlan> plans_;
