@@ -132,13 +132,14 @@ void Lowering::backward_norm_pool(int pool) {
   const Tensor* x = values_[pattern.conv];
   const Tensor* winner = masks_[pool];
   const Tensor* winner_x = winner_x_[pool];
+  Tensor* dz = tensor(value_bytes(pool));
   Tensor* dx = tensor(value_bytes(pattern.conv));
   gradients_[pattern.conv].push_back(dx);
   const auto& r = resources_;
   const PoolShape shape = pool_shape(pool);
   const Precision precision = options_.precision;
   const std::string name = patterns_.name(pattern);
-  emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x},
+  emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x, dz},
        [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
          NormBackwardOperands operands;
          operands.count = shape.input().rows;
@@ -147,20 +148,14 @@ void Lowering::backward_norm_pool(int pool) {
          operands.relu = ReluMask::recomputed;
          operands.x = winner_x->data;
          operands.state = r.norms[pattern.norm];
+         operands.dz = dz->data;
          launch_norm_backward_sums(precision, operands, shape.output(), r.reduction, stream);
        });
-  emit(name, "backward", "own apply sweep", {dy, dy_second, winner, x, dx},
-       [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
-         PoolBackwardOperands operands;
-         operands.dy = dy->data;
-         if (dy_second != nullptr) operands.dy_second = dy_second->data;
-         operands.winner = static_cast<const uint8_t*>(winner->data);
-         operands.x = x->data;
-         operands.state = r.norms[pattern.norm];
-         operands.dx = dx->data;
-         launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors,
-                                    stream);
-       });
+  emit(name, "backward", "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
+    const PoolBackwardOperands operands{dz->data, static_cast<const uint8_t*>(winner->data),
+                                        x->data, r.norms[pattern.norm], dx->data};
+    launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors, stream);
+  });
 }
 
 void Lowering::backward_convolution(int i) {

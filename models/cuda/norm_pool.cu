@@ -1,6 +1,7 @@
 #include "models/cuda/channel_reduction.h"
 #include "models/cuda/check.h"
 #include "models/cuda/norm_pool.h"
+#include "models/cuda/pool_gradient.h"
 
 namespace nearmetal {
 namespace {
@@ -10,12 +11,6 @@ constexpr int norm_pool_blocks = 2;  // at once on a multiprocessor
 constexpr int pool_backward_blocks = 2;
 constexpr int window = stem_pool_window.kernel;
 constexpr int taps = window * window;
-
-// One byte per element of a pack.
-template <class T>
-struct alignas(pack_width<T>) PackBytes {
-  uint8_t values[pack_width<T>];
-};
 
 // Blocks that run at once, each with whole pixels; threads left over are idle.
 struct PoolGrid {
@@ -120,32 +115,6 @@ __global__ void __launch_bounds__(pool_threads, norm_pool_blocks)
   });
 }
 
-// The gradient that one pooled pack hands to the position `tap` of its window.
-template <class T>
-struct PooledGradient {
-  float dy[pack_width<T>];
-  PackBytes<T> winner;
-
-  __device__ PooledGradient(const PoolBackwardOperands& operands, const PoolShape& shape,
-                            int64_t pixel, int channel, bool inside) {
-    Pack<T> first{}, second{};
-    winner = {};
-    if (inside) {
-      const int64_t at = pixel * shape.channels + channel;
-      first = load_pack(static_cast<const T*>(operands.dy) + at);
-      if (operands.dy_second != nullptr) {
-        second = load_pack(static_cast<const T*>(operands.dy_second) + at);
-      }
-      winner = *reinterpret_cast<const PackBytes<T>*>(operands.winner + at);
-    }
-#pragma unroll
-    for (int i = 0; i < pack_width<T>; ++i) {
-      dy[i] = to_float(first.values[i]) + to_float(second.values[i]);
-    }
-  }
-  __device__ float at(int i, int tap) const { return winner.values[i] == tap ? dy[i] : 0.0f; }
-};
-
 // A thread computes the 2 x 2 pixels of x whose windows are the pooled pixel and its right, lower
 // and diagonal neighbour.
 template <class T>
@@ -153,56 +122,17 @@ __global__ void __launch_bounds__(pool_threads, pool_backward_blocks)
     pool_backward_apply_kernel(PoolShape shape, PoolBackwardOperands operands, PoolGrid grid) {
   constexpr int width = pack_width<T>;
   const int channel = static_cast<int>(threadIdx.x) % grid.packs * width;
-  const BatchNormState& state = operands.state;
-  const auto multiplier = Channels<T>::load(state.multiplier + channel);
-  const auto shift = Channels<T>::load(state.shift + channel);
-  const auto a = Channels<T>::load(state.a + channel);
-  const auto b = Channels<T>::load(state.b + channel);
-  const auto c = Channels<T>::load(state.c + channel);
+  const auto a = Channels<T>::load(operands.state.a + channel);
+  const auto b = Channels<T>::load(operands.state.b + channel);
+  const auto c = Channels<T>::load(operands.state.c + channel);
   for_each_pooled_pack<T>(shape, grid, [&](int64_t index) {
     const PooledPixel pixel(shape, index);
-    const bool right = pixel.column + 1 < shape.output_width;
-    const bool below = pixel.row + 1 < shape.output_height;
-    const int row = pixel.row * 2, column = pixel.column * 2;
-    const int64_t corner =
-        ((pixel.image * shape.input_height + row) * shape.input_width + column) * shape.channels +
-        channel;
-    Pack<T> packs[4];
-    bool inside[4];
+    const PoolGradient<T> gradient(operands, shape, pixel.image, pixel.row, pixel.column, channel);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
-      const int r = part / 2, s = part % 2;
-      inside[part] = row + r < shape.input_height && column + s < shape.input_width;
-      if (inside[part]) {
-        packs[part] = load_pack(static_cast<const T*>(operands.x) + corner +
-                                (r * shape.input_width + s) * shape.channels);
-      }
-    }
-    const PooledGradient<T> here(operands, shape, index, channel, true);
-    const PooledGradient<T> east(operands, shape, index + 1, channel, right);
-    const int64_t lower = index + shape.output_width;
-    const PooledGradient<T> south(operands, shape, lower, channel, below);
-    const PooledGradient<T> diagonal(operands, shape, lower + 1, channel, right && below);
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {
-      if (!inside[part]) continue;
-      const int r = part / 2, s = part % 2;
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        // Position of this pixel in the windows: 1 + r, 1 + s in its own, and in the next one, if
-        // it reaches there, row or column 0.
-        float dz = here.at(i, (1 + r) * window + 1 + s);
-        if (s == 1) dz += east.at(i, (1 + r) * window);
-        if (r == 1) dz += south.at(i, 1 + s);
-        if (r == 1 && s == 1) dz += diagonal.at(i, 0);
-        const float x = to_float(packs[part].values[i]);
-        if (!(fmaf(x, multiplier.values[i], shift.values[i]) > 0)) dz = 0;  // ReLU
-        packs[part].values[i] =
-            from_float<T>(fmaf(a.values[i], dz, fmaf(b.values[i], x, c.values[i])));
-      }
-      store_pack(
-          static_cast<T*>(operands.dx) + corner + (r * shape.input_width + s) * shape.channels,
-          packs[part]);
+      if (!gradient.inside(part)) continue;
+      store_pack(static_cast<T*>(operands.dx) + gradient.offset(part),
+                 gradient.value(part, a, b, c));
     }
   });
 }

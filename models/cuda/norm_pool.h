@@ -32,10 +32,9 @@ struct NormPoolOperands {
 void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoolOperands& operands,
                       int multiprocessors, cudaStream_t stream);
 
-/// dx, after launch_norm_backward_sums() over winner_x with the recomputed mask.
+/// dx, after launch_norm_backward_sums() over winner_x with the recomputed mask, which left dz.
 struct PoolBackwardOperands {
-  const void* dy = nullptr;
-  const void* dy_second = nullptr;  // null: the pooled tensor has one consumer
+  const void* dz = nullptr;  // behind the ReLU, of the pooled tensor
   const uint8_t* winner = nullptr;
   const void* x = nullptr;
   BatchNormState state;

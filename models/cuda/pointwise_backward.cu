@@ -3,6 +3,7 @@
 
 #include "models/cuda/check.h"
 #include "models/cuda/pack.h"
+#include "models/cuda/partial_sums.h"
 #include "models/cuda/pointwise_backward.h"
 #include "models/cuda/wgmma.h"
 
@@ -18,7 +19,6 @@ constexpr int threads = formers + multipliers;
 // Registers of a thread, together all that a multiprocessor has.
 constexpr int former_registers = 88;
 constexpr int multiplier_registers = 168;
-constexpr int reduce_threads = 256;
 
 // dz and y pass through a ring of steps of a few rows; a thread reads what it has copied itself.
 // The gradient formed from them and x are kept as panels for the products.
@@ -343,37 +343,15 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-// Adds the blocks' sums in a fixed order. A block adds 32 x 4 values, each by 8 of its threads.
-template <class T>
-__global__ void __launch_bounds__(reduce_threads)
-    add_partial_sums_kernel(const float* partial_sums, int blocks, int values,
-                            bool narrow_is_output, int wide, T* gradient) {
-  constexpr int parts = reduce_threads / 32;
-  __shared__ float4 shared[parts][32];
-  const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
-  const int at = (blockIdx.x * 32 + lane) * 4;
-  float4 total = {0, 0, 0, 0};
-#pragma unroll 4
-  for (int block = part; block < blocks; block += parts) {
-    const float4 add =
-        *reinterpret_cast<const float4*>(partial_sums + int64_t{block} * values + at);
-    total.x += add.x;
-    total.y += add.y;
-    total.z += add.z;
-    total.w += add.w;
+// Of a partial sum, its place in the weights: the sums are [wide panel][narrow channel][wide
+// channel of the panel].
+template <int out, int in>
+struct WeightPlace {
+  __device__ int operator()(int value) const {
+    const int wide = value / 4096 * panel_columns + value % 64, narrow = value / 64 % 64;
+    return out < in ? narrow * in + wide : wide * in + narrow;
   }
-  shared[part][lane] = total;
-  __syncthreads();
-  if (threadIdx.x >= 128) return;
-  const int value = blockIdx.x * 128 + threadIdx.x;
-  float sum = 0;
-#pragma unroll
-  for (int p = 0; p < parts; ++p) {
-    sum += reinterpret_cast<const float*>(&shared[p][threadIdx.x / 4])[threadIdx.x % 4];
-  }
-  const int panel = value / 4096, narrow = value / 64 % 64, column = panel * 64 + value % 64;
-  gradient[narrow_is_output ? narrow * wide + column : column * 64 + narrow] = from_float<T>(sum);
-}
+};
 
 // Calls body.operator()<out, in>() for the shape's channels; false if there is no kernel for them.
 template <class Body>
@@ -401,11 +379,8 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
   NM_CALL(allowed);
   kernel<<<multiprocessors, threads, bytes, stream>>>(operands, shape.rows);
   NM_CHECK_LAUNCH();
-  const int values = out * in;
-  add_partial_sums_kernel<T><<<values / 128, reduce_threads, 0, stream>>>(
-      operands.partial_sums, multiprocessors, values, out < in, std::max(out, in),
-      static_cast<T*>(operands.weight_gradient));
-  NM_CHECK_LAUNCH();
+  add_partial_sums(operands.partial_sums, multiprocessors, out * in, WeightPlace<out, in>(),
+                   static_cast<T*>(operands.weight_gradient), stream);
 }
 
 }  // namespace

@@ -70,6 +70,97 @@ __device__ void multiply_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool a
 #undef NM_WGMMA
 }
 
+/// d (64 x 112) = a b, added to d if `accumulate`, for 16 of the inner dimension. a lies in
+/// registers: two values each of rows t / 4 and t / 4 + 8 of the warp's 16, of inner index
+/// 2 (t % 4), then of 8 more. b is described by row_operand(): its rows are the result's columns.
+template <class T>
+__device__ void multiply_64x112x16(float (&d)[56], const uint32_t (&a)[4], uint64_t b,
+                                   bool accumulate) {
+#define NM_WGMMA(type)                                                                             \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred accumulate;\n"                                                                   \
+      "setp.ne.b32 accumulate, %61, 0;\n"                                                          \
+      "wgmma.mma_async.sync.aligned.m64n112k16.f32." type "." type                                 \
+      " {"                                                                                         \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
+      "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                     \
+      "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55}, "                              \
+      "{%56, %57, %58, %59}, %60, accumulate, 1, 1, 0;\n"                                          \
+      "}\n"                                                                                        \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), \
+        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), \
+        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])  \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
+  if constexpr (std::is_same_v<T, __half>) {
+    NM_WGMMA("f16");
+  } else {
+    NM_WGMMA("bf16");
+  }
+#undef NM_WGMMA
+}
+
+/// An operand without exchanged chunks: rows of the result's columns 16 bytes apart, of which each
+/// begins 16 bytes, 8 values, into the one before.
+__device__ inline uint64_t row_operand(const void* address) {
+  constexpr uint64_t between_groups = uint64_t{128 >> 4} << 32;  // of 8 rows
+  constexpr uint64_t between_chunks = uint64_t{16 >> 4} << 16;   // of 8 values
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  return between_groups | between_chunks | (shared & 0x3FFFF) >> 4;
+}
+
+/// d (64 x 32) = a b, added to d, for 16 of the inner dimension; `a` is a transposed panel, b is
+/// described by column_operand(). d[4 j + 2 h + e] as in multiply_64x64x16.
+template <class T>
+__device__ void multiply_64x32x16(float (&d)[16], uint64_t a, uint64_t b) {
+#define NM_WGMMA(type)                                                                     \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                 \
+               " {"                                                                        \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "   \
+               "%16, %17, 1, 1, 1, 1, 1;\n"                                                \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),   \
+                 "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), \
+                 "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                        \
+               : "l"(a), "l"(b))
+  if constexpr (std::is_same_v<T, __half>) {
+    NM_WGMMA("f16");
+  } else {
+    NM_WGMMA("bf16");
+  }
+#undef NM_WGMMA
+}
+
+/// As row_operand(), but its rows are the inner dimension.
+__device__ inline uint64_t column_operand(const void* address) {
+  constexpr uint64_t between_chunks = uint64_t{16 >> 4} << 32;   // of 8 values
+  constexpr uint64_t between_groups = uint64_t{128 >> 4} << 16;  // of 8 rows
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  return between_groups | between_chunks | (shared & 0x3FFFF) >> 4;
+}
+
+/// Stores four 8 x 8 matrices transposed, each thread two neighbours of a row of each: the 16 bytes
+/// at the address of lane 8 m + i get column i of matrix m.
+__device__ inline void store_transposed(void* address, const uint32_t (&matrices)[4]) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
+      "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+      : "memory");
+}
+/// Barriers 1 to 15 for parts of a block: of `threads` threads in all, some may go on at once.
+__device__ inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /// Before the first product after registers or shared memory were written.
 __device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// After the last of a group of products, none of which is done yet.
