@@ -78,9 +78,11 @@ void CudaProgram::choose_kernels() {
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, options_, choices, layout, resources_);
     tuner_->choose(distinct_problems(step, true));
-    const double seconds = tuner_->seconds_of(step);
-    if (seconds >= best) continue;
-    best = seconds;
+    const Tuner::StemChoice stem = tuner_->best_stem(step);
+    if (stem.seconds >= best) continue;
+    best = stem.seconds;
+    choices.own_stem_forward = stem.own_forward;
+    choices.own_stem_backward = stem.own_backward;
     choices.fused_statistics = tuner_->faster_with_statistics(step);
     choices.fused_backward = tuner_->faster_with_fused_backward(step);
     choices_ = choices;

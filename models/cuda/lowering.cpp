@@ -50,6 +50,13 @@ Extent Lowering::extent(int node) const {
   return {options_.batch_size * shape.height * shape.width, static_cast<int>(shape.channels)};
 }
 
+StemShape Lowering::stem_shape(int conv) const {
+  const Node& node = graph_.node(conv);
+  const Shape& input = graph_.input_shape(node);
+  return {options_.batch_size, static_cast<int>(input.height), static_cast<int>(input.width),
+          static_cast<int>(node.shape.height), static_cast<int>(node.shape.width)};
+}
+
 LogitsShape Lowering::logits_shape() const {
   const int64_t classes = graph_.classes();
   return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
@@ -83,9 +90,8 @@ ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
   const Node& node = graph_.node(conv);
   const Shape& input = graph_.input_shape(node);
   return {op,
-          patterns_.is(node.inputs[0], OpKind::input)
-              ? stem_shape(choices_.stem, node, input, options_.batch_size)
-              : convolution_shape(node, input, options_.batch_size),
+          is_stem(conv) ? nearmetal::stem_shape(choices_.stem, node, input, options_.batch_size)
+                        : convolution_shape(node, input, options_.batch_size),
           options_.precision};
 }
 

@@ -60,6 +60,10 @@ struct LoweringChoices {
   // Keys of backward_data problems which one kernel of ours computes together with backward_weights
   // and the batch norm's gradient before both.
   std::set<std::string> fused_backward;
+  // Our own kernels for the first convolution, which read the images of pad_to_4: forward with
+  // statistics; backward from the pooled gradient to the weights.
+  bool own_stem_forward = false;
+  bool own_stem_backward = false;
 };
 
 struct LoweredStep {

@@ -1,5 +1,6 @@
 #include "models/cuda/lowering_state.h"
 #include "models/cuda/pointwise_backward.h"
+#include "models/cuda/stem_backward.h"
 
 namespace nearmetal {
 
@@ -133,8 +134,6 @@ void Lowering::backward_norm_pool(int pool) {
   const Tensor* winner = masks_[pool];
   const Tensor* winner_x = winner_x_[pool];
   Tensor* dz = tensor(value_bytes(pool));
-  Tensor* dx = tensor(value_bytes(pattern.conv));
-  gradients_[pattern.conv].push_back(dx);
   const auto& r = resources_;
   const PoolShape shape = pool_shape(pool);
   const Precision precision = options_.precision;
@@ -151,6 +150,12 @@ void Lowering::backward_norm_pool(int pool) {
          operands.dz = dz->data;
          launch_norm_backward_sums(precision, operands, shape.output(), r.reduction, stream);
        });
+  if (is_stem(pattern.conv) && choices_.own_stem_backward) {
+    pending_stem_ = {pool, dz};
+    return;
+  }
+  Tensor* dx = tensor(value_bytes(pattern.conv));
+  gradients_[pattern.conv].push_back(dx);
   emit(name, "backward", "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
     const PoolBackwardOperands operands{dz->data, static_cast<const uint8_t*>(winner->data),
                                         x->data, r.norms[pattern.norm], dx->data};
@@ -162,9 +167,10 @@ void Lowering::backward_convolution(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   if (pending_.contains(i)) return backward_pointwise(i);
+  if (is_stem(i) && pending_stem_) return backward_stem(i);
   const Tensor* dy = gradients_of(i).first;
   emit_convolution(i, ConvolutionOp::backward_weights, "backward", values_[input], dy);
-  if (patterns_.is(input, OpKind::input)) return mask_stem_gradient(node);
+  if (is_stem(i)) return mask_stem_gradient(node);
   Tensor* dx = tensor(value_bytes(input));
   gradients_[input].push_back(dx);
   emit_convolution(i, ConvolutionOp::backward_data, "backward", dx, dy);
@@ -213,6 +219,30 @@ void Lowering::backward_pointwise(int i) {
       });
   kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
   kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+}
+
+void Lowering::backward_stem(int i) {
+  const Node& node = graph_.node(i);
+  const auto [pool, dz] = *pending_stem_;
+  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const Tensor *images = values_[node.inputs[0]], *x = values_[i], *winner = masks_[pool];
+  const auto& r = resources_;
+  Tensor* partial_sums = tensor(stem_backward_scratch_bytes(r.reduction.multiprocessors));
+  const int64_t offset = layout_.slices[node.parameters[0]].offset;
+  Kernel& kernel = emit(
+      patterns_.name(pattern) + " + " + node.name, "backward", "own fused", {dz, winner, x, images},
+      [=, dz = dz, precision = options_.precision, shape = stem_shape(i),
+       pool_shape = pool_shape(pool), size = element_size(), &r](cudaStream_t stream) {
+        const StemBackwardOperands operands{{dz->data, static_cast<const uint8_t*>(winner->data),
+                                             x->data, r.norms[pattern.norm], nullptr},
+                                            images->data,
+                                            gradient_address(r.parameters, offset, size),
+                                            static_cast<float*>(partial_sums->data)};
+        launch_stem_backward(precision, operands, shape, pool_shape, r.reduction.multiprocessors,
+                             stream);
+      });
+  kernel.operands.push_back(partial_sums);
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
 void Lowering::mask_stem_gradient(const Node& conv) {

@@ -39,6 +39,7 @@ void Lowering::forward_convolution(int i) {
   const Extent extent = this->extent(i);
   const std::string& norm_name = graph_.node(norm).name;
   const auto& r = resources_;
+  if (is_stem(i) && choices_.own_stem_forward) return forward_stem(i);
   const bool fused = choices_.fused_statistics.contains(problem(ConvolutionOp::forward, i).key());
   if (!fused) {
     emit_convolution(i, ConvolutionOp::forward, "forward", x, y);
@@ -51,6 +52,24 @@ void Lowering::forward_convolution(int i) {
   const Tensor* sums = tensor(2 * extent.channels * static_cast<int64_t>(sizeof(float)));
   emit_convolution(i, ConvolutionOp::forward_statistics, "forward", x, y, sums);
   sums_[i] = sums;
+}
+
+void Lowering::forward_stem(int i) {
+  const Node& node = graph_.node(i);
+  const Tensor *x = values_[node.inputs[0]], *y = values_[i];
+  const Tensor* sums = tensor(2 * stem_channels * static_cast<int64_t>(sizeof(float)));
+  sums_[i] = sums;
+  const int64_t offset = layout_.slices[node.parameters[0]].offset;
+  Kernel& kernel =
+      emit(node.name, "forward", "own", {x, y, sums},
+           [=, precision = options_.precision, shape = stem_shape(i), size = element_size(),
+            &r = resources_](cudaStream_t stream) {
+             auto* sum = static_cast<float*>(sums->data);
+             const StemForwardOperands operands{x->data, matrix_address(r.parameters, offset, size),
+                                                y->data, sum, sum + stem_channels};
+             launch_stem_forward(precision, operands, shape, r.reduction, stream);
+           });
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
 std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {

@@ -12,6 +12,7 @@
 #include "models/cuda/lowering.h"
 #include "models/cuda/norm_pattern.h"
 #include "models/cuda/norm_pool.h"
+#include "models/cuda/stem_forward.h"
 
 namespace nearmetal {
 
@@ -30,6 +31,8 @@ class Lowering {
     return options_.batch_size * graph_.node(node).shape.elements() * element_size();
   }
   Extent extent(int node) const;
+  StemShape stem_shape(int conv) const;
+  bool is_stem(int conv) const { return patterns_.is(graph_.node(conv).inputs[0], OpKind::input); }
   LogitsShape logits_shape() const;
   PoolShape pool_shape(int pool) const;
   int64_t features() const { return graph_.input_shape(graph_.node(linear_)).channels; }
@@ -48,6 +51,7 @@ class Lowering {
   void labels_and_images();
   void forward(int i);
   void forward_convolution(int i);
+  void forward_stem(int i);
   void forward_norm(const NormPattern& pattern);
   void forward_norm_pool(int pool);
   void forward_average_pool(int i);
@@ -64,6 +68,7 @@ class Lowering {
   bool fuses_backward(int conv) const;
   void backward_convolution(int i);
   void backward_pointwise(int i);
+  void backward_stem(int i);
   void mask_stem_gradient(const Node& conv);
   // At most two consumers leave a gradient; the second may be absent.
   std::pair<const Tensor*, const Tensor*> gradients_of(int node) const;
@@ -92,6 +97,8 @@ class Lowering {
     bool relu;         // ... and its ReLU
   };
   std::map<int, PendingGradient> pending_;
+  // The same for the stem: the pooling behind it, and the gradient behind its ReLU.
+  std::optional<std::pair<int, const Tensor*>> pending_stem_;
   int linear_ = -1;
 };
 

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(pool_threads, norm_pool_blocks)
     for (int i = 0; i < width; ++i) {
       y.values[i] = from_float<T>(best[i] <= 0 ? 0.0f : best[i]);
       winner_x.values[i] = from_float<T>(best_x[i]);
-      winner.values[i] = static_cast<uint8_t>(best_tap[i]);
+      winner.set(i, best_tap[i]);
     }
     const int64_t at = index * shape.channels + channel;
     store_pack(static_cast<T*>(operands.y) + at, y);
@@ -128,11 +128,18 @@ __global__ void __launch_bounds__(pool_threads, pool_backward_blocks)
   for_each_pooled_pack<T>(shape, grid, [&](int64_t index) {
     const PooledPixel pixel(shape, index);
     const PoolGradient<T> gradient(operands, shape, pixel.image, pixel.row, pixel.column, channel);
+    Pack<T> gradients[4];
+    gradient.form(a, b, c, gradients);
+    T* corner = static_cast<T*>(operands.dx) +
+                ((pixel.image * shape.input_height + 2 * pixel.row) * shape.input_width +
+                 2 * pixel.column) *
+                    shape.channels +
+                channel;
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       if (!gradient.inside(part)) continue;
-      store_pack(static_cast<T*>(operands.dx) + gradient.offset(part),
-                 gradient.value(part, a, b, c));
+      store_pack(corner + (part / 2 * shape.input_width + part % 2) * shape.channels,
+                 gradients[part]);
     }
   });
 }

@@ -30,4 +30,10 @@ std::string apply_sweep_key(const ConvolutionProblem& problem);
 /// That sweep, the convolution's backward_data and backward_weights in one kernel.
 std::string pointwise_backward_key(const ConvolutionProblem& problem);
 
+/// The first convolution forward with its sums, and backward from the pooled gradient.
+std::string stem_forward_key(const ConvolutionProblem& problem);
+std::string stem_backward_key(const ConvolutionProblem& problem);
+/// Our sweep from the pooled gradient to that at the first convolution's output.
+std::string pool_sweep_key(const ConvolutionProblem& problem);
+
 }  // namespace nearmetal

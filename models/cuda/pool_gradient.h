@@ -9,7 +9,19 @@ namespace nearmetal {
 // One byte per element of a pack.
 template <class T>
 struct alignas(pack_width<T>) PackBytes {
-  uint8_t values[pack_width<T>];
+  static constexpr int words = pack_width<T> / 4;
+  uint32_t bytes[words];
+
+  __device__ static PackBytes none() {
+    PackBytes result;
+    for (uint32_t& word : result.bytes) word = 0xffffffff;
+    return result;
+  }
+  __device__ int value(int i) const { return static_cast<int>(bytes[i / 4] >> i % 4 * 8 & 0xff); }
+  __device__ void set(int i, int value) {
+    const uint32_t byte = static_cast<uint32_t>(value) << i % 4 * 8;
+    bytes[i / 4] = i % 4 == 0 ? byte : bytes[i / 4] | byte;
+  }
 };
 
 // Of the 2 x 2 pixels of x whose windows are a pooled pixel and its right, lower and diagonal
@@ -20,27 +32,27 @@ class PoolGradient {
   __device__ PoolGradient(const PoolBackwardOperands& operands, const PoolShape& shape,
                           int64_t image, int row, int column, int channel)
       : rows_left_(shape.input_height - 2 * row), columns_left_(shape.input_width - 2 * column) {
-    corner_ =
-        ((image * shape.input_height + 2 * row) * shape.input_width + 2 * column) * shape.channels +
-        channel;
-    row_stride_ = shape.input_width * shape.channels;
-    channels_ = shape.channels;
+    // Offsets within an image have 32 bits.
+    const auto* x = static_cast<const T*>(operands.x) +
+                    image * shape.input_height * shape.input_width * shape.channels;
+    const int64_t pooled_image = image * shape.output_height * shape.output_width * shape.channels;
+    const auto* dz = static_cast<const T*>(operands.dz) + pooled_image;
+    const uint8_t* winner = operands.winner + pooled_image;
+    const int corner = (2 * row * shape.input_width + 2 * column) * shape.channels + channel;
+    const int pooled = (row * shape.output_width + column) * shape.channels + channel;
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
-      if (inside(part)) x_[part] = load_pack(static_cast<const T*>(operands.x) + offset(part));
+      const int at = corner + (part / 2 * shape.input_width + part % 2) * shape.channels;
+      if (inside(part)) x_[part] = *reinterpret_cast<const uint4*>(x + at);
     }
-    const int64_t pooled =
-        ((image * shape.output_height + row) * shape.output_width + column) * shape.channels +
-        channel;
 #pragma unroll
     for (int neighbour = 0; neighbour < 4; ++neighbour) {
-      dz_[neighbour] = {};
-      winner_[neighbour] = {};
       const int down = neighbour / 2, right = neighbour % 2;
-      if (row + down >= shape.output_height || column + right >= shape.output_width) continue;
-      const int64_t at = pooled + (down * shape.output_width + right) * shape.channels;
-      dz_[neighbour] = load_pack(static_cast<const T*>(operands.dz) + at);
-      winner_[neighbour] = *reinterpret_cast<const PackBytes<T>*>(operands.winner + at);
+      const bool there = row + down < shape.output_height && column + right < shape.output_width;
+      const int at = there ? pooled + (down * shape.output_width + right) * shape.channels : pooled;
+      dz_[neighbour] = *reinterpret_cast<const uint4*>(dz + at);
+      const auto found = *reinterpret_cast<const PackBytes<T>*>(winner + at);
+      winner_[neighbour] = there ? found : PackBytes<T>::none();
     }
   }
 
@@ -48,38 +60,50 @@ class PoolGradient {
   __device__ bool inside(int part) const {
     return part / 2 < rows_left_ && part % 2 < columns_left_;
   }
-  __device__ int64_t offset(int part) const {  // in x
-    return corner_ + part / 2 * row_stride_ + part % 2 * channels_;
-  }
+
   // a * dz + b * x + c
-  __device__ Pack<T> value(int part, const Channels<T>& a, const Channels<T>& b,
-                           const Channels<T>& c) const {
-    const int r = part / 2, s = part % 2;
-    Channels<T> result = to_floats(x_[part]);
+  __device__ void form(const Channels<T>& a, const Channels<T>& b, const Channels<T>& c,
+                       Pack<T> (&gradients)[4]) const {
+    Channels<T> dz[4] = {};
+    add_neighbour<0>(dz);
+    add_neighbour<1>(dz);
+    add_neighbour<2>(dz);
+    add_neighbour<3>(dz);
 #pragma unroll
-    for (int i = 0; i < pack_width<T>; ++i) {
-      // Position of this pixel in the windows: 1 + r, 1 + s in its own, and in the next one, if
-      // it reaches there, row or column 0.
-      float dz = from(0, i, (1 + r) * window + 1 + s);
-      if (s == 1) dz += from(1, i, (1 + r) * window);
-      if (r == 1) dz += from(2, i, 1 + s);
-      if (r == 1 && s == 1) dz += from(3, i, 0);
-      result.values[i] = fmaf(a.values[i], dz, fmaf(b.values[i], result.values[i], c.values[i]));
+    for (int part = 0; part < 4; ++part) {
+      const Channels<T> x = to_floats(reinterpret_cast<const Pack<T>&>(x_[part]));
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) {
+        float& value = dz[part].values[i];
+        value = fmaf(a.values[i], value, fmaf(b.values[i], x.values[i], c.values[i]));
+      }
+      gradients[part] = from_floats<T>(dz[part]);
     }
-    return from_floats<T>(result);
   }
 
  private:
-  static constexpr int window = stem_pool_window.kernel;
-
-  // What a window hands to its position `tap`.
-  __device__ float from(int neighbour, int i, int tap) const {
-    return winner_[neighbour].values[i] == tap ? to_float(dz_[neighbour].values[i]) : 0.0f;
+  // What a pooled pixel hands to those of the four whose position in its window has won.
+  template <int neighbour>
+  __device__ void add_neighbour(Channels<T> (&dz)[4]) const {
+    const Channels<T> values = to_floats(reinterpret_cast<const Pack<T>&>(dz_[neighbour]));
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const int winner = winner_[neighbour].value(i);
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        // Row 1 + part / 2 of the pixel's own window, and row 0 of that below, if it reaches there.
+        constexpr int down = neighbour / 2, right = neighbour % 2;
+        const int row = 1 + part / 2 - 2 * down, column = 1 + part % 2 - 2 * right;
+        if (row < 0 || column < 0) continue;
+        if (winner == row * stem_pool_window.kernel + column) {
+          dz[part].values[i] += values.values[i];
+        }
+      }
+    }
   }
 
-  int64_t corner_;
-  int rows_left_, columns_left_, row_stride_, channels_;
-  Pack<T> x_[4], dz_[4];
+  int rows_left_, columns_left_;
+  uint4 x_[4], dz_[4];
   PackBytes<T> winner_[4];
 };
 

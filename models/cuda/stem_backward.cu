@@ -7,11 +7,12 @@
 namespace nearmetal {
 namespace {
 
-// One warpgroup multiplies. The others form gradients, each for the turns of its own slot, so that
-// some compute while others wait for their loads.
+// One warpgroup multiplies. The others form gradients, each for every third turn, so that some
+// compute while others wait for their loads.
 constexpr int group_threads = 128;
-constexpr int slots = 3;
-constexpr int threads = (1 + slots) * group_threads;
+constexpr int formers = 3;  // warpgroups
+constexpr int threads = (1 + formers) * group_threads;
+constexpr int slots = 5;                         // turns that are formed or multiplied at once
 constexpr int slot_threads = 2 * group_threads;  // that meet over a slot
 // Registers of a thread, together all that a multiprocessor has.
 constexpr int multiplier_registers = 152;
@@ -62,15 +63,15 @@ __device__ void form_gradient(unsigned char* shared, const PoolBackwardOperands&
     const bool there = column < pool.output_width;
     const PoolGradient<T> gradient(operands, pool, tile.image, tile.pooled_row, there ? column : 0,
                                    chunk * 8);
-    const auto a = Channels<T>::load(operands.state.a + chunk * 8);
-    const auto b = Channels<T>::load(operands.state.b + chunk * 8);
-    const auto c = Channels<T>::load(operands.state.c + chunk * 8);
+    Pack<T> gradients[4];
+    gradient.form(Channels<T>::load(operands.state.a + chunk * 8),
+                  Channels<T>::load(operands.state.b + chunk * 8),
+                  Channels<T>::load(operands.state.c + chunk * 8), gradients);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
-      Pack<T> value = {};
-      if (there && gradient.inside(part)) value = gradient.value(part, a, b, c);
+      if (!there || !gradient.inside(part)) gradients[part] = {};
       *reinterpret_cast<Pack<T>*>(shared + part / 2 * gradient_row_bytes +
-                                  panel_offset(2 * i + part % 2, chunk)) = value;
+                                  panel_offset(2 * i + part % 2, chunk)) = gradients[part];
     }
   }
 }
@@ -79,13 +80,13 @@ template <class T>
 __device__ void form_tiles(const StemBackwardOperands& operands, const StemShape& shape,
                            const PoolShape& pool, int64_t tiles, unsigned char* gradient_area,
                            unsigned char* image_area) {
-  const int slot = static_cast<int>(threadIdx.x) / group_threads - 1;
+  const int former = static_cast<int>(threadIdx.x) / group_threads - 1;
   const int thread = static_cast<int>(threadIdx.x) % group_threads;
-  bool first = true;
-  for (int64_t index = blockIdx.x + int64_t{slot} * gridDim.x; index < tiles;
-       index += slots * gridDim.x) {
-    if (!first) meet(empty(slot), slot_threads);
-    first = false;
+  int turn = former;
+  for (int64_t index = blockIdx.x + int64_t{former} * gridDim.x; index < tiles;
+       index += formers * gridDim.x, turn += formers) {
+    const int slot = turn % slots;
+    if (turn >= slots) meet(empty(slot), slot_threads);
     const Tile tile(pool, index);
     copy_stem_images(image_area + slot * image_bytes, static_cast<const T*>(operands.images), shape,
                      tile.image, 2 * tile.pooled_row, 2 * tile.pooled_column, image_rows, thread,

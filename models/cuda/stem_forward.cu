@@ -90,7 +90,7 @@ struct ChannelSums {
 };
 
 // One row of results: rounded, added to the sums, and turned into rows of channels in `staging`.
-template <class T>
+template <class T, bool whole>
 __device__ void round_and_turn(const float (&results)[56], int columns, unsigned char* staging,
                                ChannelSums& sums) {
   const int thread = threadIdx.x % group_threads, lane = thread % 32;
@@ -104,8 +104,8 @@ __device__ void round_and_turn(const float (&results)[56], int columns, unsigned
       bits[part] = packed<T>(results[at], results[at + 1]);
       const float2 values = unpacked<T>(bits[part]);
       const int column = 8 * (j + part / 2) + lane % 4 * 2;
-      const float first = column < columns ? values.x : 0.0f;
-      const float second = column + 1 < columns ? values.y : 0.0f;
+      const float first = whole || column < columns ? values.x : 0.0f;
+      const float second = whole || column + 1 < columns ? values.y : 0.0f;
       sums.sum[part % 2] += first + second;
       float& square_sum = sums.square_sum[part % 2];
       square_sum = fmaf(first, first, fmaf(second, second, square_sum));
@@ -115,10 +115,21 @@ __device__ void round_and_turn(const float (&results)[56], int columns, unsigned
   }
 }
 
-template <class T>
-__device__ void store_row(const unsigned char* staging, int columns, T* y) {
-  for (int i = threadIdx.x % group_threads; i < columns * 8; i += group_threads) {
-    store_pack(y + i * 8, *reinterpret_cast<const Pack<T>*>(staging + panel_offset(i / 8, i % 8)));
+// `whole`: all columns of the product are results.
+template <class T, bool whole>
+__device__ void finish_row(const float (&results)[56], int columns, unsigned char* staging,
+                           ChannelSums& sums, T* y) {
+  const int group = threadIdx.x / group_threads, thread = threadIdx.x % group_threads;
+  meet(1 + group, group_threads);  // the row before has left the staging
+  round_and_turn<T, whole>(results, columns, staging, sums);
+  meet(1 + group, group_threads);
+  constexpr int chunks = panel_row_bytes / 16;
+#pragma unroll
+  for (int i = 0; i < stem_tile_columns * chunks / group_threads; ++i) {
+    const int column = thread / chunks + i * (group_threads / chunks), chunk = thread % chunks;
+    if (!whole && column >= columns) break;
+    store_pack(y + column * stem_channels + chunk * 8,
+               *reinterpret_cast<const Pack<T>*>(staging + panel_offset(column, chunk)));
   }
 }
 
@@ -214,12 +225,14 @@ __global__ void __launch_bounds__(threads, 1)
       products_end();
       wait_for_products();
       use_results(results);
-      meet(1 + group, group_threads);  // the row before has left the staging
-      round_and_turn<T>(results, columns, staging, sums);
-      meet(1 + group, group_threads);
       const int64_t at =
           (tile.image * shape.output_height + tile.row + row) * shape.output_width + tile.column;
-      store_row(staging, columns, y + at * stem_channels);
+      T* row_of_y = y + at * stem_channels;
+      if (columns == stem_tile_columns) {
+        finish_row<T, true>(results, columns, staging, sums, row_of_y);
+      } else {
+        finish_row<T, false>(results, columns, staging, sums, row_of_y);
+      }
     }
     __syncthreads();  // all are done with these images
   }

@@ -187,12 +187,26 @@ double Tuner::seconds_of(const std::string& key) const {
   return found->second.seconds;
 }
 
-double Tuner::seconds_of(const LoweredStep& step) const {
-  double total = 0;
+Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
+  StemChoice choice;
   for (const Kernel& kernel : step.kernels) {
-    if (kernel.convolution) total += seconds_of(kernel.convolution->problem.key());
+    if (!kernel.convolution || kernel.convolution->x != step.images) continue;
+    const ConvolutionProblem& problem = kernel.convolution->problem;
+    double apart = seconds_of(problem.key()), own = 0;
+    if (problem.op == ConvolutionOp::forward) {
+      apart = std::min(apart + seconds_of(statistics_sweep_key(problem)),
+                       seconds_of(with_statistics(problem).key()));
+      own = seconds_of(stem_forward_key(problem));
+      choice.own_forward = own < apart;
+    } else {
+      // Timed where it has a rival.
+      if (used_.contains(pool_sweep_key(problem))) apart += seconds_of(pool_sweep_key(problem));
+      own = seconds_of(stem_backward_key(problem));
+      choice.own_backward = own < apart;
+    }
+    choice.seconds += std::min(own, apart);
   }
-  return total;
+  return choice;
 }
 
 std::set<std::string> Tuner::faster_with_statistics(const LoweredStep& step) const {

@@ -29,8 +29,13 @@ class Tuner {
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
 
-  /// Sum of the times of a step's convolutions; infinite if one has no plan.
-  double seconds_of(const LoweredStep& step) const;
+  /// The fastest way to compute the convolution that reads the images, and what comes between it
+  /// and the pooled tensor.
+  struct StemChoice {
+    double seconds = 0;
+    bool own_forward = false, own_backward = false;
+  };
+  StemChoice best_stem(const LoweredStep& step) const;
   /// Keys of the forward convolutions of a step which take less time with the statistics in their
   /// epilogue than with our sweep after them.
   std::set<std::string> faster_with_statistics(const LoweredStep& step) const;
