@@ -40,12 +40,21 @@ struct Gradient {
     if constexpr (relu == ReluMask::stored) loaded.bits = mask[at / pack_width<T>];
     return loaded;
   }
-  __device__ float value(const Loaded& loaded, int i, float x) const {
-    float dz = to_float(loaded.dy.values[i]);
-    if constexpr (two) dz += to_float(loaded.dy_second.values[i]);
-    if constexpr (relu == ReluMask::stored) return loaded.bits >> i & 1 ? dz : 0.0f;
-    if constexpr (relu == ReluMask::recomputed) {
-      return fmaf(x, multiplier.values[i], shift.values[i]) > 0 ? dz : 0.0f;
+  __device__ Channels<T> values(const Loaded& loaded, const Channels<T>& x) const {
+    Channels<T> dz = to_floats(loaded.dy);
+    if constexpr (two) {
+      const Channels<T> second = to_floats(loaded.dy_second);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
+    }
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      bool passes = true;
+      if constexpr (relu == ReluMask::stored) passes = loaded.bits >> i & 1;
+      if constexpr (relu == ReluMask::recomputed) {
+        passes = fmaf(x.values[i], multiplier.values[i], shift.values[i]) > 0;
+      }
+      dz.values[i] = passes ? dz.values[i] : 0.0f;
     }
     return dz;
   }
@@ -100,21 +109,22 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
       for (int u = 0; u < unroll; ++u) {
         const int64_t row = first + u * slice_rows<T>;
         if (row >= extent.rows) break;
-        Pack<T> dz_pack;
+        const Channels<T> at_x = to_floats(packs[u]);
+        const Channels<T> dz = gradient.values(loaded[u], at_x);
+        Channels<T> at_residual;
+        if constexpr (dual) at_residual = to_floats(residual_packs[u]);
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          const float at_x = to_float(packs[u].values[i]);
-          const float dz = gradient.value(loaded[u], i, at_x);
-          sums[0][i] += dz;
-          sums[1][i] = fmaf(dz, at_x - mean.values[i], sums[1][i]);
+          const float value = dz.values[i];
+          sums[0][i] += value;
+          sums[1][i] = fmaf(value, at_x.values[i] - mean.values[i], sums[1][i]);
           if constexpr (dual) {
-            const float centred = to_float(residual_packs[u].values[i]) - residual_mean.values[i];
-            sums[2][i] = fmaf(dz, centred, sums[2][i]);
+            sums[2][i] = fmaf(value, at_residual.values[i] - residual_mean.values[i], sums[2][i]);
           }
-          dz_pack.values[i] = from_float<T>(dz);
         }
         if constexpr (stores_dz) {
-          store_pack(static_cast<T*>(operands.dz) + row * extent.channels + channel, dz_pack);
+          store_pack(static_cast<T*>(operands.dz) + row * extent.channels + channel,
+                     from_floats<T>(dz));
         }
       }
     }
@@ -135,8 +145,14 @@ struct AffineInput {  // a * dz + b * x + c for the channels of a pack
       : a(Channels<T>::load(state.a + channel)),
         b(Channels<T>::load(state.b + channel)),
         c(Channels<T>::load(state.c + channel)) {}
-  __device__ T value(int i, float dz, float x) const {
-    return from_float<T>(fmaf(a.values[i], dz, fmaf(b.values[i], x, c.values[i])));
+  __device__ Pack<T> values(const Channels<T>& dz, const Channels<T>& x) const {
+    Channels<T> result;
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      result.values[i] =
+          fmaf(a.values[i], dz.values[i], fmaf(b.values[i], x.values[i], c.values[i]));
+    }
+    return from_floats<T>(result);
   }
 };
 
@@ -165,19 +181,12 @@ __global__ void __launch_bounds__(sweep_threads, 2)
 #pragma unroll
     for (int u = 0; u < apply_unroll; ++u) {
       if (u >= count) break;
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const float at_x = to_float(packs[u].values[i]);
-        const float dz = gradient.value(loaded[u], i, at_x);
-        packs[u].values[i] = affine.value(i, dz, at_x);
-        if constexpr (dual) {
-          residual_packs[u].values[i] =
-              residual_affine.value(i, dz, to_float(residual_packs[u].values[i]));
-        }
-      }
-      store_pack(static_cast<T*>(operands.dx) + at[u], packs[u]);
+      const Channels<T> at_x = to_floats(packs[u]);
+      const Channels<T> dz = gradient.values(loaded[u], at_x);
+      store_pack(static_cast<T*>(operands.dx) + at[u], affine.values(dz, at_x));
       if constexpr (dual) {
-        store_pack(static_cast<T*>(operands.residual_dx) + at[u], residual_packs[u]);
+        store_pack(static_cast<T*>(operands.residual_dx) + at[u],
+                   residual_affine.values(dz, to_floats(residual_packs[u])));
       }
     }
   });

@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(reduction_threads, statistics_blocks)
 #pragma unroll
       for (int u = 0; u < statistics_unroll; ++u) {
         if (first + u * slice_rows<T> >= extent.rows) break;
+        const Channels<T> values = to_floats(packs[u]);
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          const float value = to_float(packs[u].values[i]);
+          const float value = values.values[i];
           sums[0][i] += value;
           sums[1][i] = fmaf(value, value, sums[1][i]);
         }
@@ -73,18 +74,20 @@ __global__ void __launch_bounds__(sweep_threads)
         for (int u = 0; u < normalise_unroll; ++u) {
           if (u >= count) break;
           unsigned bits = 0;
+          Channels<T> values = to_floats(packs[u]), added_values;
+          if constexpr (residual != Residual::none) added_values = to_floats(others[u]);
 #pragma unroll
           for (int i = 0; i < width; ++i) {
-            float value = coefficients.apply(i, to_float(packs[u].values[i]));
+            float value = coefficients.apply(i, values.values[i]);
             if constexpr (residual != Residual::none) {
-              const float added = to_float(others[u].values[i]);
+              const float added = added_values.values[i];
               value += residual == Residual::tensor ? added : other_coefficients.apply(i, added);
             }
             bits |= value > 0 ? 1u << i : 0u;
             // Not fmaxf(), which would hide a NaN.
-            packs[u].values[i] = from_float<T>(value < floor ? floor : value);
+            values.values[i] = value < floor ? floor : value;
           }
-          store_pack(y + at[u], packs[u]);
+          store_pack(y + at[u], from_floats<T>(values));
           if (mask != nullptr) mask[at[u] / width] = static_cast<uint8_t>(bits);
         }
       });

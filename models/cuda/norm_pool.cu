@@ -52,6 +52,93 @@ __device__ void for_each_pooled_pack(const PoolShape& shape, const PoolGrid& gri
   }
 }
 
+// The x of a window whose normalised value is the largest, for each channel of a pack: where the
+// multiplier is negative, the smallest. Two values per instruction.
+template <class T>
+class Winners {
+ public:
+  using Two = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  static constexpr int words = 4;
+
+  __device__ explicit Winners(const Channels<T>& multiplier) {
+#pragma unroll
+    for (int w = 0; w < words; ++w) {
+      flip_[w] = (multiplier.values[2 * w] < 0 ? 0x8000u : 0) |
+                 (multiplier.values[2 * w + 1] < 0 ? 0x80000000u : 0);
+      best_[w] = std::is_same_v<T, __half> ? 0xfc00fc00u : 0xff80ff80u;  // minus infinity
+    }
+  }
+  __device__ void compare(const Pack<T>& x) {
+#pragma unroll
+    for (int w = 0; w < words; ++w) {
+      const Two larger = __hmax2_nan(as_two(best_[w]), as_two(key(x, w)));
+      best_[w] = reinterpret_cast<const uint32_t&>(larger);
+    }
+  }
+  // After all comparisons, from the last tap to the first.
+  __device__ void find(const Pack<T>& x, int tap) {
+#pragma unroll
+    for (int w = 0; w < words; ++w) {
+      const uint32_t equal = __heq2_mask(as_two(best_[w]), as_two(key(x, w)));
+      taps_[w] = (equal & tap * 0x10001u) | (~equal & taps_[w]);
+    }
+  }
+  __device__ void store(PackBytes<T>& winner) const {
+#pragma unroll
+    for (int w = 0; w < words; w += 2) {
+      winner.bytes[w / 2] = __byte_perm(taps_[w], taps_[w + 1], 0x6420);
+    }
+  }
+  __device__ Pack<T> x() const {
+    uint4 bits{best_[0] ^ flip_[0], best_[1] ^ flip_[1], best_[2] ^ flip_[2], best_[3] ^ flip_[3]};
+    return reinterpret_cast<const Pack<T>&>(bits);
+  }
+
+ private:
+  __device__ static const Two& as_two(const uint32_t& bits) {
+    return reinterpret_cast<const Two&>(bits);
+  }
+  __device__ uint32_t key(const Pack<T>& x, int w) const {
+    return reinterpret_cast<const uint32_t*>(x.values)[w] ^ flip_[w];
+  }
+
+  uint32_t flip_[words], best_[words], taps_[words] = {};
+};
+
+// As above, one value at a time.
+template <>
+class Winners<float> {
+ public:
+  __device__ explicit Winners(const Channels<float>& multiplier) {
+    for (int i = 0; i < 4; ++i) sign_[i] = multiplier.values[i] < 0 ? -1.0f : 1.0f;
+  }
+  __device__ void compare(const Pack<float>& x) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float key = x.values[i] * sign_[i];
+      best_[i] = key > best_[i] || key != key ? key : best_[i];  // a NaN wins
+    }
+  }
+  __device__ void find(const Pack<float>& x, int tap) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (x.values[i] * sign_[i] == best_[i]) tap_[i] = tap;
+    }
+  }
+  __device__ void store(PackBytes<float>& winner) const {
+    for (int i = 0; i < 4; ++i) winner.set(i, tap_[i]);
+  }
+  __device__ Pack<float> x() const {
+    Pack<float> pack;
+    for (int i = 0; i < 4; ++i) pack.values[i] = best_[i] * sign_[i];
+    return pack;
+  }
+
+ private:
+  float sign_[4], best_[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+  int tap_[4] = {};
+};
+
 template <class T>
 __global__ void __launch_bounds__(pool_threads, norm_pool_blocks)
     norm_pool_kernel(PoolShape shape, NormPoolOperands operands, Count count, PoolGrid grid) {
@@ -78,35 +165,25 @@ __global__ void __launch_bounds__(pool_threads, norm_pool_blocks)
         packs[tap] = load_pack(x + corner + (r * shape.input_width + s) * shape.channels);
       }
     }
-    float best[width], best_x[width];
-    int best_tap[width];
+    Winners<T> winners(norm.multiplier);
 #pragma unroll
-    for (int i = 0; i < width; ++i) {
-      best[i] = -INFINITY;
-      best_x[i] = 0;
-      best_tap[i] = 0;
+    for (int tap = taps - 1; tap >= 0; --tap) {
+      if (inside[tap]) winners.compare(packs[tap]);
     }
-#pragma unroll
-    for (int tap = 0; tap < taps; ++tap) {
-      if (!inside[tap]) continue;
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const float value_x = to_float(packs[tap].values[i]);
-        const float value = norm.apply(i, value_x);
-        const bool wins = !(value <= best[i]);  // a NaN must win, so that it is seen
-        best[i] = wins ? value : best[i];
-        best_x[i] = wins ? value_x : best_x[i];
-        best_tap[i] = wins ? tap : best_tap[i];
-      }
-    }
-    Pack<T> y, winner_x;
     PackBytes<T> winner;
 #pragma unroll
-    for (int i = 0; i < width; ++i) {
-      y.values[i] = from_float<T>(best[i] <= 0 ? 0.0f : best[i]);
-      winner_x.values[i] = from_float<T>(best_x[i]);
-      winner.set(i, best_tap[i]);
+    for (int tap = taps - 1; tap >= 0; --tap) {
+      if (inside[tap]) winners.find(packs[tap], tap);
     }
+    winners.store(winner);
+    const Pack<T> winner_x = winners.x();
+    Channels<T> values = to_floats(winner_x);
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const float value = norm.apply(i, values.values[i]);
+      values.values[i] = value <= 0 ? 0.0f : value;  // a NaN must stay, so that it is seen
+    }
+    const Pack<T> y = from_floats<T>(values);
     const int64_t at = index * shape.channels + channel;
     store_pack(static_cast<T*>(operands.y) + at, y);
     if (operands.winner == nullptr) return;
