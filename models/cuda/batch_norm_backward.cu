@@ -9,7 +9,7 @@ namespace nearmetal {
 namespace {
 
 constexpr int apply_unroll = 2;
-constexpr int sums_blocks = 2;  // at once on a multiprocessor
+constexpr int sums_blocks = 1;  // at once on a multiprocessor
 
 // dz = mask * (dy + dy_second) of one pack.
 template <class T, ReluMask relu, bool two>
@@ -63,17 +63,21 @@ struct Gradient {
 // What becomes of dz besides the batch norm's own gradients.
 enum class Residual { none, tensor, normalised, normalised_tensor };
 
-// Enough loads in flight to hide the latency of memory, few enough to keep them in registers.
-template <bool two, Residual residual>
+// Enough loads in flight to hide the latency of memory, few enough to keep them in registers, of
+// which bf16 takes more to be unpacked.
+template <class T, bool two, Residual residual>
 inline constexpr int sums_unroll =
-    !two && (residual == Residual::none || residual == Residual::tensor) ? 4 : 2;
+    !std::is_same_v<T, __nv_bfloat16> && !two &&
+            (residual == Residual::none || residual == Residual::tensor)
+        ? 4
+        : 2;
 
 template <class T, ReluMask relu, bool two, Residual residual>
 __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     backward_sums_kernel(NormBackwardOperands operands, Extent extent, Count count,
                          ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
-  constexpr int unroll = sums_unroll<two, residual>;
+  constexpr int unroll = sums_unroll<T, two, residual>;
   constexpr int tile_rows = slice_rows<T> * unroll;
   constexpr bool stores_dz =
       residual == Residual::tensor || residual == Residual::normalised_tensor;
@@ -220,7 +224,7 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
     using T = std::remove_pointer_t<decltype(null)>;
     with_gradient_form(operands, [&](auto mask, auto two) {
       const auto launch = [&]<Residual residual>() {
-        const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<two, residual>,
+        const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, two, residual>,
                                          scratch.multiprocessors, sums_blocks);
         backward_sums_kernel<T, mask, two, residual><<<grid, reduction_threads, 0, stream>>>(
             operands, extent, Count(operands.count), scratch);

@@ -6,8 +6,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr int statistics_unroll = 4;
-constexpr int statistics_blocks = 4;  // at once on a multiprocessor
+constexpr int statistics_unroll = 8;
+constexpr int statistics_blocks = 1;  // at once on a multiprocessor
 constexpr int normalise_unroll = 4;
 
 template <class T>

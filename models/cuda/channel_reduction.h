@@ -11,7 +11,8 @@ namespace nearmetal {
 
 // A block sums a slice of 64 channels (128 bytes of a 16-bit row) over some of the rows.
 inline constexpr int slice_channels = 64;
-inline constexpr int reduction_threads = 256;
+// Few large blocks: what the last one does after all others grows with their number.
+inline constexpr int reduction_threads = 512;
 inline constexpr int reduction_warps = reduction_threads / 32;
 inline constexpr int most_blocks_per_multiprocessor = 4;
 inline constexpr int most_sums = 3;
