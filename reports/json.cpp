@@ -69,6 +69,20 @@ std::string plans_sha256(const std::vector<Plan>& plans) {
   return sha256(text);
 }
 
+std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  const Json flat = json::Writer::json_of(environment).flatten();  // items() refers to it
+  for (const auto& [pointer, value] : flat.items()) {
+    const std::string name = pointer.substr(1);
+    if (name.starts_with("unknown") || name.find("/unknown") != name.npos) continue;
+    if (value.is_structured()) continue;  // an empty list or object
+    facts.emplace_back(name, value.is_null()     ? "unknown"
+                             : value.is_string() ? value.get<std::string>()
+                                                 : value.dump());
+  }
+  return facts;
+}
+
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
   const Json defaults = json::Writer::json_of(RunConfig{});  // items() refers to it

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/types.h"
 
@@ -27,6 +29,10 @@ Report read_report(const std::filesystem::path& path);
 std::string config_sha256(const RunConfig& config);
 /// SHA-256 of keys and implementations, in any order; not of the times.
 std::string plans_sha256(const std::vector<Plan>& plans);
+
+/// Every fact of an environment by its place in the report, such as "gpus/0/driver_version"; what
+/// is not known is "unknown".
+std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment);
 
 /// The names of all settings of RunConfig, as in the report.
 std::vector<std::string> config_names();
