@@ -137,7 +137,7 @@ void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& me
   }
   const double truth = turned_where_lower_is_better(estimate, metric).value;
   const auto more = more_runs_to_decide(groups, truth, options.rule, planned_power);
-  row.more_runs = Unknown{"more than 1000: the difference is too near the margin"};
+  row.more_runs = Unknown{"1000 more runs would not decide"};
   if (more) row.more_runs = std::max<int64_t>(1, *more);
 }
 

@@ -39,16 +39,30 @@ Report report_from_json(const std::string& text) {
   }
 }
 
-Report read_report(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+std::string file_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::error_code ignored;
   if (!file || std::filesystem::is_directory(path, ignored)) {  // a folder reads as empty
     throw InvalidReport(path.string() + " cannot be read: there is no such file, or not for you");
   }
-  std::stringstream text;
-  text << file.rdbuf();
+  const std::streamoff size = file.tellg();
+  if (size < 0) {  // a pipe
+    file.clear();
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::string text(size, '\0');
+  file.seekg(0);
+  file.read(text.data(), size);
+  text.resize(file.gcount());
+  return text;
+}
+
+Report read_report(const std::filesystem::path& path) {
+  const std::string text = file_text(path);
   try {
-    return report_from_json(text.str());
+    return report_from_json(text);
   } catch (const InvalidReport& error) {
     throw InvalidReport(path.string() + " is not a valid report: " + error.what());
   }

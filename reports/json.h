@@ -25,6 +25,9 @@ std::string to_json(const Report& report);
 Report report_from_json(const std::string& text);
 Report read_report(const std::filesystem::path& path);
 
+/// The whole content. Throws InvalidReport for what is no file or cannot be read.
+std::string file_text(const std::filesystem::path& path);
+
 /// SHA-256 of the settings that decide what is computed; those of output and display are left out.
 std::string config_sha256(const RunConfig& config);
 /// SHA-256 of keys and implementations, in any order; not of the times.

@@ -31,11 +31,12 @@ Maybe<double> slowest_set_up(const Run& run) {
 Maybe<double> throughput(const Run& run) { return run.throughput_images_per_second; }
 
 constexpr std::array metrics = {
-    Metric{"throughput_images_per_second", "images/s", 1, true, throughput},
-    Metric{"median_step_seconds", "ms", 1e3, false, slowest_step_time<&StepTime::median_seconds>},
-    Metric{"p95_step_seconds", "ms", 1e3, false, slowest_step_time<&StepTime::p95_seconds>},
-    Metric{"p99_step_seconds", "ms", 1e3, false, slowest_step_time<&StepTime::p99_seconds>},
-    Metric{"set_up_seconds", "s", 1, false, slowest_set_up},
+    Metric{"throughput_images_per_second", "images/s", "images/s", 1, true, throughput},
+    Metric{"median_step_seconds", "s", "ms", 1e3, false,
+           slowest_step_time<&StepTime::median_seconds>},
+    Metric{"p95_step_seconds", "s", "ms", 1e3, false, slowest_step_time<&StepTime::p95_seconds>},
+    Metric{"p99_step_seconds", "s", "ms", 1e3, false, slowest_step_time<&StepTime::p99_seconds>},
+    Metric{"set_up_seconds", "s", "s", 1, false, slowest_set_up},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace nearmetal {
 
 struct Metric {
   const char* name;
+  const char* base_unit;  // of the value
   const char* unit;       // as tables show it
   double shown_per_unit;  // factor from the value to what tables show
   bool higher_is_better;
