@@ -5,11 +5,16 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <boost/math/tools/roots.hpp>
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <vector>
 
 namespace nearmetal {
 namespace {
+
+// Doubles are precise enough here, and four times as fast as Boost's default of long doubles.
+using Policy = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
+using NonCentralT = boost::math::non_central_t_distribution<double, Policy>;
 
 constexpr int64_t most_added_runs = 1000;
 
@@ -44,7 +49,7 @@ double chance_below(double t, const Error& error, double distance) {
   constexpr double certain_from = 35;
   if (distance - t > certain_from) return 0;
   if (t - distance > certain_from) return 1;
-  return cdf(boost::math::non_central_t(error.degrees_of_freedom, distance), t);
+  return cdf(NonCentralT(error.degrees_of_freedom, distance), t);
 }
 
 double regression_power(const Error& error, double truth, const DecisionRule& rule) {
@@ -85,10 +90,12 @@ double detectable_drop(std::span<const RunGroup> groups, const DecisionRule& rul
   const auto missing = [&](double steps) {  // beyond the margin, in standard errors
     return regression_power(error, log_margin(rule) - steps * error.standard_error, rule) - power;
   };
-  double most = 2 * critical_t(error, rule) + 10;
+  double most = 2 * critical_t(error, rule) + 2;
   while (missing(most) < 0) most *= 2;  // few degrees of freedom have long tails
-  const auto [low, high] = boost::math::tools::bisect(
-      missing, 0.0, most, [](double a, double b) { return b - a < 1e-6; });
+  std::uintmax_t iterations = 50;
+  const auto close_enough = [](double a, double b) { return b - a < 1e-4; };
+  const auto [low, high] =
+      boost::math::tools::toms748_solve(missing, 0.0, most, close_enough, iterations);
   return -std::expm1(log_margin(rule) - (low + high) / 2 * error.standard_error);
 }
 
