@@ -58,10 +58,8 @@ std::string mean_text(const std::vector<double>& values) {
 
 ExitCode add(const CommandLine& line, const Terminal& terminal) {
   for (const std::string& file : line.baseline.files) {
-    terminal.out << "added "
-                 << printable(
-                        add_to_baseline(line.baselines_folder, line.baseline.name, file).string())
-                 << '\n';
+    const fs::path added = add_to_baseline(line.baselines_folder, line.baseline.name, file);
+    terminal.out << "added " << printable(added.string()) << '\n';
   }
   return ExitCode::ok;
 }

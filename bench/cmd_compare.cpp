@@ -74,9 +74,8 @@ std::string file_of(const std::string& place) {
 }  // namespace
 
 ExitCode cmd_compare(const Judging& judging, const Terminal& terminal) {
-  const RunSet base = read_runs(judging.base);
-  const RunSet next = read_runs(judging.next);
-  return publish(compare(base, next, judging.options), std::nullopt, judging, terminal);
+  const std::vector<RunSet> sides = read_sides({judging.base, judging.next});
+  return publish(compare(sides[0], sides[1], judging.options), std::nullopt, judging, terminal);
 }
 
 ExitCode cmd_gate(const Judging& judging, const std::string& baselines_folder,

@@ -181,7 +181,7 @@ CLI::App* add_baseline_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("baseline", "Keep runs as a named baseline");
   command->footer(baseline_examples);
   command->callback([command] {
-    if (command->get_subcommands().empty()) {
+    if (command->get_subcommands().empty() && command->remaining().empty()) {
       throw std::invalid_argument("baseline takes add, list or show (nearmetal baseline --help)");
     }
   });

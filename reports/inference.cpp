@@ -14,6 +14,7 @@ namespace {
 using StudentsT = boost::math::students_t;
 
 constexpr double outlying_from = 3.5;
+constexpr size_t fewest_for_outliers = 10;
 
 std::vector<double> logarithms(std::span<const double> values) {
   std::vector<double> logs;
@@ -118,7 +119,7 @@ std::optional<RunSpread> run_spread(std::span<const double> values,
 }
 
 std::vector<bool> outliers(std::span<const double> values) {
-  if (values.empty()) return {};
+  if (values.size() < fewest_for_outliers) return std::vector<bool>(values.size(), false);
   const std::vector<double> logs = logarithms(values);
   const double centre = median(logs);
   const double limit = outlying_from * robust_deviation(logs);

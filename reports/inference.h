@@ -84,6 +84,7 @@ std::optional<RunSpread> run_spread(std::span<const double> values, std::span<co
 
 /// Of each value, whether it lies further than 3.5 modified standard deviations from the median of
 /// the logarithms (Iglewicz and Hoaglin, 1993): worth a look, no reason to leave it out.
+/// Of fewer than 10 values none, as their median deviation is too often small by chance.
 std::vector<bool> outliers(std::span<const double> values);
 
 }  // namespace nearmetal

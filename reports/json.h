@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,13 @@ struct InvalidReport : std::runtime_error {
 /// Throws std::logic_error for a number that is not finite: unknown is null, with a reason.
 std::string to_json(const Report& report);
 
+/// Throws InvalidReport for a text that is too large, nested too deeply (64), or of too many values
+/// to be read in bounded memory.
+void require_within_limits(std::string_view text);
+
 /// Checks all that reports/schema/report.schema.json says. Throws InvalidReport that names the
 /// place as a JSON pointer.
-Report report_from_json(const std::string& text);
+Report report_from_json(std::string text);
 Report read_report(const std::filesystem::path& path);
 
 /// The whole content. Throws InvalidReport for what is no file or cannot be read.

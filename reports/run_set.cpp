@@ -1,9 +1,13 @@
 #include "reports/run_set.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "reports/json.h"
@@ -65,21 +69,62 @@ std::vector<fs::path> reports_below(const fs::path& folder) {
   return files;
 }
 
-void read_place(RunSet& set, const std::string& place) {
+struct Source {
+  size_t side = 0;
+  std::string file;
+  std::string arm;  // empty: all
+  RunSet runs;
+  std::exception_ptr error;
+};
+
+void add_sources(std::vector<Source>& sources, size_t side, const std::string& place) {
+  const auto add = [&](const std::string& file, const std::string& arm = "") {
+    sources.push_back({side, file, arm, {}, nullptr});
+  };
   std::error_code ignored;
-  if (fs::is_directory(place, ignored)) {
-    for (const fs::path& file : reports_below(place)) {
-      add_runs(set, read_report(file), file.string());
-    }
-    return;
-  }
   const size_t hash = place.rfind('#');
-  if (hash == place.npos || fs::exists(place, ignored)) {
-    add_runs(set, read_report(place), place);
+  if (fs::is_directory(place, ignored)) {
+    for (const fs::path& file : reports_below(place)) add(file.string());
+  } else if (hash == place.npos || fs::exists(place, ignored)) {
+    add(place);
   } else {
-    const std::string file = place.substr(0, hash);
-    add_runs(set, read_report(file), file, place.substr(hash + 1));
+    add(place.substr(0, hash), place.substr(hash + 1));
   }
+}
+
+// Each thread takes the next file until there are none; what is thrown waits in its source.
+void read_in_parallel(std::vector<Source>& sources) {
+  constexpr size_t most_threads = 4;  // each holds a file's document at a time
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      Source& source = sources[i];
+      try {
+        add_runs(source.runs, read_report(source.file), source.file, source.arm);
+      } catch (...) {
+        source.error = std::current_exception();
+      }
+    }
+  };
+  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < std::min({processors, most_threads, sources.size()}); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+}
+
+void add_environment(RunSet& set, const Environment& environment) {
+  const auto known = std::find(set.environments.begin(), set.environments.end(), environment);
+  if (known == set.environments.end()) set.environments.push_back(environment);
+}
+
+void merge(RunSet& set, RunSet&& other) {
+  for (RunArm& arm : other.arms) {
+    std::vector<SetRun>& runs = arm_named(set, arm.name).runs;
+    std::move(arm.runs.begin(), arm.runs.end(), std::back_inserter(runs));
+  }
+  for (const Environment& environment : other.environments) add_environment(set, environment);
 }
 
 }  // namespace
@@ -101,17 +146,26 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   if (!only_arm.empty() && !found) {
     throw std::invalid_argument(source + " has no arm '" + only_arm + "'; it has: " + names);
   }
-  for (const Environment& environment : report.environments) {
-    const auto known = std::find(set.environments.begin(), set.environments.end(), environment);
-    if (known == set.environments.end()) set.environments.push_back(environment);
-  }
+  for (const Environment& environment : report.environments) add_environment(set, environment);
 }
 
-RunSet read_runs(const std::vector<std::string>& places) {
-  RunSet set;
-  for (const std::string& place : places) read_place(set, place);
-  for (const RunArm& arm : set.arms) require_distinct(arm);
-  return set;
+std::vector<RunSet> read_sides(const std::vector<Places>& sides) {
+  std::vector<Source> sources;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    for (const std::string& place : sides[side]) add_sources(sources, side, place);
+  }
+  read_in_parallel(sources);
+  std::vector<RunSet> sets(sides.size());
+  for (Source& source : sources) {
+    if (source.error) std::rethrow_exception(source.error);
+    merge(sets[source.side], std::move(source.runs));
+  }
+  for (const RunSet& set : sets) {
+    for (const RunArm& arm : set.arms) require_distinct(arm);
+  }
+  return sets;
 }
+
+RunSet read_runs(const Places& places) { return std::move(read_sides({places}).front()); }
 
 }  // namespace nearmetal

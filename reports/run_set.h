@@ -31,9 +31,13 @@ struct RunSet {
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               const std::string& only_arm = "");
 
-/// Reads reports: FILE, FILE#ARM, or a folder, of which all *.json files directly or in folders
-/// below it. Throws InvalidReport for what cannot be read, std::invalid_argument as above and for
-/// a run that is there twice.
-RunSet read_runs(const std::vector<std::string>& places);
+/// One side of a comparison as the user names it: each place is FILE, FILE#ARM, or a folder, of
+/// which all *.json files directly or in folders below it.
+using Places = std::vector<std::string>;
+
+/// Reads several sides at once, files in parallel. Throws InvalidReport for what cannot be read,
+/// std::invalid_argument as above and for a run that is twice on one side.
+std::vector<RunSet> read_sides(const std::vector<Places>& sides);
+RunSet read_runs(const Places& places);
 
 }  // namespace nearmetal

@@ -146,12 +146,15 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   runs[0].run.warnings = {{"throttled", "the clock was held down"}};
   runs[1].run.ranks[0].plans_sha256 = std::string(64, 'a');
   runs[2].tool = "0.2";
-  runs[3].run.throughput_images_per_second = 500.0;
   const ComparisonRow row = row_of(base_set(), next);
-  for (const char* code : {"throttled", "different_plans", "different_tool", "outlier"}) {
+  for (const char* code : {"throttled", "different_plans", "different_tool"}) {
     EXPECT_THAT(row.notes, has_note(code)) << code;
   }
   EXPECT_EQ(row.new_side.runs, 5) << "what is noted still counts";
+  std::vector<double> many = {1000, 1004, 996, 1002, 998, 1001, 999, 1003, 997, 500};
+  const ComparisonRow outlying = row_of(base_set(), made_up_set({{"run", many}}, 60));
+  EXPECT_THAT(outlying.notes, has_note("outlier"));
+  EXPECT_EQ(outlying.new_side.runs, 10);
   EXPECT_THAT(row_of(made_up_set({{"run", {1, 2, 3}}}), base_set()).notes, has_note("few_runs"));
 }
 
