@@ -16,13 +16,18 @@ struct SideValues {
   std::vector<Warning> left_out;
 };
 
-// By a rule that does not look at the figure itself.
+// What a training step can take or yield; beyond lies damage, or a joke.
+constexpr double smallest_value = 1e-100;
+constexpr double largest_value = 1e100;
+
+// By a rule that does not look at the figure itself, but for those that are none.
 std::string why_left_out(const Run& run, const Maybe<double>& value) {
   if (run.status != Status::complete) {
     return std::string(to_string(run.status)) + " (" + run.failure.value_or("no reason given") +
            ")";
   }
-  return value ? "" : value.reason;
+  if (!value) return value.reason;
+  return *value >= smallest_value && *value <= largest_value ? "" : "the value makes no sense";
 }
 
 double within_error(const Run& run) {
@@ -31,7 +36,7 @@ double within_error(const Run& run) {
     if (!rank.step_time) continue;
     largest = std::max(largest, rank.step_time->relative_standard_error.value.value_or(0));
   }
-  return largest;
+  return std::min(1.0, largest);  // more is as good as unknown
 }
 
 SideValues values_of(const RunArm& arm, const Metric& metric) {

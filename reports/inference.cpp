@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -31,22 +32,27 @@ double t_of(const LogEstimate& estimate, double bound) {
   return (estimate.value - bound) / estimate.standard_error;
 }
 
-}  // namespace
-
-std::optional<LogEstimate> log_mean(std::span<const double> values) {
-  const std::vector<double> logs = logarithms(values);
+// Of logarithms.
+std::optional<LogEstimate> mean_of(std::span<const double> logs) {
   const auto [least, most] = std::minmax_element(logs.begin(), logs.end());
   if (logs.size() < 2 || *least == *most) return std::nullopt;
   const auto count = static_cast<double>(logs.size());
   return LogEstimate{mean(logs), std::sqrt(variance(logs) / count), count - 1};
 }
 
+}  // namespace
+
+std::optional<LogEstimate> log_mean(std::span<const double> values) {
+  return mean_of(logarithms(values));
+}
+
 std::optional<LogEstimate> paired_difference(std::span<const double> first,
                                              std::span<const double> second) {
   if (first.size() != second.size()) throw std::invalid_argument("pairs of unequal number");
-  std::vector<double> ratios;
-  for (size_t i = 0; i < first.size(); ++i) ratios.push_back(second[i] / first[i]);
-  return log_mean(ratios);
+  std::vector<double> differences = logarithms(second);
+  const std::vector<double> base = logarithms(first);
+  for (size_t i = 0; i < base.size(); ++i) differences[i] -= base[i];
+  return mean_of(differences);
 }
 
 LogEstimate combined(std::span<const WeightedEstimate> terms) {
@@ -77,7 +83,8 @@ Interval log_interval(const LogEstimate& estimate, double confidence) {
 
 Interval interval(const LogEstimate& estimate, double confidence) {
   const Interval logs = log_interval(estimate, confidence);
-  return {std::exp(logs.lower), std::exp(logs.upper)};
+  constexpr double largest = std::numeric_limits<double>::max();  // of two runs far apart
+  return {std::exp(logs.lower), std::min(largest, std::exp(logs.upper))};
 }
 
 double p_of_no_difference(const LogEstimate& estimate) {

@@ -31,6 +31,7 @@ python3-jsonschema  module   jsonschema
 # What checks the sources, not the program; of one version, since each formats in its own way.
 lint_needs='
 ccache              program  ccache
+clang-14            program  clang++-14
 clang-format-14     program  clang-format-14
 clang-tidy-14       program  clang-tidy-14
 '
