@@ -91,6 +91,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
       {add_gate_command(app, line), Command::gate},
       {add_baseline_command(app, line), Command::baseline},
       {add_rerun_command(app, line), Command::rerun},
+      {add_report_command(app, line), Command::report},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},
   };

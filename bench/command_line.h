@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,26 @@ struct BaselineAction {
   std::vector<std::string> files;
 };
 
+struct ReportForm {
+  std::vector<std::string> places;
+  std::string format = "markdown";
+  std::optional<std::string> output;
+  bool force = false;
+};
+
 struct CommandLine {
-  enum class Command { help, version, run, compare, gate, baseline, rerun, schema, validate };
+  enum class Command {
+    help,
+    version,
+    run,
+    compare,
+    gate,
+    baseline,
+    rerun,
+    report,
+    schema,
+    validate
+  };
 
   Command command = Command::help;
   std::string help;  // of the command that --help followed
@@ -41,6 +60,7 @@ struct CommandLine {
   Origins origins;  // of every setting of `run`
   Judging judging;
   BaselineAction baseline;
+  ReportForm report;
   std::string baselines_folder = "baselines";
   std::vector<std::string> validate_files;
   std::string schema_name = "report";

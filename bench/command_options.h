@@ -17,5 +17,6 @@ CLI::App* add_compare_command(CLI::App& app, CommandLine& line);
 CLI::App* add_gate_command(CLI::App& app, CommandLine& line);
 CLI::App* add_baseline_command(CLI::App& app, CommandLine& line);
 CLI::App* add_rerun_command(CLI::App& app, CommandLine& line);
+CLI::App* add_report_command(CLI::App& app, CommandLine& line);
 
 }  // namespace nearmetal

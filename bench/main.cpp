@@ -4,6 +4,7 @@
 #include "bench/cmd_baseline.h"
 #include "bench/cmd_compare.h"
 #include "bench/cmd_info.h"
+#include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
 #include "bench/command_line.h"
 #include "bench/exit_status.h"
@@ -31,6 +32,8 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_baseline(line, terminal);
     case CommandLine::Command::rerun:
       return cmd_rerun(line.judging, terminal);
+    case CommandLine::Command::report:
+      return cmd_report(line.report, terminal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);

@@ -166,6 +166,10 @@ void fill_difference_alone(ComparisonRow& row) {
 
 }  // namespace
 
+SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
+  return summary_of(values_of(arm, metric));
+}
+
 ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,
                                   const std::string& reason) {
   ComparisonRow row;

@@ -28,14 +28,6 @@ class Footnotes {
   std::vector<std::string> texts_;
 };
 
-std::string side_text(const SideSummary& side, const Metric& metric) {
-  if (!side.geometric_mean) return "-";
-  const double scale = metric.shown_per_unit;
-  if (!side.interval) return significant(scale * *side.geometric_mean);
-  return with_interval(scale * *side.geometric_mean,
-                       {scale * side.interval->lower, scale * side.interval->upper});
-}
-
 std::string difference_text(const ComparisonRow& row) {
   if (!row.difference) return "-";
   return row.difference_interval ? signed_percent(*row.difference, *row.difference_interval)
@@ -71,8 +63,8 @@ std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions
   const Metric& metric = metric_from(row.metric);
   return {row.arm,
           metric.name == all_metrics().front().name ? metric.unit : row.metric + ", " + metric.unit,
-          side_text(row.base_side, metric),
-          side_text(row.new_side, metric),
+          mean_text(row.base_side, metric),
+          mean_text(row.new_side, metric),
           difference_text(row),
           counts_text(row),
           p_text(row.p),
@@ -182,6 +174,14 @@ std::vector<const char*> styles_of(const Comparison& comparison, bool colour) {
 }
 
 }  // namespace
+
+std::string mean_text(const SideSummary& side, const Metric& metric) {
+  if (!side.geometric_mean) return "-";
+  const double scale = metric.shown_per_unit;
+  if (!side.interval) return significant(scale * *side.geometric_mean);
+  return with_interval(scale * *side.geometric_mean,
+                       {scale * side.interval->lower, scale * side.interval->upper});
+}
 
 void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
   if (!comparison.key_differences.empty()) {

@@ -32,6 +32,7 @@ python3-jsonschema  module   jsonschema
 lint_needs='
 ccache              program  ccache
 clang-14            program  clang++-14
+libclang-rt-14-dev  file     /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
 clang-format-14     program  clang-format-14
 clang-tidy-14       program  clang-tidy-14
 '
@@ -40,6 +41,7 @@ is_there() {
   case $1 in
     program) command -v "$2" ;;
     header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
+    file) compgen -G "$2" ;;
     module) /usr/bin/python3 -c "import $2" ;;
   esac >/dev/null 2>&1
 }
