@@ -26,7 +26,7 @@ std::string name_of_repeat(const std::string& source) {
     if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
   }
   for (int number = 1;; ++number) {
-    const std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
+    std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
     if (!fs::exists(name)) return name;
   }
 }

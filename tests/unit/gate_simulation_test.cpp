@@ -1,9 +1,12 @@
 // How often a gate answers what, over thousands of made-up sessions at fixed seeds.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <random>
+#include <sstream>
 
+#include "reports/comparison_text.h"
 #include "reports/gate.h"
 #include "tests/unit/made_up_runs.h"
 
@@ -64,6 +67,21 @@ TEST(GateSimulation, AStrictGateHardlyPassesWhatIsAtTheMargin) {
   EXPECT_LE(share_of(ExitCode::ok, 0.02, 0.005, 5, FailOn::not_equivalent, sessions), bound);
   EXPECT_LE(share_of(ExitCode::ok, 0.02, 0.005, 5, FailOn::any, sessions), bound);
   EXPECT_GE(share_of(ExitCode::ok, 0, 0.005, 5, FailOn::any, 1000), 0.95);
+}
+
+TEST(Load, AThousandRowsArePrintedAtOnce) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 1000; ++i) {
+    arms.push_back({"arm " + std::to_string(i), {1000.0 + i % 7, 1001, 1002, 1004}});
+  }
+  const Comparison comparison = compare(made_up_set(arms), made_up_set(arms, 60), {});
+  ASSERT_EQ(comparison.rows.size(), 1000U);
+  const auto start = std::chrono::steady_clock::now();
+  std::ostringstream text;
+  print_comparison(text, comparison, true);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 0.2);
+  RecordProperty("milliseconds", static_cast<int>(1e3 * seconds.count()));
 }
 
 }  // namespace
