@@ -37,6 +37,8 @@ struct ReportForm {
   std::string format = "markdown";
   std::optional<std::string> output;
   bool force = false;
+  bool charts = true;                    // of HTML
+  std::optional<std::string> plot_data;  // where to write the script of the charts
 };
 
 struct CommandLine {

@@ -5,8 +5,8 @@
 
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
+#include "reports/html.h"
 #include "reports/text.h"
-#include "reports/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -19,42 +19,6 @@ std::string exact(double value) {
   return text.str();
 }
 
-TextTable table_of(const RunSet& set) {
-  TextTable table;
-  table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
-                   {"n", true}, {"spread", true}, {"left out", true}};
-  for (const RunArm& arm : set.arms) {
-    for (const Metric& metric : all_metrics()) {
-      const SideSummary side = summary_of_arm(arm, metric);
-      table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
-                            mean_text(side, metric), std::to_string(side.runs),
-                            side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
-                            std::to_string(side.left_out)});
-    }
-  }
-  return table;
-}
-
-// Each warning once, with how many runs gave it.
-std::vector<std::string> warnings_of(const RunSet& set) {
-  std::map<std::string, int64_t> counts;
-  std::map<std::string, std::string> first_texts;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      for (const Warning& warning : run.run.warnings) {
-        const std::string name = arm.name + ": " + warning.code;
-        ++counts[name];
-        first_texts.emplace(name, warning.text);
-      }
-    }
-  }
-  std::vector<std::string> lines;
-  for (const auto& [name, count] : counts) {
-    lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
-  }
-  return lines;
-}
-
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
   std::string quoted = like_formula ? "\"'" : "\"";
@@ -65,28 +29,8 @@ std::string csv_text(const std::string& text) {
   return quoted + "\"";
 }
 
-// Of XML 1.0: characters that it does not allow, escaped or not, become '?'.
-std::string xml_text(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '&') {
-      escaped += "&amp;";
-    } else if (c == '<') {
-      escaped += "&lt;";
-    } else if (c == '>') {
-      escaped += "&gt;";
-    } else if (c == '"') {
-      escaped += "&quot;";
-    } else {
-      escaped += byte < ' ' ? '?' : c;
-    }
-  }
-  return escaped;
-}
-
 std::string attribute(const char* name, const std::string& value) {
-  return std::string(" ") + name + "=\"" + xml_text(value) + "\"";
+  return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
 }
 
 void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
@@ -119,10 +63,45 @@ int64_t runs_with(const RunSet& set, Status status) {
 
 }  // namespace
 
+TextTable report_table(const RunSet& set) {
+  TextTable table;
+  table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
+                   {"n", true}, {"spread", true}, {"left out", true}};
+  for (const RunArm& arm : set.arms) {
+    for (const Metric& metric : all_metrics()) {
+      const SideSummary side = summary_of_arm(arm, metric);
+      table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
+                            mean_text(side, metric), std::to_string(side.runs),
+                            side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
+                            std::to_string(side.left_out)});
+    }
+  }
+  return table;
+}
+
+std::vector<std::string> run_warnings(const RunSet& set) {
+  std::map<std::string, int64_t> counts;
+  std::map<std::string, std::string> first_texts;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      for (const Warning& warning : run.run.warnings) {
+        const std::string name = arm.name + ": " + warning.code;
+        ++counts[name];
+        first_texts.emplace(name, warning.text);
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, count] : counts) {
+    lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
+  }
+  return lines;
+}
+
 void print_markdown(std::ostream& out, const RunSet& set) {
-  print_markdown(out, table_of(set));
+  print_markdown(out, report_table(set));
   out << '\n';
-  for (const std::string& line : warnings_of(set)) out << "- " << markdown_escaped(line) << '\n';
+  for (const std::string& line : run_warnings(set)) out << "- " << markdown_escaped(line) << '\n';
 }
 
 void print_github_summary(std::ostream& out, const RunSet& set) {

@@ -2,13 +2,21 @@
 #pragma once
 
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "reports/run_set.h"
+#include "reports/text_table.h"
 
 namespace nearmetal {
 
-/// One row for each arm and metric, with the interval of its runs, then what is to be known of
-/// them.
+/// One row for each arm and metric, with the interval of its runs.
+TextTable report_table(const RunSet& set);
+
+/// Each warning of the runs once, with how many of them gave it.
+std::vector<std::string> run_warnings(const RunSet& set);
+
+/// That table and those warnings.
 void print_markdown(std::ostream& out, const RunSet& set);
 
 /// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.

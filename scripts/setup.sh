@@ -27,6 +27,7 @@ test_needs='
 libgtest-dev        header   gtest/gtest.h
 libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
+gnuplot-nox         program  gnuplot
 '
 # What checks the sources, not the program; of one version, since each formats in its own way.
 lint_needs='

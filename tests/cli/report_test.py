@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import pathlib
+import shutil
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import cli
@@ -37,6 +39,36 @@ class Report(cli.CliTest):
             process = self.call("report", self.hostile, "--format", form)
             self.assertIn("| 50.11 |", process.out)
             self.assertNotIn("<a", process.out)
+
+    def test_html(self):
+        name = "runs.html"
+        arguments = ["report", self.hostile, "--format", "html", "--output", name]
+        process = self.call(*arguments, "--plot-data", "runs.gp")
+        if shutil.which("gnuplot") is None:
+            self.assert_refused(process, 8, "gnuplot-nox", "--no-charts")
+            self.assertEqual(self.call(*arguments, "--no-charts").returncode, 0)
+            return
+        self.assertEqual(process.returncode, 0, process.err)
+        text = pathlib.Path(self.path(name)).read_text(encoding="utf-8")
+        self.assertIn("<svg", text)
+        for word in ("<script", "<a href='x'", "src=", "@import"):
+            self.assertNotIn(word, text)
+        self.assertIn("$runs << EOD", pathlib.Path(self.path("runs.gp")).read_text("utf-8"))
+        self.assert_renders(name)
+
+    def assert_renders(self, name):
+        """In a browser that reaches no network, where there is one."""
+        browser = shutil.which("chromium")
+        if browser is None:
+            self.skipTest("no chromium: not rendered")
+        process = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+             "--user-data-dir=" + self.path("profile"), "--host-resolver-rules=MAP * ~NOTFOUND",
+             "--enable-logging=stderr", "file://" + self.path(name)],
+            capture_output=True, text=True, timeout=60, check=True)
+        self.assertIn("<figcaption>", process.stdout)
+        self.assertIn("</svg>", process.stdout)
+        self.assertNotIn("CONSOLE", process.stderr)
 
     def test_a_file_is_not_overwritten(self):
         arguments = ["report", self.hostile, "--format", "csv", "--output", "runs.csv"]

@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "reports/chart.h"
+#include "reports/html.h"
 #include "tests/unit/made_up_runs.h"
 
 namespace nearmetal {
@@ -53,6 +55,25 @@ TEST(ReportText, JunitTellsErrorsAndEscapes) {
   EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
   EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;\"/>"));
   EXPECT_THAT(text, HasSubstr("<property name=\"throughput_images_per_second\" value=\"1000\"/>"));
+}
+
+TEST(Html, EscapesWhatReportsHold) {
+  std::ostringstream text;
+  const RunSet set = hostile_set();
+  print_html(text, set, {{throughput_chart(set).caption, "<?xml?><svg></svg>"}});
+  EXPECT_THAT(text.str(), HasSubstr("=cmd()|&lt;b&gt;&quot;x&quot;&amp;??"));
+  EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<script")));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
+  EXPECT_THAT(text.str(), HasSubstr("default-src 'none'"));
+}
+
+TEST(Chart, HoldsDataAndNoCommandOfANameOfAnArm) {
+  const RunSet set = made_up_set({{"`touch x`\"\nset output 'y'\nEOD $(z) @w", {1000, 1010}}});
+  const std::string script = throughput_chart(set).script;
+  EXPECT_THAT(script, HasSubstr("\"_touch x___set output _y__EOD _(z) _w\" 1\n"));
+  EXPECT_THAT(script, HasSubstr("set yrange [0:*]")) << "bars start at zero";
+  EXPECT_EQ(throughput_chart(RunSet{}).script, "") << "nothing to draw";
 }
 
 TEST(ReportText, TheSummaryOfGithubIsCutBelowItsLimit) {
