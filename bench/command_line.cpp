@@ -82,6 +82,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   CLI::App app("Trains a real ResNet on synthetic data and reports how fast.", "nearmetal");
   app.get_formatter()->column_width(36);
   app.allow_extras();
+  app.require_subcommand(0, 1);  // the word after a command is an argument: `schema report`
   app.footer(program_examples);
   bool version = false;
   app.add_flag("--version", version, "Versions of the program and its libraries");

@@ -1,6 +1,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <stdexcept>
 
 #include "bench/command_options.h"
@@ -18,7 +23,10 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
 
 Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond
-it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree.)";
+it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree.
+
+Metrics: throughput_images_per_second, median_step_seconds, p95_step_seconds, p99_step_seconds,
+  set_up_seconds.)";
 
 constexpr const char* gate_examples = R"(
 Examples:
@@ -80,9 +88,7 @@ void add_rule(CLI::App* command, Judging& judging) {
   };
   command
       ->add_option_function<Texts>("--metric", take_metrics,
-                                   "throughput_images_per_second, median_step_seconds, "
-                                   "p95_step_seconds, p99_step_seconds, set_up_seconds [the "
-                                   "first]")
+                                   "figures to compare [throughput_images_per_second]")
       ->option_text("NAME...");
   command
       ->add_option("--allow-differ", options.allow_differ,
@@ -91,9 +97,15 @@ void add_rule(CLI::App* command, Judging& judging) {
 }
 
 void add_output(CLI::App* command, Judging& judging) {
-  CLI::Option* json =
-      command->add_flag("--json", judging.json, "as JSON (nearmetal schema comparison)");
-  command->add_flag("--markdown", judging.markdown, "as Markdown")->excludes(json);
+  const auto choose = [](bool& form, bool other) {
+    form = true;
+    if (other) throw std::invalid_argument("--json and --markdown are two forms; give one of them");
+  };
+  command->add_flag_callback(
+      "--json", [&judging, choose] { choose(judging.json, judging.markdown); },
+      "as JSON (nearmetal schema comparison)");
+  command->add_flag_callback(
+      "--markdown", [&judging, choose] { choose(judging.markdown, judging.json); }, "as Markdown");
 }
 
 // One FILE of each side; BASE NEW.
@@ -114,24 +126,25 @@ CLI::App* add_compare_command(CLI::App& app, CommandLine& line) {
   Judging& judging = line.judging;
   CLI::Option* both = command->add_option_function<Texts>(
       "BASE NEW", [&](const Texts& places) { take_both(judging, places); }, "Reports");
-  both->expected(0, 1000000);  // take_both() says what is wrong
+  both->option_text(" ")->expected(-1);
   CLI::Option* base = add_places(command, "--base", judging.base, "of the base");
   CLI::Option* next = add_places(command, "--new", judging.next, "held against it");
   CLI::Option* bare = add_places(command, "--bare", judging.base, "of bare metal");
   CLI::Option* vm = add_places(command, "--vm", judging.next, "of a VM: lists what differs");
-  base->needs(next)->excludes(both)->excludes(bare);
-  next->needs(base);
-  bare->needs(vm)->excludes(both);
-  vm->needs(bare);
   add_rule(command, judging);
   add_output(command, judging);
-  command->callback([&judging, bare] {
+  command->callback([=, &judging] {
     judging.options.vm_form = bare->count() > 0;
-    if (judging.base.empty())
-      throw std::invalid_argument(
-          "compare takes BASE NEW, --base FILE... "
-          "--new FILE..., or --bare FILE... "
-          "--vm FILE...");
+    const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+    const auto exactly = [&](std::initializer_list<const CLI::Option*> wanted) {
+      const std::array all = {both, base, next, bare, vm};
+      return std::all_of(wanted.begin(), wanted.end(), given) &&
+             std::count_if(all.begin(), all.end(), given) == std::ssize(wanted);
+    };
+    if (exactly({both}) || exactly({base, next}) || exactly({bare, vm})) return;
+    throw std::invalid_argument(
+        "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
+        "FILE...");
   });
   return command;
 }
@@ -147,11 +160,12 @@ CLI::App* add_gate_command(CLI::App& app, CommandLine& line) {
       judging.next.push_back(checked_path("NEW", places[i]));
     }
   };
-  command->add_option_function<Texts>("BASE NEW...", take, "Baseline, report or folder; reports")
+  command->add_option_function<Texts>("BASE NEW", take, "Baseline, report or folder; reports")
+      ->option_text("...")
       ->required();
   add_rule(command, judging);
   add_value(command, "--fail-on", "regression|not-equivalent|any",
-            "a proven regression; or no proof of not being worse; or any change [regression]",
+            "worse is shown; not worse is not shown; any change [regression]",
             [&](const std::string& text) {
               require_choice("--fail-on", text, {"regression", "not-equivalent", "any"});
               judging.gate.fail_on = text == "regression"       ? FailOn::regression

@@ -150,7 +150,9 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal({"compare"}), HasSubstr("BASE NEW"));
   EXPECT_THAT(refusal({"compare", "a", "b", "c"}), HasSubstr("not 3"));
   EXPECT_THAT(refusal({"compare", "--base", "a"}), HasSubstr("--new"));
-  EXPECT_THAT(refusal({"compare", "--bare", "a", "--new", "b"}), HasSubstr("requires"));
+  EXPECT_THAT(refusal({"compare", "--bare", "a", "--new", "b"}), HasSubstr("one of: BASE NEW"));
+  EXPECT_THAT(refusal({"compare", "a", "b", "--base", "c", "--new", "d"}), HasSubstr("one of"));
+  EXPECT_THAT(refusal({"compare", "a", "b", "--json", "--markdown"}), HasSubstr("two forms"));
   EXPECT_THAT(refusal({"gate", "a"}), HasSubstr("NEW"));
   EXPECT_THAT(refusal({"baseline"}), HasSubstr("add, list or show"));
   EXPECT_THAT(refusal({"baseline", "frob"}), HasSubstr("'frob'"));
