@@ -38,14 +38,13 @@ set tics nomirror
 set xtics rotate by -20 noenhanced
 set key off
 set border 3
-set errorbars 2
 )";
 
 constexpr const char* plots = R"(set xrange [-0.7:last+0.7]
 plot $arms using 1:($6==1 ? $2 : 1/0):xtic(5) with boxes lc rgb "#3366aa" fs solid 0.5 border lc rgb "#3366aa", \
   $arms using 1:($6==2 ? $2 : 1/0):xtic(5) with boxes lc rgb "#aa6633" fs pattern 4 border lc rgb "#aa6633", \
   $arms using 1:($6==3 ? $2 : 1/0):xtic(5) with boxes lc rgb "#666666" fs empty border lc rgb "#666666", \
-  $arms using 1:2:3:4 with yerrorbars lw 2 pt -1 lc rgb "#000000", \
+  $arms using 1:($3<$4 ? $3 : 1/0):(0):($4-$3) with vectors heads size screen 0.01,90 lw 2 lc rgb "#000000", \
   $runs using ($1+0.2):2 with points pt 6 ps 0.6 lc rgb "#000000"
 )";
 
