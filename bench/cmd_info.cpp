@@ -33,8 +33,8 @@ ExitCode cmd_version(const Terminal& terminal) {
   return ExitCode::ok;
 }
 
-ExitCode cmd_schema(const Terminal& terminal) {
-  terminal.out << report_schema();
+ExitCode cmd_schema(const std::string& name, const Terminal& terminal) {
+  terminal.out << (name == "comparison" ? comparison_schema() : report_schema());
   return ExitCode::ok;
 }
 

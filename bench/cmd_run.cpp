@@ -15,6 +15,7 @@
 #include "models/resnet.h"
 #include "reports/atomic_file.h"
 #include "reports/json.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,22 +1,71 @@
 // What the user typed, checked.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reports/compare.h"
+#include "reports/gate.h"
 #include "reports/types.h"
 
 namespace nearmetal {
 
+/// Of compare, gate and rerun.
+struct Judging {
+  std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
+  std::vector<std::string> next;
+  CompareOptions options;
+  GateOptions gate;
+  int64_t reruns = 0;   // of gate: at most; of rerun: exactly, 0: as many as the report has
+  int64_t window = 20;  // of gate: the latest runs of a baseline that count
+  bool json = false;
+  bool markdown = false;
+};
+
+struct BaselineAction {
+  enum class Kind { add, list, show };
+
+  Kind kind = Kind::list;
+  std::string name;
+  std::vector<std::string> files;
+};
+
+struct ReportForm {
+  std::vector<std::string> places;
+  std::string format = "markdown";
+  std::optional<std::string> output;
+  bool force = false;
+  bool charts = true;                    // of HTML
+  std::optional<std::string> plot_data;  // where to write the script of the charts
+};
+
 struct CommandLine {
-  enum class Command { help, version, run, schema, validate };
+  enum class Command {
+    help,
+    version,
+    run,
+    compare,
+    gate,
+    baseline,
+    rerun,
+    report,
+    schema,
+    validate
+  };
 
   Command command = Command::help;
   std::string help;  // of the command that --help followed
   std::vector<std::string> argv;
   RunConfig run;    // as typed: what depends on the device is still open
   Origins origins;  // of every setting of `run`
+  Judging judging;
+  BaselineAction baseline;
+  ReportForm report;
+  std::string baselines_folder = "baselines";
   std::vector<std::string> validate_files;
+  std::string schema_name = "report";
 };
 
 /// `arguments` begins with the name of the program. Throws std::invalid_argument with one line that

@@ -1,7 +1,10 @@
 #include <csignal>
 #include <iostream>
 
+#include "bench/cmd_baseline.h"
+#include "bench/cmd_compare.h"
 #include "bench/cmd_info.h"
+#include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
 #include "bench/command_line.h"
 #include "bench/exit_status.h"
@@ -18,9 +21,19 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
     case CommandLine::Command::version:
       return cmd_version(terminal);
     case CommandLine::Command::schema:
-      return cmd_schema(terminal);
+      return cmd_schema(line.schema_name, terminal);
     case CommandLine::Command::validate:
       return cmd_validate(line.validate_files, terminal);
+    case CommandLine::Command::compare:
+      return cmd_compare(line.judging, terminal);
+    case CommandLine::Command::gate:
+      return cmd_gate(line.judging, line.baselines_folder, terminal);
+    case CommandLine::Command::baseline:
+      return cmd_baseline(line, terminal);
+    case CommandLine::Command::rerun:
+      return cmd_rerun(line.judging, terminal);
+    case CommandLine::Command::report:
+      return cmd_report(line.report, terminal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);

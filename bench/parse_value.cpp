@@ -48,6 +48,18 @@ Number parse_number(const std::string& flag, const std::string& text, const Boun
 template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Bounds&);
 template double parse_number<double>(const std::string&, const std::string&, const Bounds&);
 
+double parse_share(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  const bool percent = !text.empty() && text.back() == '%';
+  try {
+    if (!percent) return parse_number<double>(flag, text, bounds);
+    const Bounds in_percent{100 * bounds.minimum, 100 * bounds.maximum, bounds.above_minimum};
+    return parse_number<double>(flag, text.substr(0, text.size() - 1), in_percent) / 100;
+  } catch (const std::invalid_argument&) {
+    throw std::invalid_argument(flag + " must be a share " + described(bounds) +
+                                ", or with % in percent, not '" + text + "'");
+  }
+}
+
 double parse_duration(const std::string& flag, const std::string& text) {
   constexpr double longest_seconds = 1e6;
   double unit_seconds = 1;

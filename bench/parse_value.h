@@ -16,6 +16,9 @@ struct Bounds {
 template <class Number>
 Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds);
 
+/// A share: 0.02, or 2%. A number of 1 or more without % is refused, as it might mean either.
+double parse_share(const std::string& flag, const std::string& text, const Bounds& bounds);
+
 /// Seconds: 30, 30s, 2m, 1.5h.
 double parse_duration(const std::string& flag, const std::string& text);
 

@@ -6,12 +6,12 @@
 #include "bench/defaults.h"
 #include "bench/progress_line.h"
 #include "bench/summary.h"
-#include "bench/table.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,26 +1,11 @@
 #include "bench/table.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <iomanip>
-#include <sstream>
-#include <vector>
+
+#include "reports/text.h"
 
 namespace nearmetal {
-
-std::string significant(double value, int digits) {
-  constexpr int longest_magnitude = 9;
-  const int magnitude = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
-  std::ostringstream text;
-  if (magnitude >= longest_magnitude) {
-    text << std::scientific << std::setprecision(digits - 1) << value;
-  } else {
-    text << std::fixed << std::setprecision(std::clamp(digits - 1 - magnitude, 0, 6)) << value;
-  }
-  return text.str();
-}
-
 namespace {
 
 std::string time_text(double seconds) {
@@ -28,11 +13,6 @@ std::string time_text(double seconds) {
 }
 std::string steps_text(int64_t steps) {
   return std::to_string(steps) + (steps == 1 ? " step" : " steps");
-}
-std::string fixed(double value, int decimals) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(decimals) << value;
-  return text.str();
 }
 std::string percent(double share, int digits = 3) {
   return significant(100 * share, digits) + " %";

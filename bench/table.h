@@ -13,7 +13,4 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
 /// One line per kernel or primitive in the order of the step, then their sum and the roofline.
 void print_profile(std::ostream& out, const StepProfile& profile);
 
-/// With this many significant digits, but at most 6 decimals: "7950", "0.0132", "7.500e+37".
-std::string significant(double value, int digits = 4);
-
 }  // namespace nearmetal

@@ -1,10 +1,10 @@
-# Writes OUTPUT, a source file that holds the text of INPUT.
+# Writes OUTPUT, a source file with a function NAME_schema() that holds the text of INPUT.
 file(READ ${INPUT} text)
 file(WRITE ${OUTPUT} "#include \"reports/schema.h\"
 
 namespace nearmetal {
 
-std::string_view report_schema() {
+std::string_view ${NAME}_schema() {
   return R\"embedded(${text})embedded\";
 }
 

@@ -53,10 +53,11 @@ CacheFile read_cache(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   try {
-    const Json document = Json::parse(text.str());
-    json::Reader reader(document, "");
+    require_within_limits(text.str());
+    const json::Document document = json::Document::parse(text.str());
+    json::Reader reader(document, json::Place{});
     fields(reader, cache);
-  } catch (const Json::exception&) {
+  } catch (const json::Document::exception&) {
     throw InvalidReport("it is not JSON");
   }
   return cache;

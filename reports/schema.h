@@ -1,4 +1,4 @@
-// The JSON Schema of reports, part of the executable.
+// The JSON Schemas, part of the executable.
 #pragma once
 
 #include <string_view>
@@ -7,5 +7,7 @@ namespace nearmetal {
 
 /// The text of reports/schema/report.schema.json (JSON Schema 2020-12).
 std::string_view report_schema();
+/// That of reports/schema/comparison.schema.json.
+std::string_view comparison_schema();
 
 }  // namespace nearmetal

@@ -15,14 +15,6 @@ void require_samples(std::span<const double> samples) {
   if (samples.empty()) throw std::invalid_argument("statistics of no samples");
 }
 
-// Unbiased; of at least 2 samples.
-double variance(std::span<const double> samples) {
-  const double centre = mean(samples);
-  double sum = 0;
-  for (const double sample : samples) sum += (sample - centre) * (sample - centre);
-  return sum / static_cast<double>(samples.size() - 1);
-}
-
 std::vector<double> batch_means(std::span<const double> samples, int64_t batch_size) {
   std::vector<double> means;
   for (size_t at = 0; at + batch_size <= samples.size(); at += batch_size) {
@@ -38,6 +30,14 @@ double mean(std::span<const double> samples) {
   double sum = 0;
   for (const double sample : samples) sum += sample;
   return sum / static_cast<double>(samples.size());
+}
+
+double variance(std::span<const double> samples) {
+  if (samples.size() < 2) throw std::invalid_argument("the variance of fewer than 2 samples");
+  const double centre = mean(samples);
+  double sum = 0;
+  for (const double sample : samples) sum += (sample - centre) * (sample - centre);
+  return sum / static_cast<double>(samples.size() - 1);
 }
 
 double quantile(std::span<const double> samples, double share) {

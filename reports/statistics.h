@@ -11,6 +11,9 @@ namespace nearmetal {
 
 double mean(std::span<const double> samples);
 
+/// Unbiased; of at least 2 samples.
+double variance(std::span<const double> samples);
+
 /// Linear interpolation between order statistics: type 7 of Hyndman and Fan, "Sample Quantiles in
 /// Statistical Packages", 1996; the default of R and NumPy. `share` lies within 0 and 1.
 double quantile(std::span<const double> samples, double share);

@@ -24,7 +24,7 @@ ARROWS = {
 # Headers of an outside library: the files that may include them, and how many may, if it matters.
 # Tests may use any of these as an oracle.
 FENCES = [
-    ("CLI/**", ["bench/*"], 1),
+    ("CLI/**", ["bench/command_line.cpp", "bench/*_options.cpp"], None),
     ("nlohmann/**", ["reports/*json*", "comm/layout*"], None),
     ("mpi.h", ["comm/*"], 2),
     ("nccl*", ["comm/nccl*"], None),
@@ -41,7 +41,7 @@ FENCES = [
 MAX_LINES = 320
 # Other limits, each with its reason.
 LINE_LIMITS = {
-    "bench/main.cpp": 60,  # the whole program at a glance
+    "bench/main.cpp": 75,  # the whole program at a glance
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}

@@ -18,6 +18,7 @@ cmake               program  cmake
 ninja-build         program  ninja
 libcli11-dev        header   CLI/CLI.hpp
 nlohmann-json3-dev  header   nlohmann/json.hpp
+libboost-dev        header   boost/math/distributions/non_central_t.hpp
 '
 cpu_needs='
 libdnnl-dev         header   oneapi/dnnl/dnnl.hpp
@@ -26,10 +27,13 @@ test_needs='
 libgtest-dev        header   gtest/gtest.h
 libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
+gnuplot-nox         program  gnuplot
 '
 # What checks the sources, not the program; of one version, since each formats in its own way.
 lint_needs='
 ccache              program  ccache
+clang-14            program  clang++-14
+libclang-rt-14-dev  file     /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
 clang-format-14     program  clang-format-14
 clang-tidy-14       program  clang-tidy-14
 '
@@ -38,6 +42,7 @@ is_there() {
   case $1 in
     program) command -v "$2" ;;
     header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
+    file) compgen -G "$2" ;;
     module) /usr/bin/python3 -c "import $2" ;;
   esac >/dev/null 2>&1
 }

@@ -81,6 +81,7 @@ main() {
   # Advice for now: its findings are shown, but not all of them have been dealt with.
   check_tidy || say "clang-tidy: has findings, see build/clang-tidy.log"
   check sanitizers check_sanitizers "$cpu"
+  check fuzz scripts/fuzz.sh 60
   check tests ctest --test-dir build --no-tests=error --output-on-failure \
     --timeout 300 -j "$jobs"
 

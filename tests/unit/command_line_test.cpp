@@ -147,6 +147,16 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes a value");
   EXPECT_THAT(refusal({"validate"}), HasSubstr("FILE"));
   EXPECT_THAT(refusal({"schema", "plan"}), HasSubstr("'plan'"));
+  EXPECT_THAT(refusal({"compare"}), HasSubstr("BASE NEW"));
+  EXPECT_THAT(refusal({"compare", "a", "b", "c"}), HasSubstr("not 3"));
+  EXPECT_THAT(refusal({"compare", "--base", "a"}), HasSubstr("--new"));
+  EXPECT_THAT(refusal({"compare", "--bare", "a", "--new", "b"}), HasSubstr("one of: BASE NEW"));
+  EXPECT_THAT(refusal({"compare", "a", "b", "--base", "c", "--new", "d"}), HasSubstr("one of"));
+  EXPECT_THAT(refusal({"compare", "a", "b", "--json", "--markdown"}), HasSubstr("two forms"));
+  EXPECT_THAT(refusal({"gate", "a"}), HasSubstr("NEW"));
+  EXPECT_THAT(refusal({"baseline"}), HasSubstr("add, list or show"));
+  EXPECT_THAT(refusal({"baseline", "frob"}), HasSubstr("'frob'"));
+  EXPECT_THAT(refusal({"baseline", "add", "name"}), HasSubstr("FILE"));
 }
 
 TEST(CommandLineTest, OtherCommands) {
@@ -155,6 +165,36 @@ TEST(CommandLineTest, OtherCommands) {
   EXPECT_EQ(parse({"schema", "report"}).command, Command::schema);
   EXPECT_THAT(parse({"validate", "a.json", "b.json"}).validate_files,
               ElementsAre("a.json", "b.json"));
+}
+
+TEST(CommandLineTest, SidesOfAComparison) {
+  const Judging two = parse({"compare", "a.json", "b.json#arm"}).judging;
+  EXPECT_THAT(two.base, ElementsAre("a.json"));
+  EXPECT_THAT(two.next, ElementsAre("b.json#arm"));
+  EXPECT_FALSE(two.options.vm_form);
+  const Judging sets = parse({"compare", "--base", "a", "b", "--new", "c", "--json"}).judging;
+  EXPECT_THAT(sets.base, ElementsAre("a", "b"));
+  EXPECT_THAT(sets.next, ElementsAre("c"));
+  EXPECT_TRUE(sets.json);
+  const Judging vm = parse({"compare", "--vm", "v", "--bare", "a", "b"}).judging;
+  EXPECT_THAT(vm.base, ElementsAre("a", "b"));
+  EXPECT_THAT(vm.next, ElementsAre("v"));
+  EXPECT_TRUE(vm.options.vm_form);
+  const Judging gate = parse({"gate", "main", "a", "b", "--fail-on", "any"}).judging;
+  EXPECT_THAT(gate.base, ElementsAre("main"));
+  EXPECT_THAT(gate.next, ElementsAre("a", "b"));
+  EXPECT_EQ(gate.gate.fail_on, FailOn::any);
+}
+
+TEST(CommandLineTest, Shares) {
+  const auto margin = [](const std::string& text) {
+    return parse({"compare", "a", "b", "--margin", text}).judging.options.rule.margin;
+  };
+  EXPECT_DOUBLE_EQ(margin("1.5%"), 0.015);
+  EXPECT_DOUBLE_EQ(margin("0.03"), 0.03);
+  for (const char* text : {"2", "0", "0%", "-1%", "51%", "%", "x%", "2%%", "nan"}) {
+    EXPECT_THAT(refusal({"compare", "a", "b", "--margin", text}), HasSubstr("--margin")) << text;
+  }
 }
 
 TEST(CommandLineTest, HelpOfTheProgramAndOfACommand) {

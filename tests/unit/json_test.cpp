@@ -113,6 +113,21 @@ TEST(ReportJson, WhatIsNoJsonIsRefused) {
   }
 }
 
+TEST(ReportJson, WhatWouldTakeTooMuchIsRefused) {
+  EXPECT_THAT(refusal(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(refusal("[" + std::string(50'000'001, ',') + "]"), HasSubstr("too many values"));
+  EXPECT_NO_THROW(require_within_limits("[\"" + std::string(1000, '[') + "\\\"[[\"]"));
+  std::string many_keys = "{\"k\":0";
+  for (int i = 0; i < 100'000; ++i) many_keys += ",\"" + std::to_string(i) + "\":0";
+  EXPECT_THAT(refusal(many_keys + "}"), HasSubstr("/schema must be there")) << "and soon";
+}
+
+TEST(ReportJson, PlacesAreJsonPointers) {
+  Json variables = {{"a/b~c", 7}};
+  EXPECT_THAT(refusal(sample_with("/environments/0/variables", variables)),
+              HasSubstr("/environments/0/variables/a~1b~0c must be a text"));
+}
+
 TEST(ReportJson, FilesThatCannotBeReadAreNamed) {
   const TemporaryFolder folder;
   for (const auto& path : {folder / "none.json", folder.path(), folder.write("empty.json", ""),

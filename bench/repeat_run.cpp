@@ -1,0 +1,78 @@
+#include "bench/repeat_run.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/exit_status.h"
+#include "bench/run_arguments.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first name that is free.
+std::string name_of_repeat(const std::string& source) {
+  std::string stem = fs::path(source).filename().string();
+  for (const std::string ending : {".json", ".report"}) {
+    if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
+  }
+  for (int number = 1;; ++number) {
+    std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
+    if (!fs::exists(name)) return name;
+  }
+}
+
+[[noreturn]] void become(const std::vector<std::string>& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments) {
+    pointers.push_back(const_cast<char*>(argument.c_str()));  // execv() does not write to them
+  }
+  pointers.push_back(nullptr);
+  execv("/proc/self/exe", pointers.data());
+  _exit(static_cast<int>(ExitCode::run_failed));
+}
+
+ExitCode launch(const std::vector<std::string>& arguments) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error(std::string("no new process: ") + std::strerror(errno));
+  if (child == 0) become(arguments);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) throw std::runtime_error("the repeated run was lost");
+  }
+  if (WIFSIGNALED(status)) return exit_code_of_signal(WTERMSIG(status));
+  return static_cast<ExitCode>(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
+  if (report.arms.size() != 1 || report.arms[0].runs.empty() ||
+      report.arms[0].runs[0].world_size != 1) {
+    throw std::invalid_argument(source + " is not a report of `nearmetal run` with one rank");
+  }
+  RepeatedRun repeated;
+  repeated.report = name_of_repeat(source);
+  std::vector<std::string> arguments = {"nearmetal"};
+  for (const std::string& argument : run_arguments(report.invocation.config)) {
+    arguments.push_back(argument);
+  }
+  arguments.push_back("--output=" + repeated.report);
+  arguments.emplace_back("--quiet");
+  if (!report.arms[0].runs[0].plans.empty()) arguments.push_back("--plans=" + source);
+  terminal.remark("nearmetal: repeating " + source + " into " + repeated.report);
+  repeated.exit_code = launch(arguments);
+  return repeated;
+}
+
+}  // namespace nearmetal

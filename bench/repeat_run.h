@@ -1,0 +1,23 @@
+// Repeats the run of a report as a fresh launch of this program.
+#pragma once
+
+#include <string>
+
+#include "bench/terminal.h"
+#include "reports/exit_code.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct RepeatedRun {
+  ExitCode exit_code = ExitCode::ok;
+  std::string report;  // its file, in the current folder
+};
+
+/// Starts `nearmetal run` with the configuration of `report`, which lies in `source`, and with
+/// exactly its plans where it holds any; waits for the end. Nothing recorded is executed: settings
+/// were read into types, and go from there into an argument vector. Throws std::invalid_argument
+/// for a report that is not of one run of one rank.
+RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal);
+
+}  // namespace nearmetal

@@ -1,0 +1,56 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "bench/command_options.h"
+#include "bench/parse_value.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* report_examples = R"(
+Examples:
+  nearmetal report run*.json                                 a table in Markdown
+  nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
+  nearmetal report run*.json --format html --output runs.html
+  nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY")";
+
+}  // namespace
+
+CLI::App* add_report_command(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("report", "Show runs as HTML, Markdown, CSV or JUnit XML");
+  command->footer(report_examples);
+  ReportForm& form = line.report;
+  const auto take_places = [&](const std::vector<std::string>& places) {
+    for (const std::string& place : places) form.places.push_back(checked_path("FILE", place));
+  };
+  command
+      ->add_option_function<std::vector<std::string>>("FILE", take_places,
+                                                      "Reports, FILE#ARM or folders")
+      ->option_text("FILE...")
+      ->required();
+  const auto take_format = [&](const std::string& text) {
+    require_choice("--format", text, {"markdown", "github", "csv", "junit", "html"});
+    form.format = text;
+  };
+  command->add_option_function<std::string>("--format", take_format, "[markdown]")
+      ->option_text("markdown|github|csv|junit|html");
+  const auto take_output = [&](const std::string& text) {
+    form.output = checked_path("--output", text);
+  };
+  command->add_option_function<std::string>("--output", take_output, "file; - is stdout [-]")
+      ->option_text("FILE");
+  command->add_flag_callback(
+      "--no-charts", [&] { form.charts = false; }, "HTML without gnuplot");
+  const auto take_plot_data = [&](const std::string& text) {
+    form.plot_data = checked_path("--plot-data", text);
+  };
+  command
+      ->add_option_function<std::string>("--plot-data", take_plot_data,
+                                         "write the chart as a gnuplot script with its data")
+      ->option_text("FILE");
+  command->add_flag("--force", form.force, "replace an existing file");
+  return command;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,194 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <functional>
+#include <sstream>
+
+#include "bench/command_options.h"
+#include "bench/parse_value.h"
+#include "models/resnet.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double most_steps = 1e7;  // days, and memory for their times
+
+constexpr const char* run_examples = R"(
+Examples:
+  nearmetal run                                          about 20 s on the GPU, else the CPU
+  nearmetal run --precision bf16 --batch auto            the largest batch that fits
+  nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
+  nearmetal run --profile --output step.json             where the step goes
+  nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
+
+The table goes to stdout, remarks and progress to stderr. The report goes to
+nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";
+
+template <class T>
+std::string default_text(const T& member) {
+  std::ostringstream text;
+  text << " [" << member << "]";
+  return text.str();
+}
+template <class T>
+std::string default_text(const std::optional<T>&) {
+  return "";
+}
+
+// Ties each flag to a member of RunConfig: one call is the whole of an option.
+class RunOptions {
+ public:
+  RunOptions(CLI::App& app, Origins& origins) : app_(app), origins_(origins) {}
+
+  void group(const char* name) { group_ = name; }
+
+  using Setter = std::function<void(const std::string& text)>;
+
+  // `setting` is the name in the report.
+  void add(const std::string& flag, const std::string& setting, const char* type,
+           const std::string& help, const Setter& set) {
+    origins_[setting] = Origin::standard;
+    const auto take = [&origins = origins_, setting, set](const std::string& text) {
+      set(text);
+      origins[setting] = Origin::flag;
+    };
+    app_.add_option_function<std::string>(flag, take, help)
+        ->option_text(type)
+        ->group(group_)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  template <class T>
+  void number(const std::string& flag, std::optional<T>& member, Bounds bounds, const char* help) {
+    add(flag, setting_of(flag), "N", help,
+        [=, &member](const std::string& text) { member = parse_number<T>(flag, text, bounds); });
+  }
+  template <class T>
+  void number(const std::string& flag, T& member, Bounds bounds, const char* help) {
+    add(flag, setting_of(flag), "N", help + default_text(member),
+        [=, &member](const std::string& text) { member = parse_number<T>(flag, text, bounds); });
+  }
+  template <class T>
+  void choice(const std::string& flag, T& member, const std::vector<std::string>& choices,
+              const char* type, const char* help) {
+    add(flag, setting_of(flag), type, help + default_text(member),
+        [=, &member](const std::string& text) {
+          require_choice(flag, text, choices);
+          member = text;
+        });
+  }
+  void path(const std::string& flag, std::optional<std::string>& member, const char* type,
+            const char* help) {
+    add(flag, setting_of(flag), type, help,
+        [=, &member](const std::string& text) { member = checked_path(flag, text); });
+  }
+  void toggle(const std::string& flag, bool& member, const char* help) {
+    const std::string setting = setting_of(flag);
+    origins_[setting] = Origin::standard;
+    const auto take = [&origins = origins_, setting, &member] {
+      member = true;
+      origins[setting] = Origin::flag;
+    };
+    app_.add_flag_callback(flag, take, help)->group(group_);
+  }
+
+  // --image-size is image_size in the report.
+  static std::string setting_of(const std::string& flag) {
+    std::string setting = flag.substr(2);
+    std::replace(setting.begin(), setting.end(), '-', '_');
+    return setting;
+  }
+
+ private:
+  CLI::App& app_;
+  Origins& origins_;
+  const char* group_ = "";
+};
+
+void add_workload(RunOptions& options, RunConfig& run) {
+  options.group("What to train");
+  options.choice("--model", run.model, resnet_names(), "NAME",
+                 "resnet18, 34, 50, 101, 152; resnet50_v1, ...");
+  options.add("--precision", "precision", "fp32|tf32|bf16|fp16",
+              "of activations and products [cuda: fp16, cpu: fp32]", [&](const std::string& text) {
+                require_choice("--precision", text, {"fp32", "tf32", "bf16", "fp16"});
+                run.precision = precision_from(text);
+              });
+  options.add("--batch", "batch", "N|auto",
+              "images per step; auto: nearly all that fit [cuda: 256, cpu: 16]",
+              [&](const std::string& text) {
+                run.batch = text == "auto" ? largest_that_fits
+                                           : parse_number<int64_t>("--batch", text, {1, 1e6});
+              });
+  options.number("--image-size", run.image_size, {1, 16384}, "height and width in pixels");
+  options.number("--classes", run.classes, {2, 1e6}, "of the classifier");
+  options.toggle("--forward-only", run.forward_only, "forward pass and loss alone");
+  options.choice("--input", run.input, {"device", "host"}, "device|host",
+                 "images stay on the GPU, or are copied every step");
+  options.number("--seed", run.seed, {0, 9007199254740991}, "of parameters, images and labels");
+}
+
+void add_device(RunOptions& options, RunConfig& run) {
+  options.group("Where");
+  options.choice("--device", run.device, {"auto", "cpu", "cuda"}, "auto|cpu|cuda",
+                 "auto: cuda if an NVIDIA device is visible");
+  options.number("--gpu", run.gpu, {0, 1023}, "index among the visible GPUs");
+  options.number("--threads", run.threads, {0, 4096}, "of the CPU; 0: all it may use");
+  options.choice("--launch", run.launch, {"graph", "stream"}, "graph|stream",
+                 "the step as one CUDA graph, or kernel by kernel [graph]");
+}
+
+void add_measurement(RunOptions& options, RunConfig& run) {
+  options.group("How long, and which proof");
+  options.number("--steps", run.steps, {1, most_steps}, "timed steps, instead of --duration");
+  options.add(
+      "--duration", "duration_seconds", "TIME",
+      "of the timed window: 30, 30s, 2m" + default_text(run.duration_seconds),
+      [&](const std::string& text) { run.duration_seconds = parse_duration("--duration", text); });
+  options.number("--warmup", run.warmup, {1, most_steps},
+                 "fewest steps before, more until steady [cuda: 120, cpu: 3]");
+  options.toggle("--verify", run.verify, "prove that the network memorises a small set");
+  options.toggle("--profile", run.profile, "show where the step goes");
+}
+
+void add_optimizer(RunOptions& options, RunConfig& run) {
+  options.group("Optimizer (SGD)");
+  options.number("--learning-rate", run.learning_rate, {0, 1e6}, "fixed [0.1 x batch / 256]");
+  options.number("--momentum", run.momentum, {0, 1}, "share of the last update that stays");
+  options.number("--weight-decay", run.weight_decay, {0, 1}, "L2, of every parameter");
+  options.toggle("--zero-init", run.zero_init, "last scale of each block starts at 0");
+  options.add(
+      "--loss-scale", "loss_scale", "N|dynamic", "for fp16 [1024]", [&](const std::string& text) {
+        constexpr Bounds bounds{.minimum = 0, .maximum = 1e12, .above_minimum = true};
+        run.loss_scale = text == "dynamic"
+                             ? LossScale{.initial = 65536, .dynamic = true}
+                             : LossScale{parse_number<double>("--loss-scale", text, bounds), false};
+      });
+}
+
+void add_files(RunOptions& options, RunConfig& run) {
+  options.group("Files and output");
+  options.path("--output", run.output, "FILE", "of the report; - is stdout");
+  options.toggle("--force", run.force, "replace an existing report");
+  options.path("--plan-cache", run.plan_cache, "FILE|off",
+               "plans of earlier runs [~/.cache/nearmetal/plans.json]");
+  options.path("--plans", run.plans, "REPORT", "use exactly the plans of this report");
+  options.toggle("--json", run.json, "only the report, on stdout");
+  options.toggle("--quiet", run.quiet, "no remarks and no progress");
+  options.toggle("--no-progress", run.no_progress, "no progress line");
+}
+
+}  // namespace
+
+CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("run", "Train one workload, print a table, write a report");
+  command->footer(run_examples);
+  RunOptions options(*command, line.origins);
+  for (const auto add : {add_workload, add_device, add_measurement, add_optimizer, add_files}) {
+    add(options, line.run);
+  }
+  return command;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,120 @@
+#include "reports/baseline.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "reports/atomic_file.h"
+#include "reports/json.h"
+#include "reports/sha256.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t hash_digits = 12;
+
+void require_name(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  const bool plain = std::all_of(name.begin(), name.end(), is_plain);
+  if (!name.empty() && plain && name.front() != '.' && name.front() != '-') return;
+  throw std::invalid_argument("'" + name +
+                              "' is no name of a baseline: letters, digits, -, _ and "
+                              "., and not - or . first");
+}
+
+bool has_complete_run(const Report& report) {
+  return std::any_of(report.arms.begin(), report.arms.end(), [](const Arm& arm) {
+    return std::any_of(arm.runs.begin(), arm.runs.end(),
+                       [](const Run& run) { return run.status == Status::complete; });
+  });
+}
+
+std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
+  std::vector<KeyField> context = key;
+  std::erase_if(context, [](const KeyField& field) { return field.severity == Severity::layout; });
+  return context;
+}
+
+const SetRun* first_run(const RunSet& set) {
+  for (const RunArm& arm : set.arms) {
+    if (!arm.runs.empty()) return &arm.runs.front();
+  }
+  return nullptr;
+}
+
+// That of the history which is nearest to the wanted one.
+std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<KeyField>& wanted) {
+  std::vector<KeyField> nearest;
+  size_t fewest = std::numeric_limits<size_t>::max();
+  for (const RunArm& arm : history.arms) {
+    for (const SetRun& run : arm.runs) {
+      const std::vector<KeyField> context = context_of(run.key);
+      const size_t differences = key_differences(context, wanted).size();
+      if (differences >= fewest) continue;
+      fewest = differences;
+      nearest = context;
+    }
+  }
+  return nearest;
+}
+
+}  // namespace
+
+fs::path add_to_baseline(const fs::path& folder, const std::string& name, const fs::path& file) {
+  require_name(name);
+  const Report report = read_report(file);
+  if (!has_complete_run(report)) throw InvalidReport(file.string() + " holds no complete run");
+  RunSet set;
+  add_runs(set, report, file.string());
+  const std::string text = file_text(file);
+  std::string time = report.invocation.started_at;
+  std::erase(time, ':');
+  const fs::path target = folder / name /
+                          context_sha256(first_run(set)->key).substr(0, hash_digits) /
+                          (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
+  if (fs::exists(target)) {
+    throw std::invalid_argument(file.string() + " is in the baseline already: " + target.string());
+  }
+  std::error_code ignored;  // writing says what is wrong
+  fs::create_directories(target.parent_path(), ignored);
+  write_file_atomically(target, text, false);
+  return target;
+}
+
+std::vector<std::string> baseline_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) {
+  const SetRun* first = first_run(next);
+  if (first == nullptr) return history;
+  const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
+  RunSet matching;
+  matching.environments = history.environments;
+  for (const RunArm& arm : history.arms) {
+    RunArm kept{arm.name, {}};
+    for (const SetRun& run : arm.runs) {
+      if (context_of(run.key) == context) kept.runs.push_back(run);
+    }
+    std::stable_sort(kept.runs.begin(), kept.runs.end(), [](const SetRun& a, const SetRun& b) {
+      return a.run.started_at < b.run.started_at;
+    });
+    const auto surplus = static_cast<int64_t>(kept.runs.size()) - window;
+    if (surplus > 0) kept.runs.erase(kept.runs.begin(), kept.runs.begin() + surplus);
+    if (!kept.runs.empty()) matching.arms.push_back(std::move(kept));
+  }
+  return matching;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,158 @@
+#include "reports/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <tuple>
+
+#include "reports/comparison_row.h"
+
+namespace nearmetal {
+namespace {
+
+struct ArmPair {
+  std::string name;
+  const RunArm* base = nullptr;  // either may be missing
+  const RunArm* next = nullptr;
+};
+
+const RunArm* arm_in(const RunSet& set, const std::string& name) {
+  const auto found = std::find_if(set.arms.begin(), set.arms.end(),
+                                  [&](const RunArm& arm) { return arm.name == name; });
+  return found == set.arms.end() ? nullptr : &*found;
+}
+
+std::vector<ArmPair> pairs_of(const RunSet& base, const RunSet& next) {
+  if (base.arms.size() == 1 && next.arms.size() == 1) {
+    const std::string& name = base.arms[0].name;
+    const std::string& new_name = next.arms[0].name;
+    const std::string shown = name == new_name ? name : name + " | " + new_name;
+    return {{shown, &base.arms[0], &next.arms[0]}};
+  }
+  std::vector<ArmPair> pairs;
+  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
+  for (const RunArm& arm : next.arms) {
+    if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
+  }
+  return pairs;
+}
+
+bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
+  if (options.vm_form && difference.is_treatment()) return true;
+  return std::any_of(options.allow_differ.begin(), options.allow_differ.end(),
+                     [&](const std::string& allowed) { return covers(allowed, difference.name); });
+}
+
+// Of every run of both arms from the first of the base; each difference once.
+std::vector<FoundDifference> differences_within(const ArmPair& pair,
+                                                const CompareOptions& options) {
+  std::vector<FoundDifference> found;
+  if (pair.base->runs.empty()) return found;
+  const std::vector<KeyField>& key = pair.base->runs.front().key;
+  for (const RunArm* arm : {pair.base, pair.next}) {
+    for (const SetRun& run : arm->runs) {
+      if (run.key == key) continue;
+      for (const KeyDifference& difference : key_differences(key, run.key)) {
+        const bool known = std::any_of(found.begin(), found.end(), [&](const auto& other) {
+          return other.difference == difference;
+        });
+        if (!known) found.push_back({difference, run.source, is_allowed(difference, options)});
+      }
+    }
+  }
+  return found;
+}
+
+void add_rows(Comparison& comparison, const ArmPair& pair,
+              const std::vector<const Metric*>& metrics) {
+  const auto add_without_figures = [&](const std::string& reason) {
+    for (const Metric* metric : metrics) {
+      comparison.rows.push_back(
+          row_without_figures(pair.name, *metric, Verdict::not_comparable, reason));
+    }
+  };
+  if (pair.base == nullptr || pair.next == nullptr) {
+    return add_without_figures(pair.base == nullptr ? "only in the new set" : "only in the base");
+  }
+  bool refused = false;
+  for (const FoundDifference& found : differences_within(pair, comparison.options)) {
+    refused |= !found.allowed;
+    const bool known = std::any_of(
+        comparison.key_differences.begin(), comparison.key_differences.end(),
+        [&](const FoundDifference& other) { return other.difference == found.difference; });
+    if (!known) comparison.key_differences.push_back(found);
+  }
+  if (refused) return add_without_figures("the runs differ in what must agree");
+  for (const Metric* metric : metrics) {
+    comparison.rows.push_back(compare_arms(*pair.base, *pair.next, *metric, comparison.options));
+    comparison.rows.back().arm = pair.name;
+  }
+}
+
+// Above 0 the better side.
+double goodness(const ComparisonRow& row) {
+  const double difference = row.difference.value.value_or(0);
+  return metric_from(row.metric).higher_is_better ? difference : -difference;
+}
+
+void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
+  for (const Metric* metric : metrics) {
+    std::vector<const ComparisonRow*> rows;
+    for (const ComparisonRow& row : comparison.rows) {
+      if (row.metric == metric->name && row.log_difference) rows.push_back(&row);
+    }
+    if (rows.size() < 2) continue;
+    comparison.geometric_means.push_back(
+        geometric_mean_row(rows, *metric, comparison.options.rule));
+  }
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::not_comparable:
+      return "NOT-COMPARABLE";
+    case Verdict::invalid:
+      return "INVALID";
+    case Verdict::slower:
+      return "SLOWER";
+    case Verdict::inconclusive:
+      return "INCONCLUSIVE";
+    case Verdict::equivalent:
+      return "EQUIVALENT";
+    case Verdict::faster:
+      return "FASTER";
+  }
+  throw std::logic_error("unnamed Verdict");
+}
+
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options) {
+  Comparison comparison;
+  comparison.options = options;
+  if (comparison.options.metrics.empty()) {
+    comparison.options.metrics = {all_metrics().front().name};
+  }
+  std::vector<const Metric*> metrics;
+  for (const std::string& name : comparison.options.metrics) metrics.push_back(&metric_from(name));
+  for (const std::string& allowed : options.allow_differ) {
+    if (covers(allowed, "kind")) {
+      throw std::invalid_argument("kinds, measured and emulated, are never compared with another");
+    }
+  }
+  for (const ArmPair& pair : pairs_of(base, next)) add_rows(comparison, pair, metrics);
+  const auto worst_first = [](const auto& a, const auto& b) {
+    return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
+  };
+  std::stable_sort(comparison.rows.begin(), comparison.rows.end(), worst_first);
+  std::stable_sort(
+      comparison.key_differences.begin(), comparison.key_differences.end(),
+      [](const auto& a, const auto& b) { return a.difference.severity < b.difference.severity; });
+  add_geometric_means(comparison, metrics);
+  comparison.environment_differences =
+      environment_differences(base.environments, next.environments);
+  if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);
+  return comparison;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,88 @@
+// Two sets of runs: the difference between them, and what may be said of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/environment_differences.h"
+#include "reports/inference.h"
+#include "reports/metric.h"
+#include "reports/power.h"
+#include "reports/run_set.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+/// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
+///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
+///  - not_comparable: keys differ, or one side lacks it; invalid: no complete run with that figure.
+/// "Slower" means worse: less throughput, more time.
+enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, faster };
+
+const char* to_string(Verdict verdict);
+
+struct CompareOptions {
+  DecisionRule rule;
+  std::vector<std::string> metrics;       // names; empty: throughput
+  std::vector<std::string> allow_differ;  // fields of the comparable key
+  bool vm_form = false;                   // base is bare metal, the new side a VM
+  bool base_can_grow = true;              // whether more runs of the base can be had
+};
+
+/// Confidence of the intervals of each side by itself; those of differences follow alpha.
+inline constexpr double side_confidence = 0.95;
+/// Chance to decide, for which numbers of runs are planned.
+inline constexpr double planned_power = 0.8;
+
+struct SideSummary {
+  int64_t runs = 0;      // that count
+  int64_t left_out = 0;  // partial, failed or without the figure
+  Maybe<double> geometric_mean;
+  Maybe<Interval> interval;
+  Maybe<RunSpread> spread;
+};
+
+/// One layout and metric.
+struct ComparisonRow {
+  std::string arm;
+  std::string metric;
+  Verdict verdict = Verdict::inconclusive;
+  std::string reason;  // of the verdict, in words
+  std::string method;  // welch, paired, mean of rows, or empty where there is none
+  SideSummary base_side;
+  SideSummary new_side;
+  Maybe<LogEstimate> log_difference;    // ln(new / base)
+  Maybe<double> difference;             // new / base - 1
+  Maybe<Interval> difference_interval;  // of confidence 1 - 2 alpha
+  Maybe<double> p;                      // of no difference, Student's t
+  Maybe<double> rank_test_p;            // of no difference, Mann-Whitney
+  Maybe<double> p_worse;                // of "worse by the margin or more": small shows it is not
+  Maybe<double> p_better;               // of "better by the margin or more"
+  Maybe<double> p_regression;           // of "not worse than the margin": small shows a regression
+  Maybe<double> detectable_drop;        // share that is found with the planned power
+  Maybe<int64_t> more_runs;             // a side, that would decide with the planned power
+  std::vector<Warning> notes;
+};
+
+/// A field in which runs differ that must agree, and whether that was allowed.
+struct FoundDifference {
+  KeyDifference difference;
+  std::string source;  // of the run that differs from the first of the base
+  bool allowed = false;
+};
+
+struct Comparison {
+  CompareOptions options;
+  std::vector<FoundDifference> key_differences;  // of all rows, distinct
+  std::vector<ComparisonRow> rows;               // worst first
+  std::vector<EnvironmentDifference> environment_differences;
+  std::vector<Warning> notes;                  // of the whole
+  std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
+};
+
+/// Pairs arms by name, or the only arm of each side whatever their names. Throws
+/// std::invalid_argument for options that make no sense.
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options);
+
+}  // namespace nearmetal

@@ -1,0 +1,132 @@
+#include "reports/comparison_json.h"
+
+#include "reports/fields.h"
+
+namespace nearmetal {
+using json::In;
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Interval> interval) {
+  field("lower", interval.lower);
+  field("upper", interval.upper);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, RunSpread> spread) {
+  field("deviation", spread.deviation);
+  field("between", spread.between);
+  field("within", spread.within);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, LogEstimate> estimate) {
+  field("value", estimate.value);
+  field("standard_error", estimate.standard_error);
+  field("degrees_of_freedom", estimate.degrees_of_freedom);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, SideSummary> side) {
+  field("runs", side.runs);
+  field("left_out", side.left_out);
+  field("geometric_mean", side.geometric_mean);
+  field("interval", side.interval);
+  field("spread", side.spread);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, ComparisonRow> row) {
+  field("arm", row.arm);
+  field("metric", row.metric);
+  field("unit", std::string(metric_from(row.metric).base_unit));
+  field("verdict", row.verdict);
+  field("reason", row.reason);
+  field("method", row.method);
+  field("base_side", row.base_side);
+  field("new_side", row.new_side);
+  field("log_difference", row.log_difference);
+  field("difference", row.difference);
+  field("difference_interval", row.difference_interval);
+  field("p", row.p);
+  field("rank_test_p", row.rank_test_p);
+  field("p_worse", row.p_worse);
+  field("p_better", row.p_better);
+  field("p_regression", row.p_regression);
+  field("detectable_drop", row.detectable_drop);
+  field("more_runs", row.more_runs);
+  field("notes", row.notes);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, FoundDifference> found) {
+  field("name", found.difference.name);
+  field("severity", found.difference.severity);
+  field("base", found.difference.base);
+  field("other", found.difference.other);
+  field("source", found.source);
+  field("allowed", found.allowed);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, EnvironmentDifference> difference) {
+  field("name", difference.name);
+  field("base", difference.base);
+  field("other", difference.other);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, CompareOptions> options) {
+  field("margin", options.rule.margin);
+  field("alpha", options.rule.alpha);
+  field("metrics", options.metrics);
+  field("allow_differ", options.allow_differ);
+  field("vm_form", options.vm_form);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, GateResult> gate) {
+  field("fail_on", gate.options.fail_on);
+  field("minimum_runs", gate.options.minimum_runs);
+  field("verdict", gate.verdict);
+  field("inconclusive", gate.inconclusive);
+  field("adjusted_p", gate.adjusted_p);
+  field("sequential", gate.reruns > 0);
+  field("reruns", gate.reruns);
+}
+
+namespace {
+
+constexpr auto replace_bad_utf8 = json::Json::error_handler_t::replace;
+
+struct Document {
+  std::string schema = "nearmetal/comparison";
+  std::string schema_version = "1.0";
+  int64_t exit_code = 0;
+  const Comparison& comparison;
+  const std::optional<GateResult>& gate;
+};
+
+template <class Archive>
+void fields(Archive& field, const Document& document) {
+  field("schema", document.schema);
+  field("schema_version", document.schema_version);
+  field("exit_code", document.exit_code);
+  field("options", document.comparison.options);
+  field("gate", document.gate);
+  field("rows", document.comparison.rows);
+  field("geometric_means", document.comparison.geometric_means);
+  field("key_differences", document.comparison.key_differences);
+  field("environment_differences", document.comparison.environment_differences);
+  field("notes", document.comparison.notes);
+}
+
+}  // namespace
+
+std::string to_json(const Comparison& comparison, const std::optional<GateResult>& gate,
+                    ExitCode exit_code) {
+  const Document document{
+      .exit_code = static_cast<int64_t>(exit_code), .comparison = comparison, .gate = gate};
+  return json::Writer::json_of(document).dump(2, ' ', false, replace_bad_utf8) + "\n";
+}
+
+}  // namespace nearmetal

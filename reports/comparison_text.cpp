@@ -1,0 +1,231 @@
+#include "reports/comparison_text.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "reports/text.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+// Numbered in the order in which rows refer to them; the same text has one number.
+class Footnotes {
+ public:
+  std::string marks(const std::vector<Warning>& notes) {
+    std::string marks;
+    for (const Warning& note : notes) {
+      auto known = std::find(texts_.begin(), texts_.end(), note.text);
+      if (known == texts_.end()) known = texts_.insert(texts_.end(), note.text);
+      marks += " (" + std::to_string(known - texts_.begin() + 1) + ")";
+    }
+    return marks;
+  }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+std::string difference_text(const ComparisonRow& row) {
+  if (!row.difference) return "-";
+  return row.difference_interval ? signed_percent(*row.difference, *row.difference_interval)
+                                 : signed_percent(*row.difference);
+}
+
+std::string p_text(const Maybe<double>& p) {
+  if (!p) return "-";
+  return *p < 1e-4 ? "<0.0001" : fixed(*p, 4);
+}
+
+std::string verdict_text(const ComparisonRow& row, const CompareOptions& options) {
+  const std::string verdict = to_string(row.verdict);
+  if (row.more_runs) {
+    return verdict + ": " + counted(*row.more_runs, "more run") +
+           (options.base_can_grow ? " a side" : " of the new side") + " would decide";
+  }
+  if (row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
+      row.verdict == Verdict::faster) {
+    return verdict;
+  }
+  return verdict + ": " + (row.log_difference ? row.more_runs.reason : row.reason);
+}
+
+std::string counts_text(const ComparisonRow& row) {
+  const bool of_rows = row.method == "mean of rows";
+  return of_rows ? "-"
+                 : std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
+}
+
+std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions& options,
+                                  Footnotes& footnotes) {
+  const Metric& metric = metric_from(row.metric);
+  return {row.arm,
+          metric.name == all_metrics().front().name ? metric.unit : row.metric + ", " + metric.unit,
+          mean_text(row.base_side, metric),
+          mean_text(row.new_side, metric),
+          difference_text(row),
+          counts_text(row),
+          p_text(row.p),
+          p_text(row.rank_test_p),
+          verdict_text(row, options) + footnotes.marks(row.notes)};
+}
+
+TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
+  const std::string confidence = plain_percent(1 - 2 * comparison.options.rule.alpha);
+  TextTable table;
+  table.columns = {{"row"},
+                   {"of"},
+                   {comparison.options.vm_form ? "bare metal [95 %]" : "base [95 %]", true},
+                   {comparison.options.vm_form ? "VM [95 %]" : "new [95 %]", true},
+                   {"difference [" + confidence + "]", true},
+                   {"n", true},
+                   {"p (t)", true},
+                   {"p (rank)", true},
+                   {"verdict"}};
+  for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
+    for (const ComparisonRow& row : *rows)
+      table.rows.push_back(cells_of(row, comparison.options, footnotes));
+  }
+  return table;
+}
+
+TextTable table_of_key_differences(const Comparison& comparison) {
+  TextTable table;
+  table.columns = {{"severity"}, {"field"}, {"base"}, {"differs"}, {"where"}, {"allowed"}};
+  for (const FoundDifference& found : comparison.key_differences) {
+    const KeyDifference& difference = found.difference;
+    table.rows.push_back({to_string(difference.severity), difference.name, difference.base,
+                          difference.other, found.source, found.allowed ? "yes" : "no"});
+  }
+  return table;
+}
+
+TextTable table_of_environments(const Comparison& comparison) {
+  TextTable table;
+  const bool vm_form = comparison.options.vm_form;
+  table.columns = {{"environment"}, {vm_form ? "bare metal" : "base"}, {vm_form ? "VM" : "new"}};
+  for (const EnvironmentDifference& difference : comparison.environment_differences) {
+    table.rows.push_back({difference.name, difference.base, difference.other});
+  }
+  return table;
+}
+
+std::string rule_text(const DecisionRule& rule) {
+  return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
+         "; n runs a side; worst first";
+}
+
+// No more than a reader can see through; --json has them all.
+constexpr size_t most_names = 4;
+
+std::string differing_names(const Comparison& comparison) {
+  std::vector<std::string> names;
+  for (const EnvironmentDifference& difference : comparison.environment_differences) {
+    if (names.size() < most_names) names.push_back(difference.name);
+  }
+  const size_t left = comparison.environment_differences.size() - names.size();
+  return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "") +
+         " (--json shows all)";
+}
+
+// Without an interval, as they were published.
+constexpr std::array published = {
+    "VMware and Dell, MLPerf Inference v1.1 on A100 vGPU: 94.4 to 100 % of bare metal",
+    "Dell, \"Virtualizing GPUs for AI\", training: less than 5 % below bare metal",
+};
+
+// What follows the table, one line each.
+std::vector<std::string> remarks_of(const Comparison& comparison, const Footnotes& footnotes) {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < footnotes.texts().size(); ++i) {
+    lines.push_back("(" + std::to_string(i + 1) + ") " + footnotes.texts()[i]);
+  }
+  for (const Warning& note : comparison.notes) lines.push_back("note: " + note.text);
+  if (!comparison.options.vm_form && !comparison.environment_differences.empty()) {
+    lines.push_back("note: the environments differ in " + differing_names(comparison));
+  }
+  if (comparison.options.vm_form) {
+    for (const char* line : published) lines.push_back(std::string("published: ") + line);
+  }
+  return lines;
+}
+
+const char* colour_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::equivalent:
+    case Verdict::faster:
+      return "\033[32m";
+    case Verdict::inconclusive:
+      return "\033[33m";
+    default:
+      return "\033[31m";
+  }
+}
+
+std::vector<const char*> styles_of(const Comparison& comparison, bool colour) {
+  std::vector<const char*> styles;
+  if (!colour) return styles;
+  for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
+    for (const ComparisonRow& row : *rows) styles.push_back(colour_of(row.verdict));
+  }
+  return styles;
+}
+
+}  // namespace
+
+std::string mean_text(const SideSummary& side, const Metric& metric) {
+  if (!side.geometric_mean) return "-";
+  const double scale = metric.shown_per_unit;
+  if (!side.interval) return significant(scale * *side.geometric_mean);
+  return with_interval(scale * *side.geometric_mean,
+                       {scale * side.interval->lower, scale * side.interval->upper});
+}
+
+void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
+  if (!comparison.key_differences.empty()) {
+    out << "What must agree and differs, the worst first (--allow-differ FIELD):\n";
+    print_aligned(out, table_of_key_differences(comparison));
+    out << '\n';
+  }
+  Footnotes footnotes;
+  const TextTable table = table_of(comparison, footnotes);
+  print_aligned(out, table, styles_of(comparison, colour));
+  out << rule_text(comparison.options.rule) << '\n';
+  if (comparison.options.vm_form && !comparison.environment_differences.empty()) {
+    out << '\n';
+    print_aligned(out, table_of_environments(comparison));
+  }
+  for (const std::string& line : remarks_of(comparison, footnotes)) out << printable(line) << '\n';
+}
+
+void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {
+  if (!comparison.key_differences.empty()) {
+    out << "What must agree and differs, the worst first:\n\n";
+    print_markdown(out, table_of_key_differences(comparison));
+    out << '\n';
+  }
+  Footnotes footnotes;
+  print_markdown(out, table_of(comparison, footnotes));
+  out << '\n' << markdown_escaped(rule_text(comparison.options.rule)) << "\n\n";
+  if (comparison.options.vm_form && !comparison.environment_differences.empty()) {
+    print_markdown(out, table_of_environments(comparison));
+    out << '\n';
+  }
+  for (const std::string& line : remarks_of(comparison, footnotes)) {
+    out << "- " << markdown_escaped(line) << '\n';
+  }
+}
+
+std::string verdict_counts(const Comparison& comparison) {
+  std::map<Verdict, int64_t> counts;
+  for (const ComparisonRow& row : comparison.rows) ++counts[row.verdict];
+  std::vector<std::string> texts;
+  for (const auto& [verdict, count] : counts) {
+    texts.push_back(std::to_string(count) + " " + to_string(verdict));
+  }
+  return joined(texts);
+}
+
+}  // namespace nearmetal

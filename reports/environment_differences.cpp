@@ -1,0 +1,83 @@
+#include "reports/environment_differences.h"
+
+#include <algorithm>
+
+#include "reports/json.h"
+
+namespace nearmetal {
+namespace {
+
+// What is another on every machine, or of every run, and says nothing of its speed.
+bool is_identity(const std::string& name) {
+  return name == "host_name" || name.ends_with("/uuid") || name.ends_with("/pci_id");
+}
+
+// Names in the order in which they were met; values joined.
+std::vector<std::pair<std::string, std::string>> facts_of(const std::vector<Environment>& side) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> facts;
+  for (const Environment& environment : side) {
+    for (const auto& [name, value] : environment_facts(environment)) {
+      auto known = std::find_if(facts.begin(), facts.end(),
+                                [&name = name](const auto& fact) { return fact.first == name; });
+      if (known == facts.end()) known = facts.insert(facts.end(), {name, {}});
+      std::vector<std::string>& values = known->second;
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> joined;
+  for (const auto& [name, values] : facts) {
+    std::string text;
+    for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
+    joined.emplace_back(name, text);
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
+                                                           const std::vector<Environment>& other) {
+  const auto base_facts = facts_of(base);
+  const auto other_facts = facts_of(other);
+  const auto value_in = [](const auto& facts, const std::string& name) {
+    const auto found = std::find_if(facts.begin(), facts.end(),
+                                    [&](const auto& fact) { return fact.first == name; });
+    return found == facts.end() ? std::string("none") : found->second;
+  };
+  std::vector<EnvironmentDifference> differences;
+  for (const auto& [name, value] : base_facts) {
+    const std::string there = value_in(other_facts, name);
+    if (there != value && !is_identity(name)) differences.push_back({name, value, there});
+  }
+  for (const auto& [name, value] : other_facts) {
+    const bool in_base = value_in(base_facts, name) != "none";
+    if (!in_base && !is_identity(name)) differences.push_back({name, "none", value});
+  }
+  return differences;
+}
+
+std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
+                                     const std::vector<Environment>& vm) {
+  const auto shows_hypervisor = [](const std::vector<Environment>& side, bool wanted) {
+    return std::any_of(side.begin(), side.end(), [&](const Environment& environment) {
+      return environment.hypervisor_cpu_flag && *environment.hypervisor_cpu_flag == wanted;
+    });
+  };
+  const auto is_silent = [](const Environment& environment) {
+    return !environment.hypervisor_cpu_flag;
+  };
+  std::vector<Warning> doubts;
+  if (shows_hypervisor(bare, true)) {
+    doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor (CPUID)"});
+  }
+  if (shows_hypervisor(vm, false)) {
+    doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor (CPUID)"});
+  }
+  if (std::any_of(bare.begin(), bare.end(), is_silent) ||
+      std::any_of(vm.begin(), vm.end(), is_silent)) {
+    doubts.push_back({"claim_unconfirmed", "whether there is a hypervisor is not known for all"});
+  }
+  return doubts;
+}
+
+}  // namespace nearmetal

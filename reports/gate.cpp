@@ -1,0 +1,178 @@
+#include "reports/gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Rows = std::vector<const ComparisonRow*>;
+
+std::string name_of(const ComparisonRow& row, const Comparison& comparison) {
+  return comparison.options.metrics.size() == 1 ? row.arm : row.arm + " " + row.metric;
+}
+
+std::string names_of(const Rows& rows, const Comparison& comparison) {
+  constexpr size_t most_names = 3;
+  std::vector<std::string> names;
+  for (const ComparisonRow* row : rows) {
+    if (names.size() < most_names) names.push_back(name_of(*row, comparison));
+  }
+  const size_t left = rows.size() - names.size();
+  return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");
+}
+
+template <class Predicate>
+Rows rows_where(const Comparison& comparison, const Predicate& holds) {
+  Rows rows;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (holds(row)) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// Rows with this verdict whose p stays within alpha after Holm's correction over all rows.
+Rows shown_after_holm(const Comparison& comparison, Verdict verdict,
+                      std::vector<double>& adjusted) {
+  const Rows judged =
+      rows_where(comparison, [](const ComparisonRow& row) { return row.p.value.has_value(); });
+  std::vector<double> p_values;
+  for (const ComparisonRow* row : judged) {
+    p_values.push_back(verdict == Verdict::slower ? *row->p_regression : 1 - *row->p_better);
+  }
+  adjusted = holm_adjusted(p_values);
+  Rows shown;
+  for (size_t i = 0; i < judged.size(); ++i) {
+    if (judged[i]->verdict == verdict && adjusted[i] <= comparison.options.rule.alpha) {
+      shown.push_back(judged[i]);
+    }
+  }
+  return shown;
+}
+
+// What keeps the rows from being judged at all; false where nothing does.
+bool refuse(const Comparison& comparison, GateResult& result) {
+  const auto end = [&](ExitCode code, const std::string& verdict) {
+    result.exit_code = code;
+    result.verdict = verdict;
+    return true;
+  };
+  const auto of = [&](Verdict verdict) {
+    return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
+  };
+  if (comparison.rows.empty()) return end(ExitCode::invalid_report, "invalid: there is no run");
+  if (const Rows rows = of(Verdict::invalid); !rows.empty()) {
+    return end(ExitCode::invalid_report,
+               "invalid: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+  }
+  if (const Rows rows = of(Verdict::not_comparable); !rows.empty()) {
+    return end(ExitCode::not_comparable,
+               "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+  }
+  const int64_t minimum = result.options.minimum_runs;
+  const Rows few = rows_where(comparison, [=](const ComparisonRow& row) {
+    return std::min(row.base_side.runs, row.new_side.runs) < minimum;
+  });
+  if (!few.empty()) {
+    result.inconclusive = true;
+    return end(ExitCode::inconclusive,
+               "inconclusive: too few runs: " + names_of(few, comparison) + " has " +
+                   std::to_string(few.front()->base_side.runs) + " of the base and " +
+                   std::to_string(few.front()->new_side.runs) + " new, and needs " +
+                   std::to_string(minimum) + " of each");
+  }
+  const Rows blind =
+      rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
+  if (!blind.empty()) {
+    return end(ExitCode::inconclusive,
+               "inconclusive: " + names_of(blind, comparison) + ": " + blind.front()->reason);
+  }
+  return false;
+}
+
+bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return true;
+    case FailOn::not_equivalent:
+      return *row.p_worse <= alpha;
+    case FailOn::any:
+      return row.verdict == Verdict::equivalent;
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+const char* what_passed(FailOn fail_on) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return "no regression shown";
+    case FailOn::not_equivalent:
+      return "shown to be not worse";
+    case FailOn::any:
+      return "shown to be equivalent";
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+}  // namespace
+
+const char* to_string(FailOn fail_on) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return "regression";
+    case FailOn::not_equivalent:
+      return "not-equivalent";
+    case FailOn::any:
+      return "any";
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+GateResult judge(const Comparison& comparison, const GateOptions& options) {
+  GateResult result;
+  result.options = options;
+  if (refuse(comparison, result)) return result;
+  const DecisionRule& rule = comparison.options.rule;
+  const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
+  std::vector<double> unused;
+  const Rows slower = shown_after_holm(comparison, Verdict::slower, result.adjusted_p);
+  const Rows faster = shown_after_holm(comparison, Verdict::faster, unused);
+  const Rows open = rows_where(
+      comparison, [](const ComparisonRow& row) { return row.verdict == Verdict::inconclusive; });
+  const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
+    return !shows_what_is_asked(row, options.fail_on, rule.alpha);
+  });
+  if (!slower.empty()) {
+    result.exit_code = ExitCode::gate_failed;
+    result.verdict = "fail: worse" + beyond + names_of(slower, comparison);
+  } else if (options.fail_on == FailOn::any && !faster.empty()) {
+    result.exit_code = ExitCode::gate_failed;
+    result.verdict = "fail: better" + beyond + names_of(faster, comparison);
+  } else if (!unshown.empty()) {
+    result.inconclusive = true;
+    result.exit_code = ExitCode::inconclusive;
+    result.verdict = "inconclusive: " + names_of(unshown, comparison);
+  } else {
+    result.inconclusive = !open.empty();
+    result.verdict = std::string("pass: ") + what_passed(options.fail_on);
+    if (!open.empty()) result.verdict += "; inconclusive: " + names_of(open, comparison);
+  }
+  return result;
+}
+
+std::string power_text(const Comparison& comparison) {
+  double largest = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.detectable_drop) return "";
+    largest = std::max(largest, *row.detectable_drop);
+  }
+  if (largest == 0) return "";
+  return "a drop of " + plain_percent(std::ceil(1000 * largest) / 1000) +
+         " would have been found with " + plain_percent(planned_power) + " chance" +
+         (comparison.rows.size() > 1 ? " in any one row, before Holm's correction" : "");
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,90 @@
+// What several runs tell: estimates on the logarithm of their values, with intervals and tests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace nearmetal {
+
+// A run, a fresh launch, is the unit: its steps are not independent, and runs differ by more than
+// their steps tell (Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", 2013). Speeds
+// are compared by ratios, so that all is done on logarithms.
+
+struct Interval {
+  double lower = 0;
+  double upper = 0;
+
+  bool operator==(const Interval&) const = default;
+};
+
+/// A mean of logarithms, or a sum of such means, whose error follows Student's t.
+struct LogEstimate {
+  double value = 0;
+  double standard_error = 0;
+  double degrees_of_freedom = 0;
+};
+
+/// Mean of the logarithms of `values`, one for each run. None for fewer than 2 runs, and where all
+/// are equal: then the spread is below what was resolved, and no error can be told. Throws
+/// std::invalid_argument for a value that is not positive and finite.
+std::optional<LogEstimate> log_mean(std::span<const double> values);
+
+/// Mean of ln(second[i] / first[i]), for runs that were taken in pairs. None as above.
+std::optional<LogEstimate> paired_difference(std::span<const double> first,
+                                             std::span<const double> second);
+
+struct WeightedEstimate {
+  double weight = 1;
+  LogEstimate estimate;
+};
+
+/// The weighted sum of independent estimates, with the degrees of freedom of Welch and
+/// Satterthwaite: {+1 new, -1 base} is Welch's comparison of two groups; +1/k and -1/k for k rows
+/// their geometric mean; four groups a ratio of ratios, such as scaling efficiency (which is the
+/// delta method, exact on logarithms). No terms: std::invalid_argument.
+LogEstimate combined(std::span<const WeightedEstimate> terms);
+
+/// new - base.
+LogEstimate difference(const LogEstimate& base, const LogEstimate& next);
+
+/// Two-sided interval of the value, a logarithm; `confidence` lies within 0 and 1.
+Interval log_interval(const LogEstimate& estimate, double confidence);
+/// The same as a factor: exp() of the bounds.
+Interval interval(const LogEstimate& estimate, double confidence);
+
+/// p of Student's t test of "the value is 0", two-sided.
+double p_of_no_difference(const LogEstimate& estimate);
+/// One-sided p of "the value is `bound` or less": small where it lies above.
+double p_of_at_most(const LogEstimate& estimate, double bound);
+/// One-sided p of "the value is `bound` or more": small where it lies below.
+double p_of_at_least(const LogEstimate& estimate, double bound);
+
+/// p values adjusted so that the chance of any false finding among them stays that of one test
+/// (Holm, 1979), in the order given.
+std::vector<double> holm_adjusted(std::span<const double> p_values);
+
+/// Two-sided p of the rank-sum test of Mann and Whitney, ties at their mean rank. Exact, from all
+/// ways to deal the ranks out, up to 60 values in all; beyond by the normal approximation with
+/// corrections for ties and continuity. Depends on no distribution, but cannot fall below 0.05
+/// for fewer than 4 values a side. Throws std::invalid_argument for no values.
+double mann_whitney_p(std::span<const double> first, std::span<const double> second);
+
+/// How runs of one side vary.
+struct RunSpread {
+  double deviation = 0;  // standard deviation of ln(run)
+  double between = 0;    // of it, what the noise within the runs does not explain
+  double within = 0;     // root mean square of the runs' own relative standard errors
+};
+
+/// One-way variance components; `within` is the relative standard error of each run by batch means.
+/// None for fewer than 2 runs.
+std::optional<RunSpread> run_spread(std::span<const double> values, std::span<const double> within);
+
+/// Of each value, whether it lies further than 3.5 modified standard deviations from the median of
+/// the logarithms (Iglewicz and Hoaglin, 1993): worth a look, no reason to leave it out.
+/// Of fewer than 10 values none, as their median deviation is too often small by chance.
+std::vector<bool> outliers(std::span<const double> values);
+
+}  // namespace nearmetal

@@ -1,0 +1,147 @@
+#include "reports/report_text.h"
+
+#include <map>
+#include <sstream>
+
+#include "reports/comparison_row.h"
+#include "reports/comparison_text.h"
+#include "reports/html.h"
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+// 17 digits: reads back as the same number.
+std::string exact(double value) {
+  std::ostringstream text;
+  text.precision(17);
+  text << value;
+  return text.str();
+}
+
+std::string csv_text(const std::string& text) {
+  const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
+  std::string quoted = like_formula ? "\"'" : "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::string attribute(const char* name, const std::string& value) {
+  return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
+}
+
+void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
+      << attribute("name", run.source + " " + run.run.started_at)
+      << attribute("time", run.run.window ? exact(run.run.window->seconds) : "0") << ">\n"
+      << "    <properties>\n";
+  for (const Metric& metric : all_metrics()) {
+    const Maybe<double> value = metric.value_of(run.run);
+    if (!value) continue;
+    out << "      <property" << attribute("name", metric.name) << attribute("value", exact(*value))
+        << "/>\n";
+  }
+  out << "    </properties>\n";
+  const std::string why = run.run.failure.value_or("no reason given");
+  if (run.run.status == Status::failed) out << "    <error" << attribute("message", why) << "/>\n";
+  if (run.run.status == Status::partial) {
+    out << "    <skipped" << attribute("message", why) << "/>\n";
+  }
+  out << "  </testcase>\n";
+}
+
+int64_t runs_with(const RunSet& set, Status status) {
+  int64_t count = 0;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) count += run.run.status == status ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+TextTable report_table(const RunSet& set) {
+  TextTable table;
+  table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
+                   {"n", true}, {"spread", true}, {"left out", true}};
+  for (const RunArm& arm : set.arms) {
+    for (const Metric& metric : all_metrics()) {
+      const SideSummary side = summary_of_arm(arm, metric);
+      table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
+                            mean_text(side, metric), std::to_string(side.runs),
+                            side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
+                            std::to_string(side.left_out)});
+    }
+  }
+  return table;
+}
+
+std::vector<std::string> run_warnings(const RunSet& set) {
+  std::map<std::string, int64_t> counts;
+  std::map<std::string, std::string> first_texts;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      for (const Warning& warning : run.run.warnings) {
+        const std::string name = arm.name + ": " + warning.code;
+        ++counts[name];
+        first_texts.emplace(name, warning.text);
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, count] : counts) {
+    lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
+  }
+  return lines;
+}
+
+void print_markdown(std::ostream& out, const RunSet& set) {
+  print_markdown(out, report_table(set));
+  out << '\n';
+  for (const std::string& line : run_warnings(set)) out << "- " << markdown_escaped(line) << '\n';
+}
+
+void print_github_summary(std::ostream& out, const RunSet& set) {
+  constexpr size_t most_bytes = 1'000'000;  // of 1 MiB
+  std::ostringstream text;
+  text << "## nearmetal\n\n";
+  print_markdown(text, set);
+  std::string summary = text.str();
+  if (summary.size() > most_bytes) {
+    summary.resize(summary.rfind('\n', most_bytes) + 1);
+    summary += "\nCut here: the whole is larger than a step summary may be.\n";
+  }
+  out << summary;
+}
+
+void print_csv(std::ostream& out, const RunSet& set) {
+  out << "source,arm,started_at,status,metric,unit,value\r\n";
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      for (const Metric& metric : all_metrics()) {
+        const Maybe<double> value = metric.value_of(run.run);
+        out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
+            << to_string(run.run.status) << ',' << metric.name << ',' << metric.base_unit << ','
+            << (value ? exact(*value) : "") << "\r\n";
+      }
+    }
+  }
+}
+
+void print_junit(std::ostream& out, const RunSet& set) {
+  int64_t runs = 0;
+  for (const RunArm& arm : set.arms) runs += static_cast<int64_t>(arm.runs.size());
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", "nearmetal")
+      << attribute("tests", std::to_string(runs))
+      << attribute("errors", std::to_string(runs_with(set, Status::failed)))
+      << attribute("skipped", std::to_string(runs_with(set, Status::partial))) << ">\n";
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) print_case(out, arm, run);
+  }
+  out << "</testsuite>\n";
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,32 @@
+// Runs of reports in the forms that other tools read: Markdown, CSV, JUnit XML.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/run_set.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+
+/// One row for each arm and metric, with the interval of its runs.
+TextTable report_table(const RunSet& set);
+
+/// Each warning of the runs once, with how many of them gave it.
+std::vector<std::string> run_warnings(const RunSet& set);
+
+/// That table and those warnings.
+void print_markdown(std::ostream& out, const RunSet& set);
+
+/// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.
+void print_github_summary(std::ostream& out, const RunSet& set);
+
+/// Long form, RFC 4180: a header, then a line for each run and metric. Text that a spreadsheet
+/// would take for a formula begins with an apostrophe.
+void print_csv(std::ostream& out, const RunSet& set);
+
+/// A test case for each run: failed is an error, partial is skipped; figures are properties.
+void print_junit(std::ostream& out, const RunSet& set);
+
+}  // namespace nearmetal

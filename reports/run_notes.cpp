@@ -1,0 +1,121 @@
+#include "reports/run_notes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace nearmetal {
+namespace {
+
+using Runs = std::vector<const SetRun*>;
+
+// Runs whose mean is hardly better known than they differ are too short.
+constexpr double large_within = 1.0 / 3;
+constexpr int64_t fewest_for_rank_test = 4;
+
+std::string runs_text(size_t count) {
+  return std::to_string(count) + (count == 1 ? " run" : " runs");
+}
+
+void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
+  if (run_order(base, next) != RunOrder::one_after_other) return;
+  row.notes.push_back({"not_interleaved",
+                       "the sides were not interleaved in time: a drift of heat or clocks between "
+                       "them would look like a difference"});
+}
+
+void add_warnings_of_runs(ComparisonRow& row, const Runs& runs, const std::string& side) {
+  std::map<std::string, size_t> counts;
+  for (const SetRun* run : runs) {
+    std::set<std::string> codes;
+    for (const Warning& warning : run->run.warnings) codes.insert(warning.code);
+    for (const std::string& code : codes) ++counts[code];
+  }
+  for (const auto& [code, count] : counts) {
+    row.notes.push_back({code, std::to_string(count) + " of " + runs_text(runs.size()) +
+                                   " of the " + side + " warned: " + code});
+  }
+}
+
+void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {
+  const std::vector<bool> outlying = outliers(values);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!outlying[i]) continue;
+    row.notes.push_back({"outlier", "the run of " + runs[i]->source + " started at " +
+                                        runs[i]->run.started_at +
+                                        " lies far from the others of its side; it counts"});
+  }
+}
+
+std::set<std::string> plans_of(const Runs& runs) {
+  std::set<std::string> hashes;
+  for (const SetRun* run : runs) {
+    for (const Rank& rank : run->run.ranks) {
+      if (rank.plans_sha256) hashes.insert(*rank.plans_sha256);
+    }
+  }
+  return hashes;
+}
+
+std::set<std::string> tools_of(const Runs& runs) {
+  std::set<std::string> tools;
+  for (const SetRun* run : runs) tools.insert(run->tool);
+  return tools;
+}
+
+void add_different_software(ComparisonRow& row, const Runs& base, const Runs& next) {
+  if (plans_of(base) != plans_of(next)) {
+    row.notes.push_back({"different_plans",
+                         "the sides ran different kernels; `run --plans REPORT` pins those of "
+                         "another run"});
+  }
+  if (tools_of(base) != tools_of(next)) {
+    row.notes.push_back({"different_tool",
+                         "the sides were measured by different builds of "
+                         "nearmetal: " +
+                             *tools_of(base).begin() + " | " + *tools_of(next).begin()});
+  }
+}
+
+void add_short_runs(ComparisonRow& row, const SideSummary& side, const std::string& name) {
+  if (!side.spread || side.spread->within <= large_within * side.spread->between) return;
+  if (side.spread->within < large_within * side.spread->deviation) return;
+  row.notes.push_back({"short_runs", "noise within the runs of the " + name +
+                                         " is a large part of their spread: longer runs would "
+                                         "narrow the interval"});
+}
+
+}  // namespace
+
+RunOrder run_order(const Runs& base, const Runs& next) {
+  const auto start = [](const SetRun* run) -> const std::string& { return run->run.started_at; };
+  if (base.empty() || next.empty()) return RunOrder::mixed;
+  bool pairs = base.size() == next.size() && base.size() > 1;
+  for (size_t i = 1; pairs && i < base.size(); ++i) {
+    const std::string& before = std::max(start(base[i - 1]), start(next[i - 1]));
+    pairs = before < std::min(start(base[i]), start(next[i]));
+  }
+  if (pairs) return RunOrder::pairs;
+  const bool after_each_other =
+      start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
+  return after_each_other ? RunOrder::one_after_other : RunOrder::mixed;
+}
+
+void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
+                   const std::vector<double>& base_values, const std::vector<double>& new_values) {
+  add_order_note(row, base, next);
+  if (std::min(row.base_side.runs, row.new_side.runs) < fewest_for_rank_test) {
+    row.notes.push_back({"few_runs",
+                         "with fewer than 4 runs a side the rank test cannot fall "
+                         "below 0.05"});
+  }
+  add_warnings_of_runs(row, base, "base");
+  add_warnings_of_runs(row, next, "new set");
+  add_outliers(row, base, base_values);
+  add_outliers(row, next, new_values);
+  add_different_software(row, base, next);
+  add_short_runs(row, row.base_side, "base");
+  add_short_runs(row, row.new_side, "new set");
+}
+
+}  // namespace nearmetal

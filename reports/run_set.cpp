@@ -1,0 +1,171 @@
+#include "reports/run_set.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "reports/json.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunArm& arm_named(RunSet& set, const std::string& name) {
+  for (RunArm& arm : set.arms) {
+    if (arm.name == name) return arm;
+  }
+  return set.arms.emplace_back(RunArm{name, {}});
+}
+
+Run without_series(const Run& run) {
+  Run copy = run;
+  copy.plans = {};
+  copy.profile.reset();
+  for (Rank& rank : copy.ranks) rank.step_seconds = rank.loss = {};
+  return copy;
+}
+
+double window_seconds(const Run& run) { return run.window ? run.window->seconds : 0; }
+
+// A run given twice would count as two that agree to the last digit.
+void require_distinct(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) runs.push_back(&run);
+  const auto order = [](const SetRun* run) {
+    return std::pair(std::string_view(run->run.started_at), window_seconds(run->run));
+  };
+  std::sort(runs.begin(), runs.end(),
+            [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
+  const auto twin =
+      std::adjacent_find(runs.begin(), runs.end(), [&](const SetRun* a, const SetRun* b) {
+        return order(a) == order(b) && a->run.ranks == b->run.ranks;
+      });
+  if (twin == runs.end()) return;
+  throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
+                              (*std::next(twin))->source + ": it would count twice");
+}
+
+std::string tool_text(const Tool& tool) {
+  return tool.version + " " + tool.git_commit.value.value_or("of unknown commit") +
+         (tool.dirty.value.value_or(false) ? " with changes" : "") + " " + tool.build_type;
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+struct Source {
+  size_t side = 0;
+  std::string file;
+  std::string arm;  // empty: all
+  RunSet runs;
+  std::exception_ptr error;
+};
+
+void add_sources(std::vector<Source>& sources, size_t side, const std::string& place) {
+  const auto add = [&](const std::string& file, const std::string& arm = "") {
+    sources.push_back({side, file, arm, {}, nullptr});
+  };
+  std::error_code ignored;
+  const size_t hash = place.rfind('#');
+  if (fs::is_directory(place, ignored)) {
+    for (const fs::path& file : reports_below(place)) add(file.string());
+  } else if (hash == place.npos || fs::exists(place, ignored)) {
+    add(place);
+  } else {
+    add(place.substr(0, hash), place.substr(hash + 1));
+  }
+}
+
+// Each thread takes the next file until there are none; what is thrown waits in its source.
+void read_in_parallel(std::vector<Source>& sources) {
+  constexpr size_t most_threads = 4;  // each holds a file's document at a time
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      Source& source = sources[i];
+      try {
+        add_runs(source.runs, read_report(source.file), source.file, source.arm);
+      } catch (...) {
+        source.error = std::current_exception();
+      }
+    }
+  };
+  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < std::min({processors, most_threads, sources.size()}); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+}
+
+void add_environment(RunSet& set, const Environment& environment) {
+  const auto known = std::find(set.environments.begin(), set.environments.end(), environment);
+  if (known == set.environments.end()) set.environments.push_back(environment);
+}
+
+void merge(RunSet& set, RunSet&& other) {
+  for (RunArm& arm : other.arms) {
+    std::vector<SetRun>& runs = arm_named(set, arm.name).runs;
+    std::move(arm.runs.begin(), arm.runs.end(), std::back_inserter(runs));
+  }
+  for (const Environment& environment : other.environments) add_environment(set, environment);
+}
+
+}  // namespace
+
+void add_runs(RunSet& set, const Report& report, const std::string& source,
+              const std::string& only_arm) {
+  std::string names;
+  for (const Arm& arm : report.arms) {
+    names += (names.empty() ? "" : ", ") + arm.name;
+    if (!only_arm.empty() && arm.name != only_arm) continue;
+    RunArm& runs = arm_named(set, arm.name);
+    for (const Run& run : arm.runs) {
+      runs.runs.push_back(
+          {source, tool_text(report.tool), comparable_key(report, arm, run), without_series(run)});
+    }
+  }
+  const bool found = std::any_of(report.arms.begin(), report.arms.end(),
+                                 [&](const Arm& arm) { return arm.name == only_arm; });
+  if (!only_arm.empty() && !found) {
+    throw std::invalid_argument(source + " has no arm '" + only_arm + "'; it has: " + names);
+  }
+  for (const Environment& environment : report.environments) add_environment(set, environment);
+}
+
+std::vector<RunSet> read_sides(const std::vector<Places>& sides) {
+  std::vector<Source> sources;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    for (const std::string& place : sides[side]) add_sources(sources, side, place);
+  }
+  read_in_parallel(sources);
+  std::vector<RunSet> sets(sides.size());
+  for (Source& source : sources) {
+    if (source.error) std::rethrow_exception(source.error);
+    merge(sets[source.side], std::move(source.runs));
+  }
+  for (const RunSet& set : sets) {
+    for (const RunArm& arm : set.arms) require_distinct(arm);
+  }
+  return sets;
+}
+
+RunSet read_runs(const Places& places) { return std::move(read_sides({places}).front()); }
+
+}  // namespace nearmetal

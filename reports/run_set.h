@@ -1,0 +1,43 @@
+// One side of a comparison: runs of one or several reports, by arm.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/comparable_key.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct SetRun {
+  std::string source;  // the file, for messages
+  std::string tool;    // version and commit that measured it
+  std::vector<KeyField> key;
+  Run run;  // without series, plans and profile
+};
+
+struct RunArm {
+  std::string name;
+  std::vector<SetRun> runs;
+};
+
+struct RunSet {
+  std::vector<RunArm> arms;
+  std::vector<Environment> environments;  // distinct ones
+};
+
+/// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
+/// an arm that is not there.
+void add_runs(RunSet& set, const Report& report, const std::string& source,
+              const std::string& only_arm = "");
+
+/// One side of a comparison as the user names it: each place is FILE, FILE#ARM, or a folder, of
+/// which all *.json files directly or in folders below it.
+using Places = std::vector<std::string>;
+
+/// Reads several sides at once, files in parallel. Throws InvalidReport for what cannot be read,
+/// std::invalid_argument as above and for a run that is twice on one side.
+std::vector<RunSet> read_sides(const std::vector<Places>& sides);
+RunSet read_runs(const Places& places);
+
+}  // namespace nearmetal

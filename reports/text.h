@@ -1,0 +1,36 @@
+// Numbers and words as tables show them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reports/inference.h"
+
+namespace nearmetal {
+
+/// With this many significant digits, but at most 6 decimals: "7950", "0.0132", "7.500e+37".
+std::string significant(double value, int digits = 4);
+
+std::string fixed(double value, int decimals);
+
+/// Decimals that show two significant digits of an error of this size: 0 to 6.
+int decimals_for(double error);
+
+/// "1413 [1406, 1420]", to two digits of the interval's half width.
+std::string with_interval(double value, const Interval& interval);
+
+/// A share in percent, signed: "-1.64 %".
+std::string signed_percent(double share, int decimals = 2);
+/// "-1.64 % [-2.17, -1.10]"
+std::string signed_percent(double share, const Interval& interval);
+
+/// "2 %", "2.5 %": no more digits than the share has.
+std::string plain_percent(double share);
+
+/// "1 run", "2 runs".
+std::string counted(int64_t count, const std::string& noun);
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+}  // namespace nearmetal

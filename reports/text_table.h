@@ -1,0 +1,33 @@
+// A table of text cells, for a terminal or as Markdown.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+struct TextTable {
+  struct Column {
+    std::string title;
+    bool right_aligned = false;
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
+};
+
+/// Columns as wide as their widest cell; control characters are shown as '?'. `last_styles`: an
+/// escape sequence for the last cell of each row, where there are any.
+void print_aligned(std::ostream& out, const TextTable& table,
+                   const std::vector<const char*>& last_styles = {});
+
+/// GitHub's Markdown.
+void print_markdown(std::ostream& out, const TextTable& table);
+
+/// Text that shows as itself in Markdown, on one line: HTML and marks escaped.
+std::string markdown_escaped(const std::string& text);
+
+/// Without control characters, which could steer a terminal.
+std::string printable(const std::string& text);
+
+}  // namespace nearmetal

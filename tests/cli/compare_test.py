@@ -1,0 +1,191 @@
+"""compare, gate, baseline and rerun, on reports made from one of a released version."""
+
+import copy
+import json
+import pathlib
+import random
+import re
+
+import jsonschema
+
+import cli
+
+SOURCE = pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json"
+
+
+class CompareTest(cli.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(7)
+        self.source = json.loads(SOURCE.read_text(encoding="utf-8"))
+
+    def made(self, name, throughput, minute, change=None):
+        report = copy.deepcopy(self.source)
+        run = report["arms"][0]["runs"][0]
+        run["warnings"] = []
+        run["throughput_images_per_second"] = throughput
+        run["window"]["seconds"] = run["window"]["images"] / throughput
+        run["started_at"] = f"2026-11-21T{minute // 60:02}:{minute % 60:02}:00Z"
+        if change:
+            change(report, run)
+        return self.write(name, json.dumps(report))
+
+    def runs(self, name, level, count=6, minute=0, change=None):
+        return [self.made(f"{name}-{i}.json", level * (1 + self.random.gauss(0, 0.004)),
+                          minute + i, change) for i in range(count)]
+
+    def assert_verdict(self, process, code, *fragments):
+        self.assertEqual(process.returncode, code, process.out + process.err)
+        last = process.out.splitlines()[-1]
+        self.assertTrue(last.startswith("verdict: "), last)
+        self.assertTrue(last.endswith(f"(exit {code})"), last)
+        for fragment in fragments:
+            self.assertIn(fragment, process.out)
+
+    def json_of(self, *arguments):
+        process = self.call(*arguments, "--json")
+        document = json.loads(process.out, parse_constant=self.fail)
+        schema = json.loads(self.call("schema", "comparison").out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(document)
+        self.assertEqual(document["exit_code"], process.returncode)
+        return document
+
+
+class Compare(CompareTest):
+    def test_verdicts_and_exit_codes(self):
+        base = self.runs("base", 1000)
+        same = self.runs("same", 1000, minute=60)
+        slow = self.runs("slow", 950, minute=120)
+        self.assert_verdict(self.call("compare", "--base", *base, "--new", *same), 0, "EQUIVALENT")
+        self.assert_verdict(self.call("compare", "--base", *base, "--new", *slow), 0, "SLOWER")
+        self.assert_verdict(self.call("compare", base[0], slow[0]), 0, "INCONCLUSIVE")
+
+    def test_json_and_markdown(self):
+        base = self.runs("base", 1000)
+        slow = self.runs("slow", 950, minute=120)
+        sides = ["compare", "--base", *base, "--new", *slow]
+        document = self.json_of(*sides)
+        row = document["rows"][0]
+        self.assertEqual(row["verdict"], "SLOWER")
+        self.assertLess(row["difference_interval"]["upper"], -0.02)
+        self.assertIsNone(document["gate"])
+        self.json_of("compare", base[0], slow[0])
+        self.json_of(*sides, "--metric", "median_step_seconds", "set_up_seconds")
+        markdown = self.call(*sides, "--markdown").out
+        self.assertIn("| SLOWER", markdown)
+
+    def test_other_work_is_exit_4_and_can_be_allowed(self):
+        base = self.runs("base", 1000)
+
+        def change(report, _):
+            report["invocation"]["config"]["batch"]["value"] = 16
+            report["environments"][0]["libraries"]["onednn"] = "3.0"
+        other = self.runs("other", 1000, minute=60, change=change)
+        sides = ["compare", "--base", *base, "--new", *other]
+        process = self.call(*sides)
+        self.assert_verdict(process, 4, "NOT-COMPARABLE", "batch", "libraries.onednn")
+        self.assertLess(process.out.index("batch"), process.out.index("libraries.onednn"))
+        self.assertEqual(len(self.json_of(*sides)["key_differences"]), 2)
+        self.assert_verdict(self.call(*sides, "--allow-differ", "batch", "libraries"), 0,
+                            "EQUIVALENT")
+        process = self.call(*sides, "--allow-differ", "kind")
+        self.assert_refused(process, 2, "never compared")
+
+    def test_the_vm_form_lists_what_differs(self):
+        def bare(report, _):
+            report["environments"][0]["hypervisor_cpu_flag"] = False
+
+        def vm(report, _):
+            report["environments"][0]["cpu_model"] = "Virtual CPU"
+            report["environments"][0]["memory_bytes"] = 1 << 30
+        arguments = ["compare", "--bare", *self.runs("bare", 1000, change=bare), "--vm",
+                     *self.runs("vm", 990, minute=60, change=vm)]
+        process = self.call(*arguments)
+        self.assert_verdict(process, 0, "hypervisor_cpu_flag", "memory_bytes", "published: ",
+                            "Virtual CPU")
+        self.assertNotIn("given as bare metal", process.out)
+        self.assertTrue(self.json_of(*arguments)["options"]["vm_form"])
+        arguments[1], arguments[-7] = "--vm", "--bare"
+        self.assert_verdict(self.call(*arguments), 0, "the side given as bare metal shows")
+
+    def test_what_cannot_be_read_is_exit_5(self):
+        good = self.made("good.json", 1000, 0)
+        bad = self.write("bad.json", "{")
+        self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
+        self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline")
+
+        def fail(report, run):
+            run["status"] = "failed"
+        failed = self.made("failed.json", 1000, 5, fail)
+        self.assert_verdict(self.call("compare", good, failed), 5, "INVALID")
+
+
+class Gate(CompareTest):
+    def test_a_baseline_is_kept_and_held_against(self):
+        process = self.call("baseline", "add", "main", *self.runs("base", 1000))
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(process.out.count("added baselines/main/"), 6)
+        shown = self.call("baseline", "list")
+        self.assertRegex(shown.out, r"(?m)^main +[0-9a-f]{12} +run +6 ")
+        shown = self.call("baseline", "show", "main")
+        self.assertRegex(shown.out, r"3 %: \d+\n")
+        again = self.call("baseline", "add", "main", "base-0.json")
+        self.assert_refused(again, 2, "already")
+        self.assert_verdict(self.call("gate", "main", *self.runs("same", 1000, minute=60)), 0,
+                            "pass", "power: a drop of")
+        slow = self.runs("slow", 950, minute=120)
+        self.assert_verdict(self.call("gate", "main", *slow), 1, "fail")
+        self.assertEqual(self.json_of("gate", "main", *slow)["gate"]["fail_on"], "regression")
+
+    def test_policies_and_few_runs(self):
+        base = self.folder + "/base"
+        for path in self.runs("base", 1000):
+            pathlib.Path(base).mkdir(exist_ok=True)
+            pathlib.Path(path).rename(pathlib.Path(base) / pathlib.Path(path).name)
+        near = [self.made(f"near-{i}.json", 970 + 4 * i, 60 + i) for i in range(6)]
+        self.assert_verdict(self.call("gate", base, *near), 0, "inconclusive")
+        self.assert_verdict(self.call("gate", base, *near, "--fail-on", "not-equivalent"), 3)
+        self.assert_verdict(self.call("gate", base, *near, "--margin", "10%", "--fail-on", "any"), 0)
+        self.assert_verdict(self.call("gate", base, near[0]), 3, "too few runs")
+        self.assert_verdict(self.call("gate", base, *near[:2], "--min-runs", "2"), 0)
+
+        def rename(report, _):
+            report["arms"].append(copy.deepcopy(report["arms"][0]))
+            report["arms"][1]["name"] = "1x2"
+        more = self.runs("more", 1000, minute=120, change=rename)
+        self.assert_verdict(self.call("gate", base, *more), 4, "not comparable", "1x2")
+
+    def test_it_runs_again_while_inconclusive(self):
+        made = self.tiny("--steps", "3", "--output", "new.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        process = self.call("gate", "new.json", "new.json", "--rerun", "1")
+        self.assert_verdict(process, 3, "sequential: 1 run", "1 of the base and 2 new")
+        self.assertTrue(pathlib.Path(self.path("new.rerun-1.report.json")).exists())
+
+
+class Rerun(CompareTest):
+    def test_the_recorded_work_is_done_again(self):
+        made = self.tiny("--steps", "3", "--seed", "5", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        process = self.call("rerun", "old.json", "--runs", "2")
+        self.assert_verdict(process, 0, "1|2")
+        configs = [self.report(name)["invocation"]["config_sha256"]
+                   for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
+        self.assertEqual(len(set(configs)), 1)
+
+    def test_recorded_text_is_not_executed(self):
+        def hostile(report, _):
+            report["invocation"]["argv"] = ["sh", "-c", "touch owned"]
+            config = report["invocation"]["config"]
+            config["model"]["value"] = "x;touch owned"
+            config["output"]["value"] = self.path("owned")
+        bad = self.made("bad.json", 1000, 0, hostile)
+        process = self.call("rerun", bad)
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertRegex(process.err, re.escape("'x;touch owned'"))
+        self.assertFalse(pathlib.Path(self.path("owned")).exists())
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,61 @@
+// Feeds any bytes to the reader of reports, and what it takes to all that works on reports: either
+// InvalidReport, or everything works. Of libFuzzer; the unit tests feed it its corpus.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "reports/comparison_json.h"
+#include "reports/comparison_text.h"
+#include "reports/gate.h"
+#include "reports/json.h"
+#include "reports/run_set.h"
+
+namespace {
+
+using namespace nearmetal;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::cerr << "does not hold: " << what << '\n';
+  std::abort();
+}
+
+void compare_sides(const RunSet& base, const RunSet& next) {
+  CompareOptions options;
+  for (const Metric& metric : all_metrics()) options.metrics.emplace_back(metric.name);
+  const Comparison comparison = compare(base, next, options);
+  std::ostringstream text;
+  print_comparison(text, comparison, true);
+  print_comparison_markdown(text, comparison);
+  const GateResult gate = judge(comparison, {.fail_on = FailOn::any});
+  text << power_text(comparison);
+  require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Report report;
+  try {
+    report = report_from_json(std::string(reinterpret_cast<const char*>(data), size));
+  } catch (const InvalidReport& error) {
+    require(std::string(error.what()).size() < 4096, "the reason is short");
+    return 0;
+  }
+  const std::string text = to_json(report);
+  require(to_json(report_from_json(text)) == text, "what was written reads back the same");
+  RunSet all;
+  add_runs(all, report, "input");
+  compare_sides(all, all);
+  if (report.arms.size() > 1) {
+    RunSet base = all;
+    base.arms = {all.arms.front()};
+    RunSet next = all;
+    next.arms = {all.arms.back()};
+    compare_sides(base, next);
+  }
+  return 0;
+}

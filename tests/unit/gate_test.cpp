@@ -1,0 +1,120 @@
+#include "reports/gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using Sides = std::vector<std::pair<std::string, std::vector<double>>>;
+
+GateResult gate(const RunSet& base, const RunSet& next, FailOn fail_on = FailOn::regression,
+                double margin = 0.02) {
+  CompareOptions options;
+  options.rule.margin = margin;
+  return judge(compare(base, next, options), {.fail_on = fail_on});
+}
+
+std::vector<double> around(double level) {
+  return {level, level * 1.004, level * 0.996, level * 1.002, level * 0.998};
+}
+RunSet set_at(double level, int minute = 0) {
+  return made_up_set({{"run", around(level)}}, minute);
+}
+
+ExitCode code(double level, FailOn fail_on, double margin = 0.02) {
+  return gate(set_at(1000), set_at(level, 60), fail_on, margin).exit_code;
+}
+
+TEST(Gate, Policies) {
+  using enum FailOn;
+  using enum ExitCode;
+  EXPECT_EQ(code(1000, regression), ok);
+  EXPECT_EQ(code(1000, not_equivalent), ok);
+  EXPECT_EQ(code(1000, any), ok);
+  EXPECT_EQ(code(950, regression), gate_failed);
+  EXPECT_EQ(code(950, not_equivalent), gate_failed);
+  EXPECT_EQ(code(950, any), gate_failed);
+  EXPECT_EQ(code(980, regression), ok) << "not shown to be worse";
+  EXPECT_EQ(code(980, not_equivalent), inconclusive) << "not shown not to be worse";
+  EXPECT_EQ(code(980, any), inconclusive);
+  EXPECT_EQ(code(1050, regression), ok);
+  EXPECT_EQ(code(1050, not_equivalent), ok) << "better is not worse";
+  EXPECT_EQ(code(1050, any), gate_failed);
+  EXPECT_EQ(code(1020, not_equivalent), ok);
+  EXPECT_EQ(code(1020, any), inconclusive);
+}
+
+TEST(Gate, TooFewRunsAreNeverAPass) {
+  const auto few = [](int count, double level, int minute) {
+    std::vector<double> runs = around(level);
+    runs.resize(count);
+    return made_up_set({{"run", runs}}, minute);
+  };
+  for (const double level : {1000.0, 500.0}) {
+    const GateResult result = gate(set_at(1000), few(2, level, 60));
+    EXPECT_EQ(result.exit_code, ExitCode::inconclusive);
+    EXPECT_TRUE(result.inconclusive);
+    EXPECT_THAT(result.verdict, HasSubstr("too few runs: run has 5 of the base and 2 new"));
+  }
+  EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
+}
+
+// Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
+TEST(Gate, EqualRunsAreNeverAPass) {
+  const RunSet base = made_up_set({{"run", {1000, 1000, 1000}}});
+  EXPECT_EQ(gate(base, made_up_set({{"run", {500, 500, 500}}}, 60)).exit_code,
+            ExitCode::inconclusive);
+  EXPECT_EQ(gate(base, set_at(1000, 60)).exit_code, ExitCode::inconclusive);
+}
+
+TEST(Gate, WhatCannotBeComparedIsNotAPass) {
+  const RunSet two = made_up_set({{"a", around(1000)}, {"b", around(1000)}});
+  const GateResult missing = gate(two, made_up_set({{"a", around(1000)}, {"c", around(1)}}, 60));
+  EXPECT_EQ(missing.exit_code, ExitCode::not_comparable);
+  RunSet failed = set_at(1000, 60);
+  for (SetRun& run : failed.arms[0].runs) run.run.status = Status::failed;
+  EXPECT_EQ(gate(set_at(1000), failed).exit_code, ExitCode::invalid_report);
+  EXPECT_EQ(gate({}, {}).exit_code, ExitCode::invalid_report);
+  CompareOptions options;
+  RunSet without_metric = set_at(1000, 60);
+  for (SetRun& run : without_metric.arms[0].runs) run.run.ranks[0].set_up = Unknown{"lost"};
+  options.metrics = {"set_up_seconds"};
+  EXPECT_NE(judge(compare(set_at(1000), without_metric, options), {}).exit_code, ExitCode::ok);
+}
+
+// One of 40 rows is worse by a hair: alone it would fail the gate.
+TEST(Gate, SeveralRowsAreCorrectedForTheirNumber) {
+  const auto arms = [](int count, double last) {
+    Sides sides;
+    for (int i = 0; i < count; ++i) {
+      sides.push_back({"arm " + std::to_string(i), around(i + 1 == count ? last : 1000)});
+    }
+    return sides;
+  };
+  const double level = 974;
+  EXPECT_EQ(gate(made_up_set(arms(1, 1000)), made_up_set(arms(1, level), 60)).exit_code,
+            ExitCode::gate_failed);
+  const GateResult many = gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, level), 60));
+  EXPECT_EQ(many.exit_code, ExitCode::ok);
+  EXPECT_EQ(many.adjusted_p.size(), 40U);
+  EXPECT_EQ(gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, 900), 60)).exit_code,
+            ExitCode::gate_failed);
+  EXPECT_EQ(
+      gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, level), 60), FailOn::not_equivalent)
+          .exit_code,
+      ExitCode::inconclusive)
+      << "not shown, and not shown otherwise";
+}
+
+TEST(Gate, TellsItsPower) {
+  EXPECT_THAT(power_text(compare(set_at(1000), set_at(1000, 60), {})),
+              HasSubstr("would have been found with 80 % chance"));
+  EXPECT_EQ(power_text(compare(set_at(1000), made_up_set({{"run", {1}}}, 60), {})), "");
+}
+
+}  // namespace
+}  // namespace nearmetal
