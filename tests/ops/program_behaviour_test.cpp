@@ -18,30 +18,10 @@ using ::testing::Each;
 using ::testing::ElementsAreArray;
 using ::testing::Not;
 
-constexpr int64_t batch_size = 8;
-
-ProgramOptions with_batch(int64_t batch = batch_size) {
-  ProgramOptions options;
-  options.batch_size = batch;
-  return options;
-}
-
-StepRecord step(Program& program) {
-  program.enqueue_step();
-  return program.wait_step();
-}
-
 std::vector<float> losses(Program& program, int steps) {
   std::vector<float> losses;
   for (int i = 0; i < steps; ++i) losses.push_back(step(program).loss);
   return losses;
-}
-
-std::unique_ptr<Program> started(Backend& backend, const Graph& graph,
-                                 const ProgramOptions& options) {
-  auto program = backend.prepare(graph, options);
-  program->restart(initial_parameters(graph, 1));
-  return program;
 }
 
 TEST_F(ProgramTest, MemorisesAFixedBatch) {
@@ -156,74 +136,6 @@ TEST_F(ProgramTest, LossScaleDoesNotShowInFp32) {
     steps.push_back(run_step(*program));
   }
   EXPECT_TRUE(check_same_step(graph, steps[1], steps[0], 1e-6));
-}
-
-// Images of which one has a pixel that is not a number.
-RandomCase case_with_nan(const Graph& graph) {
-  RandomCase random = random_case(graph, batch_size, 1);
-  random.images[random.images.size() / 2] = std::numeric_limits<float>::quiet_NaN();
-  return random;
-}
-
-TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
-  const Graph graph = small_graph();
-  const auto program = started(backend(), graph, with_batch());
-  const RandomCase random = case_with_nan(graph);
-  program->use_batch(random.images, random.labels);
-  const StepRecord record = step(*program);
-  EXPECT_TRUE(std::isnan(record.loss)) << record.loss;
-  EXPECT_FALSE(std::isfinite(record.gradient_norm)) << record.gradient_norm;
-  EXPECT_TRUE(record.update_skipped);
-  EXPECT_EQ(program->parameters(), initial_parameters(graph, 1));
-  EXPECT_THAT(program->momentum(), Each(0.0f));
-}
-
-// A ReLU that takes the maximum with 0 would hide it.
-TEST_F(ProgramTest, NanInTheImagesIsSeenWithoutABackwardPass) {
-  const Graph graph = small_graph();
-  ProgramOptions options = with_batch();
-  options.forward_only = true;
-  const auto program = started(backend(), graph, options);
-  const RandomCase random = case_with_nan(graph);
-  program->use_batch(random.images, random.labels);
-  EXPECT_TRUE(std::isnan(step(*program).loss));
-}
-
-TEST_F(ProgramTest, NanInTheLogitsReachesTheLoss) {
-  const Graph graph = small_graph();
-  const auto program = backend().prepare(graph, with_batch());
-  std::vector<float> parameters = initial_parameters(graph, 1);
-  parameters.back() = std::numeric_limits<float>::quiet_NaN();  // of one class's bias
-  program->restart(parameters);
-  const StepRecord record = step(*program);
-  EXPECT_TRUE(std::isnan(record.loss)) << record.loss;
-  EXPECT_TRUE(record.update_skipped);
-  std::vector<float> after = program->parameters();
-  EXPECT_TRUE(std::isnan(after.back()));
-  after.back() = parameters.back() = 0;
-  EXPECT_EQ(after, parameters);
-}
-
-// The stem's weights are divided by 64, so that their gradient is 64 times as large and overflows
-// at the largest scales.
-TEST_F(ProgramTest, DynamicLossScaleHalvesUntilGradientsAreFinite) {
-  const Graph graph = small_graph();
-  RandomCase random = random_case(graph, batch_size, 1);
-  for (int64_t i = 0; i < graph.parameters()[0].size; ++i) random.parameters[i] /= 64;
-  const auto skipped_steps = [&](bool dynamic, int most) {
-    ProgramOptions options = with_batch();
-    options.loss_scale = {0x1p127, dynamic};
-    const auto program = backend().prepare(graph, options);
-    program->restart(random.parameters);
-    program->use_batch(random.images, random.labels);
-    int skipped = 0;
-    while (skipped < most && step(*program).update_skipped) ++skipped;
-    return skipped;
-  };
-  const int skipped = skipped_steps(true, 128);
-  EXPECT_GT(skipped, 1);
-  EXPECT_LT(skipped, 128);
-  EXPECT_EQ(skipped_steps(false, 10), 10);  // stays where it is
 }
 
 TEST_F(ProgramTest, InputFromHostTrainsTheSame) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "models/backend.h"
+#include "models/initialise.h"
 #include "tests/ops/check_program.h"
 
 namespace nearmetal {
@@ -79,6 +80,24 @@ Graph bottleneck_graph(int64_t image_size, int64_t classes) {
       graph.batch_norm(graph.conv(stem, "projection", 32, {1, 2, 0}), "projection.norm");
   x = graph.relu(graph.add(x, shortcut, "add"), "relu");
   return classified(std::move(graph), x, classes);
+}
+
+ProgramOptions with_batch(int64_t batch) {
+  ProgramOptions options;
+  options.batch_size = batch;
+  return options;
+}
+
+std::unique_ptr<Program> started(Backend& backend, const Graph& graph,
+                                 const ProgramOptions& options) {
+  auto program = backend.prepare(graph, options);
+  program->restart(initial_parameters(graph, 1));
+  return program;
+}
+
+StepRecord step(Program& program) {
+  program.enqueue_step();
+  return program.wait_step();
 }
 
 void expect_reference_step(Backend& backend, const GraphCase& tested) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
 
@@ -46,6 +47,13 @@ Graph stem_graph(Window window, Shape image, bool pooled, int64_t channels = 8);
 Graph small_graph(int64_t image_size = 32, int64_t classes = 10);
 /// Stem and one bottleneck of stride 2 with a projection.
 Graph bottleneck_graph(int64_t image_size, int64_t classes = 10);
+
+inline constexpr int64_t batch_size = 8;
+ProgramOptions with_batch(int64_t batch = batch_size);
+/// Prepared, with the initial parameters of seed 1.
+std::unique_ptr<Program> started(Backend& backend, const Graph& graph,
+                                 const ProgramOptions& options);
+StepRecord step(Program& program);
 
 /// The body of a test of one case: fp32, 1e-4.
 void expect_reference_step(Backend& backend, const GraphCase& tested);
