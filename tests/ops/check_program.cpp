@@ -17,7 +17,9 @@ using ::testing::AssertionFailure;
 using ::testing::AssertionResult;
 using ::testing::AssertionSuccess;
 
-constexpr int gradient_batches = 5;
+// At 32 pixels and batch 6, ResNet-50 has about one ReLU within rounding of 0, so that some two of
+// three batches do not count.
+constexpr int gradient_batches = 12;
 constexpr double allowed_over_emulated = 4;
 constexpr double update_tolerance = 1e-6;  // a few roundings of fp32, 2^-24 each
 

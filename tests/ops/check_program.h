@@ -30,7 +30,7 @@ ReferenceStep run_step(Program& program);
 /// gradients.
 ///
 /// fp32 must lie within `tolerance`, norm-wise: |actual - expected| / |expected| over each tensor.
-/// Gradients get five batches, of which one must agree throughout: where the input of a ReLU lies
+/// Gradients get twelve batches, of which one must agree throughout: where the input of a ReLU lies
 /// within rounding of 0, or two inputs of a pooling window within rounding of each other, one side
 /// passes on a gradient that the other stops, and both are right. In a whole network that happens
 /// in some batches; a wrong gradient is wrong in all.
