@@ -12,16 +12,11 @@ namespace {
 constexpr int group_threads = 128;
 constexpr int formers = 3;  // warpgroups
 constexpr int threads = (1 + formers) * group_threads;
-constexpr int slots = 5;                         // turns that are formed or multiplied at once
-constexpr int slot_threads = 2 * group_threads;  // that meet over a slot
-// Registers of a thread, together all that a multiprocessor has.
-constexpr int multiplier_registers = 152;
-constexpr int former_registers = 120;
+constexpr int slots = 5;  // turns that are formed or multiplied at once
 
 // A tile is one row of pooled pixels: two rows of the convolution's results.
 constexpr int tile_rows = 2;
 constexpr int pooled_columns = stem_tile_columns / 2;
-constexpr int packs = stem_channels / 8;
 constexpr int gradient_row_bytes = stem_tile_columns * panel_row_bytes;
 constexpr int gradient_bytes = tile_rows * gradient_row_bytes;
 constexpr int image_rows = stem_image_rows(tile_rows);
@@ -30,10 +25,6 @@ constexpr int shared_bytes = 1024 + slots * (gradient_bytes + image_bytes) + ste
 
 constexpr int window_columns = stem_window_pixels * stem_stored_channels;
 constexpr int values = stem_channels * stem_kernel * window_columns;
-
-// Barriers of a slot.
-__device__ constexpr int full(int slot) { return 1 + slot; }
-__device__ constexpr int empty(int slot) { return 1 + slots + slot; }
 
 struct Tile {
   int64_t image;
@@ -53,6 +44,16 @@ int64_t tile_count(const PoolShape& pool) {
 }
 
 #ifdef NM_HAS_WGMMA
+
+constexpr int packs = stem_channels / 8;
+constexpr int slot_threads = 2 * group_threads;  // that meet over a slot
+// Registers of a thread, together all that a multiprocessor has.
+constexpr int multiplier_registers = 152;
+constexpr int former_registers = 120;
+
+// Barriers of a slot.
+__device__ constexpr int full(int slot) { return 1 + slot; }
+__device__ constexpr int empty(int slot) { return 1 + slots + slot; }
 
 template <class T>
 __device__ void form_gradient(unsigned char* shared, const PoolBackwardOperands& operands,

@@ -16,9 +16,7 @@ constexpr int tile_rows = 14;  // of results
 constexpr int image_rows = stem_image_rows(tile_rows);
 constexpr int image_bytes = image_rows * stem_row_bytes;
 constexpr int staging_bytes = stem_tile_columns * panel_row_bytes;
-constexpr int inner_steps = stem_kernel * 2;  // of 4 pixels each
 constexpr int shared_bytes = 1024 + groups * staging_bytes + 2 * image_bytes + stem_overread_bytes;
-constexpr int sum_count = 2 * stem_channels;
 
 // Tiles in the order in which the blocks take them: rows of an image, then its columns.
 struct Tile {
@@ -41,6 +39,9 @@ int64_t tile_count(const StemShape& shape) {
 }
 
 #ifdef NM_HAS_WGMMA
+
+constexpr int inner_steps = stem_kernel * 2;  // of 4 pixels each
+constexpr int sum_count = 2 * stem_channels;
 
 // The weights as this thread's part of the products' first operand. Of the 8 pixels of a window
 // row the first has no weight.
