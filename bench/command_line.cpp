@@ -88,6 +88,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   app.add_flag("--version", version, "Versions of the program and its libraries");
   const std::vector<std::pair<CLI::App*, Command>> commands = {
       {add_run_command(app, line), Command::run},
+      {add_export_command(app, line), Command::export_tensors},
       {add_compare_command(app, line), Command::compare},
       {add_gate_command(app, line), Command::gate},
       {add_baseline_command(app, line), Command::baseline},

@@ -46,6 +46,7 @@ struct CommandLine {
     help,
     version,
     run,
+    export_tensors,
     compare,
     gate,
     baseline,
