@@ -23,6 +23,22 @@ install(TARGETS nearmetal ${modules}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
 install(FILES README.md LICENSE DESTINATION share/doc/nearmetal)
+
+# The program prints what the shells and man read.
+set(generated ${CMAKE_BINARY_DIR}/generated)
+set(places bash share/bash-completion/completions/nearmetal zsh share/zsh/site-functions/_nearmetal
+  fish share/fish/vendor_completions.d/nearmetal.fish man share/man/man1/nearmetal.1)
+while(places)
+  list(POP_FRONT places form place)
+  get_filename_component(folder ${place} DIRECTORY)
+  add_custom_command(OUTPUT ${generated}/${place}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/${folder}
+    COMMAND nearmetal generate ${form} > ${generated}/${place}
+    VERBATIM)
+  list(APPEND generated_files ${generated}/${place})
+endwhile()
+add_custom_target(nearmetal_generated ALL DEPENDS ${generated_files})
+install(DIRECTORY ${generated}/share DESTINATION .)
 install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
 
 # Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.

@@ -54,6 +54,11 @@ class Bundle(unittest.TestCase):
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         return process.stdout
 
+    def test_holds_the_manual_and_completion(self):
+        for name in ("man/man1/nearmetal.1", "bash-completion/completions/nearmetal",
+                     "zsh/site-functions/_nearmetal", "fish/vendor_completions.d/nearmetal.fish"):
+            self.assertGreater(os.path.getsize(os.path.join(self.root, "share", name)), 1000, name)
+
     def test_is_small(self):
         self.assertLess(os.path.getsize(self.tarball), MOST_BYTES)
 
