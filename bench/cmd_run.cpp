@@ -31,27 +31,6 @@ std::string out_of_memory_text(const OutOfMemory& error) {
               : std::string("not even a batch of 1 fits"));
 }
 
-DeviceInfo describe(Backend& backend, const RunConfig& config, const DeviceChoice& choice) {
-  try {
-    return backend.describe(static_cast<int>(config.gpu));
-  } catch (const std::runtime_error& error) {
-    const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
-    throw BackendUnavailable("the " + config.device + " device (" + choice.reason +
-                             ") does not work: " + error.what() + other);
-  }
-}
-
-// Batch norm of one value per channel gives zero, whatever the value.
-void require_trainable(const Graph& graph, const RunConfig& config) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op != OpKind::batch_norm || config.batch != 1 || config.forward_only) continue;
-    if (node.shape.height * node.shape.width > 1) continue;
-    throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
-                                " is too small for a batch of 1: " + node.name +
-                                " would normalise single values; use a larger one of the two");
-  }
-}
-
 // --batch auto: a little below what fits, as other processes take memory meanwhile, and a multiple
 // of 32, as the tiles of matrix units waste what is left over.
 int64_t comfortable_batch(int64_t largest) {
@@ -156,7 +135,7 @@ ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Termi
 
   Report report = new_report(line);
   Backend& backend = load(config.device);
-  const DeviceInfo device = describe(backend, config, choice);
+  const DeviceInfo device = describe_device(backend, config, choice);
   Run run = new_run(config, choice, device, graph);
   Rank rank;
   leave_open(run, rank, {"the run ended before"});

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "bench/command_options.h"
+#include "bench/command_table.h"
 #include "bench/parse_value.h"
 #include "bench/suggest.h"
 
@@ -61,6 +62,65 @@ CLI::App* add_schema_command(CLI::App& app, CommandLine& line) {
   return command;
 }
 
+CLI::App* add_generate_command(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("generate", "Print shell completion or the manual page");
+  const auto take = [&line](const std::string& form) {
+    require_choice("generate", form, {"bash", "zsh", "fish", "man"});
+    line.generate_form = form;
+  };
+  command->add_option_function<std::string>("FORM", take, "bash, zsh, fish or man")
+      ->option_text("bash|zsh|fish|man")
+      ->required();
+  return command;
+}
+
+// The program with all its commands; values go to `line`.
+std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& line) {
+  app.name("nearmetal");
+  app.description("Trains a real ResNet on synthetic data and reports how fast.");
+  app.get_formatter()->column_width(36);
+  app.allow_extras();
+  app.require_subcommand(0, 1);  // the word after a command is an argument: `schema report`
+  app.footer(program_examples);
+  app.add_flag("--version")->description("Versions of the program and its libraries");
+  return {
+      {add_run_command(app, line), Command::run},
+      {add_export_command(app, line), Command::export_tensors},
+      {add_compare_command(app, line), Command::compare},
+      {add_gate_command(app, line), Command::gate},
+      {add_baseline_command(app, line), Command::baseline},
+      {add_rerun_command(app, line), Command::rerun},
+      {add_report_command(app, line), Command::report},
+      {add_validate_command(app, line), Command::validate},
+      {add_schema_command(app, line), Command::schema},
+      {add_generate_command(app, line), Command::generate},
+  };
+}
+
+// What an option takes, as its help shows it.
+std::string value_of(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "";
+  const std::string& text = option.get_option_text();
+  if (!option.nonpositional()) {
+    return text.find('|') != std::string::npos ? text : option.get_name(true);
+  }
+  return text.empty() ? option.get_type_name() : text;
+}
+
+CommandText described(const CLI::App& app) {
+  CommandText command{app.get_name(), app.get_description(), app.get_footer(), {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionText text{{}, value_of(*option), option->get_description(), option->get_group()};
+    for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);
+    command.options.push_back(std::move(text));
+  }
+  for (const CLI::App* inner : app.get_subcommands({})) {
+    command.commands.push_back(described(*inner));
+  }
+  return command;
+}
+
 void parse(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), std::prev(arguments.rend())));
@@ -79,23 +139,8 @@ void parse(CLI::App& app, const std::vector<std::string>& arguments) {
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine line;
   line.argv = arguments;
-  CLI::App app("Trains a real ResNet on synthetic data and reports how fast.", "nearmetal");
-  app.get_formatter()->column_width(36);
-  app.allow_extras();
-  app.require_subcommand(0, 1);  // the word after a command is an argument: `schema report`
-  app.footer(program_examples);
-  bool version = false;
-  app.add_flag("--version", version, "Versions of the program and its libraries");
-  const std::vector<std::pair<CLI::App*, Command>> commands = {
-      {add_run_command(app, line), Command::run},
-      {add_compare_command(app, line), Command::compare},
-      {add_gate_command(app, line), Command::gate},
-      {add_baseline_command(app, line), Command::baseline},
-      {add_rerun_command(app, line), Command::rerun},
-      {add_report_command(app, line), Command::report},
-      {add_validate_command(app, line), Command::validate},
-      {add_schema_command(app, line), Command::schema},
-  };
+  CLI::App app;
+  const auto commands = add_all(app, line);
   try {
     parse(app, arguments);
   } catch (const CLI::CallForHelp&) {
@@ -104,6 +149,7 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   }
   const auto used = app.get_subcommands();
   refuse_extras(app, used.empty() ? app : *used.front(), !used.empty());
+  const bool version = app.count("--version") > 0;
   if (version) line.command = Command::version;
   for (const auto& [command, name] : commands) {
     if (!version && !used.empty() && used.front() == command) line.command = name;
@@ -112,6 +158,13 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     throw std::invalid_argument("a command is missing: run, compare, gate, ... (nearmetal --help)");
   }
   return line;
+}
+
+CommandText command_table() {
+  CommandLine line;
+  CLI::App app;
+  add_all(app, line);
+  return described(app);
 }
 
 }  // namespace nearmetal

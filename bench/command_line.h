@@ -46,13 +46,15 @@ struct CommandLine {
     help,
     version,
     run,
+    export_tensors,
     compare,
     gate,
     baseline,
     rerun,
     report,
     schema,
-    validate
+    validate,
+    generate
   };
 
   Command command = Command::help;
@@ -66,6 +68,7 @@ struct CommandLine {
   std::string baselines_folder = "baselines";
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
+  std::string generate_form;
 };
 
 /// `arguments` begins with the name of the program. Throws std::invalid_argument with one line that

@@ -13,6 +13,7 @@ namespace nearmetal {
 // values are std::invalid_argument.
 
 CLI::App* add_run_command(CLI::App& app, CommandLine& line);
+CLI::App* add_export_command(CLI::App& app, CommandLine& line);
 CLI::App* add_compare_command(CLI::App& app, CommandLine& line);
 CLI::App* add_gate_command(CLI::App& app, CommandLine& line);
 CLI::App* add_baseline_command(CLI::App& app, CommandLine& line);

@@ -5,6 +5,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "models/backend.h"
+
 namespace nearmetal {
 namespace {
 
@@ -97,6 +99,26 @@ void check_settings(const RunConfig& config, const Origins& origins) {
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
+}
+
+void require_trainable(const Graph& graph, const RunConfig& config) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm || config.batch != 1 || config.forward_only) continue;
+    if (node.shape.height * node.shape.width > 1) continue;
+    throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
+                                " is too small for a batch of 1: " + node.name +
+                                " would normalise single values; use a larger one of the two");
+  }
+}
+
+DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice) {
+  try {
+    return backend.describe(static_cast<int>(config.gpu));
+  } catch (const std::runtime_error& error) {
+    const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
+    throw BackendUnavailable("the " + config.device + " device (" + choice.reason +
+                             ") does not work: " + error.what() + other);
+  }
 }
 
 WarmUpRule warm_up_rule(const RunConfig& config) {

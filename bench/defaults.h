@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/steady_state.h"
+#include "models/graph.h"
 #include "reports/types.h"
 
 namespace nearmetal {
@@ -37,6 +38,13 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice);
 /// Throws std::invalid_argument for settings that contradict each other or the device, defaults
 /// filled.
 void check_settings(const RunConfig& config, const Origins& origins);
+
+/// Throws std::invalid_argument where batch norm would see one value per channel and give zero,
+/// whatever the value.
+void require_trainable(const Graph& graph, const RunConfig& config);
+
+/// The device that was chosen. Throws BackendUnavailable where it does not work.
+DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice);
 
 /// At most ten times the minimum, or 30 s.
 WarmUpRule warm_up_rule(const RunConfig& config);

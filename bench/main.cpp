@@ -3,6 +3,8 @@
 
 #include "bench/cmd_baseline.h"
 #include "bench/cmd_compare.h"
+#include "bench/cmd_export.h"
+#include "bench/cmd_generate.h"
 #include "bench/cmd_info.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
@@ -24,6 +26,10 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_schema(line.schema_name, terminal);
     case CommandLine::Command::validate:
       return cmd_validate(line.validate_files, terminal);
+    case CommandLine::Command::export_tensors:
+      return cmd_export(line, terminal);
+    case CommandLine::Command::generate:
+      return cmd_generate(line.generate_form, command_table(), terminal);
     case CommandLine::Command::compare:
       return cmd_compare(line.judging, terminal);
     case CommandLine::Command::gate:

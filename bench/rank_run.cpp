@@ -22,26 +22,9 @@ constexpr int profile_repeats = 10;
 
 uint64_t seed_of(const RunConfig& config) { return static_cast<uint64_t>(config.seed); }
 
-ProgramOptions program_options(const RankTask& task, int64_t rank) {
-  const RunConfig& config = task.config;
-  ProgramOptions options;
-  options.batch_size = config.batch.value();
-  options.precision = config.precision.value();
-  options.forward_only = config.forward_only;
-  options.input_from_host = config.input == "host";
-  options.launch_as_graph = config.launch != "stream";
-  options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
-  options.loss_scale = config.loss_scale.value();
-  options.data_seed = substream(seed_of(config), static_cast<uint64_t>(rank));
-  options.gpu = static_cast<int>(config.gpu);
-  options.threads = static_cast<int>(config.threads);
-  options.plans = task.plans.known;
-  options.plans_pinned = task.plans.pinned;
-  return options;
-}
-
 std::unique_ptr<Program> prepare(const RankTask& task, Run& run, Rank& rank) {
-  auto program = task.backend.prepare(task.graph, program_options(task, rank.rank));
+  auto program =
+      task.backend.prepare(task.graph, program_options(task.config, task.plans, rank.rank));
   program->restart(initial_parameters(task.graph, seed_of(task.config), task.config.zero_init));
   run.plans = program->plans();
   keep_plans(task.plans, run.plans, run.warnings);
@@ -78,6 +61,23 @@ void verify(const RankTask& task, Program& program, Run& run) {
 }
 
 }  // namespace
+
+ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank) {
+  ProgramOptions options;
+  options.batch_size = config.batch.value();
+  options.precision = config.precision.value();
+  options.forward_only = config.forward_only;
+  options.input_from_host = config.input == "host";
+  options.launch_as_graph = config.launch != "stream";
+  options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
+  options.loss_scale = config.loss_scale.value();
+  options.data_seed = substream(seed_of(config), static_cast<uint64_t>(rank));
+  options.gpu = static_cast<int>(config.gpu);
+  options.threads = static_cast<int>(config.threads);
+  options.plans = plans.known;
+  options.plans_pinned = plans.pinned;
+  return options;
+}
 
 void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   const double start = task.clock.elapsed_seconds();

@@ -23,6 +23,9 @@ struct RankTask {
   const std::atomic<int>& stop;  // not 0: end early
 };
 
+/// What the configuration asks of a program, nothing left to settle.
+ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank);
+
 /// Fills what was measured; `set_up` holds the times until the device was there. A check that does
 /// not hold, and an error of the device in the middle of training, make the run failed. Throws what
 /// Backend::prepare() throws.

@@ -25,6 +25,16 @@ Examples:
 The table goes to stdout, remarks and progress to stderr. The report goes to
 nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";
 
+constexpr const char* export_examples = R"(
+Examples:
+  nearmetal export --seed 7                               parameters, under torchvision's names
+  nearmetal export --steps 1 --precision bf16 --batch 8   and what one step computes from them
+  nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
+
+Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,
+`labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
+the last. The settings are in its metadata. scripts/compare_with_torch.py holds it against PyTorch.)";
+
 template <class T>
 std::string default_text(const T& member) {
   std::ostringstream text;
@@ -122,10 +132,18 @@ void add_workload(RunOptions& options, RunConfig& run) {
               });
   options.number("--image-size", run.image_size, {1, 16384}, "height and width in pixels");
   options.number("--classes", run.classes, {2, 1e6}, "of the classifier");
+  options.number("--seed", run.seed, {0, 9007199254740991}, "of parameters, images and labels");
+}
+
+void add_variants(RunOptions& options, RunConfig& run) {
   options.toggle("--forward-only", run.forward_only, "forward pass and loss alone");
   options.choice("--input", run.input, {"device", "host"}, "device|host",
                  "images stay on the GPU, or are copied every step");
-  options.number("--seed", run.seed, {0, 9007199254740991}, "of parameters, images and labels");
+}
+
+void add_export(RunOptions& options, RunConfig& run) {
+  options.number("--steps", run.steps, {1, 1000},
+                 "train so many on the first batch and write what they compute");
 }
 
 void add_device(RunOptions& options, RunConfig& run) {
@@ -166,13 +184,16 @@ void add_optimizer(RunOptions& options, RunConfig& run) {
       });
 }
 
-void add_files(RunOptions& options, RunConfig& run) {
+void add_plans(RunOptions& options, RunConfig& run) {
   options.group("Files and output");
-  options.path("--output", run.output, "FILE", "of the report; - is stdout");
-  options.toggle("--force", run.force, "replace an existing report");
   options.path("--plan-cache", run.plan_cache, "FILE|off",
                "plans of earlier runs [~/.cache/nearmetal/plans.json]");
   options.path("--plans", run.plans, "REPORT", "use exactly the plans of this report");
+}
+
+void add_files(RunOptions& options, RunConfig& run) {
+  options.path("--output", run.output, "FILE", "of the report; - is stdout");
+  options.toggle("--force", run.force, "replace an existing report");
   options.toggle("--json", run.json, "only the report, on stdout");
   options.toggle("--quiet", run.quiet, "no remarks and no progress");
   options.toggle("--no-progress", run.no_progress, "no progress line");
@@ -185,9 +206,24 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
   RunOptions options(*command, line.origins);
-  for (const auto add : {add_workload, add_device, add_measurement, add_optimizer, add_files}) {
+  for (const auto add : {add_workload, add_variants, add_device, add_measurement, add_optimizer,
+                         add_plans, add_files}) {
     add(options, line.run);
   }
+  return command;
+}
+
+CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");
+  command->footer(export_examples);
+  RunOptions options(*command, line.origins);
+  for (const auto add : {add_workload, add_export, add_device, add_optimizer, add_plans}) {
+    add(options, line.run);
+  }
+  options.path("--output", line.run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
+  options.toggle("--force", line.run.force, "replace an existing file");
+  options.toggle("--quiet", line.run.quiet, "no remarks");
   return command;
 }
 

@@ -42,13 +42,16 @@ class TemporaryFile {
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  void write_all(std::string_view content) {
+  void append(std::string_view content) {
     while (!content.empty()) {
       const ssize_t written = write(file_, content.data(), content.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail_with_errno(path_);
       content.remove_prefix(static_cast<size_t>(written));
     }
+  }
+
+  void finish() {
     // mkostemp() makes files that only their owner reads; a report is for everyone that umask lets.
     const mode_t mask = umask(0);
     umask(mask);
@@ -87,9 +90,15 @@ void sync_folder(const std::filesystem::path& path) {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            bool replace) {
+  write_file_atomically(path, {&content, 1}, replace);
+}
+
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::string_view> parts, bool replace) {
   {
     TemporaryFile file(path);
-    file.write_all(content);
+    for (const std::string_view part : parts) file.append(part);
+    file.finish();
     file.take_name(replace);
   }
   sync_folder(path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 
@@ -17,6 +18,9 @@ struct OutputError : std::runtime_error {
 /// nothing new is left behind.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            bool replace);
+/// The parts behind one another: content that need not be in one piece.
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::string_view> parts, bool replace);
 
 /// Tries what write_file_atomically() will need, so that a long run is not lost to a mistyped path:
 /// the folder takes a new file, and the path is free or may be replaced. Throws OutputError.

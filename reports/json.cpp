@@ -104,6 +104,10 @@ Report read_report(const std::filesystem::path& path) {
   }
 }
 
+std::string to_json(const RunConfig& config) {
+  return json::Writer::json_of(config).dump(-1, ' ', false, replace_bad_utf8);
+}
+
 std::string config_sha256(const RunConfig& config) {
   Json settings = json::Writer::json_of(config);
   for (const std::string& name : display_settings) settings.erase(name);

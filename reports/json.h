@@ -20,6 +20,8 @@ struct InvalidReport : std::runtime_error {
 /// Strict JSON, UTF-8 (bytes that are not are replaced), doubles so that they read back unchanged.
 /// Throws std::logic_error for a number that is not finite: unknown is null, with a reason.
 std::string to_json(const Report& report);
+/// The settings alone, on one line.
+std::string to_json(const RunConfig& config);
 
 /// Throws InvalidReport for a text that is too large, nested too deeply (64), or of too many values
 /// to be read in bounded memory.

@@ -1,0 +1,82 @@
+# What `cmake --install` and the packages of CPack hold: bin/nearmetal, and in lib/nearmetal the
+# modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
+
+set(modules)
+foreach(module nearmetal_cpu nearmetal_cuda)
+  if(TARGET ${module})
+    list(APPEND modules ${module})
+  endif()
+endforeach()
+set_target_properties(${modules} PROPERTIES INSTALL_RPATH "$ORIGIN")
+if(TARGET nearmetal_cpu)
+  # DT_RPATH, which serves the libraries of oneDNN, too; DT_RUNPATH does not.
+  target_link_options(nearmetal_cpu PRIVATE -Wl,--disable-new-dtags)
+endif()
+
+# The node's own: the C and C++ run-time libraries, the driver, and unless asked for those of CUDA.
+set(from_node "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|cuda|nvidia-ml|mpi)[.]so" "^libstdc[+][+]")
+if(NOT NEARMETAL_PACK_CUDA)
+  list(APPEND from_node "^lib(cudnn|cublas|cublasLt|nvrtc|nccl)[.]so")
+endif()
+install(TARGETS nearmetal ${modules}
+  RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${from_node}
+  RUNTIME DESTINATION bin
+  LIBRARY DESTINATION lib/nearmetal)
+install(FILES README.md LICENSE DESTINATION share/doc/nearmetal)
+
+# The program prints what the shells and man read.
+set(generated ${CMAKE_BINARY_DIR}/generated)
+set(places bash share/bash-completion/completions/nearmetal zsh share/zsh/site-functions/_nearmetal
+  fish share/fish/vendor_completions.d/nearmetal.fish man share/man/man1/nearmetal.1)
+while(places)
+  list(POP_FRONT places form place)
+  get_filename_component(folder ${place} DIRECTORY)
+  add_custom_command(OUTPUT ${generated}/${place}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/${folder}
+    COMMAND nearmetal generate ${form} > ${generated}/${place}
+    VERBATIM)
+  list(APPEND generated_files ${generated}/${place})
+endwhile()
+add_custom_target(nearmetal_generated ALL DEPENDS ${generated_files})
+install(DIRECTORY ${generated}/share DESTINATION .)
+install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
+
+# Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.
+file(GLOB licences /usr/share/doc/libdnnl[0-9]/copyright /usr/share/doc/libgomp1/copyright
+  /usr/share/doc/ocl-icd-libopencl1/copyright)
+if(NEARMETAL_PACK_CUDA)
+  # cuDNN loads its parts, and the run-time compiler, while it runs.
+  get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
+  get_filename_component(toolkit ${CMAKE_CUDA_COMPILER}/../.. REALPATH)
+  file(GLOB parts ${cudnn_folder}/libcudnn_*.so.9 ${toolkit}/lib64/libnvrtc.so.*
+    ${toolkit}/lib64/libnvrtc-builtins.so.*)
+  install(FILES ${parts} DESTINATION lib/nearmetal)
+  file(GLOB nvidia_licences ${toolkit}/EULA.txt /usr/share/doc/libcudnn9-cuda-*/copyright
+    ${toolkit}/dist-info/nvidia_*/licenses/License.txt)
+  if(NOT nvidia_licences)
+    message(FATAL_ERROR "NEARMETAL_PACK_CUDA: the licence texts of CUDA and cuDNN are not beside "
+      "the toolkit, and NVIDIA's libraries may not be passed on without")
+  endif()
+  list(APPEND licences ${nvidia_licences})
+endif()
+foreach(licence ${licences})
+  string(REGEX REPLACE "/(licenses/)?[^/]*$" "" package ${licence})
+  get_filename_component(package ${package} NAME)
+  install(FILES ${licence} DESTINATION share/doc/nearmetal/licences RENAME ${package}.txt)
+endforeach()
+
+set(CPACK_PACKAGE_VENDOR "nearmetal")
+set(CPACK_PACKAGE_CONTACT "the nearmetal maintainers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains a real ResNet on synthetic data and reports how fast")
+string(TOLOWER ${CMAKE_SYSTEM_NAME} system)
+set(CPACK_PACKAGE_FILE_NAME nearmetal-${PROJECT_VERSION}-${system}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_GENERATOR TGZ)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_CURRENT_SOURCE_DIR}/LICENSE)
+# Not older than those that it was built with.
+execute_process(COMMAND getconf GNU_LIBC_VERSION OUTPUT_VARIABLE libc ERROR_QUIET)
+string(REGEX MATCH "[0-9.]+" libc "${libc}")
+string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${libc}), libstdc++6 (>= ${compiler})")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gnuplot-nox")
+include(CPack)

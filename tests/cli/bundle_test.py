@@ -1,0 +1,100 @@
+"""The packages of CPack: unpacked into an empty folder, run with an empty environment.
+
+The second argument is the build folder.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv[2])
+MOST_BYTES = 60 * 1024 * 1024
+
+# What every node has: the C and C++ run-time libraries, and on GPU nodes those of CUDA.
+OF_THE_NODE = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cudnn|cublasLt)\.)")
+
+
+def run(*command, **options):
+    return subprocess.run(command, env={}, capture_output=True, text=True, timeout=100, **options)
+
+
+def package(folder, generator):
+    """Path of the package that CPack makes of the build folder."""
+    subprocess.run(["cpack", "-G", generator, "--config", os.path.join(BUILD, "CPackConfig.cmake"),
+                    "-B", folder], check=True, capture_output=True, timeout=100)
+    (path,) = glob.glob(os.path.join(folder, "nearmetal-*.*"))
+    return path
+
+
+def files_below(root):
+    return sorted(os.path.relpath(os.path.join(folder, name), root)
+                  for folder, _, names in os.walk(root) for name in names)
+
+
+class Bundle(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="nearmetal-bundle-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.tarball = package(os.path.join(cls.folder, "tgz"), "TGZ")
+        cls.node = os.path.join(cls.folder, "node")
+        os.mkdir(cls.node)
+        subprocess.run(["tar", "xzf", cls.tarball, "-C", cls.node], check=True)
+        (cls.root,) = glob.glob(os.path.join(cls.node, "*"))
+        cls.executable = os.path.join(cls.root, "bin", "nearmetal")
+
+    def nearmetal(self, *arguments):
+        process = run(self.executable, *arguments, cwd=self.node)
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        return process.stdout
+
+    def test_holds_the_manual_and_completion(self):
+        for name in ("man/man1/nearmetal.1", "bash-completion/completions/nearmetal",
+                     "zsh/site-functions/_nearmetal", "fish/vendor_completions.d/nearmetal.fish"):
+            self.assertGreater(os.path.getsize(os.path.join(self.root, "share", name)), 1000, name)
+
+    def test_is_small(self):
+        self.assertLess(os.path.getsize(self.tarball), MOST_BYTES)
+
+    def test_finds_its_libraries_beside_it(self):
+        for path in [self.executable, *glob.glob(os.path.join(self.root, "lib/nearmetal/libnearmetal_*.so"))]:
+            for line in run("/usr/bin/ldd", path).stdout.splitlines():
+                name, _, place = line.strip().partition(" => ")
+                if not OF_THE_NODE.match(os.path.basename(name)):
+                    self.assertTrue(os.path.realpath(place.split(" (")[0]).startswith(
+                        os.path.realpath(self.root) + "/"), f"{path}: {line}")
+
+    def test_runs_with_nothing_else_on_the_path(self):
+        self.assertRegex(self.nearmetal("--version"), r"(?m)^backend cpu: .*onednn \d")
+        for name in ("a.json", "b.json"):
+            self.nearmetal("run", "--device", "cpu", "--model", "resnet18", "--image-size", "32",
+                           "--batch", "2", "--steps", "3", "--output", name)
+        with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["status"], "complete")
+        self.assertIn("verdict", self.nearmetal("compare", "a.json", "b.json"))
+
+    def test_the_debian_package_holds_the_same(self):
+        deb = package(os.path.join(self.folder, "deb"), "DEB")
+        root = os.path.join(self.folder, "root")
+        subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
+        self.assertEqual(files_below(os.path.join(root, "usr")), files_below(self.root))
+        fields = subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True)
+        self.assertRegex(fields.stdout, r"(?m)^Depends: libc6 \(>= 2\.\d+\), libstdc\+\+6")
+
+    def test_cmake_installs_the_same(self):
+        prefix = os.path.join(self.folder, "prefix")
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix, "--strip"], check=True,
+                       capture_output=True)
+        self.assertEqual(files_below(prefix), files_below(self.root))
+        process = run(os.path.join(prefix, "bin", "nearmetal"), "--version")
+        self.assertIn("onednn", process.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

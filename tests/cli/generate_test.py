@@ -1,0 +1,91 @@
+"""`nearmetal generate`: completion as the shells use it, and the manual page."""
+
+import re
+import shutil
+import subprocess
+
+import cli
+
+COMMANDS = ["run", "export", "compare", "gate", "baseline", "report", "validate", "schema"]
+
+
+class Generate(cli.CliTest):
+    def generate(self, form):
+        process = self.call("generate", form)
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        return process.out
+
+    def completions(self, *words):
+        """What bash offers for the last of these words, as it calls the function."""
+        script = self.write("completion", self.generate("bash"))
+        quoted = " ".join(f"'{word}'" for word in words)
+        program = f"""set -eu
+            compopt() {{ echo "compopt $*"; }}
+            source {script}
+            COMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}
+            _nearmetal
+            if ((${{#COMPREPLY[@]}})); then printf '%s\\n' "${{COMPREPLY[@]}}"; fi"""
+        process = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True,
+                                 timeout=60, check=False)
+        self.assertEqual(process.stderr, "")
+        return process.stdout.split("\n")[:-1]
+
+    def test_bash_offers_what_fits(self):
+        no_files = ["compopt +o default"]
+        cases = [
+            (["nearmetal", "ex"], no_files + ["export"]),
+            (["nearmetal", "--v"], no_files + ["--version"]),
+            (["nearmetal", "run", "--im"], ["--image-size"]),
+            (["nearmetal", "run", "--precision", ""], no_files + ["fp32", "tf32", "bf16", "fp16"]),
+            (["nearmetal", "run", "--precision", "=", "b"], no_files + ["bf16"]),
+            (["nearmetal", "run", "--device", "="], no_files + ["auto", "cpu", "cuda"]),
+            (["nearmetal", "run", "--steps", ""], no_files),
+            (["nearmetal", "run", "--output", ""], []),
+            (["nearmetal", "--quiet", "run", "--device", "cp"], no_files + ["cpu"]),
+            (["nearmetal", "validate", "some"], []),
+            (["nearmetal", "baseline", "sh"], ["show"]),
+            (["nearmetal", "generate", "z"], ["zsh"]),
+        ]
+        for words, expected in cases:
+            with self.subTest(words=words):
+                self.assertEqual(self.completions(*words), expected)
+
+    def test_every_option_of_the_help_is_everywhere(self):
+        texts = {form: self.generate(form) for form in ("bash", "zsh", "fish", "man")}
+        texts["man"] = texts["man"].replace("\\-", "-")
+        for command in COMMANDS:
+            offered = set(self.completions("nearmetal", command, "-"))
+            options = re.findall(r"(?m)^  (?:-\w,)?--([a-z-]+)", self.call(command, "--help").out)
+            self.assertIn("help", options)
+            for option in options:
+                self.assertIn("--" + option, offered, command)
+                self.assertRegex(texts["zsh"], rf"'--{option}\[")
+                self.assertRegex(texts["fish"],
+                                 rf"(?m)__fish_seen_subcommand_from {command}'.* -l {option} ")
+                self.assertIn(rf"\fB--{option}\fR", texts["man"])
+
+    def test_the_shells_can_read_them(self):
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                script = self.write(shell, self.generate(shell))
+                process = subprocess.run([shell, "-n", script], capture_output=True, text=True,
+                                         timeout=60, check=False)
+                self.assertEqual((process.returncode, process.stderr), (0, ""), shell)
+
+    def test_man_reads_the_manual(self):
+        text = self.generate("man")
+        self.assertNotRegex(text, r"(?m)^'")
+        page = self.write("nearmetal.1", text)
+        if not shutil.which("groff"):
+            self.skipTest("no groff")
+        process = subprocess.run(["groff", "-man", "-Tascii", "-P-c", "-ww", page],
+                                 capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(process.stderr, "")
+        self.assertIn("--image-size", re.sub(".\b", "", process.stdout))
+
+    def test_unknown_forms_are_refused(self):
+        self.assert_refused(self.call("generate", "csh"), 2, "'csh'", "bash, zsh, fish, man")
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,73 @@
+"""Every command that README.md shows, run as written: those of seconds, or with --slow the others.
+
+Those of the second kind set up, build and train: they run in a copy of the sources.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+SLOW = "--slow" in sys.argv
+if SLOW:
+    sys.argv.remove("--slow")
+
+import cli  # noqa: E402, reads the arguments
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What sets up, builds, or trains at full size.
+SLOW_COMMANDS = ("./scripts/quickstart.sh", "cmake ", "scripts/bundle.sh")
+SLOW_LINES = ("build/nearmetal run",)
+NEVER = "./scripts/test.sh"  # runs this test
+# Of what was run here, and not of whether it ran.
+VERDICTS = {"build/nearmetal gate": (0, 1, 3)}
+
+
+def shown_commands():
+    """The commands in the blocks of shell, without remarks, continued lines as one."""
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```sh\n")[1:]
+    text = "".join(block.split("```")[0] for block in blocks).replace("\\\n", " ")
+    return [" ".join(line.split(" #")[0].split()) for line in text.splitlines() if line.strip()]
+
+
+def is_slow(command):
+    return command.startswith(SLOW_COMMANDS) or command in SLOW_LINES
+
+
+class Readme(cli.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.commands = [c for c in shown_commands() if c != NEVER and is_slow(c) == SLOW]
+        if SLOW:
+            ignored = shutil.ignore_patterns("build*", ".git", ".cache")
+            shutil.copytree(ROOT, self.folder, ignore=ignored, dirs_exist_ok=True)
+            return
+        os.mkdir(self.path("build"))
+        os.symlink(cli.EXECUTABLE, self.path("build/nearmetal"))
+        os.symlink(ROOT / "scripts", self.path("scripts"))
+        for number in ("", "2", "3"):
+            for name, copies in (("old", ("metal", "run")), ("new", ("vm",))):
+                report = f"{name}{number}.json"
+                self.assertEqual(self.tiny("--steps", "3", "--output", report).returncode, 0)
+                for copy in copies:
+                    shutil.copy(self.path(report), self.path(f"{copy}{number}.json"))
+
+    def test_the_commands_work(self):
+        self.assertGreater(len(self.commands), 4)
+        environment = {**cli.clean_environment(), "HOME": self.folder}
+        for command in self.commands:
+            with self.subTest(command=command):
+                process = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment,
+                                         capture_output=True, text=True, check=False,
+                                         timeout=3600 if SLOW else 60)
+                if "PyTorch and torchvision are needed" in process.stderr:
+                    continue
+                allowed = next((codes for start, codes in VERDICTS.items()
+                                if command.startswith(start)), (0,))
+                self.assertIn(process.returncode, allowed, process.stdout + process.stderr)
+
+
+if __name__ == "__main__":
+    cli.main()
