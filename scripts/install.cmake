@@ -52,7 +52,9 @@ if(NEARMETAL_PACK_CUDA)
     ${toolkit}/lib64/libnvrtc-builtins.so.*)
   install(FILES ${parts} DESTINATION lib/nearmetal)
   file(GLOB nvidia_licences ${toolkit}/EULA.txt /usr/share/doc/libcudnn9-cuda-*/copyright
-    ${toolkit}/dist-info/nvidia_*/licenses/License.txt)
+    ${toolkit}/dist-info/nvidia_cublas-*/licenses/License.txt
+    ${toolkit}/dist-info/nvidia_cuda_nvrtc-*/licenses/License.txt
+    ${toolkit}/dist-info/nvidia_cudnn_*/licenses/License.txt)
   if(NOT nvidia_licences)
     message(FATAL_ERROR "NEARMETAL_PACK_CUDA: the licence texts of CUDA and cuDNN are not beside "
       "the toolkit, and NVIDIA's libraries may not be passed on without")
