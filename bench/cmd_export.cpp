@@ -157,7 +157,7 @@ DeviceChoice settle(RunConfig& config, const Origins& origins, const Graph& grap
   if (config.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give export a number");
   }
-  const DeviceChoice choice = choose_device(config.device);
+  DeviceChoice choice = choose_device(config.device);
   fill_defaults(config, choice);
   check_settings(config, origins);
   require_trainable(graph, config);
