@@ -12,7 +12,7 @@ namespace nearmetal {
 namespace {
 
 TEST(FuzzCorpus, NeitherCrashesNorThrows) {
-  const auto tests = std::filesystem::path(__FILE__).parent_path().parent_path();
+  const std::filesystem::path tests = NM_TESTS_FOLDER;
   int inputs = 0;
   for (const auto& folder : {tests / "fuzz" / "corpus", tests / "data"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
