@@ -2,7 +2,7 @@
 # modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
 
 set(modules)
-foreach(module nearmetal_cpu nearmetal_cuda)
+foreach(module nearmetal_cpu nearmetal_cuda nearmetal_mpi)
   if(TARGET ${module})
     list(APPEND modules ${module})
   endif()

@@ -19,6 +19,8 @@ ninja-build         program  ninja
 libcli11-dev        header   CLI/CLI.hpp
 nlohmann-json3-dev  header   nlohmann/json.hpp
 libboost-dev        header   boost/math/distributions/non_central_t.hpp
+libopenmpi-dev      program  mpicxx
+openmpi-bin         program  mpirun
 '
 cpu_needs='
 libdnnl-dev         header   oneapi/dnnl/dnnl.hpp
