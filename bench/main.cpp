@@ -60,7 +60,7 @@ ExitCode guarded_main(int argc, char** argv) {
     if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
-    terminal.err << "nearmetal: " << error.what() << '\n';
+    if (is_to_be_told(error)) terminal.err << "nearmetal: " << error.what() << '\n';
     return exit_code_of(error);
   }
 }

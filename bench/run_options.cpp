@@ -20,6 +20,7 @@ Examples:
   nearmetal run --precision bf16 --batch auto            the largest batch that fits
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
   nearmetal run --profile --output step.json             where the step goes
+  mpirun -n 4 nearmetal run                              four ranks, one GPU each
   nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
 
 The table goes to stdout, remarks and progress to stderr. The report goes to
@@ -156,6 +157,15 @@ void add_device(RunOptions& options, RunConfig& run) {
                  "the step as one CUDA graph, or kernel by kernel [graph]");
 }
 
+void add_ranks(RunOptions& options, RunConfig& run) {
+  options.group("Several ranks (under mpirun or srun)");
+  options.choice("--update", run.update, {"allreduce", "independent"}, "allreduce|independent",
+                 "average gradients every step, or train each rank for itself");
+  options.number("--ranks", run.ranks, {0, 1e6}, "refuse any other number of ranks; 0: any");
+  options.number("--bucket-mib", run.bucket_mib, {0, 65536},
+                 "gradients sent at once; 0: all, after the backward pass");
+}
+
 void add_measurement(RunOptions& options, RunConfig& run) {
   options.group("How long, and which proof");
   options.number("--steps", run.steps, {1, most_steps}, "timed steps, instead of --duration");
@@ -206,8 +216,8 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
   RunOptions options(*command, line.origins);
-  for (const auto add : {add_workload, add_variants, add_device, add_measurement, add_optimizer,
-                         add_plans, add_files}) {
+  for (const auto add : {add_workload, add_variants, add_device, add_ranks, add_measurement,
+                         add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
   return command;

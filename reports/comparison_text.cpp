@@ -40,7 +40,7 @@ std::string p_text(const Maybe<double>& p) {
 }
 
 std::string verdict_text(const ComparisonRow& row, const CompareOptions& options) {
-  const std::string verdict = to_string(row.verdict);
+  std::string verdict = to_string(row.verdict);
   if (row.more_runs) {
     return verdict + ": " + counted(*row.more_runs, "more run") +
            (options.base_can_grow ? " a side" : " of the new side") + " would decide";

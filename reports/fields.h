@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include "reports/config_fields.h"
 #include "reports/json_archive.h"
 
 namespace nearmetal::json {
@@ -28,17 +29,12 @@ inline constexpr Form time_stamp{[](const std::string& text) {
                                    return true;
                                  },
                                  "a time such as 2026-01-31T12:00:00Z"};
-inline constexpr Form device_kind{
-    [](const std::string& text) { return text == "cpu" || text == "cuda"; }, "cpu or cuda"};
-inline constexpr Form input_kind{
-    [](const std::string& text) { return text == "device" || text == "host"; }, "device or host"};
-inline constexpr Form launch_kind{
-    [](const std::string& text) { return text == "graph" || text == "stream"; }, "graph or stream"};
 inline constexpr Form phase_kind{[](const std::string& text) {
                                    return text == "input" || text == "forward" ||
-                                          text == "backward" || text == "update";
+                                          text == "backward" || text == "exchange" ||
+                                          text == "update";
                                  },
-                                 "input, forward, backward or update"};
+                                 "input, forward, backward, exchange or update"};
 inline constexpr Form code{[](const std::string& text) {
                              return !text.empty() &&
                                     all_digits(text, "abcdefghijklmnopqrstuvwxyz_");
@@ -65,45 +61,6 @@ void fields(Archive& field, In<Archive, Tool> tool) {
   field("dirty", tool.dirty);
   field("build_type", tool.build_type);
   field("compiler", tool.compiler);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, LossScale> scale) {
-  field("initial", scale.initial, above(0));
-  field("dynamic", scale.dynamic);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, RunConfig> config) {
-  field("model", config.model);
-  field("device", config.device, device_kind);
-  field("gpu", config.gpu, at_least(0));
-  field("precision", config.precision);
-  field("batch", config.batch, at_least(1));
-  field("image_size", config.image_size, at_least(1));
-  field("classes", config.classes, at_least(2));
-  field("steps", config.steps, at_least(1));
-  field("duration_seconds", config.duration_seconds, above(0));
-  field("warmup", config.warmup, at_least(1));
-  field("input", config.input, input_kind);
-  field("launch", config.launch, launch_kind);
-  field("learning_rate", config.learning_rate, at_least(0));
-  field("momentum", config.momentum, within(0, 1));
-  field("weight_decay", config.weight_decay, at_least(0));
-  field("zero_init", config.zero_init);
-  field("loss_scale", config.loss_scale);
-  field("seed", config.seed, at_least(0));
-  field("threads", config.threads, at_least(0));
-  field("forward_only", config.forward_only);
-  field("verify", config.verify);
-  field("profile", config.profile);
-  field("plan_cache", config.plan_cache);
-  field("plans", config.plans);
-  field("output", config.output);
-  field("force", config.force);
-  field("json", config.json);
-  field("quiet", config.quiet);
-  field("no_progress", config.no_progress);
 }
 
 template <class Archive>
@@ -177,6 +134,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("host_window_seconds", rank.host_window_seconds, at_least(0));
   field("device_bytes", rank.device_bytes, at_least(0));
   field("plans_sha256", rank.plans_sha256, hash);
+  field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0));
   field("step_seconds", rank.step_seconds, above(0));
   field("loss", rank.loss);
 }
@@ -222,6 +180,8 @@ void fields(Archive& field, In<Archive, Proof> proof) {
   field("window_start_gradient_norm", proof.window_start_gradient_norm, at_least(0));
   field("window_end_gradient_norm", proof.window_end_gradient_norm, at_least(0));
   field("verify", proof.verify);
+  field.added("replicas_identical", proof.replicas_identical);
+  field.added("sums_exact", proof.sums_exact);
 }
 
 template <class Archive>
@@ -254,6 +214,22 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Bucket> bucket) {
+  field("bytes", bucket.bytes, at_least(1));
+  field("seconds", bucket.seconds, above(0));
+  field("bus_bandwidth_bytes_per_second", bucket.bus_bandwidth_bytes_per_second, at_least(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Communication> communication) {
+  field("library", communication.library);
+  field("bytes_per_step", communication.bytes_per_step, at_least(1));
+  field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0));
+  field("buckets_seconds", communication.buckets_seconds, above(0));
+  field("buckets", communication.buckets);
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Run> run) {
   field("started_at", run.started_at, time_stamp);
   field("status", run.status);
@@ -271,6 +247,7 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("peak_flops_per_second", run.peak_flops_per_second, above(0));
   field("share_of_peak", run.share_of_peak, above(0));
   field("proof", run.proof);
+  field.added("communication", run.communication);
   field("warnings", run.warnings);
   field("profile", run.profile);
   field("plans", run.plans);

@@ -21,7 +21,7 @@
 //   template <class Archive> void fields(Archive& field, In<Archive, Tool> tool) {
 //     field("version", tool.version);
 //     field("steps", window.steps, at_least(1));
-//     field.added("update", run.update);  // in 1.1: reports of 1.0 lack it
+//     field.added("update", run.update);  // later than 1.0
 //   }
 // Numbers are checked against a Range, texts by a Form; of lists, each element. Reading tolerates
 // fields that it does not know, as minor versions of the schema add them.
@@ -99,9 +99,9 @@ class Writer {
     object_[key] = value ? json_of(*value) : Json();
     if (!value) unknown_[key] = value.reason;
   }
-  template <class T, class Check = CheckOf<T>>
-  void added(const char* key, const T& value, Check check = {}) {
-    (*this)(key, value, check);
+  template <class T, class... Check>
+  void added(const char* key, const T& value, Check... check) {
+    (*this)(key, value, check...);
   }
   /// Each field as {value, origin}.
   template <class T>
@@ -208,13 +208,10 @@ class Reader {
     value = Unknown{reason->second};
   }
   /// A field that a minor version added: where an earlier report lacks it, `value` stays.
-  template <class T, class Check = CheckOf<T>>
-  void added(const char* key, T& value, Check check = {}) {
-    if (object_.contains(key)) {
-      (*this)(key, value, check);
-    } else if (origins_ != nullptr) {
-      (*origins_)[key] = Origin::standard;
-    }
+  template <class T, class... Check>
+  void added(const char* key, T& value, Check... check) {
+    if (object_.contains(key)) return (*this)(key, value, check...);
+    if (origins_ != nullptr) (*origins_)[key] = Origin::standard;
   }
   template <class T>
   void settings(const char* key, T& values, Origins& origins) {

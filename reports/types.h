@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/program.h"
+#include "reports/run_config.h"
 
 namespace nearmetal {
 
@@ -40,54 +41,9 @@ struct Maybe {
 /// Whether the numbers were measured on what they speak of.
 enum class Kind { measured, emulated, predicted };
 enum class Status { complete, partial, failed };
-/// Who chose a setting: the program, or a flag of the command line.
-enum class Origin { standard, flag };
 
 const char* to_string(Kind kind);
 const char* to_string(Status status);
-const char* to_string(Origin origin);  // "default", "flag"
-
-/// Everything that `nearmetal run` can be asked for. The member initialisers are the only defaults;
-/// an empty optional is filled according to the device (bench/defaults.h).
-struct RunConfig {
-  std::string model = "resnet50";
-  std::string device = "auto";  // auto, cpu, cuda
-  int64_t gpu = 0;              // index among the visible GPUs
-  std::optional<Precision> precision;
-  std::optional<int64_t> batch;  // images per step; largest_that_fits until it is known
-  int64_t image_size = 224;      // height and width in pixels
-  int64_t classes = 1000;
-  std::optional<int64_t> steps;       // of the timed window; else by duration_seconds
-  double duration_seconds = 20;       // of the timed window, about
-  std::optional<int64_t> warmup;      // fewest steps before the timed window
-  std::string input = "device";       // device: images stay there; host: copied every step
-  std::optional<std::string> launch;  // of GPU work: graph or stream
-  std::optional<double> learning_rate;
-  double momentum = 0.9;
-  double weight_decay = 1e-4;
-  bool zero_init = false;  // the last scale of each residual branch starts at 0
-  std::optional<LossScale> loss_scale;
-  int64_t seed = 1;
-  int64_t threads = 0;  // of the CPU backend; 0: all that the process may use
-  bool forward_only = false;
-  bool verify = false;
-  bool profile = false;
-  std::optional<std::string> plan_cache;  // path, or "off"
-  std::optional<std::string> plans;       // report whose plans are pinned
-  std::optional<std::string> output;      // path, or "-"
-  bool force = false;
-  bool json = false;
-  bool quiet = false;
-  bool no_progress = false;
-
-  bool operator==(const RunConfig&) const = default;
-};
-
-/// RunConfig::batch while the largest batch is still to be found.
-inline constexpr int64_t largest_that_fits = 0;
-
-/// By name of the setting, for every member of RunConfig.
-using Origins = std::map<std::string, Origin>;
 
 struct Warning {
   std::string code;  // stable, for scripts: lower case with underscores
@@ -189,6 +145,8 @@ struct Rank {
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
   Maybe<int64_t> device_bytes;        // held by the training program
   Maybe<std::string> plans_sha256;    // of keys and implementations
+  // Per step of the window, the median: gradients on their way and nothing else to do.
+  Maybe<double> exposed_communication_seconds;
 
   bool operator==(const Rank&) const = default;
 };
@@ -240,6 +198,9 @@ struct Proof {
   Maybe<double> window_start_gradient_norm;
   Maybe<double> window_end_gradient_norm;
   std::optional<Verify> verify;
+  // Of ranks that exchange gradients:
+  std::optional<bool> replicas_identical;  // parameters and momentum, at the end
+  std::optional<bool> sums_exact;          // of known values, through the same buckets
 
   bool operator==(const Proof&) const = default;
 };
@@ -253,6 +214,27 @@ struct StepProfile {
   Maybe<double> matrix_flops_per_second;
   Maybe<double> roofline_seconds;   // sum of max(flops / matrix ceiling, bytes / copy ceiling)
   Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
+};
+
+/// A part of the gradient that is summed over the ranks at once.
+struct Bucket {
+  int64_t bytes = 0;
+  double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
+  // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries.
+  double bus_bandwidth_bytes_per_second = 0;
+
+  bool operator==(const Bucket&) const = default;
+};
+
+/// The exchange of gradients between ranks.
+struct Communication {
+  std::string library;  // "mpi"
+  int64_t bytes_per_step = 0;
+  std::vector<Bucket> buckets;
+  double buckets_seconds = 0;  // of all, one after another with nothing else going on
+  Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+
+  bool operator==(const Communication&) const = default;
 };
 
 /// One launch.
@@ -273,6 +255,7 @@ struct Run {
   Maybe<double> peak_flops_per_second;         // of all ranks' devices, by the data sheet
   Maybe<double> share_of_peak;
   Proof proof;
+  std::optional<Communication> communication;
   std::vector<Plan> plans;
   std::optional<StepProfile> profile;
   std::vector<Rank> ranks;
@@ -289,7 +272,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.0";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.1";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

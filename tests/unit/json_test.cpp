@@ -115,7 +115,9 @@ TEST(ReportJson, WhatIsNoJsonIsRefused) {
 
 TEST(ReportJson, WhatWouldTakeTooMuchIsRefused) {
   EXPECT_THAT(refusal(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested too deeply"));
-  EXPECT_THAT(refusal("[" + std::string(50'000'001, ',') + "]"), HasSubstr("too many values"));
+  std::string many_values = "[0";
+  for (int i = 0; i < 50'000'001; ++i) many_values += ',';
+  EXPECT_THAT(refusal(many_values + "]"), HasSubstr("too many values"));
   EXPECT_NO_THROW(require_within_limits("[\"" + std::string(1000, '[') + "\\\"[[\"]"));
   std::string many_keys = "{\"k\":0";
   for (int i = 0; i < 100'000; ++i) many_keys += ",\"" + std::to_string(i) + "\":0";
@@ -166,8 +168,10 @@ TEST(ReportJson, TheHashOfPlansIsThatOfTheChoices) {
 
 TEST(ReportSchema, IsJsonAndKnowsEverySetting) {
   const Json schema = Json::parse(report_schema());
-  const Json& settings = schema["$defs"]["config"]["required"];
-  EXPECT_EQ(settings.get<std::vector<std::string>>(), config_names());
+  const Json& settings = schema["$defs"]["config"]["properties"];
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : settings.items()) names.push_back(name);
+  EXPECT_THAT(names, testing::UnorderedElementsAreArray(config_names()));
 }
 
 }  // namespace
