@@ -231,7 +231,7 @@ struct Communication {
   std::string library;  // "mpi"
   int64_t bytes_per_step = 0;
   std::vector<Bucket> buckets;
-  double buckets_seconds = 0;  // of all, one after another with nothing else going on
+  double buckets_seconds = 0;              // of all, one after another with nothing else going on
   Maybe<double> exposed_seconds_per_step;  // of the slowest rank
 
   bool operator==(const Communication&) const = default;
