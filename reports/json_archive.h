@@ -1,6 +1,7 @@
 // Writes structs as JSON and reads them back, checked: one list of fields per struct serves both.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -23,8 +24,7 @@
 //     field("steps", window.steps, at_least(1));
 //     field.added("update", run.update);  // in 1.1: reports of 1.0 lack it
 //   }
-// Numbers are checked against a Range, texts by a Form; of lists, each element. Reading tolerates
-// fields that it does not know, as minor versions of the schema add them.
+// Numbers are checked against a Range, texts by a Form; of lists, each element.
 namespace nearmetal::json {
 
 using Json = nlohmann::ordered_json;
@@ -177,11 +177,14 @@ struct Place {
   }
 };
 
-class Reader {
+/// In a document of a program, fields that are not known are tolerated, as minor versions of its
+/// schema add them; in one that is written by hand (`strict`) they are refused.
+template <bool strict>
+class BasicReader {
  public:
   static constexpr bool writes = false;
 
-  Reader(const Document& object, const Place& place, Origins* origins = nullptr)
+  BasicReader(const Document& object, const Place& place, Origins* origins = nullptr)
       : object_(object), place_(place), origins_(origins) {
     if (!object_.is_object()) fail(place_, "an object");
   }
@@ -219,8 +222,32 @@ class Reader {
   template <class T>
   void settings(const char* key, T& values, Origins& origins) {
     const Place place{&place_, key, {}};
-    Reader reader(member(key), place, &origins);
+    BasicReader reader(member(key), place, &origins);
     fields(reader, values);
+  }
+  /// A field that may be left out: then `value` stays.
+  template <class T, class Check = CheckOf<T>>
+  void optional(const char* key, T& value, Check check = {}) {
+    if (strict) known_.emplace_back(key);
+    if (object_.contains(key)) read(member(key), Place{&place_, key, {}}, value, check);
+  }
+  /// Every member of the object, numbers and truth values as their text.
+  void scalars(std::map<std::string, std::string>& values) {
+    for (const auto& [key, value] : object_.items()) {
+      const Place place{&place_, key, {}};
+      if (value.is_structured() || value.is_null()) fail(place, "a text, a number, true or false");
+      values[key] = value.is_string() ? value.template get<std::string>() : value.dump();
+      if (strict) known_.push_back(key);
+    }
+  }
+  /// After all fields: throws InvalidReport for a member that is none of them.
+  void require_all_known() const {
+    for (const auto& [key, value] : object_.items()) {
+      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+      std::string names;
+      for (const std::string& name : known_) names += (names.empty() ? "" : ", ") + name;
+      throw InvalidReport(Place{&place_, key, {}}.pointer() + " is not known; there are: " + names);
+    }
   }
 
   [[noreturn]] static void fail(const Place& place, const std::string& must_be) {
@@ -230,11 +257,12 @@ class Reader {
 
  private:
   const Document& member(const char* key) {
+    if (strict) known_.emplace_back(key);
     const auto found = object_.find(key);
     const Place place{&place_, key, {}};
     if (found == object_.end()) fail(place, "there");
     if (origins_ == nullptr) return *found;
-    Reader setting(*found, place);
+    BasicReader setting(*found, place);
     setting("origin", (*origins_)[key]);
     return setting.member("value");
   }
@@ -253,15 +281,16 @@ class Reader {
     } else if constexpr (std::is_enum_v<T>) {
       read_name(json, place, value);
     } else {
-      Reader reader(json, place);
+      BasicReader reader(json, place);
       fields(reader, value);
+      if constexpr (strict) reader.require_all_known();
     }
   }
   template <class T>
   static void read(const Document& json, const Place& place, std::optional<T>& value,
                    CheckOf<T> check) {
     value.reset();
-    if (!json.is_null()) read(json, place, value.emplace(), check);
+    if (strict || !json.is_null()) read(json, place, value.emplace(), check);
   }
   template <class T>
   static void read(const Document& json, const Place& place, std::vector<T>& values,
@@ -318,6 +347,10 @@ class Reader {
   Place place_;
   Origins* origins_;
   std::optional<std::map<std::string, std::string>> reasons_;  // of what is unknown
+  std::vector<std::string> known_;                             // fields, in strict documents
 };
+
+using Reader = BasicReader<false>;
+using StrictReader = BasicReader<true>;
 
 }  // namespace nearmetal::json
