@@ -67,7 +67,8 @@ void append_global(std::vector<std::string>& command, const PlacedJob& job,
   }
   if (launcher.remote_shell) append(command, {"--mca", "plm_rsh_agent", *launcher.remote_shell});
   if (options.timeout_seconds) {
-    append(command, {"--timeout", std::to_string(std::llround(std::ceil(*options.timeout_seconds)))});
+    append(command,
+           {"--timeout", std::to_string(std::llround(std::ceil(*options.timeout_seconds)))});
   }
   if (options.as_root) append(command, {"--allow-run-as-root"});
 }
@@ -81,8 +82,8 @@ void append_context(std::vector<std::string>& command, Ranks ranks, const Slots&
   for (const PlacedRank& rank : ranks) {
     if (last != nullptr && *last == rank.address) continue;
     last = &rank.address;
-    hosts += (hosts.empty() ? "" : ",") + rank.address + ":" +
-             std::to_string(slots.at(rank.address));
+    hosts +=
+        (hosts.empty() ? "" : ",") + rank.address + ":" + std::to_string(slots.at(rank.address));
   }
   append(command, {"--host", hosts, "-np", std::to_string(ranks.size())});
   for (const auto& [name, value] : ranks.front().variables) {
@@ -108,7 +109,7 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
   for (const Ranks context : contexts_of(job)) {
     if (!first) append(command, {":"});
     first = false;
-    append_context(command, context, slots, launcher.program, run_arguments);
+    append_context(command, context, slots, launcher.program.value_or("nearmetal"), run_arguments);
   }
   return command;
 }

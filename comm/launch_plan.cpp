@@ -1,6 +1,7 @@
 #include "comm/launch_plan.h"
 
 #include <algorithm>
+#include <set>
 
 namespace nearmetal {
 namespace {
@@ -30,16 +31,36 @@ std::string report_name(const LaunchPlan& plan, const Launch& launch, size_t job
   return name + ".report.json";
 }
 
-std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, const Launch& launch) {
+std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
-  const Placement& placement = plan.placements.at(launch.layout);
-  for (size_t job = 0; job < placement.jobs.size(); ++job) {
-    std::vector<std::string> arguments = plan.run_arguments.at(launch.layout);
-    arguments.push_back("--output=" + report_name(plan, launch, job));
+  for (const PlacedJob& job : plan.placements.at(layout).jobs) {
     commands.push_back(
-        launch_command(placement.jobs[job], plan.file.launcher, arguments, plan.options));
+        launch_command(job, plan.file.launcher, plan.run_arguments.at(layout), plan.options));
   }
   return commands;
+}
+
+int64_t most_ranks_on_a_host(const LaunchPlan& plan) {
+  int64_t most = 1;
+  for (const Placement& placement : plan.placements) {
+    std::map<std::string, int64_t> ranks;
+    for (const PlacedJob& job : placement.jobs) {
+      for (const PlacedRank& rank : job.ranks) most = std::max(most, ++ranks[rank.host]);
+    }
+  }
+  return most;
+}
+
+std::vector<Host> hosts_taken(const LaunchPlan& plan) {
+  std::set<std::string> names;
+  for (const Placement& placement : plan.placements) {
+    for (const PlacedJob& job : placement.jobs) {
+      for (const PlacedRank& rank : job.ranks) names.insert(rank.host);
+    }
+  }
+  std::vector<Host> hosts = plan.file.hosts;
+  std::erase_if(hosts, [&](const Host& host) { return !names.contains(host.name); });
+  return hosts;
 }
 
 }  // namespace nearmetal

@@ -11,19 +11,25 @@
 namespace nearmetal {
 
 struct LaunchPlan {
-  LayoutFile file;                                      // hosts and launcher settled
+  LayoutFile file;                                      // nothing left to find
   std::vector<Placement> placements;                    // by layout
-  std::vector<std::vector<std::string>> run_arguments;  // by layout: "run", its options
+  std::vector<std::vector<std::string>> run_arguments;  // by layout: "run" and its options
   std::vector<Launch> launches;                         // in the order of their start
   LaunchOptions options;
 };
 
-/// Command lines, one for each job of the launch, all to be started at once. Rank 0 of each writes
-/// its report where it runs, in the folder of the launcher: report_name().
-std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, const Launch& launch);
+/// The command lines of a layout, one for each job, all to be started at once. The report of each
+/// comes on its standard output.
+std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);
 
-/// "2-1x1x2-run3-job1.report.json": numbers count from 1, that of the job is left out where there is
-/// one alone. Safe in any file system.
+/// What a script calls the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1; that of
+/// the job is left out where there is one alone. Letters, digits and harmless signs only.
 std::string report_name(const LaunchPlan& plan, const Launch& launch, size_t job);
+
+/// The hosts that any layout takes, in the order of the file.
+std::vector<Host> hosts_taken(const LaunchPlan& plan);
+
+/// Of one launch, at a time.
+int64_t most_ranks_on_a_host(const LaunchPlan& plan);
 
 }  // namespace nearmetal

@@ -36,8 +36,8 @@ void check_numa(const Host& host, const std::string& place) {
     }
   }
   if (!host.numa.empty() && static_cast<int64_t>(gpus.size()) != host.gpus) {
-    refuse(place + "/numa", "each of the " + std::to_string(host.gpus) +
-                                " GPUs must be in one of the NUMA nodes");
+    refuse(place + "/numa",
+           "each of the " + std::to_string(host.gpus) + " GPUs must be in one of the NUMA nodes");
   }
 }
 

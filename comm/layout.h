@@ -18,8 +18,8 @@ struct NumaNode {
 /// One operating-system instance: a bare-metal host, a VM or a container.
 struct Host {
   std::string name;
-  std::optional<std::string> address;      // that the launcher calls; else the name
-  std::optional<std::string> node;         // the machine below, of which VMs share one; else the host
+  std::optional<std::string> address;  // that the launcher calls; else the name
+  std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
   std::optional<std::string> environment;  // as claimed: bare-metal, vm or container
   int64_t gpus = 0;                        // 0: ranks compute on the CPUs
   std::optional<std::string> cpus;         // that ranks may use; else what each finds
@@ -63,9 +63,9 @@ struct Layout {
 
 /// How processes get to their hosts.
 struct Launcher {
-  std::string program = "nearmetal";        // path of the executable on every host
-  std::optional<std::string> network;       // CIDR of the addresses that MPI uses; else all
-  std::optional<std::string> remote_shell;  // in place of ssh
+  std::optional<std::string> program;            // path of nearmetal on every host; else this one's
+  std::optional<std::string> network;            // CIDR of the addresses that MPI uses; else all
+  std::optional<std::string> remote_shell;       // in place of ssh
   std::map<std::string, std::string> variables;  // environment of every rank
 };
 

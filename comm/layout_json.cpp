@@ -7,7 +7,7 @@
 #include "comm/layout_document.h"
 #include "comm/layout_names.h"
 #include "comm/short_form.h"
-#include "reports/json_archive.h"
+#include "reports/json_reader.h"
 
 namespace nearmetal {
 namespace {
@@ -29,8 +29,9 @@ bool reads(const std::string& text) {
 
 constexpr Form host_name{is_host_name,
                          "a name of letters, digits, '.', '-' and '_', the first no sign"};
-constexpr Form plain_text{is_plain_text, "a text of 1 to 1000 bytes, without control characters, "
-                                         "that does not start with '-'"};
+constexpr Form plain_text{is_plain_text,
+                          "a text of 1 to 1000 bytes, without control characters, "
+                          "that does not start with '-'"};
 constexpr Form network{is_network, "a network such as 10.0.0.0/24"};
 constexpr Form cpu_list{reads<parse_cpu_list>, "a list of CPUs such as 0-3,8, each once"};
 constexpr Form shape{reads<parse_short_form>,

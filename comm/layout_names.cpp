@@ -16,9 +16,8 @@ bool is_alphanumeric(char c) {
 
 bool is_host_name(const std::string& text) {
   return !text.empty() && text.size() <= 253 && is_alphanumeric(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return is_alphanumeric(c) || c == '.' || c == '-' || c == '_';
-         });
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_alphanumeric(c) || c == '.' || c == '-' || c == '_'; });
 }
 
 bool is_variable_name(const std::string& text) {
@@ -29,9 +28,8 @@ bool is_variable_name(const std::string& text) {
 
 bool is_plain_text(const std::string& text) {
   return !text.empty() && text.size() <= 1000 && text.front() != '-' &&
-         std::none_of(text.begin(), text.end(), [](char c) {
-           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-         });
+         std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 bool is_network(const std::string& text) {

@@ -5,8 +5,8 @@
 
 namespace nearmetal {
 
-/// Of a host: letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A numeric
-/// address of version 6 is none, as launchers read what follows ':' as slots.
+/// Of a host: letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A
+/// numeric address of version 6 is none, as launchers read what follows ':' as slots.
 bool is_host_name(const std::string& text);
 
 /// Of an environment variable: letters, digits and '_', the first no digit, at most 200.

@@ -54,8 +54,8 @@ Placement place(const Layout& layout, const std::vector<Host>& hosts,
 
 /// One fresh start of all jobs of a layout.
 struct Launch {
-  size_t layout = 0;  // index
-  int64_t repeat = 1;     // counted from 1
+  size_t layout = 0;   // index
+  int64_t repeat = 1;  // counted from 1
 
   bool operator==(const Launch&) const = default;
 };

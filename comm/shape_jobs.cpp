@@ -37,7 +37,8 @@ int64_t slots_of(const Host& host) {
 
 // Hosts without GPUs count where no host has any.
 std::vector<Node> nodes_of(const std::vector<Host>& hosts) {
-  const bool gpus = std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.gpus > 0; });
+  const bool gpus =
+      std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.gpus > 0; });
   std::vector<Node> nodes;
   for (const Host& host : hosts) {
     if (gpus && host.gpus == 0) continue;

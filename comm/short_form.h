@@ -16,9 +16,9 @@ struct JobShape {
   bool operator==(const JobShape&) const = default;
 };
 
-/// One shape for each job: terms joined by '+', each "NxVxG" or "(NxVxG)", with "K*" before it for K
-/// jobs. Throws std::invalid_argument that says what was expected where. At most 4096 jobs and, in
-/// each, 65536 ranks.
+/// One shape for each job: terms joined by '+', each "NxVxG" or "(NxVxG)", with "K*" before it for
+/// K jobs. Throws std::invalid_argument that says what was expected where. At most 4096 jobs and,
+/// in each, 65536 ranks.
 std::vector<JobShape> parse_short_form(const std::string& text);
 
 /// Whether the text is meant as a short form and not as the path of a file.
