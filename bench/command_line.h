@@ -41,6 +41,17 @@ struct ReportForm {
   std::optional<std::string> plot_data;  // where to write the script of the charts
 };
 
+/// Of plan.
+struct PlanForm {
+  std::vector<std::string> layouts;  // one file, or short forms
+  std::optional<std::string> hosts;
+  std::optional<int64_t> repeats;
+  std::string format = "text";
+  std::optional<std::string> image;  // of containers
+  std::optional<std::string> output;
+  bool force = false;
+};
+
 struct CommandLine {
   enum class Command {
     help,
@@ -52,6 +63,7 @@ struct CommandLine {
     baseline,
     rerun,
     report,
+    plan,
     schema,
     validate,
     generate
@@ -60,11 +72,13 @@ struct CommandLine {
   Command command = Command::help;
   std::string help;  // of the command that --help followed
   std::vector<std::string> argv;
-  RunConfig run;    // as typed: what depends on the device is still open
-  Origins origins;  // of every setting of `run`
+  RunConfig run;                       // as typed: what depends on the device is still open
+  Origins origins;                     // of every setting of `run`
+  std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
   BaselineAction baseline;
   ReportForm report;
+  PlanForm plan;
   std::string baselines_folder = "baselines";
   std::vector<std::string> validate_files;
   std::string schema_name = "report";

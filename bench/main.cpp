@@ -6,6 +6,7 @@
 #include "bench/cmd_export.h"
 #include "bench/cmd_generate.h"
 #include "bench/cmd_info.h"
+#include "bench/cmd_plan.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
 #include "bench/command_line.h"
@@ -40,6 +41,8 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_rerun(line.judging, terminal);
     case CommandLine::Command::report:
       return cmd_report(line.report, terminal);
+    case CommandLine::Command::plan:
+      return cmd_plan(line, terminal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);

@@ -50,7 +50,8 @@ std::string default_text(const std::optional<T>&) {
 // Ties each flag to a member of RunConfig: one call is the whole of an option.
 class RunOptions {
  public:
-  RunOptions(CLI::App& app, Origins& origins) : app_(app), origins_(origins) {}
+  RunOptions(CLI::App& app, CommandLine& line)
+      : app_(app), origins_(line.origins), typed_(line.run_flags) {}
 
   void group(const char* name) { group_ = name; }
 
@@ -60,9 +61,11 @@ class RunOptions {
   void add(const std::string& flag, const std::string& setting, const char* type,
            const std::string& help, const Setter& set) {
     origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, setting, set](const std::string& text) {
+    const auto take = [&origins = origins_, &typed = typed_, flag, setting,
+                       set](const std::string& text) {
       set(text);
       origins[setting] = Origin::flag;
+      typed.push_back(flag + "=" + text);
     };
     app_.add_option_function<std::string>(flag, take, help)
         ->option_text(type)
@@ -96,9 +99,10 @@ class RunOptions {
   void toggle(const std::string& flag, bool& member, const char* help) {
     const std::string setting = setting_of(flag);
     origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, setting, &member] {
+    const auto take = [&origins = origins_, &typed = typed_, flag, setting, &member] {
       member = true;
       origins[setting] = Origin::flag;
+      typed.push_back(flag);
     };
     app_.add_flag_callback(flag, take, help)->group(group_);
   }
@@ -113,6 +117,7 @@ class RunOptions {
  private:
   CLI::App& app_;
   Origins& origins_;
+  std::vector<std::string>& typed_;
   const char* group_ = "";
 };
 
@@ -147,14 +152,18 @@ void add_export(RunOptions& options, RunConfig& run) {
                  "train so many on the first batch and write what they compute");
 }
 
+void add_kernels(RunOptions& options, RunConfig& run) {
+  options.number("--threads", run.threads, {0, 4096}, "of the CPU; 0: all it may use");
+  options.choice("--launch", run.launch, {"graph", "stream"}, "graph|stream",
+                 "the step as one CUDA graph, or kernel by kernel [graph]");
+}
+
 void add_device(RunOptions& options, RunConfig& run) {
   options.group("Where");
   options.choice("--device", run.device, {"auto", "cpu", "cuda"}, "auto|cpu|cuda",
                  "auto: cuda if an NVIDIA device is visible");
   options.number("--gpu", run.gpu, {0, 1023}, "index among the visible GPUs");
-  options.number("--threads", run.threads, {0, 4096}, "of the CPU; 0: all it may use");
-  options.choice("--launch", run.launch, {"graph", "stream"}, "graph|stream",
-                 "the step as one CUDA graph, or kernel by kernel [graph]");
+  add_kernels(options, run);
 }
 
 void add_ranks(RunOptions& options, RunConfig& run) {
@@ -215,7 +224,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
-  RunOptions options(*command, line.origins);
+  RunOptions options(*command, line);
   for (const auto add : {add_workload, add_variants, add_device, add_ranks, add_measurement,
                          add_optimizer, add_plans, add_files}) {
     add(options, line.run);
@@ -223,11 +232,18 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   return command;
 }
 
+void add_workload_options(CLI::App& command, CommandLine& line) {
+  RunOptions options(command, line);
+  for (const auto add : {add_workload, add_variants, add_kernels, add_measurement, add_optimizer}) {
+    add(options, line.run);
+  }
+}
+
 CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");
   command->footer(export_examples);
-  RunOptions options(*command, line.origins);
+  RunOptions options(*command, line);
   for (const auto add : {add_workload, add_export, add_device, add_optimizer, add_plans}) {
     add(options, line.run);
   }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "reports/fields.h"
+#include "reports/json_reader.h"
 #include "reports/sha256.h"
 
 namespace nearmetal {

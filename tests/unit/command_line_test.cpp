@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "reports/fields.h"
+#include "reports/json.h"
 
 namespace nearmetal {
 namespace {
