@@ -1,9 +1,12 @@
 #include "bench/cmd_run.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <utility>
 
 #include "bench/build_info.h"
+#include "bench/conductor.h"
 #include "bench/defaults.h"
 #include "bench/destination.h"
 #include "bench/environment.h"
@@ -100,7 +103,8 @@ void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks
 
 ExitCode exit_code_of(const Run& run, int stop_signal) {
   if (run.status == Status::failed) return ExitCode::run_failed;
-  return run.status == Status::partial ? exit_code_of_signal(stop_signal) : ExitCode::ok;
+  if (run.status == Status::complete) return ExitCode::ok;
+  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
 }
 
 void print_result(std::ostream& out, const Report& report, bool colour) {
@@ -118,12 +122,21 @@ void publish(const Report& report, const Destination& destination, const Termina
     throw;
   }
   if (!destination.to_stdout) print_result(terminal.out, report, terminal.colour);
-  const Run& run = report.arms.front().runs.front();
+  if (destination.file) terminal.remark("report: " + destination.file->string());
+}
+
+void tell_result(const Report& report, Conductor& conductor) {
+  Event event;
+  event.event = "result";
+  event.report = report;
+  conductor.tell(event);
+}
+
+void tell_failure(const Run& run, const Terminal& terminal) {
   if (run.status != Status::complete) {
     terminal.err << "nearmetal: the run is " << to_string(run.status) << ": "
                  << run.failure.value_or("") << std::endl;
   }
-  if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
 // What one rank does for `run`.
@@ -142,6 +155,7 @@ class Job {
     // mpirun gives its ranks a terminal of their own, wherever its output goes.
     if (world.size() > 1) terminal_.colour = false;
     terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !config_.no_progress;
+    if (line.conducted && world.rank() == 0) conductor_.emplace(terminal_.out, STDIN_FILENO);
   }
 
   ExitCode run() {
@@ -174,7 +188,7 @@ class Job {
     check_settings(config_, line_.origins);
     graph_ = resnet(config_.model, config_.image_size, config_.classes);
     require_trainable(*graph_, config_);
-    destination_ = choose_destination(config_);
+    if (!line_.conducted) destination_ = choose_destination(config_);
     if (world_.rank() == 0) require_writable(destination_);
     settings_sha256_ = config_sha256(config_);
     backend_ = &load_(config_.device);
@@ -199,7 +213,8 @@ class Job {
     together(world_, [&] { plans = find_plans(config_, device_, run.warnings); });
     try {
       settle_batch(config_, choice_, *graph_, *backend_, world_, terminal_);
-      run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_},
+      run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_,
+                conductor_ ? &*conductor_ : nullptr},
                set_up, run, rank);
     } catch (const std::invalid_argument&) {
       throw;  // a setting that this device does not take: nothing was run
@@ -225,7 +240,12 @@ class Job {
       Report report = merge_ranks(std::move(parts));
       code = exit_code_of(report.arms[0].runs[0], stop_);
       report.exit_code = static_cast<int>(code);
-      publish(report, destination_, terminal_);
+      if (conductor_) {
+        tell_result(report, *conductor_);
+      } else {
+        publish(report, destination_, terminal_);
+      }
+      tell_failure(report.arms[0].runs[0], terminal_);
     });
     std::array<int64_t, 1> codes{static_cast<int64_t>(code)};
     world_.maximum(codes);
@@ -242,6 +262,7 @@ class Job {
   DeviceChoice choice_;
   std::optional<Graph> graph_;
   Destination destination_;
+  std::optional<Conductor> conductor_;  // of a job that a sweep started, on rank 0
   std::string settings_sha256_;
   Backend* backend_ = nullptr;
   DeviceInfo device_;

@@ -74,6 +74,7 @@ struct CommandLine {
   std::vector<std::string> argv;
   RunConfig run;                       // as typed: what depends on the device is still open
   Origins origins;                     // of every setting of `run`
+  bool conducted = false;              // by the sweep that started this run
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
   BaselineAction baseline;

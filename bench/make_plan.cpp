@@ -181,7 +181,7 @@ LaunchPlan make_plan(const CommandLine& line) {
       append(flags, line.run_flags);
       const char* device = plan.placements[i].on_gpus() ? "--device=cuda" : "--device=cpu";
       flags.insert(flags.begin(), {"run", device});
-      flags.emplace_back("--json");
+      flags.emplace_back(script ? "--json" : "--conducted");
       plan.run_arguments.push_back(flags);
       run_config(plan, i);
     }

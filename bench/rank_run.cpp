@@ -89,8 +89,16 @@ TrainerResult train_shown(const RankTask& task, Program& program) {
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
                                .window_steps = task.config.steps,
                                .window_seconds = task.config.duration_seconds};
-  const auto consensus = make_consensus(task.world, in_step(task) || task.world.size() == 1);
-  TrainerResult result = train(program, options, *consensus, task.stop, progress);
+  const auto ranks = make_consensus(task.world, in_step(task) || task.world.size() == 1);
+  TrainerResult result;
+  if (task.conductor != nullptr) {
+    ConductedConsensus consensus(*ranks, *task.conductor);
+    task.conductor->follow(progress, *task.config.batch * task.world.size());
+    result = train(program, options, consensus, task.stop, progress);
+    task.conductor->unfollow();
+  } else {
+    result = train(program, options, *ranks, task.stop, progress);
+  }
   if (!result.failure.empty() && task.world.size() > 1) {
     // The others wait for this rank and would do so for ever.
     task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed in step "

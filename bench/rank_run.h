@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "bench/conductor.h"
 #include "bench/plan_source.h"
 #include "bench/process_clock.h"
 #include "bench/terminal.h"
@@ -23,6 +24,7 @@ struct RankTask {
   const Terminal& terminal;
   const std::atomic<int>& stop;  // not 0: end early
   World& world;
+  Conductor* conductor;  // null: no sweep started this job, or this is not its rank 0
 };
 
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.

@@ -229,6 +229,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
                          add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
+  command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
   return command;
 }
 

@@ -125,6 +125,8 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
                            .seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0)};
   rank.step_time = step_time_of(seconds);
   rank.host_window_seconds = result.host_window_seconds;
+  rank.window_start_unix_seconds =
+      std::chrono::duration<double>(result.window_start.time_since_epoch()).count();
   if (exchanges_gradients(config, run.world_size)) {
     std::vector<double> exposed;
     for (const StepRecord& step : window) exposed.push_back(step.exposed_communication_seconds);

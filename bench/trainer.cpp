@@ -67,6 +67,7 @@ class Trainer {
     const StepRecord step = program_.wait_step();
     --in_flight_;
     const Clock::time_point end = Clock::now();
+    progress_.steps_done.fetch_add(1);
     if (!result_.complete()) record(step, end);
     if (!result_.warm_up) {
       if (agree(steady())) open_window(end);
@@ -85,8 +86,8 @@ class Trainer {
     if (!(step.seconds > 0 && std::isfinite(step.seconds)))
       throw std::runtime_error("a step took no time: the clock is broken");
     result_.steps.push_back(step);
-    progress_.steps_done.store(static_cast<int64_t>(result_.steps.size()));
     if (result_.warm_up) {
+      progress_.window_measured.fetch_add(1);
       progress_.window_seconds.store(progress_.window_seconds.load() + step.seconds);
       result_.host_window_seconds = std::chrono::duration<double>(end - window_start_).count();
     } else {
@@ -106,6 +107,7 @@ class Trainer {
     result_.steps.reserve(result_.window_first_step + result_.window_steps);
     result_.warm_up = judged_;
     window_start_ = now;
+    result_.window_start = std::chrono::system_clock::now();
     progress_.window_steps.store(result_.window_steps);
     progress_.window_first_step.store(result_.window_first_step);
   }

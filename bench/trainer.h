@@ -25,14 +25,16 @@ struct TrainerProgress {
   std::atomic<int64_t> steps_done = 0;
   std::atomic<int64_t> window_first_step = -1;  // -1 during warm-up
   std::atomic<int64_t> window_steps = 0;
-  std::atomic<double> window_seconds = 0;  // so far
+  std::atomic<int64_t> window_measured = 0;  // steps
+  std::atomic<double> window_seconds = 0;    // so far
 };
 
 struct TrainerResult {
   std::vector<StepRecord> steps;  // all, warm-up first, up to the first whose loss is not finite
   std::optional<WarmUp> warm_up;  // none: it did not end
   int64_t window_first_step = 0;
-  int64_t window_steps = 0;        // as planned; a stop leaves fewer in `steps`
+  int64_t window_steps = 0;  // as planned; a stop leaves fewer in `steps`
+  std::chrono::system_clock::time_point window_start;
   double host_window_seconds = 0;  // from the last end of a warm-up step to the last end of all
   std::chrono::steady_clock::time_point first_step_end;
   std::optional<int64_t> failed_step;  // its loss was not finite

@@ -34,8 +34,9 @@ std::string report_name(const LaunchPlan& plan, const Launch& launch, size_t job
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
   for (const PlacedJob& job : plan.placements.at(layout).jobs) {
-    commands.push_back(
-        launch_command(job, plan.file.launcher, plan.run_arguments.at(layout), plan.options));
+    std::vector<std::string> arguments = plan.run_arguments.at(layout);
+    arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
+    commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
   }
   return commands;
 }

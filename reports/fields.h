@@ -134,6 +134,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("host_window_seconds", rank.host_window_seconds, at_least(0));
   field("device_bytes", rank.device_bytes, at_least(0));
   field("plans_sha256", rank.plans_sha256, hash);
+  field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
   field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0));
   field("step_seconds", rank.step_seconds, above(0));
   field("loss", rank.loss);
@@ -230,6 +231,13 @@ void fields(Archive& field, In<Archive, Communication> communication) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, ConcurrentJob> job) {
+  field("ranks", job.ranks, at_least(1));
+  field("throughput_images_per_second", job.throughput_images_per_second, above(0));
+  field("start_seconds", job.start_seconds, at_least(0));
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Run> run) {
   field("started_at", run.started_at, time_stamp);
   field("status", run.status);
@@ -248,6 +256,8 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("share_of_peak", run.share_of_peak, above(0));
   field("proof", run.proof);
   field.added("communication", run.communication);
+  field.added("jobs", run.jobs);
+  field.added("jain_fairness", run.jain_fairness, within(0, 1));
   field("warnings", run.warnings);
   field("profile", run.profile);
   field("plans", run.plans);

@@ -2,26 +2,12 @@
 
 #include <algorithm>
 
+#include "reports/merge_environments.h"
+
 namespace nearmetal {
 namespace {
 
 Run& run_of(Report& report) { return report.arms.at(0).runs.at(0); }
-
-// The ranks' place among the environments and GPUs of the job; appends what is new.
-void place(Rank& rank, const Environment& found, std::vector<Environment>& environments) {
-  const auto same_host = [&](const Environment& other) {
-    return other.host_name == found.host_name && other.kernel == found.kernel;
-  };
-  auto host = std::find_if(environments.begin(), environments.end(), same_host);
-  if (host == environments.end()) {
-    host = environments.insert(host, found);
-    host->gpus.clear();
-  }
-  rank.environment = host - environments.begin();
-  if (!rank.gpu) return;
-  rank.gpu = static_cast<int64_t>(host->gpus.size());
-  host->gpus.insert(host->gpus.end(), found.gpus.begin(), found.gpus.end());
-}
 
 // A function of the ranks' known values; unknown with the reason of the first that is.
 template <class Get, class Fold>
@@ -150,9 +136,9 @@ Report merge_ranks(std::vector<Report> reports) {
   merged.environments.clear();
   run.ranks.clear();
   for (Report& report : reports) {
-    Rank rank = run_of(report).ranks.at(0);
-    place(rank, report.environments.at(0), merged.environments);
-    run.ranks.push_back(std::move(rank));
+    std::vector<Rank> ranks = run_of(report).ranks;
+    merge_environments(report.environments, ranks, merged.environments);
+    run.ranks.push_back(std::move(ranks.at(0)));
   }
   const auto world_size = static_cast<int64_t>(reports.size());
   run.world_size = world_size;

@@ -143,8 +143,9 @@ struct Rank {
   int64_t skipped_updates = 0;  // in the window: gradient not finite
   Maybe<StepTime> step_time;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
-  Maybe<int64_t> device_bytes;        // held by the training program
-  Maybe<std::string> plans_sha256;    // of keys and implementations
+  std::optional<double> window_start_unix_seconds;
+  Maybe<int64_t> device_bytes;      // held by the training program
+  Maybe<std::string> plans_sha256;  // of keys and implementations
   // Per step of the window, the median: gradients on their way and nothing else to do.
   Maybe<double> exposed_communication_seconds;
 
@@ -237,6 +238,15 @@ struct Communication {
   bool operator==(const Communication&) const = default;
 };
 
+/// One of several jobs that ran at once, in the time in which all were in their windows.
+struct ConcurrentJob {
+  int64_t ranks = 1;  // they follow those of the job before
+  double throughput_images_per_second = 0;
+  double start_seconds = 0;  // of its window, after that of the first
+
+  bool operator==(const ConcurrentJob&) const = default;
+};
+
 /// One launch.
 struct Run {
   std::string started_at;  // RFC 3339, UTC
@@ -256,6 +266,8 @@ struct Run {
   Maybe<double> share_of_peak;
   Proof proof;
   std::optional<Communication> communication;
+  std::vector<ConcurrentJob> jobs;      // empty: one alone
+  std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
   std::vector<Plan> plans;
   std::optional<StepProfile> profile;
   std::vector<Rank> ranks;

@@ -150,7 +150,7 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal({}), HasSubstr("a command is missing"));
   EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes a value");
   EXPECT_THAT(refusal({"validate"}), HasSubstr("FILE"));
-  EXPECT_THAT(refusal({"schema", "plan"}), HasSubstr("'plan'"));
+  EXPECT_THAT(refusal({"schema", "plans"}), HasSubstr("'plans'"));
   EXPECT_THAT(refusal({"compare"}), HasSubstr("BASE NEW"));
   EXPECT_THAT(refusal({"compare", "a", "b", "c"}), HasSubstr("not 3"));
   EXPECT_THAT(refusal({"compare", "--base", "a"}), HasSubstr("--new"));
