@@ -19,14 +19,12 @@ trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 130' INT
 trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 143' TERM
 status=0
 number=0
+jobs=()
 
-# launch LAYOUT REPEAT: starts all jobs of a layout and waits for them.
-launch() {
-  jobs=()
-  ((++number))
-  "$@"
+wait_for_jobs() {
   local job
   for job in "${jobs[@]}"; do wait "$job" || status=$?; done
+  jobs=()
 }
 )";
 
@@ -36,7 +34,7 @@ std::string function_name(size_t layout) { return "layout_" + std::to_string(lay
 // A function that starts the jobs of a layout, for the repeat that is its argument.
 std::string layout_function(const LaunchPlan& plan, size_t layout) {
   const auto commands = commands_of(plan, layout);
-  std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $number of " +
+  std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $((++number)) of " +
                      std::to_string(plan.launches.size()) + ":\" " +
                      shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
   for (size_t job = 0; job < commands.size(); ++job) {
@@ -55,7 +53,8 @@ std::string script_body(const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
   text += "\n";
   for (const Launch& launch : plan.launches) {
-    text += "launch " + function_name(launch.layout) + " " + std::to_string(launch.repeat) + "\n";
+    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text += "; wait_for_jobs\n";
   }
   return text + "\nexit \"$status\"\n";
 }
