@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-#include "temporary_folder.h"
+#include "tests/unit/temporary_folder.h"
 
 namespace nearmetal {
 namespace {
