@@ -31,7 +31,16 @@ std::vector<OptionText> options_of_run() {
   throw std::logic_error("there is no command `run`");
 }
 
-// The settings of a layout file as flags of `run`. Values are checked by run_config().
+// Throws what the parser of the command line does, with the place before it.
+void check_flag(const std::string& flag, const std::string& place) {
+  try {
+    parse_command_line({"nearmetal", "run", flag});
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(place + ": " + error.what());
+  }
+}
+
+// The settings of a layout file as flags of `run`.
 std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
   static const std::vector<OptionText> options = options_of_run();
   std::vector<std::string> flags;
@@ -51,6 +60,7 @@ std::vector<std::string> flags_of(const Settings& settings, const std::string& p
       throw std::invalid_argument(place + "/" + name + " must be true or false");
     }
     if (!toggle) flag += "=" + text;
+    check_flag(flag, place + "/" + name);
     if (!toggle || text == "true") flags.push_back(flag);
   }
   return flags;

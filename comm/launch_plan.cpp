@@ -23,10 +23,11 @@ std::string file_name_of(const std::string& text) {
 
 }  // namespace
 
-std::string report_name(const LaunchPlan& plan, const Launch& launch, size_t job) {
-  const Placement& placement = plan.placements.at(launch.layout);
-  std::string name = std::to_string(launch.layout + 1) + "-" + file_name_of(placement.layout) +
-                     "-run" + std::to_string(launch.repeat);
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::string name =
+      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
   if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
   return name + ".report.json";
 }

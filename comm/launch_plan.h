@@ -23,8 +23,10 @@ struct LaunchPlan {
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);
 
 /// What a script calls the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1; that of
-/// the job is left out where there is one alone. Letters, digits and harmless signs only.
-std::string report_name(const LaunchPlan& plan, const Launch& launch, size_t job);
+/// the job is left out where there is one alone. But for `repeat`, which a script may still have to
+/// expand, of letters, digits and harmless signs.
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job);
 
 /// The hosts that any layout takes, in the order of the file.
 std::vector<Host> hosts_taken(const LaunchPlan& plan);

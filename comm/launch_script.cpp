@@ -15,7 +15,10 @@ constexpr const char* shebang = "#!/usr/bin/env bash\n";
 constexpr const char* functions = R"(
 set -u -o pipefail -o noclobber
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 130' INT
+trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 143' TERM
 status=0
+number=0
 jobs=()
 
 wait_for_jobs() {
@@ -23,33 +26,36 @@ wait_for_jobs() {
   for job in "${jobs[@]}"; do wait "$job" || status=$?; done
   jobs=()
 }
-stop() {
-  kill "${jobs[@]}" 2>/dev/null
-  wait
-  exit "$1"
-}
-trap 'stop 130' INT
-trap 'stop 143' TERM
 )";
 
-std::string launch_text(const LaunchPlan& plan, size_t index) {
-  const Launch& launch = plan.launches[index];
-  const auto commands = commands_of(plan, launch.layout);
-  std::string text = "\necho ";
-  text += shell_quoted(
-      "launch " + std::to_string(index + 1) + " of " + std::to_string(plan.launches.size()) + ": " +
-      plan.placements[launch.layout].layout + ", run " + std::to_string(launch.repeat));
-  text += " >&2\n";
+// "layout_3"
+std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
+
+// A function that starts the jobs of a layout, for the repeat that is its argument.
+std::string layout_function(const LaunchPlan& plan, size_t layout) {
+  const auto commands = commands_of(plan, layout);
+  std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $((++number)) of " +
+                     std::to_string(plan.launches.size()) + ":\" " +
+                     shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
   for (size_t job = 0; job < commands.size(); ++job) {
-    text += shell_quoted(commands[job]) + " </dev/null >" +
-            shell_quoted(report_name(plan, launch, job)) + " &\njobs+=($!)\n";
+    text += " ";
+    for (const std::string& word : commands[job]) {
+      text += word == ":" ? " : \\\n   " : " " + shell_quoted(word);
+    }
+    text += " \\\n    </dev/null >\"" + report_name(plan, layout, "$1", job) + "\" &\n";
+    text += "  jobs+=($!)\n";
   }
-  return text + "wait_for_jobs\n";
+  return text + "}\n";
 }
 
 std::string script_body(const LaunchPlan& plan) {
   std::string text = functions;
-  for (size_t i = 0; i < plan.launches.size(); ++i) text += launch_text(plan, i);
+  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
+  text += "\n";
+  for (const Launch& launch : plan.launches) {
+    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text += "; wait_for_jobs\n";
+  }
   return text + "\nexit \"$status\"\n";
 }
 

@@ -88,7 +88,7 @@ void take_from(Node& node, const JobShape& shape, bool emulate, Job& job) {
 }
 
 [[noreturn]] void refuse(const Layout& layout, const JobShape& shape, size_t job, int64_t found) {
-  std::string text = layout.source + ": job " + std::to_string(job) + " of " + *layout.shape +
+  std::string text = layout.source + ": job " + std::to_string(job + 1) + " of " + *layout.shape +
                      " needs " + counted(shape.nodes, "node") + " with ";
   if (layout.emulate) {
     text += "one host that has " + counted(shape.vms * shape.gpus, "free GPU");
@@ -96,7 +96,8 @@ void take_from(Node& node, const JobShape& shape, bool emulate, Job& job) {
     text += counted(shape.vms, "host") + " of " + counted(shape.gpus, "free GPU") +
             (shape.vms > 1 ? " each" : "");
   }
-  text += " (or, without GPUs, as many CPUs), and there are " + std::to_string(found);
+  text += " (or, without GPUs, as many CPUs), and there " +
+          (found == 1 ? "is 1" : "are " + std::to_string(found));
   if (!layout.emulate && shape.vms > 1) {
     text += "; VMs are hosts of one \"node\", or parts of one host with \"emulate\": true";
   }

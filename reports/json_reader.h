@@ -198,7 +198,10 @@ class BasicReader {
     fail(place, "one of: " + names);
   }
   static std::string described(const Range& range) {
-    const auto text = [](double bound) { return Document(bound).dump(); };
+    const auto text = [](double bound) {
+      const bool whole = std::abs(bound) < 1e15 && bound == std::trunc(bound);
+      return whole ? std::to_string(static_cast<int64_t>(bound)) : Document(bound).dump();
+    };
     if (std::isfinite(range.maximum)) {
       return "from " + text(range.minimum) + " to " + text(range.maximum);
     }

@@ -23,6 +23,7 @@ install(TARGETS nearmetal ${modules}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
 install(FILES README.md LICENSE DESTINATION share/doc/nearmetal)
+install(DIRECTORY layouts DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.
 set(generated ${CMAKE_BINARY_DIR}/generated)
