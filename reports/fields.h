@@ -268,6 +268,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
+  field.added("config", arm.config);
   field("runs", arm.runs);
 }
 

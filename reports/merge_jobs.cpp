@@ -90,8 +90,8 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
                         .start_seconds = *job.ranks[0].window_start_unix_seconds - first});
   }
   run.jain_fairness = jain_fairness(run.jobs);
-  run.window->images = std::llround(images);
-  run.window->seconds = seconds;
+  run.window.value->images = std::llround(images);
+  run.window.value->seconds = seconds;
   run.throughput_images_per_second = images / seconds;
   run.flops_per_second = images / seconds * run.flops_per_image;
   if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;

@@ -278,6 +278,7 @@ struct Run {
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
+  std::optional<RunConfig> config;  // where it is not that of the invocation
   std::vector<Run> runs;
 };
 
@@ -293,5 +294,10 @@ struct Report {
   std::vector<Environment> environments;
   std::vector<Arm> arms;
 };
+
+/// What the runs of an arm were asked for.
+inline const RunConfig& config_of(const Report& report, const Arm& arm) {
+  return arm.config ? *arm.config : report.invocation.config;
+}
 
 }  // namespace nearmetal
