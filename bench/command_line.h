@@ -22,6 +22,10 @@ struct Judging {
   int64_t window = 20;  // of gate: the latest runs of a baseline that count
   bool json = false;
   bool markdown = false;
+  std::optional<std::string> html;   // files, besides what is printed
+  std::optional<std::string> junit;  // of gate
+  bool charts = true;                // of HTML
+  bool force = false;
 };
 
 struct BaselineAction {
@@ -38,7 +42,7 @@ struct ReportForm {
   std::optional<std::string> output;
   bool force = false;
   bool charts = true;                    // of HTML
-  std::optional<std::string> plot_data;  // where to write the script of the charts
+  std::optional<std::string> plot_data;  // folder for data and scripts of the charts
 };
 
 struct CommandLine {
