@@ -56,10 +56,10 @@ void write_files(const Judged& judged, const Judging& judging) {
 }
 
 std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
-  const auto looks = static_cast<double>(gate.looks);
   return "sequential: " + counted(gate.reruns, "run") +
-         " taken because earlier answers were inconclusive; alpha " +
-         plain_percent(looks * rule.alpha) + " is split over " + counted(gate.looks, "look");
+         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
+         ", shared by " + counted(gate.looks, "look") + ", this one took " +
+         plain_percent(rule.alpha);
 }
 
 // The verdict is the last line; in JSON it is a field.

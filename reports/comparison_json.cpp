@@ -93,6 +93,7 @@ void fields(Archive& field, In<Archive, GateResult> gate) {
   field("sequential", gate.reruns > 0);
   field("reruns", gate.reruns);
   field("looks", gate.looks);
+  field("alpha", gate.alpha);
 }
 
 namespace {

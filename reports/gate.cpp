@@ -142,6 +142,12 @@ int64_t fewest_runs(const RunSet& set) {
   return fewest;
 }
 
+double share_of_alpha(bool last, int64_t looks) {
+  constexpr double share_of_last = 0.9;
+  if (looks == 1) return 1;
+  return last ? share_of_last : (1 - share_of_last) / static_cast<double>(looks - 1);
+}
+
 const char* what_passed(FailOn fail_on) {
   switch (fail_on) {
     case FailOn::regression:
@@ -172,6 +178,7 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   GateResult result;
   result.options = options;
   const DecisionRule& rule = comparison.options.rule;
+  result.alpha = rule.alpha;
   std::vector<double> unused;
   const Rows slower = shown_after_holm(comparison, Verdict::slower, result.adjusted_p);
   const Rows faster = options.fail_on == FailOn::any
@@ -210,12 +217,14 @@ GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOpti
                                    const TakeRun& take_run) {
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
-  options.rule.alpha /= static_cast<double>(looks);
+  const double alpha = options.rule.alpha;
   for (int64_t reruns = 0;; ++reruns) {
+    options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
     GatedComparison gated{compare(base, next, options), {}};
     gated.result = judge(gated.comparison, gate_options);
     gated.result.reruns = reruns;
     gated.result.looks = looks;
+    gated.result.alpha = alpha;
     if (!gated.result.inconclusive || reruns == most_reruns || !take_run(next)) return gated;
   }
 }

@@ -34,7 +34,8 @@ struct GateResult {
   std::vector<RowAnswer> answers;  // of each row of the comparison
   std::vector<double> adjusted_p;  // Holm's, of p_regression, in the order of the rows with one
   int64_t reruns = 0;              // taken because of earlier answers: a sequential test
-  int64_t looks = 1;               // planned; alpha was split over them
+  int64_t looks = 1;               // planned, that share alpha
+  double alpha = 0;                // of all looks; the comparison has what its look took
 };
 
 /// The first that holds: 5, a side without a complete run; 4, not comparable or missing; 3, too few
@@ -52,8 +53,10 @@ struct GatedComparison {
 using TakeRun = std::function<bool(RunSet& next)>;
 
 /// Compares and judges, and while the answer is inconclusive takes another run, `most_reruns` times
-/// at most. Each look at the runs takes an equal part of alpha (Bonferroni), so that all of them
-/// together err no more often than one; a look at too few runs decides nothing and takes no part.
+/// at most. All looks at the runs together err no more often than one would, as they share alpha:
+/// the last takes nine tenths of it, those before the rest in equal parts, so that clear cases end
+/// early and others are judged almost as if there had been one look (after Haybittle and Peto). A
+/// look at too few runs decides nothing and takes no part.
 GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
                                    const GateOptions& gate_options, int64_t most_reruns,
                                    const TakeRun& take_run);

@@ -16,11 +16,12 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
 caption { text-align: left; font-weight: bold; padding: .25rem 0; }
-th, td { border-bottom: 1px solid #8886; padding: .25rem .75rem .25rem 0; text-align: left;
-  vertical-align: top; }
+th, td { border-bottom: 1px solid #8886; min-width: 5rem; overflow-wrap: anywhere;
+  padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
 thead th { border-bottom-width: 2px; }
 tbody th { font-weight: normal; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
+.number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 figure { margin: 0; }
 figure svg { display: block; height: auto; max-width: 44rem; width: 100%; }
 figcaption, summary, .missing { font-size: .9rem; }
@@ -76,20 +77,26 @@ std::string embedded(const std::string& svg, size_t number) {
 
 void print_charts(std::ostream& out, const Page& page) {
   std::string missing;
-  for (size_t i = 0; i < page.images.size(); ++i) {
+  const bool drawn = !page.images.empty();
+  for (size_t i = 0; i < page.charts.size(); ++i) {
     const Chart& chart = page.charts[i];
     if (!chart.missing.empty()) {
       missing += "<li>" + html_escaped(chart.title + ": " + chart.missing) + "</li>\n";
       continue;
     }
-    out << "<h2>" << html_escaped(chart.title) << "</h2>\n<figure>\n<div role=\"img\" aria-label=\""
-        << html_escaped("Chart: " + chart.title) << "\">\n"
-        << embedded(page.images[i], i) << "</div>\n<figcaption>" << html_escaped(chart.caption)
-        << "</figcaption>\n</figure>\n";
-    if (chart.table.rows.empty()) continue;
-    out << "<details><summary>As a table</summary>\n";
-    print_table(out, {chart.title, chart.table});
-    out << "</details>\n";
+    if (chart.table.rows.empty() && !drawn) continue;
+    out << "<h2>" << html_escaped(chart.title) << "</h2>\n<figure>\n";
+    if (drawn) {
+      out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
+          << embedded(page.images[i], i) << "</div>\n";
+    }
+    out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
+    if (!chart.table.rows.empty()) {
+      out << "<details" << (drawn ? "" : " open") << "><summary>As a table</summary>\n";
+      print_table(out, {chart.title, chart.table});
+      out << "</details>\n";
+    }
+    out << "</figure>\n";
   }
   if (!missing.empty()) {
     out << "<h2>Not shown</h2>\n<ul class=\"missing\">\n" << missing << "</ul>\n";
@@ -136,8 +143,8 @@ void print_html(std::ostream& out, const Page& page) {
   for (const std::string& line : page.remarks) out << "<li>" << html_escaped(line) << "</li>\n";
   if (!page.remarks.empty()) out << "</ul>\n";
   print_charts(out, page);
-  if (!page.conditions.empty()) out << "<h2>Taken under</h2>\n";
-  for (const PageTable& table : page.conditions) {
+  if (!page.details.empty()) out << "<h2>Details</h2>\n";
+  for (const PageTable& table : page.details) {
     out << "<details><summary>" << html_escaped(table.caption) << "</summary>\n";
     print_table(out, table);
     out << "</details>\n";

@@ -20,9 +20,9 @@ struct Page {
   std::string answer;  // the verdict, or empty
   std::vector<PageTable> tables;
   std::vector<Chart> charts;
-  std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: no charts
+  std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables
   std::vector<std::string> remarks;
-  std::vector<PageTable> conditions;  // what the numbers were taken under; folded away
+  std::vector<PageTable> details;  // folded away
 };
 
 /// Light and dark, readable on a phone, tables with headers for screen readers; charts without

@@ -43,10 +43,20 @@ TextTable table_of_environments(const RunSet& set) {
   return table;
 }
 
-void add_conditions(Page& page, const RunSet& set, const std::string& side) {
+// The verdict beside the row: a phone shows no more of it.
+TextTable with_last_column_second(TextTable table) {
+  const auto move = [](auto& cells) {
+    std::rotate(cells.begin() + 1, cells.end() - 1, cells.end());
+  };
+  move(table.columns);
+  for (auto& row : table.rows) move(row);
+  return table;
+}
+
+void add_details(Page& page, const RunSet& set, const std::string& side) {
   const std::string suffix = side.empty() ? "" : " (" + side + ")";
-  page.conditions.push_back({"The work" + suffix, table_of_keys(set)});
-  page.conditions.push_back({"The machines" + suffix, table_of_environments(set)});
+  page.details.push_back({"The work" + suffix, table_of_keys(set)});
+  page.details.push_back({"The machines" + suffix, table_of_environments(set)});
 }
 
 }  // namespace
@@ -54,10 +64,10 @@ void add_conditions(Page& page, const RunSet& set, const std::string& side) {
 Page report_page(const RunSet& set) {
   Page page;
   page.title = "nearmetal: training throughput";
-  page.tables = {{"Runs by arm", report_table(set)}};
   page.remarks = run_warnings(set);
   page.charts = charts_of(set);
-  add_conditions(page, set, "");
+  page.details = {{"All figures", report_table(set)}};
+  add_details(page, set, "");
   return page;
 }
 
@@ -71,14 +81,14 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   if (!text.key_differences.rows.empty()) {
     page.tables.push_back({key_differences_title, text.key_differences});
   }
-  page.tables.push_back({"Comparison: " + text.rule, text.rows});
+  page.tables.push_back({"Comparison: " + text.rule, with_last_column_second(text.rows)});
   page.remarks = text.remarks;
   page.charts = charts_of(base, next, comparison);
   if (!text.environments.rows.empty()) {
     page.tables.push_back({"Where the environments differ", text.environments});
   }
-  add_conditions(page, base, base_title(comparison.options));
-  add_conditions(page, next, new_title(comparison.options));
+  add_details(page, base, base_title(comparison.options));
+  add_details(page, next, new_title(comparison.options));
   return page;
 }
 

@@ -63,8 +63,13 @@ std::string script_of(const Bars& bars) {
              fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
              to_string(kind) + "', \\\n  ";
   }
+  double most = 0;
+  for (const Bar& bar : bars.bars) {
+    most = std::max({most, bar.value, bar.whisker ? bar.whisker->upper : 0});
+  }
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2)) +
-         row_axis(bars.rows) + "set xrange [0:*]\nset xlabel '" + bars.axis +
+         row_axis(bars.rows) + "set xrange [0:*]\nset xtics " + plain_number(tick_step(most, 5)) +
+         "\nset xlabel '" + bars.axis +
          "'\nset grid xtics ls 1\nset key on above horizontal Left reverse samplen 1.5\n" +
          bars.more_settings + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 #include <stdexcept>
 
@@ -28,7 +29,7 @@ std::string script_with_files(const Chart& chart) {
 
 std::string chart_head(int height) {
   return "set terminal svg size 480," + std::to_string(height) +
-         " dynamic noenhanced font 'sans-serif,13'\n"
+         " dynamic noenhanced font 'sans-serif,14'\n"
          "set encoding utf8\n"
          "set datafile separator comma\n"
          "set datafile columnheaders\n"
@@ -47,14 +48,14 @@ std::string row_axis(const std::vector<std::string>& rows) {
          plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
 }
 
-int height_of_rows(size_t rows) { return 90 + 36 * static_cast<int>(rows); }
+int height_of_rows(size_t rows) { return 100 + 36 * static_cast<int>(rows); }
 
 std::string quoted_label(const std::string& text) {
-  constexpr size_t longest = 28;
+  constexpr size_t longest = 32;
   std::string label = text.size() > longest ? text.substr(0, longest - 2) + ".." : text;
   for (char& c : label) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
-    if (!plain && std::string(" .:+-_|#/()*").find(c) == std::string::npos) c = '_';
+    if (!plain && std::string(" .,:;+-_|#/()*").find(c) == std::string::npos) c = '_';
   }
   return "\"" + label + "\"";
 }
@@ -89,6 +90,15 @@ std::string point(Kind kind, const std::string& colour) {
       return "pt 2" + look;
   }
   throw std::logic_error("unnamed Kind");
+}
+
+double tick_step(double length, int most_ticks) {
+  const double least = length / most_ticks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
 }
 
 std::string plain_number(double value) {

@@ -32,7 +32,7 @@ std::string row_axis(const std::vector<std::string>& rows);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 
-/// Text from a report for a gnuplot script or a CSV cell, in quotes: cut to 28 characters, and what
+/// Text from a report for a gnuplot script or a CSV cell, in quotes: cut to 32 characters, and what
 /// has a meaning to gnuplot, which runs what stands between backquotes, becomes '_'.
 std::string quoted_label(const std::string& text);
 
@@ -42,6 +42,10 @@ std::string colour(size_t index);
 std::string fill(Kind kind, const std::string& colour);
 /// How a point of this kind is drawn: measured filled, emulated open, predicted a cross.
 std::string point(Kind kind, const std::string& colour);
+
+/// 1, 2 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to
+/// `length`, which is above 0.
+double tick_step(double length, int most_ticks);
 
 /// As gnuplot reads it: 10 significant digits.
 std::string plain_number(double value);

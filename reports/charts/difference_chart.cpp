@@ -16,7 +16,7 @@ std::string verdict_colour(Verdict verdict) {
     case Verdict::faster:
       return colour(2);
     default:
-      return colour(6);
+      return colour(1);
   }
 }
 
