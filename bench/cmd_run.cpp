@@ -176,7 +176,9 @@ class Job {
     report.status = run.status;
     report.invocation.config = config_;
     report.invocation.config_sha256 = config_sha256(config_);
-    report.arms = {Arm{.name = "run", .runs = {std::move(run)}}};
+    Arm& arm = report.arms.emplace_back();
+    arm.name = "run";
+    arm.runs.push_back(std::move(run));
     return publish_job(report);
   }
 

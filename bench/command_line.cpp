@@ -94,6 +94,7 @@ std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& l
       {add_rerun_command(app, line), Command::rerun},
       {add_report_command(app, line), Command::report},
       {add_plan_command(app, line), Command::plan},
+      {add_sweep_command(app, line), Command::sweep},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},
       {add_generate_command(app, line), Command::generate},

@@ -22,6 +22,10 @@ struct Judging {
   int64_t window = 20;  // of gate: the latest runs of a baseline that count
   bool json = false;
   bool markdown = false;
+  std::optional<std::string> html;   // files, besides what is printed
+  std::optional<std::string> junit;  // of gate
+  bool charts = true;                // of HTML
+  bool force = false;
 };
 
 struct BaselineAction {
@@ -38,10 +42,10 @@ struct ReportForm {
   std::optional<std::string> output;
   bool force = false;
   bool charts = true;                    // of HTML
-  std::optional<std::string> plot_data;  // where to write the script of the charts
+  std::optional<std::string> plot_data;  // folder for data and scripts of the charts
 };
 
-/// Of plan.
+/// Of plan and sweep.
 struct PlanForm {
   std::vector<std::string> layouts;  // one file, or short forms
   std::optional<std::string> hosts;
@@ -64,6 +68,7 @@ struct CommandLine {
     rerun,
     report,
     plan,
+    sweep,
     schema,
     validate,
     generate
@@ -80,6 +85,7 @@ struct CommandLine {
   BaselineAction baseline;
   ReportForm report;
   PlanForm plan;
+  std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   std::vector<std::string> validate_files;
   std::string schema_name = "report";

@@ -12,6 +12,8 @@
 #include <functional>
 #include <stdexcept>
 
+#include "reports/json.h"
+
 namespace nearmetal {
 namespace {
 

@@ -9,6 +9,7 @@
 #include "bench/cmd_plan.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
+#include "bench/cmd_sweep.h"
 #include "bench/command_line.h"
 #include "bench/exit_status.h"
 #include "bench/interrupt.h"
@@ -43,6 +44,9 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_report(line.report, terminal);
     case CommandLine::Command::plan:
       return cmd_plan(line, terminal);
+    case CommandLine::Command::sweep:
+      catch_stop_signals();
+      return cmd_sweep(line, terminal, stop_signal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);

@@ -10,12 +10,24 @@
 namespace nearmetal {
 namespace {
 
-constexpr const char* plan_examples = R"(
+constexpr const char* short_form_text = R"(
 Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at once, + for others:
   1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
   More than one VM on a node are pretended (kind emulated): parts of the host without P2P or shared
   memory between them. Real VMs are hosts; a layout file can say which share a node.
+)";
 
+constexpr const char* sweep_examples = R"(
+Examples:
+  nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
+  nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
+  nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
+  nearmetal report dell.json --format html --output dell.html
+
+`nearmetal plan` with the same layouts prints what is started. Every run is in FILEl, beside the
+report, before the next one starts; the first Ctrl-C stops after the step and writes the report.)";
+
+constexpr const char* plan_examples = R"(
 Examples:
   nearmetal plan                                        1, 2, 4, ... all GPUs of this machine
   nearmetal plan 1x1x2 1x2x1 '2*(1x1x1)'                two GPUs: one job, split, two jobs
@@ -62,7 +74,7 @@ void add_layouts(CLI::App& command, PlanForm& form) {
 
 CLI::App* add_plan_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("plan", "Print what a sweep over layouts would start");
-  command->footer(plan_examples);
+  command->footer(std::string(short_form_text) + plan_examples);
   PlanForm& form = line.plan;
   add_layouts(*command, form);
   add(*command, "--format", "text|json|sh|slurm|mpijob", "[text]",
@@ -75,6 +87,23 @@ CLI::App* add_plan_command(CLI::App& app, CommandLine& line) {
   add(*command, "--output", "FILE", "file; - is stdout [-]",
       [&form](const std::string& text) { form.output = checked_path("--output", text); });
   command->add_flag("--force", form.force, "replace an existing file");
+  add_workload_options(*command, line);
+  return command;
+}
+
+CLI::App* add_sweep_command(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "sweep", "Run several layouts, each afresh several times, into one report");
+  command->footer(std::string(short_form_text) + sweep_examples);
+  PlanForm& form = line.plan;
+  add_layouts(*command, form);
+  add(*command, "--resume", "JOURNAL", "go on with a sweep that was stopped or killed",
+      [&line](const std::string& text) { line.resume = checked_path("--resume", text); });
+  add(*command, "--output", "FILE", "of the report [nearmetal-sweep-MODEL-TIME.report.json]",
+      [&form](const std::string& text) { form.output = checked_path("--output", text); });
+  command->add_flag("--force", form.force, "replace an existing report");
+  command->add_flag("--quiet", line.run.quiet, "no remarks and no progress");
+  command->add_flag("--no-progress", line.run.no_progress, "no progress line");
   add_workload_options(*command, line);
   return command;
 }

@@ -54,7 +54,8 @@ class RunningLaunch {
  private:
   template <class Condition>
   bool all(const Condition& condition) const {
-    return std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& job) { return condition(*job); });
+    return std::all_of(jobs_.begin(), jobs_.end(),
+                       [&](const auto& job) { return condition(*job); });
   }
 
   void wait() const {
@@ -125,8 +126,7 @@ class RunningLaunch {
       fail(name + "no step within " + seconds_text(limits_.start_seconds) + " of the start" + where,
            ExitCode::timed_out);
     } else if (steps && !first && job.seconds_without_step() > limits_.step_seconds) {
-      fail(name + "no step for " + seconds_text(limits_.step_seconds) + where,
-           ExitCode::timed_out);
+      fail(name + "no step for " + seconds_text(limits_.step_seconds) + where, ExitCode::timed_out);
     }
   }
 

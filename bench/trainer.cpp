@@ -95,9 +95,11 @@ class Trainer {
     }
   }
 
+  // Once steady, a rank that waits for others stays ready, whatever its steps do meanwhile.
   bool steady() {
     judged_ = judge_warm_up(warm_up_seconds_, options_.warm_up);
-    return warm_up_is_over(warm_up_seconds_, judged_);
+    ready_ = ready_ || warm_up_is_over(warm_up_seconds_, judged_);
+    return ready_;
   }
 
   void open_window(Clock::time_point now) {
@@ -135,6 +137,7 @@ class Trainer {
   WarmUp judged_;  // by the steps so far
   Clock::time_point window_start_;
   int64_t in_flight_ = 0;
+  bool ready_ = false;  // for the window
   bool over_ = false;
 };
 

@@ -27,7 +27,7 @@ Report part(int64_t rank, double seconds, const std::string& host = "vm0") {
   own.gpu = 0;
   own.exposed_communication_seconds = 0.1 * static_cast<double>(rank);
   run.ranks = {own};
-  report.arms = {Arm{.name = "run", .runs = {run}}};
+  report.arms.emplace_back().runs = {run};
   return report;
 }
 
