@@ -49,11 +49,12 @@ class Plan(cli.CliTest):
         return process.out.replace(cli.EXECUTABLE, "/opt/nearmetal")
 
     def jobs(self, *arguments):
-        """All jobs of all layouts, without what depends on who plans."""
+        """All jobs of all layouts, without what depends on who plans, as a script starts them."""
         plan = json.loads(self.plan(*arguments, "--format", "json"))
         jobs = [job for layout in plan["layouts"] for job in layout["jobs"]]
         for job in jobs:
-            job["command"] = [word for word in job["command"] if word != "--allow-run-as-root"]
+            job["command"] = ["--json" if word == "--conducted" else word
+                              for word in job["command"] if word != "--allow-run-as-root"]
         return jobs
 
     def schema(self, name):
@@ -123,10 +124,11 @@ class Forms(Plan):
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
         run = self.jobs(path)[0]["command"]
         self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--batch=8", "--steps=20",
-                                                  "--batch=16", "--profile", "--json"])
+                                                  "--batch=16", "--profile", "--json",
+                                                  "--ranks=1"])
         run = self.jobs(path, "--duration", "5s", "--batch", "4")[0]["command"]
         self.assertNotIn("--steps=20", run)
-        self.assertEqual(run[-3:], ["--batch=4", "--duration=5s", "--json"])
+        self.assertEqual(run[-4:], ["--batch=4", "--duration=5s", "--json", "--ranks=1"])
 
 
 class Shipped(Plan):
