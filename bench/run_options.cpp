@@ -233,6 +233,8 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
                          add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
+  command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
+      ->group("Several ranks (under mpirun or srun)");
   command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
   return command;
 }
