@@ -58,6 +58,7 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
 
 Report new_report(const CommandLine& line) {
   Report report;
+  report.kind = line.emulated ? Kind::emulated : Kind::measured;
   report.tool = build_info();
   report.invocation.argv = line.argv;
   report.invocation.origins = line.origins;
@@ -178,6 +179,7 @@ class Job {
     report.invocation.config_sha256 = config_sha256(config_);
     Arm& arm = report.arms.emplace_back();
     arm.name = "run";
+    arm.kind = report.kind;
     arm.runs.push_back(std::move(run));
     return publish_job(report);
   }
@@ -192,7 +194,9 @@ class Job {
     require_trainable(*graph_, config_);
     if (!line_.conducted) destination_ = choose_destination(config_);
     if (world_.rank() == 0) require_writable(destination_);
-    settings_sha256_ = config_sha256(config_);
+    RunConfig common = config_;
+    common.gpu = 0;  // of each rank its own
+    settings_sha256_ = config_sha256(common);
     backend_ = &load_(config_.device);
     choose_gpu(config_, line_.origins, *backend_, world_);
     device_ = describe_device(*backend_, config_, choice_);

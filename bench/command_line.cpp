@@ -114,6 +114,7 @@ std::string value_of(const CLI::Option& option) {
 CommandText described(const CLI::App& app) {
   CommandText command{app.get_name(), app.get_description(), app.get_footer(), {}, {}};
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     OptionText text{{}, value_of(*option), option->get_description(), option->get_group()};
     for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);

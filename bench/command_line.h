@@ -80,6 +80,7 @@ struct CommandLine {
   RunConfig run;                       // as typed: what depends on the device is still open
   Origins origins;                     // of every setting of `run`
   bool conducted = false;              // by the sweep that started this run
+  bool emulated = false;               // this run is part of what pretends to be several machines
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
   BaselineAction baseline;

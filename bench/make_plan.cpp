@@ -20,9 +20,9 @@ namespace nearmetal {
 namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
-const std::set<std::string> planned_options = {"help",  "device",    "gpu",   "output",
-                                               "force", "json",      "quiet", "no-progress",
-                                               "plans", "plan-cache"};
+const std::set<std::string> planned_options = {"device",     "emulated", "force",       "gpu",
+                                               "help",       "json",     "no-progress", "output",
+                                               "plan-cache", "plans",    "quiet",       "ranks"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {

@@ -166,13 +166,17 @@ void add_device(RunOptions& options, RunConfig& run) {
   add_kernels(options, run);
 }
 
-void add_ranks(RunOptions& options, RunConfig& run) {
+void add_exchange(RunOptions& options, RunConfig& run) {
   options.group("Several ranks (under mpirun or srun)");
   options.choice("--update", run.update, {"allreduce", "independent"}, "allreduce|independent",
                  "average gradients every step, or train each rank for itself");
-  options.number("--ranks", run.ranks, {0, 1e6}, "refuse any other number of ranks; 0: any");
   options.number("--bucket-mib", run.bucket_mib, {0, 65536},
                  "gradients sent at once; 0: all, after the backward pass");
+}
+
+void add_ranks(RunOptions& options, RunConfig& run) {
+  add_exchange(options, run);
+  options.number("--ranks", run.ranks, {0, 1e6}, "refuse any other number of ranks; 0: any");
 }
 
 void add_measurement(RunOptions& options, RunConfig& run) {
@@ -229,13 +233,16 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
                          add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
+  command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
+      ->group("Several ranks (under mpirun or srun)");
   command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
   return command;
 }
 
 void add_workload_options(CLI::App& command, CommandLine& line) {
   RunOptions options(command, line);
-  for (const auto add : {add_workload, add_variants, add_kernels, add_measurement, add_optimizer}) {
+  for (const auto add :
+       {add_workload, add_variants, add_kernels, add_exchange, add_measurement, add_optimizer}) {
     add(options, line.run);
   }
 }

@@ -34,8 +34,10 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
-  for (const PlacedJob& job : plan.placements.at(layout).jobs) {
+  const Placement& placement = plan.placements.at(layout);
+  for (const PlacedJob& job : placement.jobs) {
     std::vector<std::string> arguments = plan.run_arguments.at(layout);
+    if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
     commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
   }

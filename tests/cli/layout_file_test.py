@@ -35,7 +35,7 @@ REPLACEMENTS = [None, True, -1, 0, 0.5, 2**53, 1e308, "", "-x", "a\nb", "vm", []
 
 # Options of `run` that no workload has: help, and what follows from the layout.
 NOT_OF_A_WORKLOAD = {"help", "device", "gpu", "output", "force", "json", "quiet", "no-progress",
-                     "plans", "plan-cache"}
+                     "plans", "plan-cache", "ranks", "emulated"}
 
 # Stands for nearmetal: says where it is and with which settings. `taskset` comes before it.
 WITNESS = """#!/bin/bash
@@ -218,16 +218,16 @@ class Mpirun(cli.CliTest):
         hosts = [{"name": f"vm{i}", "gpus": 2} for i in range(3)]
         cpus = subprocess.run(["taskset", "-cp", str(os.getpid())], capture_output=True, text=True,
                               check=True).stdout.split(": ")[1].strip()
-        rest = f"vm=none cpus={cpus} --json"
+        rest = f"vm=none cpus={cpus} --ranks="
         self.assertEqual(self.launch({"shape": "2x1x2"}, hosts),
-                         [[f"{2 * i + k} 4 host=vm{i} gpus=0,1 {rest}"
+                         [[f"{2 * i + k} 4 host=vm{i} gpus=0,1 {rest}4"
                            for i in range(2) for k in range(2)]])
         jobs = [{"instances": [{"host": "vm2", "gpus": [1]}, {"host": "vm0", "gpus": [0, 1]}]},
                 {"instances": [{"host": "vm1", "gpus": [1, 0]}]}]
         self.assertEqual(self.launch({"name": "x", "jobs": jobs}, hosts),
-                         [[f"0 3 host=vm2 gpus=1 {rest}", f"1 3 host=vm0 gpus=0,1 {rest}",
-                           f"2 3 host=vm0 gpus=0,1 {rest}"],
-                          [f"0 2 host=vm1 gpus=1,0 {rest}", f"1 2 host=vm1 gpus=1,0 {rest}"]])
+                         [[f"0 3 host=vm2 gpus=1 {rest}3", f"1 3 host=vm0 gpus=0,1 {rest}3",
+                           f"2 3 host=vm0 gpus=0,1 {rest}3"],
+                          [f"0 2 host=vm1 gpus=1,0 {rest}2", f"1 2 host=vm1 gpus=1,0 {rest}2"]])
 
     def test_split_and_limited_hosts(self):
         first, second = sorted(os.sched_getaffinity(0))[:2]
@@ -238,8 +238,8 @@ class Mpirun(cli.CliTest):
               f"1 2 host=here gpus=1 vm=localhost-vm1 cpus={second} --gpu=0"]])
         self.assertEqual(
             self.launch({"shape": "1x1x2"}, [{**both, "gpus": 0}]),
-            [[f"0 2 host=here gpus=none vm=none cpus={first} --json",
-              f"1 2 host=here gpus=none vm=none cpus={second} --json"]])
+            [[f"0 2 host=here gpus=none vm=none cpus={first} --ranks=2",
+              f"1 2 host=here gpus=none vm=none cpus={second} --ranks=2"]])
 
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ STORED = {
     "cpus.txt": ["1x1x2", "2x1x1", "--hosts", "a:0,b:0", "--model", "resnet18", "--verify"],
 }
 
+MODULES_ARE_THERE = all(
+    (pathlib.Path(cli.EXECUTABLE).parent / f"libnearmetal_{name}.so").exists()
+    for name in ("cpu", "mpi"))
+
 # For each argument one line; the report that the real one would print. Fails where it is told to.
 FAKE_MPIRUN = """#!/bin/bash
 printf '%s\\n' "$@" --- >>"$CALLS"
@@ -49,11 +53,12 @@ class Plan(cli.CliTest):
         return process.out.replace(cli.EXECUTABLE, "/opt/nearmetal")
 
     def jobs(self, *arguments):
-        """All jobs of all layouts, without what depends on who plans."""
+        """All jobs of all layouts, without what depends on who plans, as a script starts them."""
         plan = json.loads(self.plan(*arguments, "--format", "json"))
         jobs = [job for layout in plan["layouts"] for job in layout["jobs"]]
         for job in jobs:
-            job["command"] = [word for word in job["command"] if word != "--allow-run-as-root"]
+            job["command"] = ["--json" if word == "--conducted" else word
+                              for word in job["command"] if word != "--allow-run-as-root"]
         return jobs
 
     def schema(self, name):
@@ -123,10 +128,11 @@ class Forms(Plan):
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
         run = self.jobs(path)[0]["command"]
         self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--batch=8", "--steps=20",
-                                                  "--batch=16", "--profile", "--json"])
+                                                  "--batch=16", "--profile", "--json",
+                                                  "--ranks=1"])
         run = self.jobs(path, "--duration", "5s", "--batch", "4")[0]["command"]
         self.assertNotIn("--steps=20", run)
-        self.assertEqual(run[-3:], ["--batch=4", "--duration=5s", "--json"])
+        self.assertEqual(run[-4:], ["--batch=4", "--duration=5s", "--json", "--ranks=1"])
 
 
 class Shipped(Plan):
@@ -230,6 +236,27 @@ class Scripts(Plan):
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertEqual(process.stdout, '{"fake": "report"}\n' * 2)
         self.assertIn("nearmetal-worker-0.nearmetal:2,nearmetal-worker-1.nearmetal:2", calls[0])
+
+    @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE,
+                             "it needs mpirun, and the modules of the CPU and of MPI")
+    def test_a_script_trains(self):
+        script = self.plan("1x2x1", "2*(1x1x1)", "--hosts", "localhost:0", "--repeats", "1",
+                           "--model", "resnet18", "--image-size", "32", "--batch", "2",
+                           "--steps", "3", "--warmup", "1", "--threads", "1", "--format", "sh")
+        path = self.write("script", script.replace("/opt/nearmetal", cli.EXECUTABLE))
+        process = subprocess.run(["bash", path], cwd=self.folder, env=cli.clean_environment(),
+                                 capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        facts = {}
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".report.json"):
+                report = self.report(name)
+                arm = report["arms"][0]
+                facts[name[:1] + name[-13:-12]] = (report["kind"], arm["kind"],
+                                                   arm["runs"][0]["world_size"])
+        self.assertEqual(facts, {"11": ("emulated", "emulated", 2),
+                                 "21": ("measured", "measured", 1),
+                                 "22": ("measured", "measured", 1)})
 
 
 if __name__ == "__main__":
