@@ -85,12 +85,13 @@ class Sweep {
     }
     entries_.push_back({static_cast<int64_t>(launch.layout), launch.repeat,
                         report_of_launch(plan_, launch.layout, outcome)});
-    journal_->append(entries_.back());
+    cut_short_ = stop_ != 0 && entries_.back().report.status != Status::complete;
+    if (!cut_short_) journal_->append(entries_.back());
   }
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
-    const bool all = entries_.size() == plan_.launches.size();
+    const bool all = entries_.size() == plan_.launches.size() && !cut_short_;
     report_ = report_of_sweep(plan_, entries_, std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
     ExitCode code = failed_;
@@ -118,6 +119,7 @@ class Sweep {
   std::string output_;
   std::optional<Journal> journal_;
   std::vector<JournalEntry> entries_;
+  bool cut_short_ = false;  // the last run, by a stop
   ExitCode failed_ = ExitCode::ok;
 };
 

@@ -278,7 +278,7 @@ struct Run {
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
-  std::optional<RunConfig> config;  // where it is not that of the invocation
+  std::optional<RunConfig> config{};  // where it is not that of the invocation
   std::vector<Run> runs;
 };
 
