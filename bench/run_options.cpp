@@ -169,7 +169,7 @@ void add_device(RunOptions& options, RunConfig& run) {
 void add_exchange(RunOptions& options, RunConfig& run) {
   options.group("Several ranks (under mpirun or srun)");
   options.choice("--update", run.update, {"allreduce", "independent"}, "allreduce|independent",
-                 "average gradients every step, or train each rank for itself");
+                 "average gradients, or train each rank for itself");
   options.number("--bucket-mib", run.bucket_mib, {0, 65536},
                  "gradients sent at once; 0: all, after the backward pass");
 }
