@@ -78,7 +78,7 @@ RepeatedRun repeat_run(const Report& report, const std::string& source, const Te
   RepeatedRun repeated;
   repeated.report = name_of_repeat(source);
   std::vector<std::string> arguments = {"nearmetal"};
-  for (const std::string& argument : run_arguments(report.invocation.config)) {
+  for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
     arguments.push_back(argument);
   }
   arguments.push_back("--output=" + repeated.report);

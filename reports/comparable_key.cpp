@@ -173,7 +173,7 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   key.add("kind", std::string(to_string(arm.kind)), Severity::kind);
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
-  if (run.world_size > 1) key.add("update", config.update, Severity::layout);
+  key.add("update", config.update, Severity::layout);
   if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
   key.add("world_size", static_cast<double>(run.world_size), Severity::layout);
   key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);

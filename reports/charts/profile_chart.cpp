@@ -17,7 +17,7 @@ struct Part {
 
 // By phase; what a step takes beyond the kernels is a part, too.
 std::vector<Part> parts_of(const StepProfile& profile) {
-  std::vector<Part> parts = {{"input"}, {"forward"}, {"backward"}, {"update"}};
+  std::vector<Part> parts = {{"input"}, {"forward"}, {"backward"}, {"exchange"}, {"update"}};
   for (const ProfileEntry& entry : profile.entries) {
     for (Part& part : parts) {
       if (part.name == entry.phase) part.seconds += entry.seconds;
@@ -27,11 +27,13 @@ std::vector<Part> parts_of(const StepProfile& profile) {
   return parts;
 }
 
+// `parts`: their names, and the longest of any row.
 std::string script_of(const std::vector<std::string>& rows, const std::vector<Part>& parts) {
   std::string script = chart_head(height_of_rows(rows.size()) + 30) + row_axis(rows) +
                        "set xrange [0:*]\nset xlabel 'ms'\nset grid xtics ls 1\n"
                        "set key on above horizontal Left reverse samplen 1.5\nplot ";
   for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].seconds == 0) continue;
     const std::string look = parts[i].name == "not in kernels" ? fill(Kind::predicted, colour(6))
                                                                : fill(Kind::measured, colour(i));
     script += "$data using (strcol('part') eq '" + parts[i].name +
@@ -54,7 +56,7 @@ Chart profile_chart(const ShownArms& shown) {
   csv.precision(10);
   csv << "position,arm,part,start,end\n";
   std::vector<std::string> rows;
-  std::vector<Part> parts;
+  std::vector<Part> longest;
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, [](const Run& any) { return any.profile.has_value(); });
     if (run == nullptr || rows.size() == most_profiles) continue;
@@ -66,11 +68,13 @@ Chart profile_chart(const ShownArms& shown) {
           {arm.label(), part, significant(milliseconds * (end - start)),
            significant(100 * (end - start) / run->profile->step_seconds, 3)});
     };
-    parts = parts_of(*run->profile);
+    const std::vector<Part> parts = parts_of(*run->profile);
+    longest.resize(parts.size());
     double start = 0;
-    for (const Part& part : parts) {
-      add(part.name, start, start + part.seconds);
-      start += part.seconds;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      longest[i] = {parts[i].name, std::max(longest[i].seconds, parts[i].seconds)};
+      if (parts[i].seconds > 0) add(parts[i].name, start, start + parts[i].seconds);
+      start += parts[i].seconds;
     }
     add("step", 0, run->profile->step_seconds);
     rows.push_back(arm.label());
@@ -84,7 +88,7 @@ Chart profile_chart(const ShownArms& shown) {
       "timed window. One run of each arm. Where kernels reach beyond it, they overlap in the step "
       "or are slower alone.";
   chart.csv = csv.str();
-  chart.script = script_of(rows, parts);
+  chart.script = script_of(rows, longest);
   return chart;
 }
 

@@ -47,7 +47,10 @@ std::string labelled(const std::string& arm, const std::string& side) {
   return side.empty() ? arm : arm + ", " + side;
 }
 
-std::string ShownArm::label() const { return labelled(name, side); }
+std::string ShownArm::label() const {
+  const std::string label = labelled(name, side);
+  return kind == Kind::measured ? label : label + ", " + to_string(kind);
+}
 
 std::string left_out_text(const ShownArms& shown) {
   return shown.left_out == 0 ? "" : " " + std::to_string(shown.left_out) + " more are not shown.";

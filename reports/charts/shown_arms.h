@@ -21,6 +21,7 @@ struct ShownArm {
   Kind kind = Kind::measured;
   const RunArm* arm = nullptr;
 
+  /// "1x2", "1x2, VM" or "1x2, VM, emulated".
   std::string label() const;
 };
 

@@ -83,6 +83,7 @@ TEST(Chart, KindsLookDifferent) {
   EXPECT_THAT(script, HasSubstr("eq 'emulated'"));
   EXPECT_THAT(script, HasSubstr("fs solid"));
   EXPECT_THAT(script, HasSubstr("fs pattern"));
+  EXPECT_THAT(step_strip_chart(shown_arms(set)).script, HasSubstr("\"1x2, emulated\""));
   EXPECT_NE(speedup_chart(shown_arms(set)).missing, "") << "kinds are not held against each other";
 }
 
