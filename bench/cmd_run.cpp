@@ -9,7 +9,8 @@
 #include "bench/conductor.h"
 #include "bench/defaults.h"
 #include "bench/destination.h"
-#include "bench/environment.h"
+#include "bench/environment/environment.h"
+#include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
 #include "bench/plan_source.h"
 #include "bench/rank_facts.h"
@@ -83,11 +84,21 @@ Run new_run(const RunConfig& config, const DeviceChoice& choice, const DeviceInf
 Environment new_environment(const RunConfig& config, const DeviceInfo& device, Rank& rank) {
   Environment environment = find_environment();
   environment.libraries = device.libraries;
+  environment.claim = config.environment;
+  if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
   if (config.device == "cuda") {
-    environment.gpus.push_back(describe_gpu(device));
+    environment.gpus.push_back(found_gpu(device));
     rank.gpu = 0;
   }
   return environment;
+}
+
+void warn_of_claim(const Environment& environment, Run& run) {
+  if (!environment.claim) return;
+  const std::string why = contradiction(*environment.claim, environment.virtualisation);
+  if (why.empty()) return;
+  run.warnings.push_back(
+      {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
 }
 
 // Of those that this process sees: a GPU for each rank of a host, unless one was named.
@@ -168,6 +179,7 @@ class Job {
     rank.rank = world_.rank();
     leave_open(run, rank, {"the run ended before"});
     report.environments = {new_environment(config_, device_, rank)};
+    warn_of_claim(report.environments[0], run);
     require_one_job(report);
     SetUp set_up{.clock = clock_.clock(), .start_seconds = clock_.start_seconds()};
     set_up.backend_seconds = clock_.elapsed_seconds() - set_up.start_seconds;
@@ -246,6 +258,7 @@ class Job {
       Report report = merge_ranks(std::move(parts));
       code = exit_code_of(report.arms[0].runs[0], stop_);
       report.exit_code = static_cast<int>(code);
+      if (config_.no_host_info) leave_out_host_info(report);
       if (conductor_) {
         tell_result(report, *conductor_);
       } else {

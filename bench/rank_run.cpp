@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "bench/defaults.h"
+#include "bench/monitor.h"
 #include "bench/progress_line.h"
 #include "bench/rank_proof.h"
 #include "bench/summary.h"
@@ -82,8 +83,32 @@ std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce, Ru
   return program;
 }
 
-TrainerResult train_shown(const RankTask& task, Program& program) {
+// Of the window, as far as it went.
+Maybe<double> images_per_second(const TrainerResult& result, int64_t batch) {
+  double seconds = 0;
+  int64_t steps = 0;
+  for (size_t i = result.window_first_step; result.warm_up && i < result.steps.size(); ++i) {
+    seconds += result.steps[i].seconds;
+    ++steps;
+  }
+  if (steps == 0) return Unknown{"the window did not open"};
+  return static_cast<double>(steps * batch) / seconds;
+}
+
+void keep_monitoring(std::optional<Monitoring> found, Run& run, Rank& rank) {
+  rank.monitoring = std::move(found);
+  if (!rank.monitoring || rank.monitoring->verdict == "clean") return;
+  std::string seen;
+  for (const std::string& text : rank.monitoring->seen) seen += (seen.empty() ? "" : "; ") + text;
+  run.warnings.push_back({"monitor_" + rank.monitoring->verdict, "in the timed window: " + seen});
+}
+
+TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank& rank) {
   TrainerProgress progress;
+  Monitor monitor({.hz = task.config.monitor_hz,
+                   .pci_id = task.device.pci_id,
+                   .ranks_on_host = task.world.local_size()},
+                  progress);
   std::optional<ProgressLine> line;
   if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, *task.config.batch);
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
@@ -99,6 +124,7 @@ TrainerResult train_shown(const RankTask& task, Program& program) {
   } else {
     result = train(program, options, *ranks, task.stop, progress);
   }
+  keep_monitoring(monitor.stop(images_per_second(result, *task.config.batch)), run, rank);
   if (!result.failure.empty() && task.world.size() > 1) {
     // The others wait for this rank and would do so for ever.
     task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed in step "
@@ -169,7 +195,7 @@ void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   task.terminal.remark("prepared in " + significant(set_up.prepare_seconds, 3) + " s: batch " +
                        std::to_string(*task.config.batch) + " on " + task.device.name);
 
-  const TrainerResult result = train_shown(task, *program);
+  const TrainerResult result = train_shown(task, *program, run, rank);
   if (!result.steps.empty()) {
     set_up.total_seconds = task.clock.seconds_at(result.first_step_end);
     set_up.first_step_seconds = set_up.total_seconds - prepared;

@@ -192,6 +192,21 @@ void add_measurement(RunOptions& options, RunConfig& run) {
   options.toggle("--profile", run.profile, "show where the step goes");
 }
 
+void add_evidence(RunOptions& options, RunConfig& run) {
+  options.group("Evidence and monitor");
+  options.add("--environment", "environment", "vm|bare-metal|container",
+              "what this machine is, to hold against what is found", [&](const std::string& text) {
+                require_choice("--environment", text, {"vm", "bare-metal", "container"});
+                run.environment = text;
+              });
+  options.path("--host-facts", run.host_facts, "FILE",
+               "JSON object by the host's operator: what only the host sees");
+  options.toggle("--no-host-info", run.no_host_info,
+                 "leave out host names, UUIDs and serial numbers");
+  options.number("--monitor-hz", run.monitor_hz, {0, 100},
+                 "samples of clocks, power and CPU per second; 0: none");
+}
+
 void add_optimizer(RunOptions& options, RunConfig& run) {
   options.group("Optimizer (SGD)");
   options.number("--learning-rate", run.learning_rate, {0, 1e6}, "fixed [0.1 x batch / 256]");
@@ -230,7 +245,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   command->footer(run_examples);
   RunOptions options(*command, line);
   for (const auto add : {add_workload, add_variants, add_device, add_ranks, add_measurement,
-                         add_optimizer, add_plans, add_files}) {
+                         add_evidence, add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")

@@ -1,6 +1,7 @@
 // The settings of a run, in the order of the document, with what must hold of them.
 #pragma once
 
+#include "reports/environment_fields.h"
 #include "reports/json_archive.h"
 
 namespace nearmetal::json {
@@ -50,6 +51,10 @@ void fields(Archive& field, In<Archive, RunConfig> config) {
   field("plan_cache", config.plan_cache);
   field("plans", config.plans);
   field("output", config.output);
+  field.added("environment", config.environment, claim_kind);
+  field.added("host_facts", config.host_facts);
+  field.added("no_host_info", config.no_host_info);
+  field.added("monitor_hz", config.monitor_hz, at_least(0));
   field("force", config.force);
   field("json", config.json);
   field("quiet", config.quiet);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "reports/config_fields.h"
+#include "reports/environment_fields.h"
 #include "reports/json_archive.h"
 
 namespace nearmetal::json {
@@ -72,36 +73,6 @@ void fields(Archive& field, In<Archive, Invocation> invocation) {
 }
 
 template <class Archive>
-void fields(Archive& field, In<Archive, Gpu> gpu) {
-  field("name", gpu.name);
-  field("uuid", gpu.uuid);
-  field("pci_id", gpu.pci_id);
-  field("memory_bytes", gpu.memory_bytes, at_least(0));
-  field("multiprocessors", gpu.multiprocessors, at_least(1));
-  field("compute_capability", gpu.compute_capability);
-  field("driver_version", gpu.driver_version);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Environment> environment) {
-  field("host_name", environment.host_name);
-  field("kernel", environment.kernel);
-  field("distribution", environment.distribution);
-  field("architecture", environment.architecture);
-  field("cpu_model", environment.cpu_model);
-  field("logical_cpus", environment.logical_cpus, at_least(1));
-  field("usable_cpus", environment.usable_cpus, at_least(1));
-  field("cpu_quota", environment.cpu_quota, above(0));
-  field("memory_bytes", environment.memory_bytes, at_least(0));
-  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0));
-  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag);
-  field("gpus", environment.gpus);
-  field("libraries", environment.libraries);
-  field("variables", environment.variables);
-  field("ld_preload", environment.ld_preload);
-}
-
-template <class Archive>
 void fields(Archive& field, In<Archive, SetUp> set_up) {
   field("clock", set_up.clock);
   field("start_seconds", set_up.start_seconds, at_least(0));
@@ -123,6 +94,33 @@ void fields(Archive& field, In<Archive, StepTime> step) {
   field("effective_steps", step.effective_steps, above(0));
 }
 
+inline constexpr Form monitor_verdict{[](const std::string& text) {
+                                        return text == "clean" || text == "throttled" ||
+                                               text == "drifted" || text == "shared";
+                                      },
+                                      "clean, throttled, drifted or shared"};
+
+template <class Archive>
+void fields(Archive& field, In<Archive, MonitoredSeries> series) {
+  field("name", series.name);
+  field("minimum", series.minimum);
+  field("mean", series.mean);
+  field("maximum", series.maximum);
+  field("values", series.values);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Monitoring> monitoring) {
+  field("interval_seconds", monitoring.interval_seconds, above(0));
+  field("samples", monitoring.samples, at_least(0));
+  field("verdict", monitoring.verdict, monitor_verdict);
+  field("seen", monitoring.seen);
+  field("joules", monitoring.joules, at_least(0));
+  field("images_per_joule", monitoring.images_per_joule, at_least(0));
+  field("not_monitored", monitoring.not_monitored);
+  field("series", monitoring.series);
+}
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
@@ -135,6 +133,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("device_bytes", rank.device_bytes, at_least(0));
   field("plans_sha256", rank.plans_sha256, hash);
   field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
+  field.added("monitoring", rank.monitoring);
   field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0));
   field("step_seconds", rank.step_seconds, above(0));
   field("loss", rank.loss);

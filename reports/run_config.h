@@ -43,9 +43,13 @@ struct RunConfig {
   bool forward_only = false;
   bool verify = false;
   bool profile = false;
-  std::optional<std::string> plan_cache;  // path, or "off"
-  std::optional<std::string> plans;       // report whose plans are pinned
-  std::optional<std::string> output;      // path, or "-"
+  std::optional<std::string> plan_cache;   // path, or "off"
+  std::optional<std::string> plans;        // report whose plans are pinned
+  std::optional<std::string> output;       // path, or "-"
+  std::optional<std::string> environment;  // what the user says that this is
+  std::optional<std::string> host_facts;   // file by the host's operator
+  bool no_host_info = false;               // leave out names, UUIDs and serial numbers
+  double monitor_hz = 10;                  // samples per second of the timed window; 0: none
   bool force = false;
   bool json = false;
   bool quiet = false;

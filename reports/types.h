@@ -9,34 +9,11 @@
 #include <vector>
 
 #include "models/program.h"
+#include "reports/environment.h"
+#include "reports/maybe.h"
 #include "reports/run_config.h"
 
 namespace nearmetal {
-
-/// Why a value is not known.
-struct Unknown {
-  std::string reason;
-};
-
-/// A value, or why there is none. In JSON: null, with the reason under the same name in the
-/// object's `unknown`. A plain std::optional is null where the thing does not apply or was not
-/// asked for.
-template <class T>
-struct Maybe {
-  std::optional<T> value;
-  std::string reason = "not determined";
-
-  Maybe() = default;
-  Maybe(T known) : value(std::move(known)) {}
-  Maybe(Unknown unknown) : reason(std::move(unknown.reason)) {}
-
-  explicit operator bool() const { return value.has_value(); }
-  const T& operator*() const { return *value; }
-  const T* operator->() const { return &*value; }
-  bool operator==(const Maybe& other) const {
-    return value == other.value && (value || reason == other.reason);
-  }
-};
 
 /// Whether the numbers were measured on what they speak of.
 enum class Kind { measured, emulated, predicted };
@@ -72,39 +49,6 @@ struct Invocation {
   bool operator==(const Invocation&) const = default;
 };
 
-struct Gpu {
-  std::string name;
-  Maybe<std::string> uuid;
-  Maybe<std::string> pci_id;
-  Maybe<int64_t> memory_bytes;
-  Maybe<int64_t> multiprocessors;
-  Maybe<std::string> compute_capability;
-  Maybe<std::string> driver_version;
-
-  bool operator==(const Gpu&) const = default;
-};
-
-/// One operating-system instance as its ranks found it: evidence, no claims.
-struct Environment {
-  std::string host_name;
-  std::string kernel;
-  Maybe<std::string> distribution;
-  std::string architecture;
-  Maybe<std::string> cpu_model;
-  int64_t logical_cpus = 1;  // online
-  int64_t usable_cpus = 1;   // by this process: affinity mask
-  Maybe<double> cpu_quota;   // of the control group, in CPUs
-  Maybe<int64_t> memory_bytes;
-  Maybe<int64_t> memory_limit_bytes;             // of the control group
-  Maybe<bool> hypervisor_cpu_flag;               // CPUID leaf 1: ECX bit 31
-  std::vector<Gpu> gpus;                         // those used
-  std::map<std::string, std::string> libraries;  // name to version, as loaded
-  std::map<std::string, std::string> variables;  // environment variables by allow-list
-  bool ld_preload = false;
-
-  bool operator==(const Environment&) const = default;
-};
-
 /// From the start of the process to the end of the first training step.
 struct SetUp {
   std::string clock;           // where "start" comes from
@@ -131,6 +75,31 @@ struct StepTime {
   bool operator==(const StepTime&) const = default;
 };
 
+/// What one quantity did in the timed window, in the unit that its name ends with.
+struct MonitoredSeries {
+  std::string name;
+  double minimum = 0;
+  double mean = 0;
+  double maximum = 0;
+  std::vector<double> values;  // neighbours averaged where there were many
+
+  bool operator==(const MonitoredSeries&) const = default;
+};
+
+/// What was seen of a rank's GPU and CPUs while its window was timed.
+struct Monitoring {
+  double interval_seconds = 0;  // between values of the series
+  int64_t samples = 0;
+  std::string verdict;            // clean, throttled, drifted or shared
+  std::vector<std::string> seen;  // what led to it, and what else a reader should know
+  std::vector<MonitoredSeries> series;
+  std::map<std::string, std::string> not_monitored;  // name to reason
+  Maybe<double> joules;                              // of the GPU, in the window
+  Maybe<double> images_per_joule;
+
+  bool operator==(const Monitoring&) const = default;
+};
+
 struct Rank {
   int64_t rank = 0;
   int64_t environment = 0;     // index into Report::environments
@@ -144,8 +113,9 @@ struct Rank {
   Maybe<StepTime> step_time;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
   std::optional<double> window_start_unix_seconds;
-  Maybe<int64_t> device_bytes;      // held by the training program
-  Maybe<std::string> plans_sha256;  // of keys and implementations
+  Maybe<int64_t> device_bytes;           // held by the training program
+  Maybe<std::string> plans_sha256;       // of keys and implementations
+  std::optional<Monitoring> monitoring;  // null: not asked for, or the window did not open
   // Per step of the window, the median: gradients on their way and nothing else to do.
   Maybe<double> exposed_communication_seconds;
 
@@ -285,7 +255,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.1";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.2";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

@@ -30,6 +30,7 @@ FENCES = [
                      "comm/layout_document.*"], None),
     ("mpi.h", ["comm/mpi*"], 2),
     ("nccl*", ["comm/nccl*"], None),
+    ("hwloc.h", ["bench/environment/*"], None),
     ("nvml.h", ["bench/nvml*"], None),
     ("dnnl*", ["models/cpu/*"], None),
     ("oneapi/dnnl/*", ["models/cpu/*"], None),
