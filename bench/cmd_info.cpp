@@ -23,6 +23,7 @@ void print_backend(std::ostream& out, const std::string& name) {
 
 std::string_view schema_text(const std::string& name) {
   if (name == "comparison") return comparison_schema();
+  if (name == "doctor") return doctor_schema();
   if (name == "layout") return layout_schema();
   if (name == "plan") return plan_schema();
   return report_schema();

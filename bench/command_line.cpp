@@ -56,11 +56,11 @@ CLI::App* add_validate_command(CLI::App& app, CommandLine& line) {
 CLI::App* add_schema_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("schema", "Print a JSON Schema");
   const auto take = [&line](const std::string& name) {
-    require_choice("schema", name, {"report", "comparison", "layout", "plan"});
+    require_choice("schema", name, {"report", "comparison", "layout", "plan", "doctor"});
     line.schema_name = name;
   };
   command->add_option_function<std::string>("NAME", take,
-                                            "report, comparison, layout, plan [report]");
+                                            "report, comparison, layout, plan, doctor [report]");
   return command;
 }
 
@@ -95,6 +95,7 @@ std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& l
       {add_report_command(app, line), Command::report},
       {add_plan_command(app, line), Command::plan},
       {add_sweep_command(app, line), Command::sweep},
+      {add_doctor_command(app, line), Command::doctor},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},
       {add_generate_command(app, line), Command::generate},

@@ -69,6 +69,7 @@ struct CommandLine {
     report,
     plan,
     sweep,
+    doctor,
     schema,
     validate,
     generate
@@ -88,6 +89,7 @@ struct CommandLine {
   PlanForm plan;
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
+  bool doctor_json = false;
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
   std::string generate_form;

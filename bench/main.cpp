@@ -3,6 +3,7 @@
 
 #include "bench/cmd_baseline.h"
 #include "bench/cmd_compare.h"
+#include "bench/cmd_doctor.h"
 #include "bench/cmd_export.h"
 #include "bench/cmd_generate.h"
 #include "bench/cmd_info.h"
@@ -24,6 +25,8 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return ExitCode::ok;
     case CommandLine::Command::version:
       return cmd_version(terminal);
+    case CommandLine::Command::doctor:
+      return cmd_doctor(line.doctor_json, terminal);
     case CommandLine::Command::schema:
       return cmd_schema(line.schema_name, terminal);
     case CommandLine::Command::validate:

@@ -18,7 +18,7 @@ namespace nearmetal {
 
 struct MonitorOptions {
   double hz = 10;
-  std::string pci_id;         // of the rank's GPU; empty: none
+  std::string pci_id = "";    // of the rank's GPU; empty: none
   int64_t ranks_on_host = 1;  // more than one: what others do on the CPUs is no disturbance
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";

@@ -13,5 +13,7 @@ std::string_view comparison_schema();
 std::string_view layout_schema();
 /// That of reports/schema/plan.schema.json.
 std::string_view plan_schema();
+/// That of reports/schema/doctor.schema.json.
+std::string_view doctor_schema();
 
 }  // namespace nearmetal

@@ -44,7 +44,7 @@ FENCES = [
 MAX_LINES = 320
 # Other limits, each with its reason.
 LINE_LIMITS = {
-    "bench/main.cpp": 80,  # the whole program at a glance
+    "bench/main.cpp": 85,  # the whole program at a glance
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}

@@ -149,7 +149,10 @@ NUMBER_OF(nvmlDeviceGetNvLinkState)
 NUMBER_OF(nvmlDeviceGetPcieThroughput)
 PAIR(nvmlDeviceGetEccMode)
 PAIR(nvmlDeviceGetMigMode)
-PAIR(nvmlDeviceGetUtilizationRates)
+
+extern "C" int nvmlDeviceGetUtilizationRates(void* device, unsigned* shares) {
+  return give_pair("nvmlDeviceGetUtilizationRates " + number_of(device), &shares[0], &shares[1]);
+}
 
 extern "C" int nvmlDeviceGetBAR1MemoryInfo(void* device, unsigned long long* sizes) {
   return give("nvmlDeviceGetBAR1MemoryInfo " + number_of(device), &sizes[0]);

@@ -133,8 +133,8 @@ TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
   Report report = sample_report();
   Environment& environment = report.environments[0];
   environment.host_name = "vm17.customer.example";
-  environment.gpus[0].uuid = "GPU-secret-uuid";
-  environment.gpus[0].serial = "serial-secret";
+  environment.gpus[0].uuid = std::string("GPU-secret-uuid");
+  environment.gpus[0].serial = std::string("serial-secret");
   environment.variables = {{"CUDA_VISIBLE_DEVICES", "GPU-secret"},
                            {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://10.1.2.3:99"},
                            {"NCCL_HOSTID", "vm17.customer.example-0"},

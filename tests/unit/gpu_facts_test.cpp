@@ -85,7 +85,7 @@ TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {
   Gpu gpu = describe_gpu(device);
   add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
   EXPECT_EQ(*gpu.serial, "1650000000001");
-  gpu.pci_id = "0000:99:00.0";
+  gpu.pci_id = std::string("0000:99:00.0");
   add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
   EXPECT_FALSE(gpu.serial);
   EXPECT_THAT(gpu.serial.reason, HasSubstr("nvmlDeviceGetHandleByPciBusId_v2"));

@@ -64,7 +64,7 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
   EXPECT_EQ(judge_samples(table, true).verdict, "shared");
-  EXPECT_THAT(judge_samples(table, true).seen, Contains(HasSubstr("5 %")));
+  EXPECT_THAT(judge_samples(table, true).seen, Contains(HasSubstr("5.00 % of the CPUs")));
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
   EXPECT_EQ(judge_samples(table, true).verdict, "shared");

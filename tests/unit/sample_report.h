@@ -95,17 +95,21 @@ inline Report sample_report() {
   environment.kernel = "Linux 6.1";
   environment.architecture = "x86_64";
   environment.hypervisor_cpu_flag = true;
-  environment.gpus = {Gpu{.name = "NVIDIA H200",
-                          .uuid = std::string("GPU-1"),
-                          .pci_id = Unknown{"the backend does not tell"},
-                          .memory_bytes = int64_t{150109880320},
-                          .multiprocessors = int64_t{132},
-                          .compute_capability = std::string("9.0"),
-                          .driver_version = std::string("580.1")}};
+  Gpu gpu;
+  gpu.name = "NVIDIA H200";
+  gpu.uuid = std::string("GPU-1");
+  gpu.pci_id = Unknown{"the backend does not tell"};
+  gpu.memory_bytes = int64_t{150109880320};
+  gpu.multiprocessors = int64_t{132};
+  gpu.compute_capability = std::string("9.0");
+  gpu.driver_version = std::string("580.1");
+  environment.gpus = {gpu};
   environment.libraries = {{"CUDA", "13.0"}, {"cuDNN", "9.19"}};
   environment.variables = {{"NCCL_DEBUG", "INFO"}};
   report.environments = {environment};
-  report.arms = {Arm{.name = "run", .runs = {sample_run()}}};
+  Arm& arm = report.arms.emplace_back();
+  arm.name = "run";
+  arm.runs = {sample_run()};
   return report;
 }
 
