@@ -61,6 +61,21 @@ TEST(ReportJson, EverySettingTellsWhoChoseIt) {
   EXPECT_EQ(config["batch"]["value"], 256);
 }
 
+TEST(ReportJson, ReportsWithoutEvidenceOfTheMachineStayReadable) {
+  Json document = Json::parse(to_json(sample_report()));
+  Json& environment = document["environments"][0];
+  for (const char* name :
+       {"claim", "virtualisation", "processor", "limits", "network", "host_facts"}) {
+    ASSERT_EQ(environment.erase(name), 1) << name;
+  }
+  document["arms"][0]["runs"][0]["ranks"][0].erase("monitoring");
+  document["invocation"]["config"].erase("monitor_hz");
+  const Report read = report_from_json(document.dump());
+  EXPECT_FALSE(read.environments[0].virtualisation.machine);
+  EXPECT_EQ(read.environments[0].gpus[0].serial.reason, "not determined");
+  EXPECT_FALSE(read.arms[0].runs[0].ranks[0].monitoring);
+}
+
 TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
   Report report = sample_report();
   report.invocation.argv = {"nearmetal", "\xff\xfe"};

@@ -22,6 +22,14 @@ inline Rank sample_rank() {
                             .relative_standard_error = Unknown{"fewer than 10 steps"},
                             .effective_steps = Unknown{"fewer than 10 steps"}};
   rank.host_window_seconds = 0.4;
+  rank.monitoring = Monitoring{.interval_seconds = 0.1,
+                               .samples = 2,
+                               .verdict = "throttled",
+                               .seen = {"clocks lowered by the driver for heat"},
+                               .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
+                               .not_monitored = {{"sm_clock_hertz", "not told"}},
+                               .joules = 130.0,
+                               .images_per_joule = Unknown{"not told"}};
   rank.device_bytes = 41'200'000'000;
   rank.plans_sha256 = plans_sha256({});
   return rank;
