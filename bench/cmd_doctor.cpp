@@ -22,7 +22,7 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
 ExitCode cmd_doctor(bool json, const Terminal& terminal) {
   const std::vector<Finding> findings = diagnose(collect_checkup());
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.severity == Severity::blocker;
+    return finding.severity == Urgency::blocker;
   });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
   if (json) {

@@ -8,12 +8,12 @@ namespace nearmetal {
 
 /// ok: looked at and fine. note: not looked at, or good to know. warning: costs speed or trust.
 /// blocker: runs of the kind that it names will not start, or not be what they seem.
-enum class Severity { ok, note, warning, blocker };
+enum class Urgency { ok, note, warning, blocker };
 
-const char* to_string(Severity severity);
+const char* to_string(Urgency severity);
 
 struct Finding {
-  Severity severity = Severity::ok;
+  Urgency severity = Urgency::ok;
   std::string code;  // stable, for scripts: lower case with underscores
   std::string seen;
   std::string why;  // it matters for the number; empty where all is well

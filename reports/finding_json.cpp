@@ -33,18 +33,18 @@ void fields(Archive& field, In<Archive, Findings> document) {
 
 namespace nearmetal {
 
-const char* to_string(Severity severity) {
+const char* to_string(Urgency severity) {
   switch (severity) {
-    case Severity::ok:
+    case Urgency::ok:
       return "ok";
-    case Severity::note:
+    case Urgency::note:
       return "note";
-    case Severity::warning:
+    case Urgency::warning:
       return "warning";
-    case Severity::blocker:
+    case Urgency::blocker:
       return "blocker";
   }
-  throw std::logic_error("unnamed Severity");
+  throw std::logic_error("unnamed Urgency");
 }
 
 std::string findings_to_json(const std::vector<Finding>& findings, int exit_code) {

@@ -9,7 +9,7 @@ class Gathering {
   Gathering(const std::string& name, std::vector<Finding>& findings)
       : name_(name), findings_(findings) {}
 
-  void add(Severity severity, const char* code, const std::string& seen, const char* why,
+  void add(Urgency severity, const char* code, const std::string& seen, const char* why,
            const char* fix) {
     findings_.push_back({severity, code, name_ + ": " + seen, why, fix});
     ++count_;
@@ -24,25 +24,25 @@ class Gathering {
 
 void add_state(const Gpu& gpu, const GpuNow& now, Gathering& found) {
   if (now.processes > 0) {
-    found.add(Severity::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
+    found.add(Urgency::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
               "they take time and memory from the measurement", "end them: nvidia-smi shows who");
   }
   if (gpu.persistence && !*gpu.persistence) {
-    found.add(Severity::note, "persistence_off", "persistence mode is off",
+    found.add(Urgency::note, "persistence_off", "persistence mode is off",
               "the driver starts anew for each process, which lengthens set-up",
               "nvidia-smi -pm 1, or run nvidia-persistenced");
   }
   if (gpu.ecc_change_pending && *gpu.ecc_change_pending) {
-    found.add(Severity::warning, "ecc_pending", "a change of ECC waits for a reset",
+    found.add(Urgency::warning, "ecc_pending", "a change of ECC waits for a reset",
               "ECC costs memory and speed; which it will be depends on the next reset",
               "reset the GPU or restart the machine before measuring");
   }
   if (gpu.memory_repair_pending && *gpu.memory_repair_pending) {
-    found.add(Severity::warning, "memory_repair_pending", "memory repair waits for a reset",
+    found.add(Urgency::warning, "memory_repair_pending", "memory repair waits for a reset",
               "errors may end runs", "reset the GPU; where it stays, have the GPU replaced");
   }
   if (gpu.compute_mode && *gpu.compute_mode == "prohibited") {
-    found.add(Severity::blocker, "compute_prohibited", "compute mode is prohibited",
+    found.add(Urgency::blocker, "compute_prohibited", "compute mode is prohibited",
               "no program may compute on it", "nvidia-smi -c DEFAULT");
   }
 }
@@ -50,7 +50,7 @@ void add_state(const Gpu& gpu, const GpuNow& now, Gathering& found) {
 void add_speed(const Gpu& gpu, const GpuNow& now, Gathering& found) {
   if (gpu.application_sm_hertz && gpu.largest_sm_hertz &&
       *gpu.application_sm_hertz < *gpu.largest_sm_hertz) {
-    found.add(Severity::note, "clocks_set",
+    found.add(Urgency::note, "clocks_set",
               "an administrator's clock is " +
                   significant(1e-6 * static_cast<double>(*gpu.application_sm_hertz)) + " MHz of " +
                   significant(1e-6 * static_cast<double>(*gpu.largest_sm_hertz)),
@@ -59,18 +59,18 @@ void add_speed(const Gpu& gpu, const GpuNow& now, Gathering& found) {
   }
   if (gpu.power_limit_watts && gpu.default_power_limit_watts &&
       *gpu.power_limit_watts < *gpu.default_power_limit_watts) {
-    found.add(Severity::warning, "power_limited",
+    found.add(Urgency::warning, "power_limited",
               "its power limit is " + significant(*gpu.power_limit_watts) + " W of " +
                   significant(*gpu.default_power_limit_watts),
               "the clock falls to keep it", "nvidia-smi -pl, or the same on both sides");
   }
   constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
   if (now.throttle_bits && (*now.throttle_bits & slowed_by_hardware_or_heat) != 0) {
-    found.add(Severity::warning, "throttled_now", "its clocks are held down by heat or power now",
+    found.add(Urgency::warning, "throttled_now", "its clocks are held down by heat or power now",
               "it is slow before it has begun", "look at cooling and power supplies");
   }
   if (gpu.link_width && gpu.largest_link_width && *gpu.link_width < *gpu.largest_link_width) {
-    found.add(Severity::warning, "narrow_link",
+    found.add(Urgency::warning, "narrow_link",
               "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
                   std::to_string(*gpu.largest_link_width),
               "copies between host and GPU, and between hosts, are as much slower",
@@ -80,12 +80,12 @@ void add_speed(const Gpu& gpu, const GpuNow& now, Gathering& found) {
 
 void add_place(const Gpu& gpu, Gathering& found) {
   if (gpu.numa_node && *gpu.numa_node < 0) {
-    found.add(Severity::note, "numa_unknown", "its NUMA node is -1",
+    found.add(Urgency::note, "numa_unknown", "its NUMA node is -1",
               "ranks cannot be put next to their GPU, as in VMs without a virtual topology",
               "give the VM's firmware the host's NUMA and PCIe topology, or pin by hand");
   }
   if (gpu.inactive_nvlinks && gpu.active_nvlinks && *gpu.inactive_nvlinks > 0) {
-    found.add(Severity::warning, "nvlink_down",
+    found.add(Urgency::warning, "nvlink_down",
               std::to_string(*gpu.inactive_nvlinks) + " of " +
                   std::to_string(*gpu.inactive_nvlinks + *gpu.active_nvlinks) + " NVLinks are down",
               "exchange between GPUs is as much slower",
@@ -101,7 +101,7 @@ void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name
   add_state(gpu, now, found);
   add_speed(gpu, now, found);
   add_place(gpu, found);
-  if (found.count() == 0) found.add(Severity::ok, "gpu", gpu.name + ", nothing to say", "", "");
+  if (found.count() == 0) found.add(Urgency::ok, "gpu", gpu.name + ", nothing to say", "", "");
 }
 
 void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings) {
@@ -116,17 +116,16 @@ void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findi
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
   if (refused > 0) {
     findings.push_back(
-        {Severity::warning, "p2p_refused",
-         "no peer access on " + std::to_string(refused) + of_pairs,
+        {Urgency::warning, "p2p_refused", "no peer access on " + std::to_string(refused) + of_pairs,
          "their exchange goes through the host's memory, at a fraction of the speed",
          "in a VM: pass all GPUs of an NVLink domain through together; on bare metal "
          "look at PCIe ACS"});
   } else if (without_nvlink > 0) {
-    findings.push_back({Severity::note, "p2p_without_nvlink",
+    findings.push_back({Urgency::note, "p2p_without_nvlink",
                         "no NVLink on " + std::to_string(without_nvlink) + of_pairs,
                         "PCIe carries their exchange", "none, where the GPUs have no bridge"});
   } else if (pairs > 0) {
-    findings.push_back({Severity::ok, "p2p", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
+    findings.push_back({Urgency::ok, "p2p", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
   }
 }
 

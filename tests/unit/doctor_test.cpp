@@ -43,7 +43,7 @@ Checkup healthy() {
 // "severity code" of the finding that is not ok; of several, the first.
 std::string worst(const Checkup& checkup) {
   for (const Finding& finding : diagnose(checkup)) {
-    if (finding.severity == Severity::ok) continue;
+    if (finding.severity == Urgency::ok) continue;
     EXPECT_NE(finding.why, "") << finding.code;
     EXPECT_NE(finding.fix, "") << finding.code;
     return std::string(to_string(finding.severity)) + " " + finding.code;
@@ -143,13 +143,12 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   checkup.gpus.clear();
   checkup.backends["cuda"] = "this build has no cuda backend";
   for (const Finding& finding : diagnose(checkup)) {
-    EXPECT_NE(finding.severity, Severity::blocker) << finding.code;
+    EXPECT_NE(finding.severity, Urgency::blocker) << finding.code;
   }
   checkup.backends["cpu"] = "no libdnnl.so.2";
   EXPECT_THAT(worst(checkup), HasSubstr("no_gpu"));
   int blockers = 0;
-  for (const Finding& finding : diagnose(checkup))
-    blockers += finding.severity == Severity::blocker;
+  for (const Finding& finding : diagnose(checkup)) blockers += finding.severity == Urgency::blocker;
   EXPECT_EQ(blockers, 2) << "nothing can run";
 }
 
