@@ -116,16 +116,17 @@ void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findi
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
   if (refused > 0) {
     findings.push_back(
-        {Urgency::warning, "p2p_refused", "no peer access on " + std::to_string(refused) + of_pairs,
+        {Urgency::warning, "peer_access_refused",
+         "no peer access on " + std::to_string(refused) + of_pairs,
          "their exchange goes through the host's memory, at a fraction of the speed",
          "in a VM: pass all GPUs of an NVLink domain through together; on bare metal "
          "look at PCIe ACS"});
   } else if (without_nvlink > 0) {
-    findings.push_back({Urgency::note, "p2p_without_nvlink",
+    findings.push_back({Urgency::note, "peers_without_nvlink",
                         "no NVLink on " + std::to_string(without_nvlink) + of_pairs,
                         "PCIe carries their exchange", "none, where the GPUs have no bridge"});
   } else if (pairs > 0) {
-    findings.push_back({Urgency::ok, "p2p", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
+    findings.push_back({Urgency::ok, "peers", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
   }
 }
 
