@@ -143,7 +143,7 @@ LayoutFile asked_file(const PlanForm& form) {
 }
 
 std::string own_path() {
-  const std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   if (is_plain_text(path)) return path;
   throw std::invalid_argument("the path of this program cannot be part of a command line: " + path);
 }
