@@ -139,10 +139,10 @@ TEST(Monitor, ConstructedH200GivesSeriesAndImagesPerJoule) {
     }
     return std::nan("");
   };
-  EXPECT_EQ(mean_of("sm_clock_hertz"), 1.98e9);
+  EXPECT_NEAR(mean_of("sm_clock_hertz"), 1.98e9, 1);
   EXPECT_NEAR(mean_of("power_watts"), 612.345, 1e-9);
-  EXPECT_EQ(mean_of("gpu_busy_share"), 0.99);
-  EXPECT_EQ(mean_of("memory_used_bytes"), 44e9);
+  EXPECT_NEAR(mean_of("gpu_busy_share"), 0.99, 1e-12);
+  EXPECT_NEAR(mean_of("memory_used_bytes"), 44e9, 1);
   EXPECT_NEAR(*found->images_per_joule, 2, 1e-9);
   EXPECT_TRUE(found->joules) << "the counter stands still, which is 0 J";
   EXPECT_TRUE(found->not_monitored.contains("pcie_sent_bytes_per_second"));
