@@ -20,9 +20,10 @@ namespace nearmetal {
 namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
-const std::set<std::string> planned_options = {"device",     "emulated", "force",       "gpu",
-                                               "help",       "json",     "no-progress", "output",
-                                               "plan-cache", "plans",    "quiet",       "ranks"};
+const std::set<std::string> planned_options = {
+    "device",     "emulated", "environment", "force",        "gpu",         "help",
+    "host-facts", "json",     "monitor-hz",  "no-host-info", "no-progress", "output",
+    "plan-cache", "plans",    "quiet",       "ranks"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
