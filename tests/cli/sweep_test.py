@@ -96,10 +96,13 @@ class Sweep(cli.CliTest):
 
     def test_a_failing_layout_does_not_keep_the_others_from_running(self):
         layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
-                                "workload": {"batch": 900000, "steps": 3}},
+                                "workload": {"batch": 60000, "steps": 3}},
                                {"name": "good", "shape": "1x1x1", "workload": {"steps": 3}}],
                    "repeats": 1, "order": "listed"}
-        process = self.sweep(self.write("layouts.json", json.dumps(layouts)))
+        layouts["workload"] = {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
+                               "threads": 1, "warmup": 2}
+        process = self.call("sweep", self.write("layouts.json", json.dumps(layouts)),
+                            "--output", "s.json")
         self.assertEqual(process.returncode, 6, process.err)
         bad, good = self.report("s.json")["arms"]
         self.assertEqual((bad["runs"][0]["status"], good["runs"][0]["status"]),
