@@ -2,8 +2,7 @@
 
 #include <stdexcept>
 
-#include "bench/together.h"
-#include "models/load_module.h"
+#include "models/backend.h"
 #include "reports/atomic_file.h"
 #include "reports/json.h"
 
@@ -18,17 +17,11 @@ bool is(const std::exception& error) {
 }  // namespace
 
 ExitCode exit_code_of(const std::exception& error) {
-  if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->exit_code;
   if (is<std::invalid_argument>(error)) return ExitCode::usage;
   if (is<InvalidReport>(error)) return ExitCode::invalid_report;
-  if (is<NotSupported>(error)) return ExitCode::not_supported;
+  if (is<BackendUnavailable>(error)) return ExitCode::not_supported;
   if (is<OutputError>(error)) return ExitCode::output_failed;
   return ExitCode::run_failed;
-}
-
-bool is_to_be_told(const std::exception& error) {
-  const auto* job = dynamic_cast<const JobFailure*>(&error);
-  return job == nullptr || !job->told_by_another_rank;
 }
 
 ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }
