@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
+#include "bench/html_output.h"
 #include "bench/repeat_run.h"
+#include "reports/atomic_file.h"
 #include "reports/baseline.h"
 #include "reports/comparison_json.h"
 #include "reports/comparison_text.h"
 #include "reports/json.h"
+#include "reports/junit.h"
 #include "reports/text.h"
 #include "reports/text_table.h"
 
@@ -25,13 +29,47 @@ ExitCode exit_code_of(const Comparison& comparison) {
              : ExitCode::ok;
 }
 
+struct Judged {
+  const RunSet& base;
+  const RunSet& next;
+  const Comparison& comparison;
+  std::optional<GateResult> gate;
+
+  ExitCode exit_code() const { return gate ? gate->exit_code : exit_code_of(comparison); }
+  std::string verdict() const {
+    return "verdict: " + printable(gate ? gate->verdict : verdict_counts(comparison)) + " (exit " +
+           std::to_string(static_cast<int>(exit_code())) + ")";
+  }
+};
+
+void write_files(const Judged& judged, const Judging& judging) {
+  if (judging.html) {
+    const Page page =
+        comparison_page(judged.base, judged.next, judged.comparison, judged.verdict());
+    write_file_atomically(*judging.html, html_of(page, judging.charts), judging.force);
+  }
+  if (judging.junit && judged.gate) {
+    std::ostringstream text;
+    print_junit(text, judged.comparison, *judged.gate);
+    write_file_atomically(*judging.junit, text.str(), judging.force);
+  }
+}
+
+std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
+  return "sequential: " + counted(gate.reruns, "run") +
+         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
+         ", shared by " + counted(gate.looks, "look") + ", this one took " +
+         plain_percent(rule.alpha);
+}
+
 // The verdict is the last line; in JSON it is a field.
-ExitCode publish(const Comparison& comparison, const std::optional<GateResult>& gate,
-                 const Judging& judging, const Terminal& terminal) {
-  const ExitCode code = gate ? gate->exit_code : exit_code_of(comparison);
+ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
+  const Comparison& comparison = judged.comparison;
+  const std::optional<GateResult>& gate = judged.gate;
+  write_files(judged, judging);
   if (judging.json) {
-    terminal.out << to_json(comparison, gate, code);
-    return code;
+    terminal.out << to_json(comparison, gate, judged.exit_code());
+    return judged.exit_code();
   }
   if (judging.markdown) {
     print_comparison_markdown(terminal.out, comparison);
@@ -42,15 +80,15 @@ ExitCode publish(const Comparison& comparison, const std::optional<GateResult>& 
   if (gate) {
     const std::string power = power_text(comparison);
     if (!power.empty()) terminal.out << "power: " << power << '\n';
-    if (gate->reruns > 0) {
-      terminal.out << "sequential: " << counted(gate->reruns, "run")
-                   << " taken because earlier answers were inconclusive\n";
+    if (judging.reruns > 0) {
+      terminal.out << sequential_text(*gate, comparison.options.rule) << '\n';
     }
   }
-  const std::string verdict = gate ? gate->verdict : verdict_counts(comparison);
-  terminal.out << "verdict: " << printable(verdict) << " (exit " << static_cast<int>(code) << ")\n";
-  return code;
+  terminal.out << judged.verdict() << '\n';
+  return judged.exit_code();
 }
+
+Keep kept(const Judging& judging) { return judging.html ? Keep::steps_and_profile : Keep::figures; }
 
 RunSet read_base(const Judging& judging, const std::string& baselines_folder, const RunSet& next) {
   namespace fs = std::filesystem;
@@ -58,62 +96,72 @@ RunSet read_base(const Judging& judging, const std::string& baselines_folder, co
   const fs::path named = fs::path(baselines_folder) / place;
   std::error_code ignored;
   if (!fs::exists(place, ignored) && fs::is_directory(named, ignored)) place = named.string();
-  const RunSet history = read_runs({place});
+  const RunSet history = read_runs({place}, kept(judging));
   return fs::is_directory(place, ignored) ? matching_runs(history, next, judging.window) : history;
 }
 
-// The first file of the new side, whose configuration is repeated.
-std::string file_of(const std::string& place) {
+// The report whose configuration is repeated: the first of the new side, a file.
+struct Repeatable {
+  std::string file;
+  Report report;
+};
+
+Repeatable repeatable(const std::string& place) {
   if (std::filesystem::is_directory(place)) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
                                 place);
   }
-  return std::filesystem::exists(place) ? place : place.substr(0, place.rfind('#'));
+  const bool is_file = std::filesystem::exists(place);
+  Repeatable found{is_file ? place : place.substr(0, place.rfind('#')), {}};
+  found.report = read_report(found.file);
+  require_repeatable(found.report, found.file);
+  return found;
 }
 
 }  // namespace
 
 ExitCode cmd_compare(const Judging& judging, const Terminal& terminal) {
-  const std::vector<RunSet> sides = read_sides({judging.base, judging.next});
-  return publish(compare(sides[0], sides[1], judging.options), std::nullopt, judging, terminal);
+  const std::vector<RunSet> sides = read_sides({judging.base, judging.next}, kept(judging));
+  const Comparison comparison = compare(sides[0], sides[1], judging.options);
+  return publish({sides[0], sides[1], comparison, std::nullopt}, judging, terminal);
 }
 
 ExitCode cmd_gate(const Judging& judging, const std::string& baselines_folder,
                   const Terminal& terminal) {
-  RunSet next = read_runs(judging.next);
+  RunSet next = read_runs(judging.next, kept(judging));
   const RunSet base = read_base(judging, baselines_folder, next);
   CompareOptions options = judging.options;
   options.base_can_grow = false;
-  int64_t reruns = 0;
-  while (true) {
-    const Comparison comparison = compare(base, next, options);
-    GateResult result = judge(comparison, judging.gate);
-    result.reruns = reruns;
-    if (!result.inconclusive || reruns == judging.reruns) {
-      return publish(comparison, result, judging, terminal);
-    }
-    const std::string file = file_of(judging.next.front());
-    const RepeatedRun repeated = repeat_run(read_report(file), file, terminal);
-    if (repeated.exit_code != ExitCode::ok) return repeated.exit_code;
-    add_runs(next, read_report(repeated.report), repeated.report);
-    ++reruns;
-  }
+  std::optional<Repeatable> repeated;
+  if (judging.reruns > 0) repeated = repeatable(judging.next.front());
+  ExitCode run_code = ExitCode::ok;
+  const auto take_run = [&](RunSet& set) {
+    const RepeatedRun run = repeat_run(repeated->report, repeated->file, terminal);
+    run_code = run.exit_code;
+    if (run_code == ExitCode::ok)
+      add_runs(set, read_report(run.report), run.report, "", kept(judging));
+    return run_code == ExitCode::ok;
+  };
+  const GatedComparison gated =
+      judge_sequentially(base, next, options, judging.gate, judging.reruns, take_run);
+  if (run_code != ExitCode::ok) return run_code;
+  return publish({base, next, gated.comparison, gated.result}, judging, terminal);
 }
 
 ExitCode cmd_rerun(const Judging& judging, const Terminal& terminal) {
-  const std::string& file = judging.base.front();
-  const Report report = read_report(file);
+  const auto [file, report] = repeatable(judging.base.front());
   RunSet base;
   add_runs(base, report, file);
   RunSet next;
-  const auto recorded = static_cast<int64_t>(report.arms.empty() ? 0 : report.arms[0].runs.size());
-  const int64_t runs = judging.reruns > 0 ? judging.reruns : std::max<int64_t>(1, recorded);
+  const auto recorded = static_cast<int64_t>(report.arms[0].runs.size());
+  const int64_t runs = judging.reruns > 0 ? judging.reruns : recorded;
   for (int64_t i = 0; i < runs; ++i) {
     const RepeatedRun repeated = repeat_run(report, file, terminal);
     if (repeated.exit_code != ExitCode::ok) return repeated.exit_code;
     add_runs(next, read_report(repeated.report), repeated.report);
   }
-  return publish(compare(base, next, judging.options), std::nullopt, judging, terminal);
+  const Comparison comparison = compare(base, next, judging.options);
+  return publish({base, next, comparison, std::nullopt}, judging, terminal);
 }
 
 }  // namespace nearmetal

@@ -21,6 +21,14 @@ void print_backend(std::ostream& out, const std::string& name) {
   }
 }
 
+std::string_view schema_text(const std::string& name) {
+  if (name == "comparison") return comparison_schema();
+  if (name == "doctor") return doctor_schema();
+  if (name == "layout") return layout_schema();
+  if (name == "plan") return plan_schema();
+  return report_schema();
+}
+
 }  // namespace
 
 ExitCode cmd_version(const Terminal& terminal) {
@@ -34,7 +42,7 @@ ExitCode cmd_version(const Terminal& terminal) {
 }
 
 ExitCode cmd_schema(const std::string& name, const Terminal& terminal) {
-  terminal.out << (name == "comparison" ? comparison_schema() : report_schema());
+  terminal.out << schema_text(name);
   return ExitCode::ok;
 }
 

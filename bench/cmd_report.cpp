@@ -1,41 +1,63 @@
 #include "bench/cmd_report.h"
 
+#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/gnuplot.h"
+#include "bench/html_output.h"
 #include "reports/atomic_file.h"
-#include "reports/chart.h"
-#include "reports/html.h"
+#include "reports/benchmark_json.h"
+#include "reports/benchmark_text.h"
+#include "reports/charts/charts.h"
+#include "reports/junit.h"
 #include "reports/report_text.h"
 
 namespace nearmetal {
 namespace {
 
-void print_html_with_charts(std::ostream& out, const RunSet& set, bool charts) {
-  std::vector<Figure> figures;
-  const Chart chart = throughput_chart(set);
-  if (charts && !chart.script.empty()) figures.push_back({chart.caption, draw(chart.script)});
-  print_html(out, set, figures);
-}
-
 void print(std::ostream& out, const RunSet& set, const ReportForm& form) {
   const std::string& format = form.format;
-  if (format == "html") return print_html_with_charts(out, set, form.charts);
-  if (format == "markdown") return print_markdown(out, set);
-  if (format == "github") return print_github_summary(out, set);
-  if (format == "csv") return print_csv(out, set);
-  if (format == "junit") return print_junit(out, set);
-  throw std::logic_error("a format without a function");
+  if (format == "html") {
+    out << html_of(report_page(set), form.charts);
+  } else if (format == "markdown") {
+    print_markdown(out, set);
+  } else if (format == "github") {
+    print_github_summary(out, set);
+  } else if (format == "csv") {
+    print_csv(out, set);
+  } else if (format == "junit") {
+    print_junit(out, set);
+  } else if (format == "prometheus") {
+    print_prometheus(out, set);
+  } else if (format == "go") {
+    print_go_benchmark(out, set);
+  } else if (format == "google-benchmark") {
+    out << google_benchmark_json(set);
+  } else if (format == "github-action-benchmark") {
+    out << github_action_benchmark_json(set);
+  } else {
+    throw std::logic_error("a format without a function");
+  }
+}
+
+// Of each chart that has something to show NAME.csv and NAME.gp.
+void write_plot_data(const std::filesystem::path& folder, const RunSet& set, bool force) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw OutputError(folder.string() + ": " + error.message());
+  for (const Chart& chart : charts_of(set)) {
+    if (!chart.missing.empty()) continue;
+    write_file_atomically(folder / (chart.name + ".csv"), chart.csv, force);
+    write_file_atomically(folder / (chart.name + ".gp"), script_with_files(chart), force);
+  }
 }
 
 }  // namespace
 
 ExitCode cmd_report(const ReportForm& form, const Terminal& terminal) {
-  const RunSet set = read_runs(form.places);
-  if (form.plot_data) {
-    write_file_atomically(*form.plot_data, throughput_chart(set).script, form.force);
-  }
+  const bool shows_steps = form.format == "html" || form.plot_data;
+  const RunSet set = read_runs(form.places, shows_steps ? Keep::steps_and_profile : Keep::figures);
+  if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
   if (!form.output || *form.output == "-") {
     print(terminal.out, set, form);
     return ExitCode::ok;

@@ -1,35 +1,32 @@
 #include "bench/cmd_run.h"
 
-#include <sstream>
+#include <unistd.h>
+
+#include <array>
 #include <utility>
 
 #include "bench/build_info.h"
+#include "bench/conductor.h"
 #include "bench/defaults.h"
 #include "bench/destination.h"
-#include "bench/environment.h"
+#include "bench/environment/environment.h"
+#include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
 #include "bench/plan_source.h"
+#include "bench/rank_facts.h"
 #include "bench/rank_run.h"
 #include "bench/summary.h"
 #include "bench/table.h"
+#include "bench/together.h"
+#include "comm/world.h"
 #include "models/resnet.h"
 #include "reports/atomic_file.h"
 #include "reports/json.h"
+#include "reports/merge_ranks.h"
 #include "reports/text.h"
 
 namespace nearmetal {
 namespace {
-
-std::string out_of_memory_text(const OutOfMemory& error) {
-  const auto gigabytes = [](int64_t bytes) {
-    return significant(1e-9 * static_cast<double>(bytes)) + " GB";
-  };
-  return "out of memory: " + gigabytes(error.needed_bytes) + " needed, " +
-         gigabytes(error.free_bytes) + " free; " +
-         (error.largest_batch_size > 0
-              ? "the largest batch that fits is " + std::to_string(error.largest_batch_size)
-              : std::string("not even a batch of 1 fits"));
-}
 
 // --batch auto: a little below what fits, as other processes take memory meanwhile, and a multiple
 // of 32, as the tiles of matrix units waste what is left over.
@@ -39,7 +36,7 @@ int64_t comfortable_batch(int64_t largest) {
 }
 
 void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& graph,
-                  Backend& backend, const Terminal& terminal) {
+                  Backend& backend, World& world, const Terminal& terminal) {
   if (config.batch != largest_that_fits) return;
   ProgramOptions options;
   options.precision = *config.precision;
@@ -48,7 +45,11 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
   config.batch.reset();
-  const int64_t largest = backend.largest_batch(graph, options);
+  int64_t largest = 0;
+  together(world, [&] { largest = backend.largest_batch(graph, options); });
+  std::array<int64_t, 1> fewer{-largest};
+  world.maximum(fewer);  // every rank takes what fits on all
+  largest = -fewer[0];
   if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
   config.batch = comfortable_batch(largest);
   fill_defaults(config, choice);
@@ -58,6 +59,7 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
 
 Report new_report(const CommandLine& line) {
   Report report;
+  report.kind = line.emulated ? Kind::emulated : Kind::measured;
   report.tool = build_info();
   report.invocation.argv = line.argv;
   report.invocation.origins = line.origins;
@@ -66,8 +68,9 @@ Report new_report(const CommandLine& line) {
 }
 
 Run new_run(const RunConfig& config, const DeviceChoice& choice, const DeviceInfo& device,
-            const Graph& graph) {
+            const Graph& graph, const World& world) {
   Run run;
+  run.world_size = world.size();
   run.started_at = time_stamp();
   run.device = choice.device;
   run.device_name = device.name;
@@ -81,16 +84,39 @@ Run new_run(const RunConfig& config, const DeviceChoice& choice, const DeviceInf
 Environment new_environment(const RunConfig& config, const DeviceInfo& device, Rank& rank) {
   Environment environment = find_environment();
   environment.libraries = device.libraries;
+  environment.claim = config.environment;
+  if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
   if (config.device == "cuda") {
-    environment.gpus.push_back(describe_gpu(device));
+    environment.gpus.push_back(found_gpu(device));
     rank.gpu = 0;
   }
   return environment;
 }
 
+void warn_of_claim(const Environment& environment, Run& run) {
+  if (!environment.claim) return;
+  const std::string why = contradiction(*environment.claim, environment.virtualisation);
+  if (why.empty()) return;
+  run.warnings.push_back(
+      {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
+}
+
+// Of those that this process sees: a GPU for each rank of a host, unless one was named.
+void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
+  if (config.device != "cuda" || origins.at("gpu") == Origin::flag || world.size() == 1) return;
+  config.gpu = world.local_rank() % std::max(1, backend.device_count());
+}
+
+// Ranks on the same CPUs share them.
+void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
+  if (config.device != "cpu" || config.threads > 0 || ranks == 1) return;
+  config.threads = std::max<int64_t>(1, environment.usable_cpus / ranks);
+}
+
 ExitCode exit_code_of(const Run& run, int stop_signal) {
   if (run.status == Status::failed) return ExitCode::run_failed;
-  return run.status == Status::partial ? exit_code_of_signal(stop_signal) : ExitCode::ok;
+  if (run.status == Status::complete) return ExitCode::ok;
+  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
 }
 
 void print_result(std::ostream& out, const Report& report, bool colour) {
@@ -108,62 +134,175 @@ void publish(const Report& report, const Destination& destination, const Termina
     throw;
   }
   if (!destination.to_stdout) print_result(terminal.out, report, terminal.colour);
-  const Run& run = report.arms.front().runs.front();
+  if (destination.file) terminal.remark("report: " + destination.file->string());
+}
+
+void tell_result(const Report& report, Conductor& conductor) {
+  Event event;
+  event.event = "result";
+  event.report = report;
+  conductor.tell(event);
+}
+
+void tell_failure(const Run& run, const Terminal& terminal) {
   if (run.status != Status::complete) {
     terminal.err << "nearmetal: the run is " << to_string(run.status) << ": "
                  << run.failure.value_or("") << std::endl;
   }
-  if (destination.file) terminal.remark("report: " + destination.file->string());
 }
+
+// What one rank does for `run`.
+class Job {
+ public:
+  Job(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
+      const std::atomic<int>& stop, const BackendLoader& load, World& world)
+      : line_(line),
+        clock_(clock),
+        terminal_(terminal),
+        stop_(stop),
+        load_(load),
+        world_(world),
+        config_(line.run) {
+    terminal_.quiet = config_.quiet || world.rank() > 0;
+    // mpirun gives its ranks a terminal of their own, wherever its output goes.
+    if (world.size() > 1) terminal_.colour = false;
+    terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !config_.no_progress;
+    if (line.conducted && world.rank() == 0) conductor_.emplace(terminal_.out, STDIN_FILENO);
+  }
+
+  ExitCode run() {
+    together(world_, [&] { settle(); });
+    terminal_.remark("nearmetal: device " + choice_.device + " (" + choice_.reason + ")");
+    Report report = new_report(line_);
+    Run run = new_run(config_, choice_, device_, *graph_, world_);
+    Rank rank;
+    rank.rank = world_.rank();
+    leave_open(run, rank, {"the run ended before"});
+    report.environments = {new_environment(config_, device_, rank)};
+    warn_of_claim(report.environments[0], run);
+    require_one_job(report);
+    SetUp set_up{.clock = clock_.clock(), .start_seconds = clock_.start_seconds()};
+    set_up.backend_seconds = clock_.elapsed_seconds() - set_up.start_seconds;
+    train(set_up, run, rank);
+
+    run.ranks = {std::move(rank)};
+    report.status = run.status;
+    report.invocation.config = config_;
+    report.invocation.config_sha256 = config_sha256(config_);
+    Arm& arm = report.arms.emplace_back();
+    arm.name = "run";
+    arm.kind = report.kind;
+    arm.runs.push_back(std::move(run));
+    return publish_job(report);
+  }
+
+ private:
+  // Finds the device and all else that this rank can find out for itself.
+  void settle() {
+    choice_ = choose_device(config_.device);
+    fill_defaults(config_, choice_);
+    check_settings(config_, line_.origins);
+    graph_ = resnet(config_.model, config_.image_size, config_.classes);
+    require_trainable(*graph_, config_);
+    if (!line_.conducted) destination_ = choose_destination(config_);
+    if (world_.rank() == 0) require_writable(destination_);
+    RunConfig common = config_;
+    common.gpu = 0;  // of each rank its own
+    settings_sha256_ = config_sha256(common);
+    backend_ = &load_(config_.device);
+    choose_gpu(config_, line_.origins, *backend_, world_);
+    device_ = describe_device(*backend_, config_, choice_);
+  }
+
+  void require_one_job(const Report& report) {
+    if (world_.size() == 1) return;
+    std::vector<RankFacts> ranks;
+    const RankFacts mine = facts_of(report, device_, settings_sha256_);
+    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
+      ranks.push_back(rank_facts_from(bytes));
+    }
+    const std::string reason = disagreement(ranks);
+    if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
+    share_cpus(config_, report.environments[0], ranks_on_same_cpus(ranks, world_.rank()));
+  }
+
+  void train(const SetUp& set_up, Run& run, Rank& rank) {
+    PlanSource plans;
+    together(world_, [&] { plans = find_plans(config_, device_, run.warnings); });
+    try {
+      settle_batch(config_, choice_, *graph_, *backend_, world_, terminal_);
+      run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_,
+                conductor_ ? &*conductor_ : nullptr},
+               set_up, run, rank);
+    } catch (const std::invalid_argument&) {
+      throw;  // a setting that this device does not take: nothing was run
+    } catch (const JobFailure& failure) {
+      if (failure.exit_code == ExitCode::usage) throw;
+      fail_run(run, failure.what());
+    } catch (const std::exception& error) {
+      if (world_.size() > 1) throw;
+      fail_run(run, error.what());
+    }
+  }
+
+  // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
+  // as long as it can.
+  ExitCode publish_job(const Report& mine) {
+    std::vector<Report> parts;
+    for (const std::string& text : world_.all_gather(to_json(mine))) {
+      if (world_.rank() == 0) parts.push_back(report_from_json(text));
+    }
+    ExitCode code = ExitCode::ok;
+    together(world_, [&] {
+      if (world_.rank() > 0) return;
+      Report report = merge_ranks(std::move(parts));
+      code = exit_code_of(report.arms[0].runs[0], stop_);
+      report.exit_code = static_cast<int>(code);
+      if (config_.no_host_info) leave_out_host_info(report);
+      if (conductor_) {
+        tell_result(report, *conductor_);
+      } else {
+        publish(report, destination_, terminal_);
+      }
+      tell_failure(report.arms[0].runs[0], terminal_);
+    });
+    std::array<int64_t, 1> codes{static_cast<int64_t>(code)};
+    world_.maximum(codes);
+    return static_cast<ExitCode>(codes[0]);
+  }
+
+  const CommandLine& line_;
+  const ProcessClock& clock_;
+  Terminal terminal_;
+  const std::atomic<int>& stop_;
+  const BackendLoader& load_;
+  World& world_;
+  RunConfig config_;
+  DeviceChoice choice_;
+  std::optional<Graph> graph_;
+  Destination destination_;
+  std::optional<Conductor> conductor_;  // of a job that a sweep started, on rank 0
+  std::string settings_sha256_;
+  Backend* backend_ = nullptr;
+  DeviceInfo device_;
+};
 
 }  // namespace
 
-ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal_given,
+ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
                  const std::atomic<int>& stop, const BackendLoader& load) {
-  RunConfig config = line.run;
-  Terminal terminal = terminal_given;
-  terminal.quiet = config.quiet;
-  terminal.rewrites = terminal.rewrites && !config.quiet && !config.no_progress;
-  const DeviceChoice choice = choose_device(config.device);
-  fill_defaults(config, choice);
-  check_settings(config, line.origins);
-  const Graph graph = resnet(config.model, config.image_size, config.classes);
-  require_trainable(graph, config);
-  const Destination destination = choose_destination(config);
-  require_writable(destination);
-  terminal.remark("nearmetal: device " + choice.device + " (" + choice.reason + ")");
-
-  Report report = new_report(line);
-  Backend& backend = load(config.device);
-  const DeviceInfo device = describe_device(backend, config, choice);
-  Run run = new_run(config, choice, device, graph);
-  Rank rank;
-  leave_open(run, rank, {"the run ended before"});
-  report.environments = {new_environment(config, device, rank)};
-  SetUp set_up{.clock = clock.clock(), .start_seconds = clock.start_seconds()};
-  set_up.backend_seconds = clock.elapsed_seconds() - set_up.start_seconds;
-
-  const PlanSource plans = find_plans(config, device, run.warnings);
+  const std::unique_ptr<World> world = join_world(line.run.ranks);
   try {
-    settle_batch(config, choice, graph, backend, terminal);
-    run_rank({config, graph, backend, device, plans, clock, terminal, stop}, set_up, run, rank);
-  } catch (const std::invalid_argument&) {
-    throw;  // a setting that this device does not take: nothing was run
-  } catch (const OutOfMemory& error) {
-    fail_run(run, out_of_memory_text(error));
+    return Job{line, clock, terminal, stop, load, *world}.run();
+  } catch (const JobFailure&) {
+    throw;
   } catch (const std::exception& error) {
-    fail_run(run, error.what());
+    if (world->size() > 1) {  // the others do not know, and would wait for ever
+      terminal.err << "nearmetal: rank " << world->rank() << ": " << error.what() << std::endl;
+      world->abort(static_cast<int>(exit_code_of(error)));
+    }
+    throw;
   }
-
-  const ExitCode code = exit_code_of(run, stop);
-  run.ranks = {std::move(rank)};
-  report.status = run.status;
-  report.exit_code = static_cast<int>(code);
-  report.invocation.config = config;
-  report.invocation.config_sha256 = config_sha256(config);
-  report.arms = {Arm{.name = "run", .runs = {std::move(run)}}};
-  publish(report, destination, terminal);
-  return code;
 }
 
 }  // namespace nearmetal

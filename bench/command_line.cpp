@@ -19,6 +19,7 @@ constexpr const char* program_examples = R"(
 Examples:
   nearmetal run                           train on the GPU, or the CPU where there is none
   nearmetal run --batch 512 --verify      a larger batch, and proof that the network learns
+  nearmetal plan 1x1x2 --format sh        a script for one job on two GPUs
   nearmetal compare --base old*.json --new new*.json
                                           the difference, with an interval and a verdict
   nearmetal baseline add main old*.json   keep runs as what later ones are held against
@@ -55,10 +56,11 @@ CLI::App* add_validate_command(CLI::App& app, CommandLine& line) {
 CLI::App* add_schema_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("schema", "Print a JSON Schema");
   const auto take = [&line](const std::string& name) {
-    require_choice("schema", name, {"report", "comparison"});
+    require_choice("schema", name, {"report", "comparison", "layout", "plan", "doctor"});
     line.schema_name = name;
   };
-  command->add_option_function<std::string>("NAME", take, "report or comparison [report]");
+  command->add_option_function<std::string>("NAME", take,
+                                            "report, comparison, layout, plan, doctor [report]");
   return command;
 }
 
@@ -91,6 +93,9 @@ std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& l
       {add_baseline_command(app, line), Command::baseline},
       {add_rerun_command(app, line), Command::rerun},
       {add_report_command(app, line), Command::report},
+      {add_plan_command(app, line), Command::plan},
+      {add_sweep_command(app, line), Command::sweep},
+      {add_doctor_command(app, line), Command::doctor},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},
       {add_generate_command(app, line), Command::generate},
@@ -110,6 +115,7 @@ std::string value_of(const CLI::Option& option) {
 CommandText described(const CLI::App& app) {
   CommandText command{app.get_name(), app.get_description(), app.get_footer(), {}, {}};
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     OptionText text{{}, value_of(*option), option->get_description(), option->get_group()};
     for (const std::string& name : option->get_snames()) text.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) text.names.push_back("--" + name);

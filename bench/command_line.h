@@ -22,6 +22,10 @@ struct Judging {
   int64_t window = 20;  // of gate: the latest runs of a baseline that count
   bool json = false;
   bool markdown = false;
+  std::optional<std::string> html;   // files, besides what is printed
+  std::optional<std::string> junit;  // of gate
+  bool charts = true;                // of HTML
+  bool force = false;
 };
 
 struct BaselineAction {
@@ -38,7 +42,18 @@ struct ReportForm {
   std::optional<std::string> output;
   bool force = false;
   bool charts = true;                    // of HTML
-  std::optional<std::string> plot_data;  // where to write the script of the charts
+  std::optional<std::string> plot_data;  // folder for data and scripts of the charts
+};
+
+/// Of plan and sweep.
+struct PlanForm {
+  std::vector<std::string> layouts;  // one file, or short forms
+  std::optional<std::string> hosts;
+  std::optional<int64_t> repeats;
+  std::string format = "text";
+  std::optional<std::string> image;  // of containers
+  std::optional<std::string> output;
+  bool force = false;
 };
 
 struct CommandLine {
@@ -52,6 +67,9 @@ struct CommandLine {
     baseline,
     rerun,
     report,
+    plan,
+    sweep,
+    doctor,
     schema,
     validate,
     generate
@@ -60,12 +78,18 @@ struct CommandLine {
   Command command = Command::help;
   std::string help;  // of the command that --help followed
   std::vector<std::string> argv;
-  RunConfig run;    // as typed: what depends on the device is still open
-  Origins origins;  // of every setting of `run`
+  RunConfig run;                       // as typed: what depends on the device is still open
+  Origins origins;                     // of every setting of `run`
+  bool conducted = false;              // by the sweep that started this run
+  bool emulated = false;               // this run is part of what pretends to be several machines
+  std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
   BaselineAction baseline;
   ReportForm report;
+  PlanForm plan;
+  std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
+  bool doctor_json = false;
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
   std::string generate_form;

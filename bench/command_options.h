@@ -19,5 +19,12 @@ CLI::App* add_gate_command(CLI::App& app, CommandLine& line);
 CLI::App* add_baseline_command(CLI::App& app, CommandLine& line);
 CLI::App* add_rerun_command(CLI::App& app, CommandLine& line);
 CLI::App* add_report_command(CLI::App& app, CommandLine& line);
+CLI::App* add_plan_command(CLI::App& app, CommandLine& line);
+CLI::App* add_doctor_command(CLI::App& app, CommandLine& line);
+CLI::App* add_sweep_command(CLI::App& app, CommandLine& line);
+
+/// Those of `run` that say what to train and how long. What is typed is also kept as text, in
+/// CommandLine::run_flags.
+void add_workload_options(CLI::App& command, CommandLine& line);
 
 }  // namespace nearmetal

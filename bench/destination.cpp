@@ -18,17 +18,17 @@ std::string utc(const char* format, std::chrono::system_clock::time_point time) 
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
+}  // namespace
+
 // With milliseconds, so that runs started in the same second do not meet in one name.
-std::string default_name(const RunConfig& config) {
+std::string default_report_name(const std::string& first, const std::string& second) {
   const auto now = std::chrono::system_clock::now();
   const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
   char fraction[8];
   std::snprintf(fraction, sizeof fraction, "%03d", static_cast<int>(since_epoch.count() % 1000));
-  return "nearmetal-" + config.model + "-" + config.device + "-" + utc("%Y%m%dT%H%M%S", now) + "." +
-         fraction + "Z.report.json";
+  return "nearmetal-" + first + "-" + second + "-" + utc("%Y%m%dT%H%M%S", now) + "." + fraction +
+         "Z.report.json";
 }
-
-}  // namespace
 
 std::string time_stamp() { return utc("%Y-%m-%dT%H:%M:%SZ", std::chrono::system_clock::now()); }
 
@@ -39,7 +39,7 @@ Destination choose_destination(const RunConfig& config) {
   if (config.output && config.output != "-") {
     destination.file = *config.output;
   } else if (!destination.to_stdout) {
-    destination.file = default_name(config);
+    destination.file = default_report_name(config.model, config.device);
   }
   return destination;
 }

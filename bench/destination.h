@@ -13,6 +13,9 @@ namespace nearmetal {
 /// Now, as RFC 3339 in UTC.
 std::string time_stamp();
 
+/// "nearmetal-FIRST-SECOND-TIME.report.json", of this moment.
+std::string default_report_name(const std::string& first, const std::string& second);
+
 struct Destination {
   std::optional<std::filesystem::path> file;
   bool to_stdout = false;  // then nothing else goes there

@@ -2,7 +2,8 @@
 
 #include <stdexcept>
 
-#include "models/backend.h"
+#include "bench/together.h"
+#include "models/load_module.h"
 #include "reports/atomic_file.h"
 #include "reports/json.h"
 
@@ -17,11 +18,17 @@ bool is(const std::exception& error) {
 }  // namespace
 
 ExitCode exit_code_of(const std::exception& error) {
+  if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->exit_code;
   if (is<std::invalid_argument>(error)) return ExitCode::usage;
   if (is<InvalidReport>(error)) return ExitCode::invalid_report;
-  if (is<BackendUnavailable>(error)) return ExitCode::not_supported;
+  if (is<NotSupported>(error)) return ExitCode::not_supported;
   if (is<OutputError>(error)) return ExitCode::output_failed;
   return ExitCode::run_failed;
+}
+
+bool is_to_be_told(const std::exception& error) {
+  const auto* job = dynamic_cast<const JobFailure*>(&error);
+  return job == nullptr || !job->told_by_another_rank;
 }
 
 ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }

@@ -108,6 +108,14 @@ void add_output(CLI::App* command, Judging& judging) {
       "--markdown", [&judging, choose] { choose(judging.markdown, judging.json); }, "as Markdown");
 }
 
+void add_files(CLI::App* command, Judging& judging) {
+  add_value(command, "--html", "FILE", "also write a page with charts",
+            [&](const std::string& text) { judging.html = checked_path("--html", text); });
+  command->add_flag_callback(
+      "--no-charts", [&judging] { judging.charts = false; }, "HTML without gnuplot");
+  command->add_flag("--force", judging.force, "replace an existing file");
+}
+
 // One FILE of each side; BASE NEW.
 void take_both(Judging& judging, const Texts& places) {
   if (places.size() != 2) {
@@ -133,6 +141,7 @@ CLI::App* add_compare_command(CLI::App& app, CommandLine& line) {
   CLI::Option* vm = add_places(command, "--vm", judging.next, "of a VM: lists what differs");
   add_rule(command, judging);
   add_output(command, judging);
+  add_files(command, judging);
   command->callback([=, &judging] {
     judging.options.vm_form = bare->count() > 0;
     const auto given = [](const CLI::Option* option) { return option->count() > 0; };
@@ -188,6 +197,9 @@ CLI::App* add_gate_command(CLI::App& app, CommandLine& line) {
       command, "--baselines", "FOLDER", "that holds the baselines [baselines]",
       [&](const std::string& text) { line.baselines_folder = checked_path("--baselines", text); });
   add_output(command, judging);
+  add_files(command, judging);
+  add_value(command, "--junit", "FILE", "also write the rows as JUnit XML",
+            [&](const std::string& text) { judging.junit = checked_path("--junit", text); });
   return command;
 }
 

@@ -3,11 +3,14 @@
 
 #include "bench/cmd_baseline.h"
 #include "bench/cmd_compare.h"
+#include "bench/cmd_doctor.h"
 #include "bench/cmd_export.h"
 #include "bench/cmd_generate.h"
 #include "bench/cmd_info.h"
+#include "bench/cmd_plan.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
+#include "bench/cmd_sweep.h"
 #include "bench/command_line.h"
 #include "bench/exit_status.h"
 #include "bench/interrupt.h"
@@ -22,6 +25,8 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return ExitCode::ok;
     case CommandLine::Command::version:
       return cmd_version(terminal);
+    case CommandLine::Command::doctor:
+      return cmd_doctor(line.doctor_json, terminal);
     case CommandLine::Command::schema:
       return cmd_schema(line.schema_name, terminal);
     case CommandLine::Command::validate:
@@ -40,6 +45,11 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_rerun(line.judging, terminal);
     case CommandLine::Command::report:
       return cmd_report(line.report, terminal);
+    case CommandLine::Command::plan:
+      return cmd_plan(line, terminal);
+    case CommandLine::Command::sweep:
+      catch_stop_signals();
+      return cmd_sweep(line, terminal, stop_signal);
     case CommandLine::Command::run:
       catch_stop_signals();
       return cmd_run(line, clock, terminal, stop_signal);
@@ -60,7 +70,7 @@ ExitCode guarded_main(int argc, char** argv) {
     if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
-    terminal.err << "nearmetal: " << error.what() << '\n';
+    if (is_to_be_told(error)) terminal.err << "nearmetal: " << error.what() << '\n';
     return exit_code_of(error);
   }
 }

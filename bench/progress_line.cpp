@@ -10,7 +10,7 @@ std::string progress_text(const TrainerProgress& progress, int64_t images_per_st
   const int64_t first = progress.window_first_step.load();
   if (first < 0) return "warm-up: step " + std::to_string(done);
   const int64_t steps = progress.window_steps.load();
-  const int64_t measured = std::min(done - first, steps);
+  const int64_t measured = progress.window_measured.load();
   std::string text = "step " + std::to_string(measured) + " of " + std::to_string(steps);
   const double seconds = progress.window_seconds.load();
   if (measured < 1 || seconds <= 0) return text;

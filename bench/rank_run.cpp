@@ -1,11 +1,15 @@
 #include "bench/rank_run.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 
 #include "bench/defaults.h"
+#include "bench/monitor.h"
 #include "bench/progress_line.h"
+#include "bench/rank_proof.h"
 #include "bench/summary.h"
+#include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
 #include "models/initialise.h"
@@ -22,25 +26,112 @@ constexpr int profile_repeats = 10;
 
 uint64_t seed_of(const RunConfig& config) { return static_cast<uint64_t>(config.seed); }
 
-std::unique_ptr<Program> prepare(const RankTask& task, Run& run, Rank& rank) {
-  auto program =
-      task.backend.prepare(task.graph, program_options(task.config, task.plans, rank.rank));
-  program->restart(initial_parameters(task.graph, seed_of(task.config), task.config.zero_init));
+bool in_step(const RankTask& task) { return exchanges_gradients(task.config, task.world.size()); }
+
+std::string out_of_memory_text(const OutOfMemory& error) {
+  const auto gigabytes = [](int64_t bytes) {
+    return significant(1e-9 * static_cast<double>(bytes)) + " GB";
+  };
+  return "out of memory: " + gigabytes(error.needed_bytes) + " needed, " +
+         gigabytes(error.free_bytes) + " free; " +
+         (error.largest_batch_size > 0
+              ? "the largest batch that fits is " + std::to_string(error.largest_batch_size)
+              : std::string("not even a batch of 1 fits"));
+}
+
+std::unique_ptr<Program> prepare(const RankTask& task, const PlanSource& plans,
+                                 AllReduce* all_reduce) {
+  ProgramOptions options = program_options(task.config, plans, task.world.rank());
+  options.all_reduce = all_reduce;
+  options.bucket_bytes = task.config.bucket_mib << 20;
+  try {
+    return task.backend.prepare(task.graph, options);
+  } catch (const OutOfMemory& error) {
+    throw std::runtime_error(out_of_memory_text(error));
+  }
+}
+
+// GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
+std::unique_ptr<Program> prepare_together(const RankTask& task, AllReduce* all_reduce) {
+  std::unique_ptr<Program> program;
+  PlanSource plans = task.plans;
+  const bool shares_plans = task.config.device == "cuda" && task.world.size() > 1;
+  if (shares_plans) {
+    together(task.world, [&] {
+      if (task.world.rank() == 0) program = prepare(task, plans, all_reduce);
+    });
+    plans.known = plans_from_bytes(task.world.broadcast(program ? to_bytes(program->plans()) : ""));
+    plans.pinned = true;
+  }
+  together(task.world, [&] {
+    if (!program) program = prepare(task, plans, all_reduce);
+  });
+  return program;
+}
+
+std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce, Run& run,
+                                 Rank& rank) {
+  auto program = prepare_together(task, all_reduce);
+  const std::vector<float> parameters =
+      initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
+  together(task.world, [&] { require_same_parameters(task.world, parameters); });
+  program->restart(parameters);
   run.plans = program->plans();
-  keep_plans(task.plans, run.plans, run.warnings);
+  if (task.world.rank() == 0) keep_plans(task.plans, run.plans, run.warnings);
   rank.plans_sha256 = plans_sha256(run.plans);
   rank.device_bytes = program->device_bytes();
   return program;
 }
 
-TrainerResult train_shown(const RankTask& task, Program& program) {
+// Of the window, as far as it went.
+Maybe<double> images_per_second(const TrainerResult& result, int64_t batch) {
+  double seconds = 0;
+  int64_t steps = 0;
+  for (size_t i = result.window_first_step; result.warm_up && i < result.steps.size(); ++i) {
+    seconds += result.steps[i].seconds;
+    ++steps;
+  }
+  if (steps == 0) return Unknown{"the window did not open"};
+  return static_cast<double>(steps * batch) / seconds;
+}
+
+void keep_monitoring(std::optional<Monitoring> found, Run& run, Rank& rank) {
+  rank.monitoring = std::move(found);
+  if (!rank.monitoring || rank.monitoring->verdict == "clean") return;
+  std::string seen;
+  for (const std::string& text : rank.monitoring->seen) seen += (seen.empty() ? "" : "; ") + text;
+  run.warnings.push_back({"monitor_" + rank.monitoring->verdict, "in the timed window: " + seen});
+}
+
+TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank& rank) {
   TrainerProgress progress;
+  Monitor monitor({.hz = task.config.monitor_hz,
+                   .pci_id = task.device.pci_id,
+                   .ranks_on_host = task.world.local_size()},
+                  progress);
   std::optional<ProgressLine> line;
   if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, *task.config.batch);
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
                                .window_steps = task.config.steps,
                                .window_seconds = task.config.duration_seconds};
-  return train(program, options, task.stop, progress);
+  const auto ranks = make_consensus(task.world, in_step(task) || task.world.size() == 1);
+  TrainerResult result;
+  if (task.conductor != nullptr) {
+    ConductedConsensus consensus(*ranks, *task.conductor);
+    task.conductor->follow(progress, *task.config.batch * task.world.size());
+    result = train(program, options, consensus, task.stop, progress);
+    task.conductor->unfollow();
+  } else {
+    result = train(program, options, *ranks, task.stop, progress);
+  }
+  keep_monitoring(monitor.stop(images_per_second(result, *task.config.batch)), run, rank);
+  if (!result.failure.empty() && task.world.size() > 1) {
+    // The others wait for this rank and would do so for ever.
+    task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed in step "
+                      << result.steps.size() << ": " << result.failure << std::endl;
+    task.world.abort(static_cast<int>(ExitCode::run_failed));
+  }
+  return result;
 }
 
 void verify(const RankTask& task, Program& program, Run& run) {
@@ -58,6 +149,21 @@ void verify(const RankTask& task, Program& program, Run& run) {
   }
   run.proof.verify = result;
   if (!result.passed) fail_run(run, "the network did not memorise the fixed set (--verify)");
+}
+
+// What is asked of a run beside its speed; where it fails, so has the run.
+void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce, Run& run,
+                 Rank& rank) {
+  try {
+    if (all_reduce != nullptr) prove_replicas(task.world, program, run);
+    if (task.config.profile) {
+      run.profile = summarise(program.profile(profile_repeats), rank.step_time->median_seconds);
+    }
+    if (task.config.verify) verify(task, program, run);
+    if (all_reduce != nullptr) measure_exchange(*all_reduce, run);
+  } catch (const std::exception& error) {
+    fail_run(run, error.what());
+  }
 }
 
 }  // namespace
@@ -81,29 +187,25 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
 
 void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   const double start = task.clock.elapsed_seconds();
-  const std::unique_ptr<Program> program = prepare(task, run, rank);
+  // Outlives the program, which may still have work of it queued.
+  const std::unique_ptr<AllReduce> all_reduce = in_step(task) ? task.world.all_reduce() : nullptr;
+  const std::unique_ptr<Program> program = prepare(task, all_reduce.get(), run, rank);
   const double prepared = task.clock.elapsed_seconds();
   set_up.prepare_seconds = prepared - start;
   task.terminal.remark("prepared in " + significant(set_up.prepare_seconds, 3) + " s: batch " +
                        std::to_string(*task.config.batch) + " on " + task.device.name);
 
-  const TrainerResult result = train_shown(task, *program);
+  const TrainerResult result = train_shown(task, *program, run, rank);
   if (!result.steps.empty()) {
     set_up.total_seconds = task.clock.seconds_at(result.first_step_end);
     set_up.first_step_seconds = set_up.total_seconds - prepared;
     rank.set_up = set_up;
   }
   summarise(result, task.config, task.device, run, rank);
-  if (run.status != Status::complete) return;
-  try {
-    if (task.config.profile) {
-      const double step_seconds = rank.step_time->median_seconds;
-      run.profile = summarise(program->profile(profile_repeats), step_seconds);
-    }
-    if (task.config.verify) verify(task, *program, run);
-  } catch (const std::exception& error) {
-    fail_run(run, error.what());
-  }
+  std::array<int64_t, 1> incomplete{run.status != Status::complete};
+  task.world.maximum(incomplete);
+  if (incomplete[0] != 0) return;
+  together(task.world, [&] { look_closer(task, *program, all_reduce.get(), run, rank); });
 }
 
 }  // namespace nearmetal

@@ -3,9 +3,11 @@
 
 #include <atomic>
 
+#include "bench/conductor.h"
 #include "bench/plan_source.h"
 #include "bench/process_clock.h"
 #include "bench/terminal.h"
+#include "comm/world.h"
 #include "models/graph.h"
 #include "models/program.h"
 #include "reports/types.h"
@@ -21,14 +23,17 @@ struct RankTask {
   const ProcessClock& clock;
   const Terminal& terminal;
   const std::atomic<int>& stop;  // not 0: end early
+  World& world;
+  Conductor* conductor;  // null: no sweep started this job, or this is not its rank 0
 };
 
-/// What the configuration asks of a program, nothing left to settle.
+/// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank);
 
 /// Fills what was measured; `set_up` holds the times until the device was there. A check that does
-/// not hold, and an error of the device in the middle of training, make the run failed. Throws what
-/// Backend::prepare() throws.
+/// not hold, and an error of the device in the middle of training, make the run failed; where other
+/// ranks wait for this one's gradients, such an error ends the job. Throws what Backend::prepare()
+/// throws, by together().
 void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank);
 
 }  // namespace nearmetal

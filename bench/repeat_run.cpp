@@ -13,6 +13,7 @@
 
 #include "bench/exit_status.h"
 #include "bench/run_arguments.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -56,15 +57,28 @@ ExitCode launch(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
-  if (report.arms.size() != 1 || report.arms[0].runs.empty() ||
-      report.arms[0].runs[0].world_size != 1) {
-    throw std::invalid_argument(source + " is not a report of `nearmetal run` with one rank");
+void require_repeatable(const Report& report, const std::string& source) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(source + " cannot be repeated: " + why);
+  };
+  if (report.arms.size() != 1) {
+    refuse("it holds " + counted(static_cast<int64_t>(report.arms.size()), "arm") +
+           ", and one run is started at a time: repeat what measured it");
   }
+  if (report.arms[0].runs.empty()) refuse("it holds no run");
+  const int64_t ranks = report.arms[0].runs[0].world_size;
+  if (ranks != 1) {
+    refuse("it ran on " + counted(ranks, "rank") +
+           ", and one process is started: repeat it by the launcher that started them");
+  }
+}
+
+RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
+  require_repeatable(report, source);
   RepeatedRun repeated;
   repeated.report = name_of_repeat(source);
   std::vector<std::string> arguments = {"nearmetal"};
-  for (const std::string& argument : run_arguments(report.invocation.config)) {
+  for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
     arguments.push_back(argument);
   }
   arguments.push_back("--output=" + repeated.report);

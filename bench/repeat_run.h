@@ -14,10 +14,12 @@ struct RepeatedRun {
   std::string report;  // its file, in the current folder
 };
 
+/// Throws std::invalid_argument for a report that is not of runs of one rank in one arm.
+void require_repeatable(const Report& report, const std::string& source);
+
 /// Starts `nearmetal run` with the configuration of `report`, which lies in `source`, and with
 /// exactly its plans where it holds any; waits for the end. Nothing recorded is executed: settings
-/// were read into types, and go from there into an argument vector. Throws std::invalid_argument
-/// for a report that is not of one run of one rank.
+/// were read into types, and go from there into an argument vector. Throws as above.
 RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -13,12 +13,16 @@ Examples:
   nearmetal report run*.json                                 a table in Markdown
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
-  nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY")";
+  nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
+  nearmetal report run*.json --format go > runs.txt          for benchstat
+
+A comparison as HTML: nearmetal compare ... --html FILE.
+github-action-benchmark: for its tool customBiggerIsBetter. google-benchmark: for its compare.py.)";
 
 }  // namespace
 
 CLI::App* add_report_command(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("report", "Show runs as HTML, Markdown, CSV or JUnit XML");
+  CLI::App* command = app.add_subcommand("report", "Show runs as HTML, Markdown, CSV, ...");
   command->footer(report_examples);
   ReportForm& form = line.report;
   const auto take_places = [&](const std::vector<std::string>& places) {
@@ -30,11 +34,15 @@ CLI::App* add_report_command(CLI::App& app, CommandLine& line) {
       ->option_text("FILE...")
       ->required();
   const auto take_format = [&](const std::string& text) {
-    require_choice("--format", text, {"markdown", "github", "csv", "junit", "html"});
+    require_choice("--format", text,
+                   {"markdown", "html", "github", "csv", "junit", "prometheus", "go",
+                    "google-benchmark", "github-action-benchmark"});
     form.format = text;
   };
   command->add_option_function<std::string>("--format", take_format, "[markdown]")
-      ->option_text("markdown|github|csv|junit|html");
+      ->option_text(
+          "markdown|html|github|csv|junit|prometheus|go|google-benchmark|"
+          "github-action-benchmark");
   const auto take_output = [&](const std::string& text) {
     form.output = checked_path("--output", text);
   };
@@ -47,8 +55,8 @@ CLI::App* add_report_command(CLI::App& app, CommandLine& line) {
   };
   command
       ->add_option_function<std::string>("--plot-data", take_plot_data,
-                                         "write the chart as a gnuplot script with its data")
-      ->option_text("FILE");
+                                         "for NAME.csv and NAME.gp (gnuplot) of every chart")
+      ->option_text("FOLDER");
   command->add_flag("--force", form.force, "replace an existing file");
   return command;
 }

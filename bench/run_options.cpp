@@ -20,6 +20,7 @@ Examples:
   nearmetal run --precision bf16 --batch auto            the largest batch that fits
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
   nearmetal run --profile --output step.json             where the step goes
+  mpirun -n 4 nearmetal run                              four ranks, one GPU each
   nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
 
 The table goes to stdout, remarks and progress to stderr. The report goes to
@@ -49,7 +50,8 @@ std::string default_text(const std::optional<T>&) {
 // Ties each flag to a member of RunConfig: one call is the whole of an option.
 class RunOptions {
  public:
-  RunOptions(CLI::App& app, Origins& origins) : app_(app), origins_(origins) {}
+  RunOptions(CLI::App& app, CommandLine& line)
+      : app_(app), origins_(line.origins), typed_(line.run_flags) {}
 
   void group(const char* name) { group_ = name; }
 
@@ -59,9 +61,11 @@ class RunOptions {
   void add(const std::string& flag, const std::string& setting, const char* type,
            const std::string& help, const Setter& set) {
     origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, setting, set](const std::string& text) {
+    const auto take = [&origins = origins_, &typed = typed_, flag, setting,
+                       set](const std::string& text) {
       set(text);
       origins[setting] = Origin::flag;
+      typed.push_back(flag + "=" + text);
     };
     app_.add_option_function<std::string>(flag, take, help)
         ->option_text(type)
@@ -95,9 +99,10 @@ class RunOptions {
   void toggle(const std::string& flag, bool& member, const char* help) {
     const std::string setting = setting_of(flag);
     origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, setting, &member] {
+    const auto take = [&origins = origins_, &typed = typed_, flag, setting, &member] {
       member = true;
       origins[setting] = Origin::flag;
+      typed.push_back(flag);
     };
     app_.add_flag_callback(flag, take, help)->group(group_);
   }
@@ -112,6 +117,7 @@ class RunOptions {
  private:
   CLI::App& app_;
   Origins& origins_;
+  std::vector<std::string>& typed_;
   const char* group_ = "";
 };
 
@@ -146,14 +152,31 @@ void add_export(RunOptions& options, RunConfig& run) {
                  "train so many on the first batch and write what they compute");
 }
 
+void add_kernels(RunOptions& options, RunConfig& run) {
+  options.number("--threads", run.threads, {0, 4096}, "of the CPU; 0: all it may use");
+  options.choice("--launch", run.launch, {"graph", "stream"}, "graph|stream",
+                 "the step as one CUDA graph, or kernel by kernel [graph]");
+}
+
 void add_device(RunOptions& options, RunConfig& run) {
   options.group("Where");
   options.choice("--device", run.device, {"auto", "cpu", "cuda"}, "auto|cpu|cuda",
                  "auto: cuda if an NVIDIA device is visible");
   options.number("--gpu", run.gpu, {0, 1023}, "index among the visible GPUs");
-  options.number("--threads", run.threads, {0, 4096}, "of the CPU; 0: all it may use");
-  options.choice("--launch", run.launch, {"graph", "stream"}, "graph|stream",
-                 "the step as one CUDA graph, or kernel by kernel [graph]");
+  add_kernels(options, run);
+}
+
+void add_exchange(RunOptions& options, RunConfig& run) {
+  options.group("Several ranks (under mpirun or srun)");
+  options.choice("--update", run.update, {"allreduce", "independent"}, "allreduce|independent",
+                 "average gradients, or train each rank for itself");
+  options.number("--bucket-mib", run.bucket_mib, {0, 65536},
+                 "gradients sent at once; 0: all, after the backward pass");
+}
+
+void add_ranks(RunOptions& options, RunConfig& run) {
+  add_exchange(options, run);
+  options.number("--ranks", run.ranks, {0, 1e6}, "refuse any other number of ranks; 0: any");
 }
 
 void add_measurement(RunOptions& options, RunConfig& run) {
@@ -167,6 +190,21 @@ void add_measurement(RunOptions& options, RunConfig& run) {
                  "fewest steps before, more until steady [cuda: 120, cpu: 3]");
   options.toggle("--verify", run.verify, "prove that the network memorises a small set");
   options.toggle("--profile", run.profile, "show where the step goes");
+}
+
+void add_evidence(RunOptions& options, RunConfig& run) {
+  options.group("Evidence and monitor");
+  options.add("--environment", "environment", "vm|bare-metal|container",
+              "what this machine is, to hold against what is found", [&](const std::string& text) {
+                require_choice("--environment", text, {"vm", "bare-metal", "container"});
+                run.environment = text;
+              });
+  options.path("--host-facts", run.host_facts, "FILE",
+               "JSON object by the host's operator: what only the host sees");
+  options.toggle("--no-host-info", run.no_host_info,
+                 "leave out host names, UUIDs and serial numbers");
+  options.number("--monitor-hz", run.monitor_hz, {0, 100},
+                 "samples of clocks, power and CPU per second; 0: none");
 }
 
 void add_optimizer(RunOptions& options, RunConfig& run) {
@@ -205,19 +243,30 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
-  RunOptions options(*command, line.origins);
-  for (const auto add : {add_workload, add_variants, add_device, add_measurement, add_optimizer,
-                         add_plans, add_files}) {
+  RunOptions options(*command, line);
+  for (const auto add : {add_workload, add_variants, add_device, add_ranks, add_measurement,
+                         add_evidence, add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
+  command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
+      ->group("Several ranks (under mpirun or srun)");
+  command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
   return command;
+}
+
+void add_workload_options(CLI::App& command, CommandLine& line) {
+  RunOptions options(command, line);
+  for (const auto add :
+       {add_workload, add_variants, add_kernels, add_exchange, add_measurement, add_optimizer}) {
+    add(options, line.run);
+  }
 }
 
 CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");
   command->footer(export_examples);
-  RunOptions options(*command, line.origins);
+  RunOptions options(*command, line);
   for (const auto add : {add_workload, add_export, add_device, add_optimizer, add_plans}) {
     add(options, line.run);
   }

@@ -121,10 +121,19 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
   const auto steps = static_cast<int64_t>(window.size());
   run.window = TimedWindow{.first_step = result.window_first_step,
                            .steps = steps,
-                           .images = steps * *config.batch * run.world_size,
+                           .images = steps * *config.batch,
                            .seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0)};
   rank.step_time = step_time_of(seconds);
   rank.host_window_seconds = result.host_window_seconds;
+  rank.window_start_unix_seconds =
+      std::chrono::duration<double>(result.window_start.time_since_epoch()).count();
+  if (exchanges_gradients(config, run.world_size)) {
+    std::vector<double> exposed;
+    for (const StepRecord& step : window) exposed.push_back(step.exposed_communication_seconds);
+    rank.exposed_communication_seconds = median(exposed);
+  } else {
+    rank.exposed_communication_seconds = Unknown{"no gradients are exchanged"};
+  }
   rank.skipped_updates = std::count_if(window.begin(), window.end(),
                                        [](const StepRecord& step) { return step.update_skipped; });
   if (rank.skipped_updates > 0) {
@@ -151,6 +160,7 @@ void leave_open(Run& run, Rank& rank, const Unknown& why) {
   rank.host_window_seconds = why;
   rank.device_bytes = why;
   rank.plans_sha256 = why;
+  rank.exposed_communication_seconds = why;
 }
 
 void summarise(const TrainerResult& result, const RunConfig& config, const DeviceInfo& device,

@@ -11,9 +11,9 @@ namespace nearmetal {
 /// Makes all that is to be measured unknown, for this reason.
 void leave_open(Run& run, Rank& rank, const Unknown& why);
 
-/// Fills window, warm-up, throughput, FLOP/s, proof, warnings, status and the series of `rank`. A
-/// run with a loss that is not finite, or an error of the device, has failed and gets no
-/// throughput; one that was stopped is partial, with the figures of what was measured.
+/// Of this rank alone: fills window, warm-up, throughput, FLOP/s, proof, warnings, status and the
+/// series of `rank`. A run with a loss that is not finite, or an error of the device, has failed
+/// and gets no throughput; one that was stopped is partial, with the figures of what was measured.
 void summarise(const TrainerResult& result, const RunConfig& config, const DeviceInfo& device,
                Run& run, Rank& rank);
 

@@ -51,7 +51,7 @@ std::string workload(const RunConfig& config, const Run& run) {
   const std::string size = std::to_string(config.image_size);
   return config.model + (config.forward_only ? " forward, " : " training, ") +
          to_string(*config.precision) + ", batch " + std::to_string(config.batch.value_or(0)) +
-         ", " + size + "x" + size + " on " + run.device_name;
+         (run.world_size > 1 ? " a rank, " : ", ") + size + "x" + size + " on " + run.device_name;
 }
 
 void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
@@ -100,15 +100,55 @@ void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
                            std::to_string(verify.maximum_steps) + " steps)");
 }
 
-void print_rank(Lines& lines, const Rank& rank) {
-  if (rank.device_bytes) {
-    lines.line("memory", gigabytes(static_cast<double>(*rank.device_bytes)) + " on the device");
+// Of several ranks the slowest; equal steps are no news.
+const Rank& slowest(const Run& run) {
+  const auto median = [](const Rank& rank) {
+    return rank.step_time ? rank.step_time->median_seconds : 0;
+  };
+  return *std::max_element(run.ranks.begin(), run.ranks.end(),
+                           [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
+}
+
+void print_communication(Lines& lines, const Communication& communication) {
+  const double bytes = static_cast<double>(communication.bytes_per_step);
+  const auto buckets = static_cast<int64_t>(communication.buckets.size());
+  std::string text = gigabytes(bytes) + " of gradients per step in " + std::to_string(buckets) +
+                     (buckets == 1 ? " bucket, " : " buckets, ");
+  if (communication.exposed_seconds_per_step) {
+    text += time_text(*communication.exposed_seconds_per_step) + " of it exposed; ";
   }
-  if (!rank.set_up) return;
-  const SetUp& set_up = *rank.set_up;
-  lines.line("set-up", significant(set_up.total_seconds, 3) +
+  lines.line("exchange", text + time_text(communication.buckets_seconds) + " with nothing else (" +
+                             communication.library + ")");
+}
+
+void print_ranks(Lines& lines, const Run& run, const RunConfig& config,
+                 const std::vector<Environment>& environments) {
+  const std::string hosts = environments.size() == 1
+                                ? environments[0].host_name
+                                : std::to_string(environments.size()) + " hosts";
+  lines.line("ranks", std::to_string(run.world_size) + " on " + hosts +
+                          (exchanges_gradients(config, run.world_size)
+                               ? ", one network: gradients averaged every step"
+                               : ", independent of each other"));
+  if (run.communication) print_communication(lines, *run.communication);
+}
+
+void print_memory_and_set_up(Lines& lines, const Run& run) {
+  double bytes = 0;
+  const SetUp* longest = nullptr;
+  for (const Rank& rank : run.ranks) {
+    if (rank.device_bytes) bytes = std::max(bytes, static_cast<double>(*rank.device_bytes));
+    if (!rank.set_up) continue;
+    if (longest == nullptr || rank.set_up->total_seconds > longest->total_seconds) {
+      longest = &*rank.set_up;
+    }
+  }
+  const std::string each = run.ranks.size() > 1 ? "each device" : "the device";
+  if (bytes > 0) lines.line("memory", gigabytes(bytes) + " on " + each);
+  if (longest == nullptr) return;
+  lines.line("set-up", significant(longest->total_seconds, 3) +
                            " s from process start to the end of the first step (" +
-                           significant(set_up.prepare_seconds, 3) + " s preparing)");
+                           significant(longest->prepare_seconds, 3) + " s preparing)");
 }
 
 }  // namespace
@@ -120,12 +160,12 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   if (run.throughput_images_per_second) {
     lines.line("throughput", significant(*run.throughput_images_per_second, 5) + " images/s", bold);
   }
-  for (const Rank& rank : run.ranks) {
-    if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
-  }
+  if (run.world_size > 1) print_ranks(lines, run, config, report.environments);
+  const Rank& rank = slowest(run);
+  if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
   if (run.window) print_window(lines, run);
   if (run.window) print_proof(lines, run.proof, config.forward_only);
-  for (const Rank& rank : run.ranks) print_rank(lines, rank);
+  print_memory_and_set_up(lines, run);
   for (const Warning& warning : run.warnings) lines.line("warning", warning.text, yellow);
   if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);
   if (run.status == Status::failed) lines.line("failed", run.failure.value_or(""), red);

@@ -3,18 +3,14 @@
 
 #include <string>
 
+#include "models/load_module.h"
 #include "models/program.h"
 
 namespace nearmetal {
 
-/// Thrown where a backend was not built or its libraries are not on this machine.
-struct BackendUnavailable : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using BackendUnavailable = NotSupported;
 
-/// `name` is "cpu" or "cuda": loads libnearmetal_<name>.so from the folder of the executable, or
-/// from
-/// ../lib/nearmetal beside it when installed. The module stays loaded until the process ends.
+/// `name` is "cpu" or "cuda". Throws NotSupported; see load_module().
 Backend& load_backend(const std::string& name);
 
 /// What each module exports under this name.

@@ -13,6 +13,8 @@
 
 namespace nearmetal {
 
+class AllReduce;  // models/all_reduce.h
+
 /// Type of activations and of the operands of products; sums and master weights are always fp32.
 enum class Precision { fp32, tf32, bf16, fp16 };
 
@@ -64,6 +66,8 @@ struct ProgramOptions {
   int threads = 0;            // CPU backend; 0 takes all that this process may use
   std::vector<Plan> plans;    // known choices; an operation not among them is tuned
   bool plans_pinned = false;  // refuse instead to tune, or to replace a plan that does not load
+  AllReduce* all_reduce = nullptr;  // null: the gradient is that of this rank alone
+  int64_t bucket_bytes = 0;         // of the gradient, sent at once, at least; 0: all at the end
 };
 
 /// What happened in one step.
@@ -72,12 +76,13 @@ struct StepRecord {
   float loss = 0;           // mean over the batch, unscaled
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
+  double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
 };
 
 /// One kernel or primitive of the step, timed alone.
 struct ProfileEntry {
   std::string name;   // node(s) of the graph it computes
-  std::string phase;  // "input", "forward", "backward" or "update"
+  std::string phase;  // "input", "forward", "backward", "exchange" or "update"
   std::string implementation;
   double seconds = 0;
   double flops = 0;  // of convolutions and products
@@ -122,7 +127,8 @@ class Program {
   virtual void restart(std::span<const float> parameters) = 0;
   virtual std::vector<float> parameters() = 0;
   virtual std::vector<float> momentum() = 0;
-  /// Of the last step, before momentum and weight decay, unscaled.
+  /// Of the last step, before momentum and weight decay, unscaled; with an AllReduce the mean over
+  /// its ranks.
   virtual std::vector<float> gradients() = 0;
   /// Running mean, then running variance, of every batch norm in graph order.
   virtual std::vector<float> running_statistics() = 0;
@@ -162,6 +168,8 @@ class Backend {
   virtual ~Backend() = default;
   /// Throws std::runtime_error where there is no such device or its driver does not work.
   virtual DeviceInfo describe(int gpu) = 0;
+  /// Visible GPUs; 1 where there are no GPUs to choose from.
+  virtual int device_count() { return 1; }
   /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.

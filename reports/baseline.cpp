@@ -74,9 +74,8 @@ fs::path add_to_baseline(const fs::path& folder, const std::string& name, const 
   const std::string text = file_text(file);
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
-  const fs::path target = folder / name /
-                          context_sha256(first_run(set)->key).substr(0, hash_digits) /
-                          (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
+  fs::path target = folder / name / context_sha256(first_run(set)->key).substr(0, hash_digits) /
+                    (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
   if (fs::exists(target)) {
     throw std::invalid_argument(file.string() + " is in the baseline already: " + target.string());
   }

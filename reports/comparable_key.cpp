@@ -64,6 +64,14 @@ std::string ranks_per_instance(const Run& run) {
   return text;
 }
 
+std::string ranks_per_job(const Run& run) {
+  std::string text;
+  for (const ConcurrentJob& job : run.jobs) {
+    text += (text.empty() ? "" : " ") + std::to_string(job.ranks);
+  }
+  return text;
+}
+
 // Distinct values of all ranks' environments, so that a mixed job is not taken for a uniform one.
 template <class Text>
 std::string of_each_rank(const Report& report, const Run& run, const Text& text_of) {
@@ -85,7 +93,7 @@ std::string chip_of(const Environment& environment, const Rank& rank) {
   return gpu < environment.gpus.size() ? gpu_chip(environment.gpus[gpu].name) : "unknown";
 }
 
-void add_hardware(Key& key, const Report& report, const Run& run) {
+void add_hardware(Key& key, const Report& report, const RunConfig& config, const Run& run) {
   if (run.device == "cuda") {
     key.add("gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware);
     return;
@@ -93,7 +101,7 @@ void add_hardware(Key& key, const Report& report, const Run& run) {
   const auto cpu = [](const Environment& environment, const Rank&) {
     return environment.cpu_model.value.value_or("unknown");
   };
-  const int64_t asked = report.invocation.config.threads;
+  const int64_t asked = config.threads;
   const auto threads = [asked](const Environment& environment, const Rank&) {
     return std::to_string(asked > 0 ? asked : environment.usable_cpus);
   };
@@ -163,10 +171,13 @@ std::string gpu_chip(const std::string& product) {
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run) {
   Key key;
   key.add("kind", std::string(to_string(arm.kind)), Severity::kind);
-  add_work(key, report.invocation.config);
+  const RunConfig& config = config_of(report, arm);
+  add_work(key, config);
+  key.add("update", config.update, Severity::layout);
+  if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
   key.add("world_size", static_cast<double>(run.world_size), Severity::layout);
   key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);
-  add_hardware(key, report, run);
+  add_hardware(key, report, config, run);
   add_libraries(key, report, run);
   return key.take();
 }

@@ -10,31 +10,10 @@
 namespace nearmetal {
 namespace {
 
-struct ArmPair {
-  std::string name;
-  const RunArm* base = nullptr;  // either may be missing
-  const RunArm* next = nullptr;
-};
-
 const RunArm* arm_in(const RunSet& set, const std::string& name) {
   const auto found = std::find_if(set.arms.begin(), set.arms.end(),
                                   [&](const RunArm& arm) { return arm.name == name; });
   return found == set.arms.end() ? nullptr : &*found;
-}
-
-std::vector<ArmPair> pairs_of(const RunSet& base, const RunSet& next) {
-  if (base.arms.size() == 1 && next.arms.size() == 1) {
-    const std::string& name = base.arms[0].name;
-    const std::string& new_name = next.arms[0].name;
-    const std::string shown = name == new_name ? name : name + " | " + new_name;
-    return {{shown, &base.arms[0], &next.arms[0]}};
-  }
-  std::vector<ArmPair> pairs;
-  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
-  for (const RunArm& arm : next.arms) {
-    if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
-  }
-  return pairs;
 }
 
 bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
@@ -127,6 +106,27 @@ const char* to_string(Verdict verdict) {
   throw std::logic_error("unnamed Verdict");
 }
 
+const char* base_title(const CompareOptions& options) {
+  return options.vm_form ? "bare metal" : "base";
+}
+
+const char* new_title(const CompareOptions& options) { return options.vm_form ? "VM" : "new"; }
+
+std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
+  if (base.arms.size() == 1 && next.arms.size() == 1) {
+    const std::string& name = base.arms[0].name;
+    const std::string& new_name = next.arms[0].name;
+    const std::string shown = name == new_name ? name : name + " | " + new_name;
+    return {{shown, &base.arms[0], &next.arms[0]}};
+  }
+  std::vector<ArmPair> pairs;
+  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
+  for (const RunArm& arm : next.arms) {
+    if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
+  }
+  return pairs;
+}
+
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options) {
   Comparison comparison;
   comparison.options = options;
@@ -140,7 +140,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
       throw std::invalid_argument("kinds, measured and emulated, are never compared with another");
     }
   }
-  for (const ArmPair& pair : pairs_of(base, next)) add_rows(comparison, pair, metrics);
+  for (const ArmPair& pair : paired_arms(base, next)) add_rows(comparison, pair, metrics);
   const auto worst_first = [](const auto& a, const auto& b) {
     return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
   };

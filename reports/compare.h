@@ -81,8 +81,20 @@ struct Comparison {
   std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
 };
 
-/// Pairs arms by name, or the only arm of each side whatever their names. Throws
-/// std::invalid_argument for options that make no sense.
+/// How tables and charts call the sides: "base" and "new", or "bare metal" and "VM".
+const char* base_title(const CompareOptions& options);
+const char* new_title(const CompareOptions& options);
+
+struct ArmPair {
+  std::string name;              // of both, or "a | b"
+  const RunArm* base = nullptr;  // either may be missing
+  const RunArm* next = nullptr;
+};
+
+/// Arms of the same name, or the only arm of each side whatever their names.
+std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
+
+/// Of all pairs of arms. Throws std::invalid_argument for options that make no sense.
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options);
 
 }  // namespace nearmetal

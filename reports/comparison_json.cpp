@@ -92,6 +92,8 @@ void fields(Archive& field, In<Archive, GateResult> gate) {
   field("adjusted_p", gate.adjusted_p);
   field("sequential", gate.reruns > 0);
   field("reruns", gate.reruns);
+  field("looks", gate.looks);
+  field("alpha", gate.alpha);
 }
 
 namespace {

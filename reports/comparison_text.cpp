@@ -40,7 +40,7 @@ std::string p_text(const Maybe<double>& p) {
 }
 
 std::string verdict_text(const ComparisonRow& row, const CompareOptions& options) {
-  const std::string verdict = to_string(row.verdict);
+  std::string verdict = to_string(row.verdict);
   if (row.more_runs) {
     return verdict + ": " + counted(*row.more_runs, "more run") +
            (options.base_can_grow ? " a side" : " of the new side") + " would decide";
@@ -77,8 +77,8 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   TextTable table;
   table.columns = {{"row"},
                    {"of"},
-                   {comparison.options.vm_form ? "bare metal [95 %]" : "base [95 %]", true},
-                   {comparison.options.vm_form ? "VM [95 %]" : "new [95 %]", true},
+                   {base_title(comparison.options) + std::string(" [95 %]"), true},
+                   {new_title(comparison.options) + std::string(" [95 %]"), true},
                    {"difference [" + confidence + "]", true},
                    {"n", true},
                    {"p (t)", true},
@@ -104,8 +104,8 @@ TextTable table_of_key_differences(const Comparison& comparison) {
 
 TextTable table_of_environments(const Comparison& comparison) {
   TextTable table;
-  const bool vm_form = comparison.options.vm_form;
-  table.columns = {{"environment"}, {vm_form ? "bare metal" : "base"}, {vm_form ? "VM" : "new"}};
+  table.columns = {
+      {"environment"}, {base_title(comparison.options)}, {new_title(comparison.options)}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
     table.rows.push_back({difference.name, difference.base, difference.other});
   }
@@ -183,39 +183,51 @@ std::string mean_text(const SideSummary& side, const Metric& metric) {
                        {scale * side.interval->lower, scale * side.interval->upper});
 }
 
-void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
-  if (!comparison.key_differences.empty()) {
-    out << "What must agree and differs, the worst first (--allow-differ FIELD):\n";
-    print_aligned(out, table_of_key_differences(comparison));
-    out << '\n';
-  }
+ComparisonText text_of(const Comparison& comparison) {
   Footnotes footnotes;
-  const TextTable table = table_of(comparison, footnotes);
-  print_aligned(out, table, styles_of(comparison, colour));
-  out << rule_text(comparison.options.rule) << '\n';
-  if (comparison.options.vm_form && !comparison.environment_differences.empty()) {
-    out << '\n';
-    print_aligned(out, table_of_environments(comparison));
+  ComparisonText text;
+  if (!comparison.key_differences.empty()) {
+    text.key_differences = table_of_key_differences(comparison);
   }
-  for (const std::string& line : remarks_of(comparison, footnotes)) out << printable(line) << '\n';
+  text.rows = table_of(comparison, footnotes);
+  text.rule = rule_text(comparison.options.rule);
+  if (!comparison.environment_differences.empty()) {
+    text.environments = table_of_environments(comparison);
+  }
+  text.remarks = remarks_of(comparison, footnotes);
+  return text;
+}
+
+void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
+  const ComparisonText text = text_of(comparison);
+  if (!text.key_differences.rows.empty()) {
+    out << key_differences_title << " (--allow-differ FIELD):\n";
+    print_aligned(out, text.key_differences);
+    out << '\n';
+  }
+  print_aligned(out, text.rows, styles_of(comparison, colour));
+  out << text.rule << '\n';
+  if (comparison.options.vm_form && !text.environments.rows.empty()) {
+    out << '\n';
+    print_aligned(out, text.environments);
+  }
+  for (const std::string& line : text.remarks) out << printable(line) << '\n';
 }
 
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {
-  if (!comparison.key_differences.empty()) {
-    out << "What must agree and differs, the worst first:\n\n";
-    print_markdown(out, table_of_key_differences(comparison));
+  const ComparisonText text = text_of(comparison);
+  if (!text.key_differences.rows.empty()) {
+    out << key_differences_title << ":\n\n";
+    print_markdown(out, text.key_differences);
     out << '\n';
   }
-  Footnotes footnotes;
-  print_markdown(out, table_of(comparison, footnotes));
-  out << '\n' << markdown_escaped(rule_text(comparison.options.rule)) << "\n\n";
-  if (comparison.options.vm_form && !comparison.environment_differences.empty()) {
-    print_markdown(out, table_of_environments(comparison));
+  print_markdown(out, text.rows);
+  out << '\n' << markdown_escaped(text.rule) << "\n\n";
+  if (comparison.options.vm_form && !text.environments.rows.empty()) {
+    print_markdown(out, text.environments);
     out << '\n';
   }
-  for (const std::string& line : remarks_of(comparison, footnotes)) {
-    out << "- " << markdown_escaped(line) << '\n';
-  }
+  for (const std::string& line : text.remarks) out << "- " << markdown_escaped(line) << '\n';
 }
 
 std::string verdict_counts(const Comparison& comparison) {

@@ -9,11 +9,16 @@ namespace {
 
 // What is another on every machine, or of every run, and says nothing of its speed.
 bool is_identity(const std::string& name) {
-  return name == "host_name" || name.ends_with("/uuid") || name.ends_with("/pci_id");
+  for (const char* end : {"host_name", "/uuid", "/pci_id", "/serial", "/link_generation"}) {
+    if (name.ends_with(end)) return true;  // an idle link lowers its generation
+  }
+  return false;
 }
 
-// Names in the order in which they were met; values joined.
-std::vector<std::pair<std::string, std::string>> facts_of(const std::vector<Environment>& side) {
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> joined_facts(
+    const std::vector<Environment>& side) {
   std::vector<std::pair<std::string, std::vector<std::string>>> facts;
   for (const Environment& environment : side) {
     for (const auto& [name, value] : environment_facts(environment)) {
@@ -33,12 +38,10 @@ std::vector<std::pair<std::string, std::string>> facts_of(const std::vector<Envi
   return joined;
 }
 
-}  // namespace
-
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other) {
-  const auto base_facts = facts_of(base);
-  const auto other_facts = facts_of(other);
+  const auto base_facts = joined_facts(base);
+  const auto other_facts = joined_facts(other);
   const auto value_in = [](const auto& facts, const std::string& name) {
     const auto found = std::find_if(facts.begin(), facts.end(),
                                     [&](const auto& fact) { return fact.first == name; });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/types.h"
@@ -15,6 +16,10 @@ struct EnvironmentDifference {
 
   bool operator==(const EnvironmentDifference&) const = default;
 };
+
+/// Every recorded fact of several machines in the order of the document, its distinct values
+/// joined.
+std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<Environment>& side);
 
 /// Every recorded fact that differs, but serial numbers and bus addresses, in the order of the
 /// document.

@@ -2,6 +2,8 @@
 // them.
 #pragma once
 
+#include "reports/config_fields.h"
+#include "reports/environment_fields.h"
 #include "reports/json_archive.h"
 
 namespace nearmetal::json {
@@ -28,17 +30,12 @@ inline constexpr Form time_stamp{[](const std::string& text) {
                                    return true;
                                  },
                                  "a time such as 2026-01-31T12:00:00Z"};
-inline constexpr Form device_kind{
-    [](const std::string& text) { return text == "cpu" || text == "cuda"; }, "cpu or cuda"};
-inline constexpr Form input_kind{
-    [](const std::string& text) { return text == "device" || text == "host"; }, "device or host"};
-inline constexpr Form launch_kind{
-    [](const std::string& text) { return text == "graph" || text == "stream"; }, "graph or stream"};
 inline constexpr Form phase_kind{[](const std::string& text) {
                                    return text == "input" || text == "forward" ||
-                                          text == "backward" || text == "update";
+                                          text == "backward" || text == "exchange" ||
+                                          text == "update";
                                  },
-                                 "input, forward, backward or update"};
+                                 "input, forward, backward, exchange or update"};
 inline constexpr Form code{[](const std::string& text) {
                              return !text.empty() &&
                                     all_digits(text, "abcdefghijklmnopqrstuvwxyz_");
@@ -68,80 +65,11 @@ void fields(Archive& field, In<Archive, Tool> tool) {
 }
 
 template <class Archive>
-void fields(Archive& field, In<Archive, LossScale> scale) {
-  field("initial", scale.initial, above(0));
-  field("dynamic", scale.dynamic);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, RunConfig> config) {
-  field("model", config.model);
-  field("device", config.device, device_kind);
-  field("gpu", config.gpu, at_least(0));
-  field("precision", config.precision);
-  field("batch", config.batch, at_least(1));
-  field("image_size", config.image_size, at_least(1));
-  field("classes", config.classes, at_least(2));
-  field("steps", config.steps, at_least(1));
-  field("duration_seconds", config.duration_seconds, above(0));
-  field("warmup", config.warmup, at_least(1));
-  field("input", config.input, input_kind);
-  field("launch", config.launch, launch_kind);
-  field("learning_rate", config.learning_rate, at_least(0));
-  field("momentum", config.momentum, within(0, 1));
-  field("weight_decay", config.weight_decay, at_least(0));
-  field("zero_init", config.zero_init);
-  field("loss_scale", config.loss_scale);
-  field("seed", config.seed, at_least(0));
-  field("threads", config.threads, at_least(0));
-  field("forward_only", config.forward_only);
-  field("verify", config.verify);
-  field("profile", config.profile);
-  field("plan_cache", config.plan_cache);
-  field("plans", config.plans);
-  field("output", config.output);
-  field("force", config.force);
-  field("json", config.json);
-  field("quiet", config.quiet);
-  field("no_progress", config.no_progress);
-}
-
-template <class Archive>
 void fields(Archive& field, In<Archive, Invocation> invocation) {
   field("argv", invocation.argv);
   field("started_at", invocation.started_at, time_stamp);
   field.settings("config", invocation.config, invocation.origins);
   field("config_sha256", invocation.config_sha256, hash);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Gpu> gpu) {
-  field("name", gpu.name);
-  field("uuid", gpu.uuid);
-  field("pci_id", gpu.pci_id);
-  field("memory_bytes", gpu.memory_bytes, at_least(0));
-  field("multiprocessors", gpu.multiprocessors, at_least(1));
-  field("compute_capability", gpu.compute_capability);
-  field("driver_version", gpu.driver_version);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Environment> environment) {
-  field("host_name", environment.host_name);
-  field("kernel", environment.kernel);
-  field("distribution", environment.distribution);
-  field("architecture", environment.architecture);
-  field("cpu_model", environment.cpu_model);
-  field("logical_cpus", environment.logical_cpus, at_least(1));
-  field("usable_cpus", environment.usable_cpus, at_least(1));
-  field("cpu_quota", environment.cpu_quota, above(0));
-  field("memory_bytes", environment.memory_bytes, at_least(0));
-  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0));
-  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag);
-  field("gpus", environment.gpus);
-  field("libraries", environment.libraries);
-  field("variables", environment.variables);
-  field("ld_preload", environment.ld_preload);
 }
 
 template <class Archive>
@@ -166,6 +94,33 @@ void fields(Archive& field, In<Archive, StepTime> step) {
   field("effective_steps", step.effective_steps, above(0));
 }
 
+inline constexpr Form monitor_verdict{[](const std::string& text) {
+                                        return text == "clean" || text == "throttled" ||
+                                               text == "drifted" || text == "shared";
+                                      },
+                                      "clean, throttled, drifted or shared"};
+
+template <class Archive>
+void fields(Archive& field, In<Archive, MonitoredSeries> series) {
+  field("name", series.name);
+  field("minimum", series.minimum);
+  field("mean", series.mean);
+  field("maximum", series.maximum);
+  field("values", series.values);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Monitoring> monitoring) {
+  field("interval_seconds", monitoring.interval_seconds, above(0));
+  field("samples", monitoring.samples, at_least(0));
+  field("verdict", monitoring.verdict, monitor_verdict);
+  field("seen", monitoring.seen);
+  field("joules", monitoring.joules, at_least(0));
+  field("images_per_joule", monitoring.images_per_joule, at_least(0));
+  field("not_monitored", monitoring.not_monitored);
+  field("series", monitoring.series);
+}
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
@@ -177,6 +132,9 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("host_window_seconds", rank.host_window_seconds, at_least(0));
   field("device_bytes", rank.device_bytes, at_least(0));
   field("plans_sha256", rank.plans_sha256, hash);
+  field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
+  field.added("monitoring", rank.monitoring);
+  field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0));
   field("step_seconds", rank.step_seconds, above(0));
   field("loss", rank.loss);
 }
@@ -222,6 +180,8 @@ void fields(Archive& field, In<Archive, Proof> proof) {
   field("window_start_gradient_norm", proof.window_start_gradient_norm, at_least(0));
   field("window_end_gradient_norm", proof.window_end_gradient_norm, at_least(0));
   field("verify", proof.verify);
+  field.added("replicas_identical", proof.replicas_identical);
+  field.added("sums_exact", proof.sums_exact);
 }
 
 template <class Archive>
@@ -254,6 +214,29 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Bucket> bucket) {
+  field("bytes", bucket.bytes, at_least(1));
+  field("seconds", bucket.seconds, above(0));
+  field("bus_bandwidth_bytes_per_second", bucket.bus_bandwidth_bytes_per_second, at_least(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Communication> communication) {
+  field("library", communication.library);
+  field("bytes_per_step", communication.bytes_per_step, at_least(1));
+  field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0));
+  field("buckets_seconds", communication.buckets_seconds, above(0));
+  field("buckets", communication.buckets);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, ConcurrentJob> job) {
+  field("ranks", job.ranks, at_least(1));
+  field("throughput_images_per_second", job.throughput_images_per_second, above(0));
+  field("start_seconds", job.start_seconds, at_least(0));
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Run> run) {
   field("started_at", run.started_at, time_stamp);
   field("status", run.status);
@@ -271,6 +254,9 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("peak_flops_per_second", run.peak_flops_per_second, above(0));
   field("share_of_peak", run.share_of_peak, above(0));
   field("proof", run.proof);
+  field.added("communication", run.communication);
+  field.added("jobs", run.jobs);
+  field.added("jain_fairness", run.jain_fairness, within(0, 1));
   field("warnings", run.warnings);
   field("profile", run.profile);
   field("plans", run.plans);
@@ -281,6 +267,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
+  field.added("config", arm.config);
   field("runs", arm.runs);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "reports/text.h"
@@ -53,6 +54,10 @@ Rows shown_after_holm(const Comparison& comparison, Verdict verdict,
   return shown;
 }
 
+bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
+  return std::min(row.base_side.runs, row.new_side.runs) < options.minimum_runs;
+}
+
 // What keeps the rows from being judged at all; false where nothing does.
 bool refuse(const Comparison& comparison, GateResult& result) {
   const auto end = [&](ExitCode code, const std::string& verdict) {
@@ -72,17 +77,15 @@ bool refuse(const Comparison& comparison, GateResult& result) {
     return end(ExitCode::not_comparable,
                "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
   }
-  const int64_t minimum = result.options.minimum_runs;
-  const Rows few = rows_where(comparison, [=](const ComparisonRow& row) {
-    return std::min(row.base_side.runs, row.new_side.runs) < minimum;
-  });
+  const Rows few = rows_where(
+      comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });
   if (!few.empty()) {
     result.inconclusive = true;
     return end(ExitCode::inconclusive,
                "inconclusive: too few runs: " + names_of(few, comparison) + " has " +
                    std::to_string(few.front()->base_side.runs) + " of the base and " +
                    std::to_string(few.front()->new_side.runs) + " new, and needs " +
-                   std::to_string(minimum) + " of each");
+                   std::to_string(result.options.minimum_runs) + " of each");
   }
   const Rows blind =
       rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
@@ -103,6 +106,46 @@ bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha)
       return row.verdict == Verdict::equivalent;
   }
   throw std::logic_error("unnamed FailOn");
+}
+
+bool has(const Rows& rows, const ComparisonRow& row) {
+  return std::find(rows.begin(), rows.end(), &row) != rows.end();
+}
+
+std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
+                                  const Rows& failed) {
+  std::vector<RowAnswer> answers;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.log_difference || has_few_runs(row, options)) {
+      answers.push_back(RowAnswer::unshown);
+    } else if (has(failed, row)) {
+      answers.push_back(RowAnswer::failed);
+    } else if (!shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
+      answers.push_back(RowAnswer::unshown);
+    } else {
+      answers.push_back(row.verdict == Verdict::inconclusive ? RowAnswer::tolerated
+                                                             : RowAnswer::passed);
+    }
+  }
+  return answers;
+}
+
+// Complete runs of the arm that has the fewest.
+int64_t fewest_runs(const RunSet& set) {
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  for (const RunArm& arm : set.arms) {
+    fewest = std::min<int64_t>(
+        fewest, std::count_if(arm.runs.begin(), arm.runs.end(), [](const SetRun& run) {
+          return run.run.status == Status::complete;
+        }));
+  }
+  return fewest;
+}
+
+double share_of_alpha(bool last, int64_t looks) {
+  constexpr double share_of_last = 0.9;
+  if (looks == 1) return 1;
+  return last ? share_of_last : (1 - share_of_last) / static_cast<double>(looks - 1);
 }
 
 const char* what_passed(FailOn fail_on) {
@@ -134,12 +177,18 @@ const char* to_string(FailOn fail_on) {
 GateResult judge(const Comparison& comparison, const GateOptions& options) {
   GateResult result;
   result.options = options;
-  if (refuse(comparison, result)) return result;
   const DecisionRule& rule = comparison.options.rule;
-  const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
+  result.alpha = rule.alpha;
   std::vector<double> unused;
   const Rows slower = shown_after_holm(comparison, Verdict::slower, result.adjusted_p);
-  const Rows faster = shown_after_holm(comparison, Verdict::faster, unused);
+  const Rows faster = options.fail_on == FailOn::any
+                          ? shown_after_holm(comparison, Verdict::faster, unused)
+                          : Rows{};
+  Rows failed = slower;
+  failed.insert(failed.end(), faster.begin(), faster.end());
+  result.answers = answers_of(comparison, options, failed);
+  if (refuse(comparison, result)) return result;
+  const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
   const Rows open = rows_where(
       comparison, [](const ComparisonRow& row) { return row.verdict == Verdict::inconclusive; });
   const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
@@ -148,7 +197,7 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   if (!slower.empty()) {
     result.exit_code = ExitCode::gate_failed;
     result.verdict = "fail: worse" + beyond + names_of(slower, comparison);
-  } else if (options.fail_on == FailOn::any && !faster.empty()) {
+  } else if (!faster.empty()) {
     result.exit_code = ExitCode::gate_failed;
     result.verdict = "fail: better" + beyond + names_of(faster, comparison);
   } else if (!unshown.empty()) {
@@ -161,6 +210,23 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
     if (!open.empty()) result.verdict += "; inconclusive: " + names_of(open, comparison);
   }
   return result;
+}
+
+GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
+                                   const GateOptions& gate_options, int64_t most_reruns,
+                                   const TakeRun& take_run) {
+  const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
+  const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
+  const double alpha = options.rule.alpha;
+  for (int64_t reruns = 0;; ++reruns) {
+    options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
+    GatedComparison gated{compare(base, next, options), {}};
+    gated.result = judge(gated.comparison, gate_options);
+    gated.result.reruns = reruns;
+    gated.result.looks = looks;
+    gated.result.alpha = alpha;
+    if (!gated.result.inconclusive || reruns == most_reruns || !take_run(next)) return gated;
+  }
 }
 
 std::string power_text(const Comparison& comparison) {

@@ -1,39 +1,41 @@
 #include "reports/html.h"
 
-#include "reports/report_text.h"
+#include <utility>
 
 namespace nearmetal {
 namespace {
 
-constexpr const char* head = R"(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>nearmetal</title>
-<style>
+// Colours of text and lines follow the reader's choice of light or dark; those of data suit both.
+constexpr const char* style = R"(<style>
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 56rem; padding: 1rem;
+  background: Canvas; color: CanvasText; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.answer { border-left: .3rem solid #888; padding: .25rem .75rem; font-weight: bold; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; }
-caption { text-align: left; font-weight: bold; }
-th, td { border-bottom: 1px solid #8888; padding: .25rem .75rem; text-align: left; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-figure { margin: 1rem 0; }
-figure div { overflow-x: auto; }
-figure svg { background: #fff; border-radius: .25rem; height: auto; min-width: 32rem; width: 100%; }
+table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
+caption { text-align: left; font-weight: bold; padding: .25rem 0; }
+th, td { border-bottom: 1px solid #8886; min-width: 5rem; overflow-wrap: anywhere;
+  padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
+thead th { border-bottom-width: 2px; }
+tbody th { font-weight: normal; }
+th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
+.number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+figure { margin: 0; }
+figure svg { display: block; height: auto; max-width: 44rem; width: 100%; }
+figcaption, summary, .missing { font-size: .9rem; }
+summary { cursor: pointer; }
+li { overflow-wrap: anywhere; }
 </style>
-</head>
-<body>
-<h1>nearmetal</h1>
 )";
 
-void print_table(std::ostream& out, const TextTable& table, const std::string& caption) {
+void print_table(std::ostream& out, const PageTable& page_table) {
+  const TextTable& table = page_table.table;
   const auto style = [&](size_t column) {
     return table.columns[column].right_aligned ? " class=\"number\"" : "";
   };
-  out << "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>" << html_escaped(caption)
+  out << "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>" << html_escaped(page_table.caption)
       << "</caption>\n<thead><tr>";
   for (size_t column = 0; column < table.columns.size(); ++column) {
     out << "<th scope=\"col\"" << style(column) << '>' << html_escaped(table.columns[column].title)
@@ -50,10 +52,55 @@ void print_table(std::ostream& out, const TextTable& table, const std::string& c
   out << "</tbody></table></div>\n";
 }
 
-// In HTML the element alone: no XML declaration and no document type.
-std::string element_of(const std::string& svg) {
+// In HTML the element alone, without XML declaration and document type; black becomes the colour of
+// the text around, and names are those of this chart alone.
+std::string embedded(const std::string& svg, size_t number) {
   const size_t start = svg.find("<svg");
-  return start == svg.npos ? "" : svg.substr(start);
+  if (start == svg.npos) return "";
+  const std::string prefix = "c" + std::to_string(number);
+  std::string element = svg.substr(start);
+  for (const auto& [what, with] :
+       std::vector<std::pair<std::string, std::string>>{{"'black'", "'currentColor'"},
+                                                        {"\"black\"", "\"currentColor\""},
+                                                        {"rgb(  0,   0,   0)", "currentColor"},
+                                                        {"id='", "id='" + prefix},
+                                                        {"id=\"", "id=\"" + prefix},
+                                                        {"'#gp", "'#" + prefix + "gp"},
+                                                        {"url(#", "url(#" + prefix}}) {
+    for (size_t at = element.find(what); at != element.npos;
+         at = element.find(what, at + with.size())) {
+      element.replace(at, what.size(), with);
+    }
+  }
+  return element;
+}
+
+void print_charts(std::ostream& out, const Page& page) {
+  std::string missing;
+  const bool drawn = !page.images.empty();
+  for (size_t i = 0; i < page.charts.size(); ++i) {
+    const Chart& chart = page.charts[i];
+    if (!chart.missing.empty()) {
+      missing += "<li>" + html_escaped(chart.title + ": " + chart.missing) + "</li>\n";
+      continue;
+    }
+    if (chart.table.rows.empty() && !drawn) continue;
+    out << "<h2>" << html_escaped(chart.title) << "</h2>\n<figure>\n";
+    if (drawn) {
+      out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
+          << embedded(page.images[i], i) << "</div>\n";
+    }
+    out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
+    if (!chart.table.rows.empty()) {
+      out << "<details" << (drawn ? "" : " open") << "><summary>As a table</summary>\n";
+      print_table(out, {chart.title, chart.table});
+      out << "</details>\n";
+    }
+    out << "</figure>\n";
+  }
+  if (!missing.empty()) {
+    out << "<h2>Not shown</h2>\n<ul class=\"missing\">\n" << missing << "</ul>\n";
+  }
 }
 
 }  // namespace
@@ -81,18 +128,27 @@ std::string html_escaped(const std::string& text) {
   return escaped;
 }
 
-void print_html(std::ostream& out, const RunSet& set, const std::vector<Figure>& figures) {
-  out << head;
-  for (const Figure& figure : figures) {
-    out << "<figure role=\"img\" aria-label=\"" << html_escaped(figure.caption) << "\">\n<div>"
-        << element_of(figure.svg) << "</div><figcaption>" << html_escaped(figure.caption)
-        << "</figcaption>\n</figure>\n";
+void print_html(std::ostream& out, const Page& page) {
+  out << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+         "style-src 'unsafe-inline'\">\n<title>"
+      << html_escaped(page.title) << "</title>\n"
+      << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
+  if (!page.answer.empty()) {
+    out << "<p class=\"answer\">" << html_escaped(page.answer) << "</p>\n";
   }
-  print_table(out, report_table(set), "Runs by arm, 95 % intervals of the mean");
-  const std::vector<std::string> warnings = run_warnings(set);
-  if (!warnings.empty()) out << "<h2>Warnings</h2>\n<ul>\n";
-  for (const std::string& line : warnings) out << "<li>" << html_escaped(line) << "</li>\n";
-  if (!warnings.empty()) out << "</ul>\n";
+  for (const PageTable& table : page.tables) print_table(out, table);
+  if (!page.remarks.empty()) out << "<h2>Remarks</h2>\n<ul>\n";
+  for (const std::string& line : page.remarks) out << "<li>" << html_escaped(line) << "</li>\n";
+  if (!page.remarks.empty()) out << "</ul>\n";
+  print_charts(out, page);
+  if (!page.details.empty()) out << "<h2>Details</h2>\n";
+  for (const PageTable& table : page.details) {
+    out << "<details><summary>" << html_escaped(table.caption) << "</summary>\n";
+    print_table(out, table);
+    out << "</details>\n";
+  }
   out << "</body>\n</html>\n";
 }
 

@@ -1,22 +1,34 @@
-// A report as one HTML file that needs nothing else: no network, no script.
+// A page of HTML in one file that needs nothing else: no network, no script.
 #pragma once
 
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "reports/run_set.h"
+#include "reports/charts/chart.h"
+#include "reports/text_table.h"
 
 namespace nearmetal {
 
-struct Figure {
+struct PageTable {
   std::string caption;
-  std::string svg;  // an XML document as gnuplot writes it
+  TextTable table;
 };
 
-/// Light and dark, readable on a phone, tables with headers for screen readers. All text from
-/// reports is escaped, and a policy in the file forbids it to load or run anything.
-void print_html(std::ostream& out, const RunSet& set, const std::vector<Figure>& figures);
+struct Page {
+  std::string title;
+  std::string answer;  // the verdict, or empty
+  std::vector<PageTable> tables;
+  std::vector<Chart> charts;
+  std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables
+  std::vector<std::string> remarks;
+  std::vector<PageTable> details;  // folded away
+};
+
+/// Light and dark, readable on a phone, tables with headers for screen readers; charts without
+/// anything to show are named with their reason. All text is escaped, and a policy in the file
+/// forbids it to load or run anything.
+void print_html(std::ostream& out, const Page& page);
 
 /// Text that shows as itself in HTML and XML; characters that they do not allow become '?'.
 std::string html_escaped(const std::string& text);

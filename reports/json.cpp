@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "reports/fields.h"
+#include "reports/json_reader.h"
 #include "reports/sha256.h"
 
 namespace nearmetal {
@@ -17,8 +18,9 @@ constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
 
 // What a run shows and where it writes; the rest decides what is computed. The plans are left out,
 // too: they have a hash of their own.
-const std::set<std::string> display_settings = {"output",      "force",      "json", "quiet",
-                                                "no_progress", "plan_cache", "plans"};
+const std::set<std::string> display_settings = {
+    "output", "force",       "json",       "quiet",        "no_progress", "plan_cache",
+    "plans",  "environment", "host_facts", "no_host_info", "monitor_hz"};
 
 // What reading a text may take: about 2 GiB of memory at the very worst. 10000 runs of 1000 steps
 // are a tenth of it.

@@ -12,6 +12,7 @@
 
 #include "reports/atomic_file.h"
 #include "reports/fields.h"
+#include "reports/json_reader.h"
 
 namespace nearmetal {
 namespace {

@@ -5,19 +5,10 @@
 
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
-#include "reports/html.h"
 #include "reports/text.h"
 
 namespace nearmetal {
 namespace {
-
-// 17 digits: reads back as the same number.
-std::string exact(double value) {
-  std::ostringstream text;
-  text.precision(17);
-  text << value;
-  return text.str();
-}
 
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
@@ -27,38 +18,6 @@ std::string csv_text(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
-}
-
-std::string attribute(const char* name, const std::string& value) {
-  return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
-}
-
-void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
-  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
-      << attribute("name", run.source + " " + run.run.started_at)
-      << attribute("time", run.run.window ? exact(run.run.window->seconds) : "0") << ">\n"
-      << "    <properties>\n";
-  for (const Metric& metric : all_metrics()) {
-    const Maybe<double> value = metric.value_of(run.run);
-    if (!value) continue;
-    out << "      <property" << attribute("name", metric.name) << attribute("value", exact(*value))
-        << "/>\n";
-  }
-  out << "    </properties>\n";
-  const std::string why = run.run.failure.value_or("no reason given");
-  if (run.run.status == Status::failed) out << "    <error" << attribute("message", why) << "/>\n";
-  if (run.run.status == Status::partial) {
-    out << "    <skipped" << attribute("message", why) << "/>\n";
-  }
-  out << "  </testcase>\n";
-}
-
-int64_t runs_with(const RunSet& set, Status status) {
-  int64_t count = 0;
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) count += run.run.status == status ? 1 : 0;
-  }
-  return count;
 }
 
 }  // namespace
@@ -129,19 +88,6 @@ void print_csv(std::ostream& out, const RunSet& set) {
       }
     }
   }
-}
-
-void print_junit(std::ostream& out, const RunSet& set) {
-  int64_t runs = 0;
-  for (const RunArm& arm : set.arms) runs += static_cast<int64_t>(arm.runs.size());
-  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite" << attribute("name", "nearmetal")
-      << attribute("tests", std::to_string(runs))
-      << attribute("errors", std::to_string(runs_with(set, Status::failed)))
-      << attribute("skipped", std::to_string(runs_with(set, Status::partial))) << ">\n";
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) print_case(out, arm, run);
-  }
-  out << "</testsuite>\n";
 }
 
 }  // namespace nearmetal

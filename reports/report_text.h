@@ -1,4 +1,4 @@
-// Runs of reports in the forms that other tools read: Markdown, CSV, JUnit XML.
+// Runs of reports as tables: Markdown, the summary of GitHub, CSV.
 #pragma once
 
 #include <ostream>
@@ -25,8 +25,5 @@ void print_github_summary(std::ostream& out, const RunSet& set);
 /// Long form, RFC 4180: a header, then a line for each run and metric. Text that a spreadsheet
 /// would take for a formula begins with an apostrophe.
 void print_csv(std::ostream& out, const RunSet& set);
-
-/// A test case for each run: failed is an error, partial is skipped; figures are properties.
-void print_junit(std::ostream& out, const RunSet& set);
 
 }  // namespace nearmetal

@@ -24,6 +24,12 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
+void add_kind_note(ComparisonRow& row, const Runs& base) {
+  if (base.empty() || base.front()->kind == Kind::measured) return;
+  const std::string kind = to_string(base.front()->kind);
+  row.notes.push_back({kind, "both sides are " + kind + ", and tell nothing of real machines"});
+}
+
 void add_warnings_of_runs(ComparisonRow& row, const Runs& runs, const std::string& side) {
   std::map<std::string, size_t> counts;
   for (const SetRun* run : runs) {
@@ -103,6 +109,7 @@ RunOrder run_order(const Runs& base, const Runs& next) {
 
 void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
                    const std::vector<double>& base_values, const std::vector<double>& new_values) {
+  add_kind_note(row, base);
   add_order_note(row, base, next);
   if (std::min(row.base_side.runs, row.new_side.runs) < fewest_for_rank_test) {
     row.notes.push_back({"few_runs",

@@ -24,11 +24,14 @@ RunArm& arm_named(RunSet& set, const std::string& name) {
   return set.arms.emplace_back(RunArm{name, {}});
 }
 
-Run without_series(const Run& run) {
+Run kept_of(const Run& run, Keep keep) {
   Run copy = run;
   copy.plans = {};
-  copy.profile.reset();
-  for (Rank& rank : copy.ranks) rank.step_seconds = rank.loss = {};
+  if (keep == Keep::figures) copy.profile.reset();
+  for (Rank& rank : copy.ranks) {
+    rank.loss = {};
+    if (keep == Keep::figures) rank.step_seconds = {};
+  }
   return copy;
 }
 
@@ -93,14 +96,14 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
 }
 
 // Each thread takes the next file until there are none; what is thrown waits in its source.
-void read_in_parallel(std::vector<Source>& sources) {
+void read_in_parallel(std::vector<Source>& sources, Keep keep) {
   constexpr size_t most_threads = 4;  // each holds a file's document at a time
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++) {
       Source& source = sources[i];
       try {
-        add_runs(source.runs, read_report(source.file), source.file, source.arm);
+        add_runs(source.runs, read_report(source.file), source.file, source.arm, keep);
       } catch (...) {
         source.error = std::current_exception();
       }
@@ -130,15 +133,15 @@ void merge(RunSet& set, RunSet&& other) {
 }  // namespace
 
 void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm) {
+              const std::string& only_arm, Keep keep) {
   std::string names;
   for (const Arm& arm : report.arms) {
     names += (names.empty() ? "" : ", ") + arm.name;
     if (!only_arm.empty() && arm.name != only_arm) continue;
     RunArm& runs = arm_named(set, arm.name);
     for (const Run& run : arm.runs) {
-      runs.runs.push_back(
-          {source, tool_text(report.tool), comparable_key(report, arm, run), without_series(run)});
+      runs.runs.push_back({source, tool_text(report.tool), arm.kind,
+                           comparable_key(report, arm, run), kept_of(run, keep)});
     }
   }
   const bool found = std::any_of(report.arms.begin(), report.arms.end(),
@@ -149,12 +152,12 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   for (const Environment& environment : report.environments) add_environment(set, environment);
 }
 
-std::vector<RunSet> read_sides(const std::vector<Places>& sides) {
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {
   std::vector<Source> sources;
   for (size_t side = 0; side < sides.size(); ++side) {
     for (const std::string& place : sides[side]) add_sources(sources, side, place);
   }
-  read_in_parallel(sources);
+  read_in_parallel(sources, keep);
   std::vector<RunSet> sets(sides.size());
   for (Source& source : sources) {
     if (source.error) std::rethrow_exception(source.error);
@@ -166,6 +169,8 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides) {
   return sets;
 }
 
-RunSet read_runs(const Places& places) { return std::move(read_sides({places}).front()); }
+RunSet read_runs(const Places& places, Keep keep) {
+  return std::move(read_sides({places}, keep).front());
+}
 
 }  // namespace nearmetal

@@ -12,8 +12,9 @@ namespace nearmetal {
 struct SetRun {
   std::string source;  // the file, for messages
   std::string tool;    // version and commit that measured it
+  Kind kind = Kind::measured;
   std::vector<KeyField> key;
-  Run run;  // without series, plans and profile
+  Run run;  // without losses and plans; step times and profile only where they are kept
 };
 
 struct RunArm {
@@ -26,10 +27,14 @@ struct RunSet {
   std::vector<Environment> environments;  // distinct ones
 };
 
+/// What is kept of each run: its figures, which is all that comparing takes, or what charts show,
+/// too, at 8 bytes a step.
+enum class Keep { figures, steps_and_profile };
+
 /// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
 /// an arm that is not there.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm = "");
+              const std::string& only_arm = "", Keep keep = Keep::figures);
 
 /// One side of a comparison as the user names it: each place is FILE, FILE#ARM, or a folder, of
 /// which all *.json files directly or in folders below it.
@@ -37,7 +42,7 @@ using Places = std::vector<std::string>;
 
 /// Reads several sides at once, files in parallel. Throws InvalidReport for what cannot be read,
 /// std::invalid_argument as above and for a run that is twice on one side.
-std::vector<RunSet> read_sides(const std::vector<Places>& sides);
-RunSet read_runs(const Places& places);
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep = Keep::figures);
+RunSet read_runs(const Places& places, Keep keep = Keep::figures);
 
 }  // namespace nearmetal

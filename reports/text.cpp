@@ -29,6 +29,13 @@ std::string fixed(double value, int decimals) {
   return text.str();
 }
 
+std::string exact(double value) {
+  std::ostringstream text;
+  text.precision(17);
+  text << value;
+  return text.str();
+}
+
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
 
 std::string with_interval(double value, const Interval& interval) {

@@ -14,6 +14,9 @@ std::string significant(double value, int digits = 4);
 
 std::string fixed(double value, int decimals);
 
+/// With 17 significant digits: reads back as the same number.
+std::string exact(double value);
+
 /// Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error);
 

@@ -9,85 +9,18 @@
 #include <vector>
 
 #include "models/program.h"
+#include "reports/environment.h"
+#include "reports/maybe.h"
+#include "reports/run_config.h"
 
 namespace nearmetal {
-
-/// Why a value is not known.
-struct Unknown {
-  std::string reason;
-};
-
-/// A value, or why there is none. In JSON: null, with the reason under the same name in the
-/// object's `unknown`. A plain std::optional is null where the thing does not apply or was not
-/// asked for.
-template <class T>
-struct Maybe {
-  std::optional<T> value;
-  std::string reason = "not determined";
-
-  Maybe() = default;
-  Maybe(T known) : value(std::move(known)) {}
-  Maybe(Unknown unknown) : reason(std::move(unknown.reason)) {}
-
-  explicit operator bool() const { return value.has_value(); }
-  const T& operator*() const { return *value; }
-  const T* operator->() const { return &*value; }
-  bool operator==(const Maybe& other) const {
-    return value == other.value && (value || reason == other.reason);
-  }
-};
 
 /// Whether the numbers were measured on what they speak of.
 enum class Kind { measured, emulated, predicted };
 enum class Status { complete, partial, failed };
-/// Who chose a setting: the program, or a flag of the command line.
-enum class Origin { standard, flag };
 
 const char* to_string(Kind kind);
 const char* to_string(Status status);
-const char* to_string(Origin origin);  // "default", "flag"
-
-/// Everything that `nearmetal run` can be asked for. The member initialisers are the only defaults;
-/// an empty optional is filled according to the device (bench/defaults.h).
-struct RunConfig {
-  std::string model = "resnet50";
-  std::string device = "auto";  // auto, cpu, cuda
-  int64_t gpu = 0;              // index among the visible GPUs
-  std::optional<Precision> precision;
-  std::optional<int64_t> batch;  // images per step; largest_that_fits until it is known
-  int64_t image_size = 224;      // height and width in pixels
-  int64_t classes = 1000;
-  std::optional<int64_t> steps;       // of the timed window; else by duration_seconds
-  double duration_seconds = 20;       // of the timed window, about
-  std::optional<int64_t> warmup;      // fewest steps before the timed window
-  std::string input = "device";       // device: images stay there; host: copied every step
-  std::optional<std::string> launch;  // of GPU work: graph or stream
-  std::optional<double> learning_rate;
-  double momentum = 0.9;
-  double weight_decay = 1e-4;
-  bool zero_init = false;  // the last scale of each residual branch starts at 0
-  std::optional<LossScale> loss_scale;
-  int64_t seed = 1;
-  int64_t threads = 0;  // of the CPU backend; 0: all that the process may use
-  bool forward_only = false;
-  bool verify = false;
-  bool profile = false;
-  std::optional<std::string> plan_cache;  // path, or "off"
-  std::optional<std::string> plans;       // report whose plans are pinned
-  std::optional<std::string> output;      // path, or "-"
-  bool force = false;
-  bool json = false;
-  bool quiet = false;
-  bool no_progress = false;
-
-  bool operator==(const RunConfig&) const = default;
-};
-
-/// RunConfig::batch while the largest batch is still to be found.
-inline constexpr int64_t largest_that_fits = 0;
-
-/// By name of the setting, for every member of RunConfig.
-using Origins = std::map<std::string, Origin>;
 
 struct Warning {
   std::string code;  // stable, for scripts: lower case with underscores
@@ -116,39 +49,6 @@ struct Invocation {
   bool operator==(const Invocation&) const = default;
 };
 
-struct Gpu {
-  std::string name;
-  Maybe<std::string> uuid;
-  Maybe<std::string> pci_id;
-  Maybe<int64_t> memory_bytes;
-  Maybe<int64_t> multiprocessors;
-  Maybe<std::string> compute_capability;
-  Maybe<std::string> driver_version;
-
-  bool operator==(const Gpu&) const = default;
-};
-
-/// One operating-system instance as its ranks found it: evidence, no claims.
-struct Environment {
-  std::string host_name;
-  std::string kernel;
-  Maybe<std::string> distribution;
-  std::string architecture;
-  Maybe<std::string> cpu_model;
-  int64_t logical_cpus = 1;  // online
-  int64_t usable_cpus = 1;   // by this process: affinity mask
-  Maybe<double> cpu_quota;   // of the control group, in CPUs
-  Maybe<int64_t> memory_bytes;
-  Maybe<int64_t> memory_limit_bytes;             // of the control group
-  Maybe<bool> hypervisor_cpu_flag;               // CPUID leaf 1: ECX bit 31
-  std::vector<Gpu> gpus;                         // those used
-  std::map<std::string, std::string> libraries;  // name to version, as loaded
-  std::map<std::string, std::string> variables;  // environment variables by allow-list
-  bool ld_preload = false;
-
-  bool operator==(const Environment&) const = default;
-};
-
 /// From the start of the process to the end of the first training step.
 struct SetUp {
   std::string clock;           // where "start" comes from
@@ -175,6 +75,31 @@ struct StepTime {
   bool operator==(const StepTime&) const = default;
 };
 
+/// What one quantity did in the timed window, in the unit that its name ends with.
+struct MonitoredSeries {
+  std::string name;
+  double minimum = 0;
+  double mean = 0;
+  double maximum = 0;
+  std::vector<double> values;  // neighbours averaged where there were many
+
+  bool operator==(const MonitoredSeries&) const = default;
+};
+
+/// What was seen of a rank's GPU and CPUs while its window was timed.
+struct Monitoring {
+  double interval_seconds = 0;  // between values of the series
+  int64_t samples = 0;
+  std::string verdict;            // clean, throttled, drifted or shared
+  std::vector<std::string> seen;  // what led to it, and what else a reader should know
+  std::vector<MonitoredSeries> series;
+  std::map<std::string, std::string> not_monitored;  // name to reason
+  Maybe<double> joules;                              // of the GPU, in the window
+  Maybe<double> images_per_joule;
+
+  bool operator==(const Monitoring&) const = default;
+};
+
 struct Rank {
   int64_t rank = 0;
   int64_t environment = 0;     // index into Report::environments
@@ -187,8 +112,12 @@ struct Rank {
   int64_t skipped_updates = 0;  // in the window: gradient not finite
   Maybe<StepTime> step_time;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
-  Maybe<int64_t> device_bytes;        // held by the training program
-  Maybe<std::string> plans_sha256;    // of keys and implementations
+  std::optional<double> window_start_unix_seconds;
+  Maybe<int64_t> device_bytes;           // held by the training program
+  Maybe<std::string> plans_sha256;       // of keys and implementations
+  std::optional<Monitoring> monitoring;  // null: not asked for, or the window did not open
+  // Per step of the window, the median: gradients on their way and nothing else to do.
+  Maybe<double> exposed_communication_seconds;
 
   bool operator==(const Rank&) const = default;
 };
@@ -240,6 +169,9 @@ struct Proof {
   Maybe<double> window_start_gradient_norm;
   Maybe<double> window_end_gradient_norm;
   std::optional<Verify> verify;
+  // Of ranks that exchange gradients:
+  std::optional<bool> replicas_identical;  // parameters and momentum, at the end
+  std::optional<bool> sums_exact;          // of known values, through the same buckets
 
   bool operator==(const Proof&) const = default;
 };
@@ -253,6 +185,36 @@ struct StepProfile {
   Maybe<double> matrix_flops_per_second;
   Maybe<double> roofline_seconds;   // sum of max(flops / matrix ceiling, bytes / copy ceiling)
   Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
+};
+
+/// A part of the gradient that is summed over the ranks at once.
+struct Bucket {
+  int64_t bytes = 0;
+  double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
+  // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries.
+  double bus_bandwidth_bytes_per_second = 0;
+
+  bool operator==(const Bucket&) const = default;
+};
+
+/// The exchange of gradients between ranks.
+struct Communication {
+  std::string library;  // "mpi"
+  int64_t bytes_per_step = 0;
+  std::vector<Bucket> buckets;
+  double buckets_seconds = 0;              // of all, one after another with nothing else going on
+  Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+
+  bool operator==(const Communication&) const = default;
+};
+
+/// One of several jobs that ran at once, in the time in which all were in their windows.
+struct ConcurrentJob {
+  int64_t ranks = 1;  // they follow those of the job before
+  double throughput_images_per_second = 0;
+  double start_seconds = 0;  // of its window, after that of the first
+
+  bool operator==(const ConcurrentJob&) const = default;
 };
 
 /// One launch.
@@ -273,6 +235,9 @@ struct Run {
   Maybe<double> peak_flops_per_second;         // of all ranks' devices, by the data sheet
   Maybe<double> share_of_peak;
   Proof proof;
+  std::optional<Communication> communication;
+  std::vector<ConcurrentJob> jobs;      // empty: one alone
+  std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
   std::vector<Plan> plans;
   std::optional<StepProfile> profile;
   std::vector<Rank> ranks;
@@ -283,13 +248,14 @@ struct Run {
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
+  std::optional<RunConfig> config{};  // where it is not that of the invocation
   std::vector<Run> runs;
 };
 
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.0";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.2";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;
@@ -298,5 +264,10 @@ struct Report {
   std::vector<Environment> environments;
   std::vector<Arm> arms;
 };
+
+/// What the runs of an arm were asked for.
+inline const RunConfig& config_of(const Report& report, const Arm& arm) {
+  return arm.config ? *arm.config : report.invocation.config;
+}
 
 }  // namespace nearmetal

@@ -13,7 +13,8 @@ import sys
 # A folder of ours: what its files may include of ours.
 ARROWS = {
     "bench": ["bench/**", "comm/**", "reports/**", "models/*.h"],
-    "comm": ["comm/**", "reports/**", "models/graph.h", "models/program.h"],
+    "comm": ["comm/**", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
+             "models/load_module.h"],
     "reports": ["reports/**", "models/graph.h", "models/program.h"],
     "models": ["models/*.h"],
     "models/cpu": ["models/cpu/**", "models/*.h"],
@@ -25,9 +26,11 @@ ARROWS = {
 # Tests may use any of these as an oracle.
 FENCES = [
     ("CLI/**", ["bench/command_line.cpp", "bench/*_options.cpp"], None),
-    ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/layout*"], None),
-    ("mpi.h", ["comm/*"], 2),
+    ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
+                     "comm/layout_document.*"], None),
+    ("mpi.h", ["comm/mpi*"], 2),
     ("nccl*", ["comm/nccl*"], None),
+    ("hwloc.h", ["bench/environment/*"], None),
     ("nvml.h", ["bench/nvml*"], None),
     ("dnnl*", ["models/cpu/*"], None),
     ("oneapi/dnnl/*", ["models/cpu/*"], None),
@@ -41,7 +44,7 @@ FENCES = [
 MAX_LINES = 320
 # Other limits, each with its reason.
 LINE_LIMITS = {
-    "bench/main.cpp": 75,  # the whole program at a glance
+    "bench/main.cpp": 85,  # the whole program at a glance
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}

@@ -2,7 +2,7 @@
 # modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
 
 set(modules)
-foreach(module nearmetal_cpu nearmetal_cuda)
+foreach(module nearmetal_cpu nearmetal_cuda nearmetal_mpi)
   if(TARGET ${module})
     list(APPEND modules ${module})
   endif()
@@ -23,6 +23,7 @@ install(TARGETS nearmetal ${modules}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
 install(FILES README.md LICENSE DESTINATION share/doc/nearmetal)
+install(DIRECTORY layouts DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.
 set(generated ${CMAKE_BINARY_DIR}/generated)

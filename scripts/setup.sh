@@ -18,7 +18,10 @@ cmake               program  cmake
 ninja-build         program  ninja
 libcli11-dev        header   CLI/CLI.hpp
 nlohmann-json3-dev  header   nlohmann/json.hpp
+libhwloc-dev        header   hwloc.h
 libboost-dev        header   boost/math/distributions/non_central_t.hpp
+libopenmpi-dev      program  mpicxx
+openmpi-bin         program  mpirun
 '
 cpu_needs='
 libdnnl-dev         header   oneapi/dnnl/dnnl.hpp

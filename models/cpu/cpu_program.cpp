@@ -9,6 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "models/cpu/exchange.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {
@@ -41,6 +42,10 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
   bind_memory(step_, regions, stream_);
+  if (options_.all_reduce != nullptr && !options_.forward_only) {
+    insert_exchange(step_, *options_.all_reduce, options_.bucket_bytes, region(Region::gradients),
+                    state_);
+  }
   surround_with_input_and_update();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));
@@ -133,11 +138,18 @@ void CpuProgram::finish_step() {
         square_sum(region(Region::gradients), step_.bytes(Region::gradients) / 4, partial_sums_);
   }
   const bool finite = std::isfinite(squares);
-  record_.gradient_norm = static_cast<float>(std::sqrt(squares) / state_.loss_scale);
+  inverse_scale_ = gradient_factor();
+  record_.gradient_norm = static_cast<float>(std::sqrt(squares) * inverse_scale_);
   record_.update_skipped = !finite;
-  inverse_scale_ = 1 / state_.loss_scale;
+  record_.exposed_communication_seconds = state_.exposed_communication_seconds;
   ++steps_;
   if (options_.loss_scale.dynamic) adapt_loss_scale(finite);
+}
+
+// The gradient that is there is a sum over ranks of what the scaled loss gives.
+float CpuProgram::gradient_factor() const {
+  const int ranks = options_.all_reduce != nullptr ? options_.all_reduce->ranks() : 1;
+  return 1 / (state_.loss_scale * static_cast<float>(ranks));
 }
 
 void CpuProgram::adapt_loss_scale(bool finite) {
@@ -163,6 +175,7 @@ void CpuProgram::update() {
 void CpuProgram::enqueue_step() {
   using Clock = std::chrono::steady_clock;
   use_threads();
+  state_.exposed_communication_seconds = 0;
   const Clock::time_point begin = Clock::now();
   for (const Operation& operation : step_.operations) operation.run();
   record_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -187,7 +200,7 @@ void CpuProgram::restart(std::span<const float> parameters) {
     std::fill_n(mean + norm.stride, norm.stride, 1.0f);
   }
   state_.loss_scale = static_cast<float>(options_.loss_scale.initial);
-  inverse_scale_ = 1 / state_.loss_scale;
+  inverse_scale_ = gradient_factor();
   steps_ = good_steps_ = 0;
 }
 

@@ -53,6 +53,7 @@ class CpuProgram : public Program {
   void finish_step();
   void update();
   void adapt_loss_scale(bool finite);
+  float gradient_factor() const;
   void set_images(std::span<const float> images);
 
   float* region(Region region) const {

@@ -12,6 +12,13 @@ namespace {
 
 constexpr int64_t square_sum_part = 1 << 16;
 
+// out[i] = value(i), a float, in parallel.
+template <class T, class Value>
+void fill_each(T* out, int64_t elements, const Value& value) {
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < elements; ++i) out[i] = from_float<T>(value(i));
+}
+
 }  // namespace
 
 void add(Precision precision, const void* left, const void* right, bool relu, void* out,
@@ -20,14 +27,11 @@ void add(Precision precision, const void* left, const void* right, bool relu, vo
     const T* a = static_cast<const T*>(left);
     const T* b = static_cast<const T*>(right);
     T* y = static_cast<T*>(out);
+    const auto sum = [a, b](int64_t i) { return to_float(a[i]) + to_float(b[i]); };
     if (relu) {
-#pragma omp parallel for simd schedule(static)
-      for (int64_t i = 0; i < elements; ++i) {
-        y[i] = from_float<T>(positive_part(to_float(a[i]) + to_float(b[i])));
-      }
+      fill_each(y, elements, [sum](int64_t i) { return positive_part(sum(i)); });
     } else {
-#pragma omp parallel for simd schedule(static)
-      for (int64_t i = 0; i < elements; ++i) y[i] = from_float<T>(to_float(a[i]) + to_float(b[i]));
+      fill_each(y, elements, sum);
     }
   });
 }
@@ -35,9 +39,8 @@ void add(Precision precision, const void* left, const void* right, bool relu, vo
 void relu(Precision precision, const void* x, void* y, int64_t elements) {
   with_element_type(precision, [&]<class T>(T*) {
     const T* in = static_cast<const T*>(x);
-    T* out = static_cast<T*>(y);
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < elements; ++i) out[i] = from_float<T>(positive_part(to_float(in[i])));
+    fill_each(static_cast<T*>(y), elements,
+              [in](int64_t i) { return positive_part(to_float(in[i])); });
   });
 }
 
@@ -48,18 +51,14 @@ void relu_backward(Precision precision, const void* y, const void* dy, const voi
     const T* a = static_cast<const T*>(dy);
     const T* b = static_cast<const T*>(other);
     T* out = static_cast<T*>(dx);
+    const auto masked = [value](int64_t i, float gradient) {
+      return to_float(value[i]) > 0 ? gradient : 0.0f;
+    };
     if (b == nullptr) {
-#pragma omp parallel for simd schedule(static)
-      for (int64_t i = 0; i < elements; ++i) {
-        const float gradient = to_float(a[i]);
-        out[i] = from_float<T>(to_float(value[i]) > 0 ? gradient : 0.0f);
-      }
+      fill_each(out, elements, [=](int64_t i) { return masked(i, to_float(a[i])); });
     } else {
-#pragma omp parallel for simd schedule(static)
-      for (int64_t i = 0; i < elements; ++i) {
-        const float sum = to_float(a[i]) + to_float(b[i]);
-        out[i] = from_float<T>(to_float(value[i]) > 0 ? sum : 0.0f);
-      }
+      fill_each(out, elements,
+                [=](int64_t i) { return masked(i, to_float(a[i]) + to_float(b[i])); });
     }
   });
 }

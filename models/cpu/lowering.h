@@ -43,7 +43,7 @@ struct ParameterSlice {
 /// One primitive or loop.
 struct Operation {
   std::string name;   // node(s) of the graph it computes
-  std::string phase;  // "input", "forward", "backward" or "update"
+  std::string phase;  // as in ProfileEntry
   std::string key;    // of its plan; empty for a loop
   std::string implementation;
   double flops = 0;
@@ -60,6 +60,7 @@ struct StepState {
   std::vector<float> losses;              // by image
   std::vector<float> running_statistics;  // as the region of statistics
   float loss_scale = 1;
+  double exposed_communication_seconds = 0;  // of this step, so far
 };
 
 struct LoweredStep {

@@ -40,6 +40,10 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
+  if (options_.all_reduce != nullptr) {
+    throw std::invalid_argument(
+        "gradients of several GPUs cannot be exchanged yet: take --update independent");
+  }
   require_memory(graph_, options_);
   stream_ = make_stream();
   copy_stream_ = make_stream();

@@ -10,6 +10,12 @@ class CudaBackend : public Backend {
  public:
   DeviceInfo describe(int gpu) override { return describe_gpu(gpu); }
 
+  int device_count() override {
+    int count = 0;
+    NM_CALL(cudaGetDeviceCount(&count));
+    return count;
+  }
+
   std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
     return std::make_unique<CudaProgram>(graph, options);
   }

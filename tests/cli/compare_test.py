@@ -5,10 +5,12 @@ import json
 import pathlib
 import random
 import re
+import xml.etree.ElementTree as ElementTree
 
 import jsonschema
 
 import cli
+import made_up
 
 SOURCE = pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json"
 
@@ -155,6 +157,33 @@ class Gate(CompareTest):
             report["arms"][1]["name"] = "1x2"
         more = self.runs("more", 1000, minute=120, change=rename)
         self.assert_verdict(self.call("gate", base, *more), 4, "not comparable", "1x2")
+
+    def test_files_beside_what_is_printed(self):
+        base, slow = self.runs("base", 1000), self.runs("slow", 950, minute=60)
+        pathlib.Path(self.path("base")).mkdir()
+        for path in base:
+            pathlib.Path(path).rename(self.path("base/" + pathlib.Path(path).name))
+        arguments = ["gate", self.path("base"), *slow, "--junit", "gate.xml", "--html", "gate.html",
+                     "--no-charts"]
+        self.assert_verdict(self.call(*arguments), 1, "fail")
+        suite = ElementTree.parse(self.path("gate.xml")).getroot()
+        self.assertEqual((suite.get("tests"), suite.get("failures")), ("1", "1"))
+        self.assertEqual(suite.find("testcase/failure").get("message")[:6], "SLOWER")
+        page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")
+        self.assertIn("verdict: fail: worse by more than 2 %: run (exit 1)", page)
+        self.assert_refused(self.call(*arguments), 9, "--force")
+        self.assert_verdict(self.call(*arguments, "--force"), 1, "fail")
+
+    def test_only_one_run_of_one_rank_is_repeated(self):
+        sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
+        self.assert_refused(self.call("rerun", sweep), 2, "sweep.json", "3 arms")
+        self.assert_refused(self.call("gate", sweep, sweep, "--rerun", "2"), 2, "3 arms")
+
+        def two_ranks(_, run):
+            run["world_size"] = 2
+            run["ranks"].append({**run["ranks"][0], "rank": 1})
+        pair = self.made("pair.json", 1000, 0, two_ranks)
+        self.assert_refused(self.call("rerun", pair), 2, "2 ranks", "launcher")
 
     def test_it_runs_again_while_inconclusive(self):
         made = self.tiny("--steps", "3", "--output", "new.json")

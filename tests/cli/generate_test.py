@@ -6,7 +6,7 @@ import subprocess
 
 import cli
 
-COMMANDS = ["run", "export", "compare", "gate", "baseline", "report", "validate", "schema"]
+COMMANDS = ["run", "export", "compare", "gate", "baseline", "report", "plan", "validate", "schema"]
 
 
 class Generate(cli.CliTest):

@@ -46,7 +46,8 @@ class Readme(cli.CliTest):
             return
         os.mkdir(self.path("build"))
         os.symlink(cli.EXECUTABLE, self.path("build/nearmetal"))
-        os.symlink(ROOT / "scripts", self.path("scripts"))
+        for folder in ("scripts", "layouts"):
+            os.symlink(ROOT / folder, self.path(folder))
         for number in ("", "2", "3"):
             for name, copies in (("old", ("metal", "run")), ("new", ("vm",))):
                 report = f"{name}{number}.json"

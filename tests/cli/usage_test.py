@@ -22,7 +22,8 @@ class Help(cli.CliTest):
 
     def test_no_line_is_wider_than_a_terminal(self):
         for arguments in (["--help"], ["run", "--help"], ["compare", "--help"], ["gate", "--help"],
-                          ["baseline", "--help"], ["rerun", "--help"], ["report", "--help"]):
+                          ["baseline", "--help"], ["rerun", "--help"], ["report", "--help"],
+                          ["plan", "--help"], ["doctor", "--help"]):
             for line in self.call(*arguments).out.splitlines():
                 self.assertLessEqual(len(line), 100, line)
 

@@ -7,10 +7,16 @@
 #include <sstream>
 #include <string>
 
+#include "reports/benchmark_json.h"
+#include "reports/benchmark_text.h"
+#include "reports/charts/charts.h"
 #include "reports/comparison_json.h"
 #include "reports/comparison_text.h"
 #include "reports/gate.h"
 #include "reports/json.h"
+#include "reports/junit.h"
+#include "reports/pages.h"
+#include "reports/report_text.h"
 #include "reports/run_set.h"
 
 namespace {
@@ -33,6 +39,24 @@ void compare_sides(const RunSet& base, const RunSet& next) {
   const GateResult gate = judge(comparison, {.fail_on = FailOn::any});
   text << power_text(comparison);
   require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");
+  print_junit(text, comparison, gate);
+  print_html(text, comparison_page(base, next, comparison, gate.verdict));
+}
+
+void show(const RunSet& set) {
+  std::ostringstream text;
+  print_markdown(text, set);
+  print_github_summary(text, set);
+  print_csv(text, set);
+  print_junit(text, set);
+  print_go_benchmark(text, set);
+  print_prometheus(text, set);
+  print_html(text, report_page(set));
+  for (const Chart& chart : charts_of(set)) {
+    require(chart.missing.empty() != chart.script.empty(), "a chart is drawn or says why not");
+  }
+  require(!google_benchmark_json(set).empty() && !github_action_benchmark_json(set).empty(),
+          "runs can be written for other tools");
 }
 
 }  // namespace
@@ -48,7 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text = to_json(report);
   require(to_json(report_from_json(text)) == text, "what was written reads back the same");
   RunSet all;
-  add_runs(all, report, "input");
+  add_runs(all, report, "input", "", Keep::steps_and_profile);
+  show(all);
   compare_sides(all, all);
   if (report.arms.size() > 1) {
     RunSet base = all;

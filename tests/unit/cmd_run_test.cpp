@@ -7,7 +7,6 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 TEST_F(CmdRun, MeasuresAndReports) {
   EXPECT_EQ(run({"--steps", "40", "--batch", "8", "--plan-cache", "off"}), ExitCode::ok);

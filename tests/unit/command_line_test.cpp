@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "reports/fields.h"
+#include "reports/json.h"
 
 namespace nearmetal {
 namespace {
@@ -77,12 +78,19 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"loss_scale", "--loss-scale", "128"},
       {"seed", "--seed", "42"},
       {"threads", "--threads", "2"},
+      {"update", "--update", "independent"},
+      {"ranks", "--ranks", "4"},
+      {"bucket_mib", "--bucket-mib", "8"},
       {"forward_only", "--forward-only"},
       {"verify", "--verify"},
       {"profile", "--profile"},
       {"plan_cache", "--plan-cache", "off"},
       {"plans", "--plans", "r.json"},
       {"output", "--output", "o.json"},
+      {"environment", "--environment", "vm"},
+      {"host_facts", "--host-facts", "f.json"},
+      {"no_host_info", "--no-host-info"},
+      {"monitor_hz", "--monitor-hz", "2"},
       {"force", "--force"},
       {"json", "--json"},
       {"quiet", "--quiet"},
@@ -146,7 +154,7 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal({}), HasSubstr("a command is missing"));
   EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes a value");
   EXPECT_THAT(refusal({"validate"}), HasSubstr("FILE"));
-  EXPECT_THAT(refusal({"schema", "plan"}), HasSubstr("'plan'"));
+  EXPECT_THAT(refusal({"schema", "plans"}), HasSubstr("'plans'"));
   EXPECT_THAT(refusal({"compare"}), HasSubstr("BASE NEW"));
   EXPECT_THAT(refusal({"compare", "a", "b", "c"}), HasSubstr("not 3"));
   EXPECT_THAT(refusal({"compare", "--base", "a"}), HasSubstr("--new"));

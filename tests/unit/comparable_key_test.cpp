@@ -12,7 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 std::vector<KeyField> key_of(const Report& report) {
   return comparable_key(report, report.arms[0], report.arms[0].runs[0]);

@@ -214,6 +214,9 @@ TEST(Compare, KindsAreNeverMixed) {
   CompareOptions vm;
   vm.vm_form = true;
   EXPECT_EQ(row_of(base_set(), emulated, vm).verdict, Verdict::not_comparable);
+  const ComparisonRow row = row_of(emulated, emulated, {});
+  EXPECT_EQ(row.verdict, Verdict::inconclusive) << "comparable, but one and the same";
+  EXPECT_EQ(row.notes.front().code, "emulated");
 }
 
 TEST(Compare, TheVmFormTakesTheSplitAsTreatment) {

@@ -1,10 +1,14 @@
-#include "bench/environment.h"
+#include "bench/environment/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "bench/environment/gpu.h"
+#include "reports/json.h"
+#include "tests/unit/host_fixture.h"
+#include "tests/unit/sample_report.h"
 #include "tests/unit/temporary_folder.h"
 
 namespace nearmetal {
@@ -72,6 +76,80 @@ TEST(Environment, UnknownPartsOfAGpuStayUnknown) {
   EXPECT_EQ(*gpu.multiprocessors, 132);
   EXPECT_FALSE(gpu.uuid);
   EXPECT_FALSE(gpu.memory_bytes);
+}
+
+TEST(Environment, LimitsAndNetworkComeFromTheSystem) {
+  const TemporaryFolder root;
+  root.write("proc/meminfo", "HugePages_Total: 8\nHugepagesize: 2048 kB\n");
+  root.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  root.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
+  root.write("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n");
+  root.write("sys/class/net/eth0/operstate", "up\n");
+  root.write("sys/class/net/eth0/speed", "25000\n");
+  root.write("sys/class/net/eth0/mtu", "9000\n");
+  root.write("sys/class/net/eth0/device/numa_node", "-1\n");
+  root.write("sys/class/net/eth0/device/infiniband/mlx5_0/x", "");
+  root.write("sys/class/net/lo/mtu", "65536\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_EQ(*found.limits.huge_pages, 8);
+  EXPECT_EQ(*found.limits.huge_page_bytes, 2 << 20);
+  EXPECT_EQ(*found.limits.transparent_huge_pages, "madvise");
+  EXPECT_EQ(*found.processor.governor, "performance, powersave");
+  ASSERT_EQ(found.network.size(), 1);
+  EXPECT_EQ(found.network[0].name, "eth0");
+  EXPECT_EQ(*found.network[0].bits_per_second, 25'000'000'000);
+  EXPECT_EQ(*found.network[0].numa_node, -1);
+  EXPECT_EQ(*found.network[0].rdma_device, "mlx5_0");
+  EXPECT_FALSE(*found.network[0].virtual_function);
+}
+
+TEST(Environment, ThisMachineHasCoresAndNumaNodes) {
+  const Environment found = find_environment();
+  EXPECT_GE(*found.processor.cores, 1);
+  EXPECT_GE(*found.processor.numa_nodes, 1);
+}
+
+TEST(HostFacts, AreAFlatObjectWithinBounds) {
+  const TemporaryFolder folder;
+  const auto facts = read_host_facts(
+      folder.write("facts.json", R"({"acs": "off", "numa_pinned": true, "vcpus": 16})"));
+  EXPECT_EQ(facts, (std::map<std::string, std::string>{
+                       {"acs", "off"}, {"numa_pinned", "true"}, {"vcpus", "16"}}));
+  for (const std::string& bad :
+       {std::string("[1]"), std::string("{"), std::string(R"({"a": {"b": 1}})"),
+        std::string(R"({"a": null})"), "{\"a\": \"" + std::string(1001, 'x') + "\"}",
+        std::string(70000, ' ')}) {
+    try {
+      read_host_facts(folder.write("bad.json", bad));
+      ADD_FAILURE() << bad.substr(0, 40);
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("bad.json"));
+    }
+  }
+  EXPECT_THROW(read_host_facts(folder / "none.json"), std::invalid_argument);
+}
+
+TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
+  Report report = sample_report();
+  Environment& environment = report.environments[0];
+  environment.host_name = "vm17.customer.example";
+  environment.gpus[0].uuid = std::string("GPU-secret-uuid");
+  environment.gpus[0].serial = std::string("serial-secret");
+  environment.variables = {{"CUDA_VISIBLE_DEVICES", "GPU-secret"},
+                           {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://10.1.2.3:99"},
+                           {"NCCL_HOSTID", "vm17.customer.example-0"},
+                           {"NCCL_DEBUG", "INFO"}};
+  environment.host_facts = {{"host_serial", "serial-secret-2"}, {"acs", "off"}};
+  report.arms[0].runs[0].warnings = {{"some", "rank 1 (vm17.customer.example): slow"}};
+  leave_out_host_info(report);
+  const std::string text = to_json(report);
+  for (const char* secret : {"vm17", "secret", "10.1.2.3"}) {
+    EXPECT_EQ(text.find(secret), text.npos) << secret;
+  }
+  EXPECT_EQ(report.environments[0].variables.at("NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(report.environments[0].host_facts.at("acs"), "off");
+  EXPECT_THAT(report.environments[0].gpus[0].uuid.reason, HasSubstr("--no-host-info"));
+  EXPECT_NO_THROW(report_from_json(text));
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
+#include "reports/junit.h"
 #include "tests/unit/made_up_runs.h"
 
 namespace nearmetal {
@@ -108,6 +111,62 @@ TEST(Gate, SeveralRowsAreCorrectedForTheirNumber) {
           .exit_code,
       ExitCode::inconclusive)
       << "not shown, and not shown otherwise";
+}
+
+TEST(Gate, JunitTellsHowEachRowWent) {
+  const RunSet base =
+      made_up_set({{"a", around(1000)}, {"b<", around(1000)}, {"c", around(1000)}, {"d", {1000}}});
+  const RunSet next = made_up_set(
+      {{"a", around(1000)}, {"b<", around(900)}, {"c", around(980)}, {"d", {1000}}}, 60);
+  const Comparison comparison = compare(base, next, {});
+  const GateResult result = judge(comparison, {});
+  EXPECT_EQ(result.exit_code, ExitCode::inconclusive) << "one row has too few runs";
+  std::ostringstream text;
+  print_junit(text, comparison, result);
+  EXPECT_THAT(text.str(), HasSubstr("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""));
+  EXPECT_THAT(text.str(), HasSubstr("<testcase classname=\"nearmetal.b&lt;\""));
+  EXPECT_THAT(text.str(),
+              HasSubstr("<failure message=\"SLOWER: worse by more than the margin\"/>"));
+  EXPECT_THAT(text.str(), HasSubstr("<skipped message=\"INCONCLUSIVE: "));
+  EXPECT_THAT(text.str(), HasSubstr("<error message=\"INCONCLUSIVE: an interval needs 2 runs"));
+}
+
+GatedComparison sequential(const std::vector<double>& runs, int64_t most_reruns, double level,
+                           bool can_run = true) {
+  RunSet next = made_up_set({{"run", runs}}, 60);
+  const auto take_run = [&](RunSet& set) {
+    const auto count = set.arms[0].runs.size();
+    if (can_run) {
+      set.arms[0].runs.push_back(
+          made_up_set({{"run", {level + 0.1 * static_cast<double>(count)}}}, 120 + count)
+              .arms[0]
+              .runs[0]);
+    }
+    return can_run;
+  };
+  return judge_sequentially(set_at(1000), next, {}, {}, most_reruns, take_run);
+}
+
+TEST(Gate, RerunsShareAlpha) {
+  const GatedComparison once = sequential(around(1000), 0, 1000);
+  EXPECT_EQ(once.result.looks, 1);
+  EXPECT_DOUBLE_EQ(once.comparison.options.rule.alpha, 0.05);
+  const GatedComparison decided = sequential(around(900), 4, 900);
+  EXPECT_EQ(decided.result.looks, 5);
+  EXPECT_EQ(decided.result.reruns, 0) << "already decided";
+  EXPECT_NEAR(decided.comparison.options.rule.alpha, 0.05 * 0.1 / 4, 1e-12);
+  EXPECT_DOUBLE_EQ(decided.result.alpha, 0.05);
+  const GatedComparison open = sequential(around(980), 4, 980);
+  EXPECT_EQ(open.result.reruns, 4);
+  EXPECT_NEAR(open.comparison.options.rule.alpha, 0.045, 1e-12);
+  EXPECT_TRUE(open.result.inconclusive);
+}
+
+TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {
+  const GatedComparison gated = sequential({1000}, 4, 1000);
+  EXPECT_EQ(gated.result.looks, 3) << "at 3, 4 and 5 runs";
+  EXPECT_EQ(sequential({1000}, 1, 1000).result.looks, 1) << "too few to the end";
+  EXPECT_EQ(sequential({1000}, 4, 1000, false).result.reruns, 0) << "no run could be had";
 }
 
 TEST(Gate, TellsItsPower) {

@@ -16,7 +16,7 @@ TEST(ProgressLineTest, TellsStepRateAndTimeLeft) {
   progress.window_steps = 100;
   progress.steps_done = 20;
   EXPECT_EQ(progress_text(progress, 256), "step 0 of 100");
-  progress.steps_done = 45;
+  progress.window_measured = 25;
   progress.window_seconds = 0.8;
   EXPECT_EQ(progress_text(progress, 256), "step 25 of 100, 8000 images/s, 2 s left");
 }

@@ -5,8 +5,9 @@
 
 #include <sstream>
 
-#include "reports/chart.h"
-#include "reports/html.h"
+#include "reports/benchmark_json.h"
+#include "reports/benchmark_text.h"
+#include "reports/junit.h"
 #include "tests/unit/made_up_runs.h"
 
 namespace nearmetal {
@@ -23,6 +24,8 @@ std::string text_of(const Print& print, const RunSet& set) {
 }
 
 void markdown(std::ostream& out, const RunSet& set) { print_markdown(out, set); }
+
+void junit(std::ostream& out, const RunSet& set) { print_junit(out, set); }
 
 RunSet hostile_set() {
   RunSet set = made_up_set({{"=cmd()|<b>\"x\"&\n\x01", {1000, 1002}}});
@@ -51,29 +54,42 @@ TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
 }
 
 TEST(ReportText, JunitTellsErrorsAndEscapes) {
-  const std::string text = text_of(print_junit, hostile_set());
+  const std::string text = text_of(junit, hostile_set());
   EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
   EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;\"/>"));
   EXPECT_THAT(text, HasSubstr("<property name=\"throughput_images_per_second\" value=\"1000\"/>"));
 }
 
-TEST(Html, EscapesWhatReportsHold) {
-  std::ostringstream text;
-  const RunSet set = hostile_set();
-  print_html(text, set, {{throughput_chart(set).caption, "<?xml?><svg></svg>"}});
-  EXPECT_THAT(text.str(), HasSubstr("=cmd()|&lt;b&gt;&quot;x&quot;&amp;??"));
-  EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;"));
-  EXPECT_THAT(text.str(), Not(HasSubstr("<script")));
-  EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
-  EXPECT_THAT(text.str(), HasSubstr("default-src 'none'"));
+TEST(ReportText, GoBenchmarksAreLinesOfWordsAndNumbers) {
+  const std::string text = text_of(print_go_benchmark, made_up_set({{"1x2 a-4", {1000, 1024}}}));
+  EXPECT_THAT(text, HasSubstr("pkg: nearmetal\nUnit images/s better=higher\nkind: measured\n"));
+  EXPECT_THAT(text, HasSubstr("batch: 256\n"));
+  EXPECT_THAT(text, HasSubstr("BenchmarkTrain/arm=1x2%20a%2D4 2 256000000 ns/op 1000 images/s\n"));
+  EXPECT_THAT(text, HasSubstr(" 2 250000000 ns/op 1024 images/s\n"));
+  EXPECT_THAT(text_of(print_go_benchmark, hostile_set()), HasSubstr("arm=%3Dcmd()|%3Cb%3E%22"));
 }
 
-TEST(Chart, HoldsDataAndNoCommandOfANameOfAnArm) {
-  const RunSet set = made_up_set({{"`touch x`\"\nset output 'y'\nEOD $(z) @w", {1000, 1010}}});
-  const std::string script = throughput_chart(set).script;
-  EXPECT_THAT(script, HasSubstr("\"_touch x___set output _y__EOD _(z) _w\" 1\n"));
-  EXPECT_THAT(script, HasSubstr("set yrange [0:*]")) << "bars start at zero";
-  EXPECT_EQ(throughput_chart(RunSet{}).script, "") << "nothing to draw";
+TEST(ReportText, PrometheusEscapesLabels) {
+  const std::string text = text_of(print_prometheus, made_up_set({{"a\"\n\\", {1000, 1010}}}));
+  EXPECT_THAT(text,
+              HasSubstr("# TYPE nearmetal_throughput_images_per_second gauge\n"
+                        "nearmetal_throughput_images_per_second{arm=\"a\\\"\\n\\\\\"} 1004."));
+  EXPECT_THAT(text, HasSubstr("nearmetal_runs{arm=\"a\\\"\\n\\\\\",complete=\"yes\"} 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("nearmetal_last_run_timestamp_seconds{arm=\"a\\\"\\n\\\\\"} 1769817660\n"));
+  EXPECT_EQ(text_of(print_prometheus, {}), "");
+}
+
+TEST(ReportText, JsonOfOtherToolsHoldsEachRunOrArm) {
+  RunSet set = made_up_set({{"a", {1000, 1024, 1000}}, {"b", {10}}});
+  set.arms[0].runs[2].run.status = Status::partial;
+  const std::string google = google_benchmark_json(set);
+  EXPECT_THAT(google, HasSubstr("\"repetitions\": 2"));
+  EXPECT_THAT(google, HasSubstr("\"real_time\": 250.0"));
+  const std::string action = github_action_benchmark_json(set);
+  EXPECT_THAT(action, HasSubstr("\"value\": 1011.92"));
+  EXPECT_THAT(action, HasSubstr("n = 1, 95 % interval"));
+  EXPECT_EQ(github_action_benchmark_json({}), "[]\n");
 }
 
 TEST(ReportText, TheSummaryOfGithubIsCutBelowItsLimit) {

@@ -22,6 +22,14 @@ inline Rank sample_rank() {
                             .relative_standard_error = Unknown{"fewer than 10 steps"},
                             .effective_steps = Unknown{"fewer than 10 steps"}};
   rank.host_window_seconds = 0.4;
+  rank.monitoring = Monitoring{.interval_seconds = 0.1,
+                               .samples = 2,
+                               .verdict = "throttled",
+                               .seen = {"clocks lowered by the driver for heat"},
+                               .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
+                               .not_monitored = {{"sm_clock_hertz", "not told"}},
+                               .joules = 130.0,
+                               .images_per_joule = Unknown{"not told"}};
   rank.device_bytes = 41'200'000'000;
   rank.plans_sha256 = plans_sha256({});
   return rank;
@@ -95,17 +103,21 @@ inline Report sample_report() {
   environment.kernel = "Linux 6.1";
   environment.architecture = "x86_64";
   environment.hypervisor_cpu_flag = true;
-  environment.gpus = {Gpu{.name = "NVIDIA H200",
-                          .uuid = std::string("GPU-1"),
-                          .pci_id = Unknown{"the backend does not tell"},
-                          .memory_bytes = int64_t{150109880320},
-                          .multiprocessors = int64_t{132},
-                          .compute_capability = std::string("9.0"),
-                          .driver_version = std::string("580.1")}};
+  Gpu gpu;
+  gpu.name = "NVIDIA H200";
+  gpu.uuid = std::string("GPU-1");
+  gpu.pci_id = Unknown{"the backend does not tell"};
+  gpu.memory_bytes = int64_t{150109880320};
+  gpu.multiprocessors = int64_t{132};
+  gpu.compute_capability = std::string("9.0");
+  gpu.driver_version = std::string("580.1");
+  environment.gpus = {gpu};
   environment.libraries = {{"CUDA", "13.0"}, {"cuDNN", "9.19"}};
   environment.variables = {{"NCCL_DEBUG", "INFO"}};
   report.environments = {environment};
-  report.arms = {Arm{.name = "run", .runs = {sample_run()}}};
+  Arm& arm = report.arms.emplace_back();
+  arm.name = "run";
+  arm.runs = {sample_run()};
   return report;
 }
 

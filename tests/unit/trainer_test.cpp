@@ -14,7 +14,8 @@ namespace {
 struct TrainerTest : testing::Test {
   TrainerResult run() {
     FakeProgram program(script);
-    return train(program, options, stop, progress);
+    const auto alone = join_world(0);
+    return train(program, options, *make_consensus(*alone, true), stop, progress);
   }
 
   Script script;

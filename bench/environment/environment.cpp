@@ -1,4 +1,4 @@
-#include "bench/environment.h"
+#include "bench/environment/environment.h"
 
 #include <sched.h>
 #include <sys/utsname.h>
@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
-#include <thread>
+
+#include "bench/environment/network.h"
+#include "bench/environment/processor.h"
+#include "bench/environment/system_files.h"
 
 extern char** environ;
 
@@ -17,27 +19,6 @@ namespace nearmetal {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::string> first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  return std::getline(file, line) ? std::optional(line) : std::nullopt;
-}
-
-// The text after `key` and `separator` in the first line that starts with that key.
-Maybe<std::string> value_in(const fs::path& path, std::string_view key, char separator) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const size_t at = line.find(separator);
-    if (!line.starts_with(key) || at == line.npos) continue;
-    if (line.substr(key.size(), at - key.size()).find_first_not_of(" \t") != line.npos) continue;
-    std::string value = line.substr(at + 1);
-    std::erase(value, '"');
-    value.erase(0, value.find_first_not_of(" \t"));
-    return value;
-  }
-  return Unknown{path.string() + " has no " + std::string(key)};
-}
 
 Maybe<int64_t> memory_bytes(const fs::path& root) {
   const Maybe<std::string> text = value_in(root / "proc/meminfo", "MemTotal", ':');
@@ -84,16 +65,6 @@ int64_t usable_cpus(int64_t logical_cpus) {
   return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : logical_cpus;
 }
 
-Maybe<std::string> known_text(const std::string& value) {
-  if (value.empty()) return Unknown{"the backend does not tell"};
-  return value;
-}
-
-Maybe<int64_t> known_count(int64_t value) {
-  if (value == 0) return Unknown{"the backend does not tell"};
-  return value;
-}
-
 }  // namespace
 
 bool may_record_variable(std::string_view name) {
@@ -103,7 +74,7 @@ bool may_record_variable(std::string_view name) {
                      [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-Environment find_environment(const fs::path& root) {
+Environment find_environment(const fs::path& root, const Probes& probes) {
   Environment found;
   utsname system{};
   uname(&system);
@@ -119,6 +90,10 @@ Environment find_environment(const fs::path& root) {
   found.memory_bytes = memory_bytes(root);
   found.memory_limit_bytes = memory_limit(group);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
+  found.virtualisation = find_virtualisation(root, probes, found.hypervisor_cpu_flag);
+  found.processor = find_processor(root);
+  found.limits = find_limits(root);
+  found.network = find_network(root);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const size_t at = text.find('=');
@@ -129,16 +104,6 @@ Environment find_environment(const fs::path& root) {
   const char* preload = std::getenv("LD_PRELOAD");
   found.ld_preload = preload != nullptr && preload[0] != '\0';
   return found;
-}
-
-Gpu describe_gpu(const DeviceInfo& device) {
-  return {.name = device.name,
-          .uuid = known_text(device.uuid),
-          .pci_id = known_text(device.pci_id),
-          .memory_bytes = known_count(device.memory_bytes),
-          .multiprocessors = known_count(device.multiprocessors),
-          .compute_capability = known_text(device.compute_capability),
-          .driver_version = known_text(device.driver_version)};
 }
 
 }  // namespace nearmetal

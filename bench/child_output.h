@@ -1,0 +1,20 @@
+// Runs a short command and takes what it prints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+struct ChildOutput {
+  std::optional<int> exit_status;  // none: it did not start, was killed, or took too long
+  bool timed_out = false;
+  std::string text;  // of both streams, at most 64 KiB
+};
+
+/// `arguments` begin with the program, looked for on PATH; no shell reads them. The command has no
+/// input, and is killed with its whole process group after `seconds`.
+ChildOutput run_child(const std::vector<std::string>& arguments, double seconds);
+
+}  // namespace nearmetal

@@ -1,0 +1,133 @@
+#include "bench/cmd_sweep.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+
+#include "bench/build_info.h"
+#include "bench/destination.h"
+#include "bench/exit_status.h"
+#include "bench/make_plan.h"
+#include "bench/sweep_launch.h"
+#include "bench/sweep_report.h"
+#include "comm/plan_json.h"
+#include "reports/atomic_file.h"
+#include "reports/journal_json.h"
+#include "reports/json.h"
+#include "reports/sha256.h"
+
+namespace nearmetal {
+namespace {
+
+std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
+
+class Sweep {
+ public:
+  Sweep(const CommandLine& line, const Terminal& terminal, const std::atomic<int>& stop)
+      : line_(line), terminal_(terminal), stop_(stop), plan_(make_plan(line)) {
+    terminal_.quiet = line.run.quiet;
+    terminal_.rewrites = terminal_.rewrites && !line.run.quiet && !line.run.no_progress;
+    report_.tool = build_info();
+    report_.invocation.argv = line.argv;
+    report_.invocation.origins = line.origins;
+    report_.invocation.started_at = time_stamp();
+    report_.invocation.config = run_config(plan_, 0);
+    report_.invocation.config_sha256 = config_sha256(report_.invocation.config);
+  }
+
+  ExitCode run() {
+    choose_files();
+    for (const Launch& launch : plan_.launches) {
+      if (stop_ != 0) break;
+      if (!done(launch)) start(launch);
+    }
+    return finish();
+  }
+
+ private:
+  void choose_files() {
+    const std::string plan_hash = sha256(plan_json(plan_));
+    const PlanForm& form = line_.plan;
+    output_ = form.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    require_writable(output_, form.force);
+    if (line_.resume) {
+      std::vector<Warning> warnings;
+      journal_.emplace(Journal::resume(*line_.resume, plan_hash, entries_, warnings));
+      for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
+      terminal_.remark(std::to_string(entries_.size()) + " of " +
+                       std::to_string(plan_.launches.size()) + " runs are in the journal");
+    } else {
+      journal_.emplace(Journal::create(journal_name(output_), plan_hash));
+    }
+  }
+
+  bool done(const Launch& launch) const {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const JournalEntry& entry) {
+      return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
+    });
+  }
+
+  void start(const Launch& launch) {
+    const std::string name = plan_.placements[launch.layout].layout;
+    const std::string what = "run " + std::to_string(entries_.size() + 1) + " of " +
+                             std::to_string(plan_.launches.size()) + ": " + name;
+    if (!terminal_.rewrites) terminal_.remark(what);
+    const auto show = [&](const std::string& progress) {
+      if (terminal_.rewrites) terminal_.err << "\r\033[K" << what << ", " << progress << std::flush;
+    };
+    LaunchOutcome outcome =
+        run_launch(commands_of(plan_, launch.layout), plan_.file.limits, stop_, show);
+    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    if (outcome.code != ExitCode::ok) {
+      if (failed_ == ExitCode::ok) failed_ = outcome.code;
+      terminal_.err << "nearmetal: " << name << " failed: " << outcome.failure << std::endl;
+    }
+    entries_.push_back({static_cast<int64_t>(launch.layout), launch.repeat,
+                        report_of_launch(plan_, launch.layout, outcome)});
+    cut_short_ = stop_ != 0 && entries_.back().report.status != Status::complete;
+    if (!cut_short_) journal_->append(entries_.back());
+  }
+
+  // The journal goes once the report holds all that it holds, and there is nothing to go on with.
+  ExitCode finish() {
+    const bool all = entries_.size() == plan_.launches.size() && !cut_short_;
+    report_ = report_of_sweep(plan_, entries_, std::move(report_));
+    if (!all) report_.status = std::max(report_.status, Status::partial);
+    ExitCode code = failed_;
+    if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
+    if (stop_ != 0) code = exit_code_of_signal(stop_);
+    report_.exit_code = static_cast<int>(code);
+    write_file_atomically(output_, to_json(report_), line_.plan.force);
+    print_sweep(terminal_.out, report_);
+    terminal_.remark("report: " + output_);
+    if (all) {
+      std::error_code ignored;
+      std::filesystem::remove(journal_->path(), ignored);
+    } else {
+      terminal_.remark("go on with: nearmetal sweep ... --resume " + journal_->path().string() +
+                       " --output ANOTHER");
+    }
+    return code;
+  }
+
+  const CommandLine& line_;
+  Terminal terminal_;
+  const std::atomic<int>& stop_;
+  LaunchPlan plan_;
+  Report report_;
+  std::string output_;
+  std::optional<Journal> journal_;
+  std::vector<JournalEntry> entries_;
+  bool cut_short_ = false;  // the last run, by a stop
+  ExitCode failed_ = ExitCode::ok;
+};
+
+}  // namespace
+
+ExitCode cmd_sweep(const CommandLine& line, const Terminal& terminal,
+                   const std::atomic<int>& stop) {
+  return Sweep(line, terminal, stop).run();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,114 @@
+#include "bench/doctor/collect.h"
+
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <sstream>
+
+#include "bench/child_output.h"
+#include "bench/defaults.h"
+#include "bench/environment/environment.h"
+#include "bench/environment/gpu.h"
+#include "bench/monitor_sources.h"
+#include "models/backend.h"
+#include "reports/plan_cache.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double mpi_may_take_seconds = 30;
+
+void collect_gpus(Checkup& checkup) {
+  try {
+    const Nvml nvml;
+    checkup.nvml = nvml.driver_version();
+    checkup.gpus = all_gpus(nvml, "/");
+    for (const Gpu& gpu : checkup.gpus) {
+      GpuNow& now = checkup.gpus_now.emplace_back();
+      if (!gpu.pci_id) continue;
+      const GpuSource source("libnvidia-ml.so.1", *gpu.pci_id);
+      now.processes = source.processes();
+      now.throttle_bits = static_cast<int64_t>(source.throttle_bits());
+    }
+  } catch (const NotSupported& error) {
+    checkup.nvml = Unknown{error.what()};
+  }
+}
+
+std::string problem_of_backend(const std::string& name) {
+  try {
+    load_backend(name).describe(0);
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// Two ranks of `nearmetal --version` show that processes start; lines that begin with its name are
+// counted. --oversubscribe, since there may be one core; root needs to be allowed.
+MpiLaunch try_mpi() {
+  MpiLaunch launch;
+  launch.found = run_child({"mpirun", "--version"}, 5).exit_status == 0;
+  if (!launch.found) return launch;
+  std::vector<std::string> command = {"mpirun", "--oversubscribe"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  std::error_code ignored;
+  const std::string program = fs::read_symlink("/proc/self/exe", ignored).string();
+  for (const char* word : {"-n", "2"}) command.emplace_back(word);
+  command.push_back(program);
+  command.emplace_back("--version");
+  const ChildOutput output = run_child(command, mpi_may_take_seconds);
+  launch.status = output.exit_status;
+  std::istringstream lines(output.text);
+  for (std::string line; std::getline(lines, line);) {
+    launch.ranks += line.starts_with("nearmetal ") ? 1 : 0;
+    const bool failed = launch.status != 0 && !line.empty();
+    if (failed && launch.text.empty() && line.find_first_not_of("-") != line.npos) {
+      launch.text = line;
+    }
+  }
+  return launch;
+}
+
+void collect_files(Checkup& checkup) {
+  if (const auto path = default_plan_cache_path()) {
+    fs::path folder = path->parent_path();
+    std::error_code ignored;
+    while (!fs::exists(folder, ignored) && folder.has_relative_path())
+      folder = folder.parent_path();
+    checkup.plan_cache_folder = folder.string();
+    checkup.plan_cache_writable = access(folder.c_str(), W_OK) == 0;
+  } else {
+    checkup.plan_cache_writable = Unknown{"there is no home folder"};
+  }
+  struct statvfs disk {};
+  checkup.free_disk_bytes = Unknown{"this folder's disk does not tell"};
+  if (statvfs(".", &disk) == 0) {
+    checkup.free_disk_bytes = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
+  }
+  timex clock{};
+  const int state = adjtimex(&clock);
+  checkup.clock_synchronised = Unknown{"the kernel does not tell"};
+  if (state >= 0) checkup.clock_synchronised = state != TIME_ERROR;
+}
+
+}  // namespace
+
+Checkup collect_checkup() {
+  Checkup checkup;
+  checkup.environment = find_environment();
+  checkup.gpu_device_files = choose_device("auto").device == "cuda";
+  collect_gpus(checkup);
+  for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = problem_of_backend(name);
+  checkup.mpi = try_mpi();
+  collect_files(checkup);
+  return checkup;
+}
+
+}  // namespace nearmetal

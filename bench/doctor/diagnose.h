@@ -1,0 +1,45 @@
+// What is wrong with a machine, from what was found on it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/environment.h"
+#include "reports/finding.h"
+
+namespace nearmetal {
+
+/// Of one GPU at this moment.
+struct GpuNow {
+  int64_t processes = 0;
+  Maybe<int64_t> throttle_bits;  // nvmlClocksEventReason... of nvml.h
+};
+
+struct MpiLaunch {
+  bool found = false;         // mpirun is there
+  std::optional<int> status;  // of starting two ranks; none: it did not end in time
+  int64_t ranks = 0;          // that answered
+  std::string text;           // what it printed, where it failed
+};
+
+/// All that doctor looks at. Collecting it changes nothing but the start of two short processes.
+struct Checkup {
+  Environment environment;
+  bool gpu_device_files = false;                // /dev/nvidiactl or the like: the driver is here
+  Maybe<std::string> nvml;                      // version of the driver that the library talks to
+  std::vector<Gpu> gpus;                        // all that NVML lists
+  std::vector<GpuNow> gpus_now;                 // in their order
+  std::map<std::string, std::string> backends;  // name to why it does not work; empty: it does
+  MpiLaunch mpi;
+  Maybe<bool> plan_cache_writable;
+  std::string plan_cache_folder;
+  Maybe<int64_t> free_disk_bytes;  // where reports go
+  Maybe<bool> clock_synchronised;
+};
+
+/// In the order in which a run would meet them.
+std::vector<Finding> diagnose(const Checkup& checkup);
+
+}  // namespace nearmetal

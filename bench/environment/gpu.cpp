@@ -1,0 +1,307 @@
+#include "bench/environment/gpu.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/environment/system_files.h"
+#include "models/load_module.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Numbers of nvml.h, which are part of its binary interface.
+enum : unsigned { clock_sm = 1, clock_memory = 2 };
+enum : unsigned { p2p_read = 0, p2p_nvlink = 2, p2p_atomics = 3 };
+constexpr unsigned most_nvlinks = 36;
+
+// nvmlBAR1Memory_t
+struct Bar1Memory {
+  unsigned long long total, free, used;
+};
+// nvmlDeviceAttributes_t
+struct Attributes {
+  unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
+  unsigned gpu_slices, compute_slices;
+  unsigned long long memory_mebibytes;
+};
+// nvmlPciInfo_t
+struct PciInfo {
+  char legacy_id[16];
+  unsigned domain, bus, device, device_id, subsystem_id;
+  char id[32];
+};
+
+template <class T, class Number>
+Maybe<T> scaled(const Maybe<Number>& value, T unit) {
+  return value ? Maybe<T>(unit * static_cast<T>(*value)) : Maybe<T>(Unknown{value.reason});
+}
+
+Maybe<int64_t> number(const Maybe<unsigned>& value) { return scaled<int64_t>(value, 1); }
+
+Maybe<bool> truth(const Maybe<unsigned>& value) {
+  return value ? Maybe<bool>(*value != 0) : Maybe<bool>(Unknown{value.reason});
+}
+
+template <size_t count>
+Maybe<std::string> name_in(const Maybe<unsigned>& value,
+                           const std::array<const char*, count>& names) {
+  if (!value) return Unknown{value.reason};
+  if (*value >= count) return Unknown{"NVML says " + std::to_string(*value)};
+  return std::string(names[*value]);
+}
+
+Maybe<std::string> known_text(const std::string& value) {
+  if (value.empty()) return Unknown{"the backend does not tell"};
+  return value;
+}
+
+Maybe<int64_t> known_count(int64_t value) {
+  if (value == 0) return Unknown{"the backend does not tell"};
+  return value;
+}
+
+void add_link(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  const auto ask = [&](const char* function) {
+    return number(nvml.ask<unsigned>(function, device));
+  };
+  gpu.link_generation = ask("nvmlDeviceGetCurrPcieLinkGeneration");
+  gpu.link_width = ask("nvmlDeviceGetCurrPcieLinkWidth");
+  gpu.largest_link_generation = ask("nvmlDeviceGetMaxPcieLinkGeneration");
+  gpu.largest_link_width = ask("nvmlDeviceGetMaxPcieLinkWidth");
+  const auto bar1 = nvml.ask<Bar1Memory>("nvmlDeviceGetBAR1MemoryInfo", device);
+  gpu.bar1_bytes = Unknown{bar1.reason};
+  if (bar1) gpu.bar1_bytes = static_cast<int64_t>(bar1->total);
+}
+
+void add_memory_health(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  unsigned now = 0, pending = 0;
+  const std::string why = nvml.call("nvmlDeviceGetEccMode", device, &now, &pending);
+  gpu.ecc = gpu.ecc_change_pending = Unknown{why};
+  if (why.empty()) {
+    gpu.ecc = now != 0;
+    gpu.ecc_change_pending = now != pending;
+  }
+  // Ampere and later remap rows; before, pages were retired.
+  unsigned corrected = 0, uncorrected = 0, waiting = 0, failed = 0;
+  const std::string no_rows =
+      nvml.call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &waiting, &failed);
+  gpu.memory_repair_pending =
+      no_rows.empty() ? Maybe<bool>(waiting != 0 || failed != 0)
+                      : truth(nvml.ask<unsigned>("nvmlDeviceGetRetiredPagesPendingStatus", device));
+}
+
+void add_power_and_clocks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  const auto watts = [&](const char* function) {
+    return scaled(nvml.ask<unsigned>(function, device), 1e-3);
+  };
+  const auto hertz = [&](const char* function, unsigned clock) {
+    return scaled<int64_t>(nvml.ask<unsigned>(function, device, clock), 1'000'000);
+  };
+  gpu.power_limit_watts = watts("nvmlDeviceGetEnforcedPowerLimit");
+  gpu.default_power_limit_watts = watts("nvmlDeviceGetPowerManagementDefaultLimit");
+  gpu.largest_sm_hertz = hertz("nvmlDeviceGetMaxClockInfo", clock_sm);
+  gpu.largest_memory_hertz = hertz("nvmlDeviceGetMaxClockInfo", clock_memory);
+  gpu.application_sm_hertz = hertz("nvmlDeviceGetApplicationsClock", clock_sm);
+}
+
+MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
+  MigInstance found;
+  found.uuid = nvml.text("nvmlDeviceGetUUID", instance);
+  const auto attributes = nvml.ask<Attributes>("nvmlDeviceGetAttributes_v2", instance);
+  found.multiprocessors = found.gpu_slices = found.memory_bytes = Unknown{attributes.reason};
+  if (attributes) {
+    found.multiprocessors = attributes->multiprocessors;
+    found.gpu_slices = attributes->gpu_slices;
+    found.memory_bytes = static_cast<int64_t>(attributes->memory_mebibytes << 20);
+  }
+  return found;
+}
+
+void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  constexpr std::array modes = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga"};
+  gpu.virtualisation =
+      name_in(nvml.ask<unsigned>("nvmlDeviceGetVirtualizationMode", device), modes);
+  unsigned now = 0, pending = 0;
+  const std::string why = nvml.call("nvmlDeviceGetMigMode", device, &now, &pending);
+  gpu.mig = why.empty() ? Maybe<bool>(now != 0) : Maybe<bool>(Unknown{why});
+  gpu.mig_instances.clear();
+  if (!gpu.mig || !*gpu.mig) return;
+  const auto most = nvml.ask<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device);
+  for (unsigned i = 0; most && i < *most; ++i) {
+    const auto instance = nvml.ask<NvmlDevice>("nvmlDeviceGetMigDeviceHandleByIndex", device, i);
+    if (instance) gpu.mig_instances.push_back(describe_instance(nvml, *instance));
+  }
+}
+
+void add_licence(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  if (!gpu.virtualisation || *gpu.virtualisation != "vgpu") {
+    gpu.vgpu_licence = Unknown{"it is no vGPU"};
+    return;
+  }
+  // nvmlGridLicensableFeatures_t: 2 numbers, then up to 3 features of 2 numbers, 2 texts of 128
+  // bytes, a number and a date of 16 bytes.
+  struct Feature {
+    unsigned code, licensed;
+    char information[128], product[128];
+    unsigned enabled, expiry[4];
+  };
+  struct Features {
+    int supported;
+    unsigned count;
+    std::array<Feature, 3> features;
+  };
+  static_assert(sizeof(Feature) == 284);
+  const auto answer = nvml.ask<Features>("nvmlDeviceGetGridLicensableFeatures_v4", device);
+  gpu.vgpu_licence = Unknown{answer.reason};
+  if (!answer) return;
+  const auto end = answer->features.begin() + std::min(answer->count, 3u);
+  const bool licensed = std::any_of(answer->features.begin(), end,
+                                    [](const Feature& feature) { return feature.licensed != 0; });
+  gpu.vgpu_licence = std::string(licensed ? "licensed" : "unlicensed");
+}
+
+void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  int64_t active = 0, inactive = 0;
+  for (unsigned link = 0; link < most_nvlinks; ++link) {
+    const auto state = nvml.ask<unsigned>("nvmlDeviceGetNvLinkState", device, link);
+    if (!state && link == 0) {
+      gpu.active_nvlinks = gpu.inactive_nvlinks = Unknown{state.reason};
+      return;
+    }
+    if (!state) break;  // beyond the last
+    (*state != 0 ? active : inactive) += 1;
+  }
+  gpu.active_nvlinks = active;
+  gpu.inactive_nvlinks = inactive;
+}
+
+Maybe<std::string> pci_id_of(const Nvml& nvml, NvmlDevice device) {
+  const auto info = nvml.ask<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
+  if (!info) return Unknown{info.reason};
+  return std::string(info->id, strnlen(info->id, sizeof info->id));
+}
+
+void add_peers(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
+  gpu.peers.clear();
+  const auto count = nvml.ask<unsigned>("nvmlDeviceGetCount_v2");
+  const auto own = pci_id_of(nvml, device);
+  for (unsigned i = 0; count && i < *count; ++i) {
+    const auto other = nvml.ask<NvmlDevice>("nvmlDeviceGetHandleByIndex_v2", i);
+    if (!other) continue;
+    const auto id = pci_id_of(nvml, *other);
+    if (!id || id == own) continue;
+    const auto works = [&](unsigned capability) -> Maybe<bool> {
+      const auto status = nvml.ask<unsigned>("nvmlDeviceGetP2PStatus", device, *other, capability);
+      if (!status) return Unknown{status.reason};
+      return *status == 0;
+    };
+    gpu.peers.push_back({*id, works(p2p_read), works(p2p_atomics), works(p2p_nvlink)});
+  }
+}
+
+// The kernel writes 0000:1b:00.0, NVML 00000000:1B:00.0.
+std::string kernel_name(std::string pci_id) {
+  std::transform(pci_id.begin(), pci_id.end(), pci_id.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const size_t domain = pci_id.find(':');
+  return domain == 8 ? pci_id.substr(4) : pci_id;
+}
+
+}  // namespace
+
+Gpu describe_gpu(const DeviceInfo& device) {
+  Gpu gpu;
+  gpu.name = device.name;
+  gpu.uuid = known_text(device.uuid);
+  gpu.pci_id = known_text(device.pci_id);
+  gpu.memory_bytes = known_count(device.memory_bytes);
+  gpu.multiprocessors = known_count(device.multiprocessors);
+  gpu.compute_capability = known_text(device.compute_capability);
+  gpu.driver_version = known_text(device.driver_version);
+  return gpu;
+}
+
+Gpu found_gpu(const DeviceInfo& device) {
+  Gpu gpu = describe_gpu(device);
+  try {
+    add_nvml_facts(gpu, Nvml());
+  } catch (const NotSupported& error) {
+    leave_nvml_facts(gpu, {error.what()});
+  }
+  add_kernel_facts(gpu, "/");
+  return gpu;
+}
+
+void add_kernel_facts(Gpu& gpu, const fs::path& root) {
+  if (!gpu.pci_id) {
+    const Unknown why{"its address on the PCI bus is not known"};
+    gpu.numa_node = gpu.iommu_group = why;
+    gpu.cpu_affinity = why;
+    gpu.virtual_function = why;
+    return;
+  }
+  const fs::path folder = root / "sys/bus/pci/devices" / kernel_name(*gpu.pci_id);
+  gpu.numa_node = number_in(folder / "numa_node");
+  gpu.cpu_affinity = first_line(folder / "local_cpulist");
+  gpu.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
+  if (const auto group = link_name(folder / "iommu_group")) {
+    gpu.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
+  }
+  std::error_code ignored;
+  gpu.virtual_function = Unknown{folder.string() + " is not there"};
+  if (fs::exists(folder, ignored)) gpu.virtual_function = fs::exists(folder / "physfn", ignored);
+}
+
+void add_nvml_facts(Gpu& gpu, const Nvml& nvml) {
+  const Maybe<NvmlDevice> found =
+      gpu.pci_id ? nvml.device_at(*gpu.pci_id)
+                 : Maybe<NvmlDevice>(Unknown{"its address on the PCI bus is not known"});
+  if (!found) return leave_nvml_facts(gpu, {found.reason});
+  NvmlDevice device = *found;
+  if (!gpu.driver_version) gpu.driver_version = nvml.driver_version();
+  gpu.serial = nvml.text("nvmlDeviceGetSerial", device);
+  gpu.vbios = nvml.text("nvmlDeviceGetVbiosVersion", device);
+  gpu.persistence = truth(nvml.ask<unsigned>("nvmlDeviceGetPersistenceMode", device));
+  constexpr std::array modes = {"default", "exclusive-thread", "prohibited", "exclusive-process"};
+  gpu.compute_mode = name_in(nvml.ask<unsigned>("nvmlDeviceGetComputeMode", device), modes);
+  add_link(gpu, nvml, device);
+  add_memory_health(gpu, nvml, device);
+  add_power_and_clocks(gpu, nvml, device);
+  add_partition(gpu, nvml, device);
+  add_licence(gpu, nvml, device);
+  add_nvlinks(gpu, nvml, device);
+  add_peers(gpu, nvml, device);
+}
+
+void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
+  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.vgpu_licence = gpu.compute_mode = why;
+  gpu.link_generation = gpu.link_width = gpu.largest_link_generation = why;
+  gpu.largest_link_width = gpu.bar1_bytes = why;
+  gpu.ecc = gpu.ecc_change_pending = gpu.memory_repair_pending = gpu.persistence = gpu.mig = why;
+  gpu.power_limit_watts = gpu.default_power_limit_watts = why;
+  gpu.largest_sm_hertz = gpu.largest_memory_hertz = gpu.application_sm_hertz = why;
+  gpu.active_nvlinks = gpu.inactive_nvlinks = why;
+}
+
+std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
+  std::vector<Gpu> gpus;
+  const auto count = nvml.ask<unsigned>("nvmlDeviceGetCount_v2");
+  for (unsigned i = 0; count && i < *count; ++i) {
+    const auto device = nvml.ask<NvmlDevice>("nvmlDeviceGetHandleByIndex_v2", i);
+    if (!device) continue;
+    Gpu& gpu = gpus.emplace_back();
+    gpu.name = nvml.text("nvmlDeviceGetName", *device).value.value_or("GPU " + std::to_string(i));
+    gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
+    gpu.pci_id = pci_id_of(nvml, *device);
+    add_nvml_facts(gpu, nvml);
+    add_kernel_facts(gpu, root);
+  }
+  return gpus;
+}
+
+}  // namespace nearmetal

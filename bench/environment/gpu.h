@@ -1,0 +1,29 @@
+// What a GPU is and how it is connected: by its backend, NVML and the kernel.
+#pragma once
+
+#include <filesystem>
+
+#include "bench/nvml.h"
+#include "models/program.h"
+#include "reports/environment.h"
+
+namespace nearmetal {
+
+/// The GPU as its backend describes it.
+Gpu describe_gpu(const DeviceInfo& device);
+
+/// With what NVML and the kernel tell of it.
+Gpu found_gpu(const DeviceInfo& device);
+
+/// What the kernel tells of the GPU at `gpu.pci_id`.
+void add_kernel_facts(Gpu& gpu, const std::filesystem::path& root);
+
+/// What NVML tells of the GPU at `gpu.pci_id`. Where it does not, the reason.
+void add_nvml_facts(Gpu& gpu, const Nvml& nvml);
+/// The same of a machine without NVML: why.
+void leave_nvml_facts(Gpu& gpu, const Unknown& why);
+
+/// All GPUs that NVML lists, whether a backend can use them or not.
+std::vector<Gpu> all_gpus(const Nvml& nvml, const std::filesystem::path& root);
+
+}  // namespace nearmetal

@@ -1,0 +1,108 @@
+#include "bench/environment/processor.h"
+
+#include <hwloc.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+
+#include "bench/environment/system_files.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
+
+// hwloc reads a copy of a system where HWLOC_FSROOT says so; only tests do.
+Topology topology_of(const fs::path& root) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
+  Topology owner(topology, hwloc_topology_destroy);
+  const bool copy = root != "/";
+  if (copy) setenv("HWLOC_FSROOT", root.c_str(), 1);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  const bool loaded = hwloc_topology_load(topology) == 0;
+  if (copy) unsetenv("HWLOC_FSROOT");
+  if (!loaded) owner.reset();
+  return owner;
+}
+
+Maybe<int64_t> count_of(const Topology& topology, hwloc_obj_type_t type) {
+  if (!topology) return Unknown{"hwloc cannot read the topology"};
+  const int count = hwloc_get_nbobjs_by_type(topology.get(), type);
+  if (count <= 0) return Unknown{"hwloc finds none: the system does not show its topology"};
+  return count;
+}
+
+Maybe<std::string> governors(const fs::path& root) {
+  std::set<std::string> names;
+  const fs::path cpus = root / "sys/devices/system/cpu";
+  for (const std::string& cpu : names_in(cpus)) {
+    const Maybe<std::string> name = first_line(cpus / cpu / "cpufreq/scaling_governor");
+    if (cpu.starts_with("cpu") && name) names.insert(*name);
+  }
+  if (names.empty()) return Unknown{"the kernel does not steer the frequency (no cpufreq)"};
+  std::string joined;
+  for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
+  return joined;
+}
+
+Maybe<int64_t> limit_of(int resource) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) {
+    return Unknown{"getrlimit failed"};
+  }
+  if (limit.rlim_cur == RLIM_INFINITY) return Unknown{"no limit is set"};
+  return static_cast<int64_t>(limit.rlim_cur);
+}
+
+Maybe<int64_t> shared_memory(const fs::path& root) {
+  struct statvfs system {};
+  if (statvfs((root / "dev/shm").c_str(), &system) != 0) return Unknown{"/dev/shm is not there"};
+  return static_cast<int64_t>(system.f_blocks * system.f_frsize);
+}
+
+Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) {
+  const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
+  if (!text) return Unknown{text.reason};
+  return unit * std::strtoll(text->c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+Processor find_processor(const fs::path& root) {
+  Processor found;
+  const Topology topology = topology_of(root);
+  found.sockets = count_of(topology, HWLOC_OBJ_PACKAGE);
+  found.cores = count_of(topology, HWLOC_OBJ_CORE);
+  found.numa_nodes = count_of(topology, HWLOC_OBJ_NUMANODE);
+  found.governor = governors(root);
+  const Maybe<int64_t> kilohertz =
+      number_in(root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
+  found.largest_hertz =
+      kilohertz ? Maybe<int64_t>(1000 * *kilohertz) : Maybe<int64_t>(Unknown{kilohertz.reason});
+  return found;
+}
+
+Limits find_limits(const fs::path& root) {
+  Limits found;
+  found.locked_memory_bytes = limit_of(RLIMIT_MEMLOCK);
+  found.open_files = limit_of(RLIMIT_NOFILE);
+  found.shared_memory_bytes = shared_memory(root);
+  found.huge_pages = memory_line(root, "HugePages_Total", 1);
+  found.huge_page_bytes = memory_line(root, "Hugepagesize", 1024);
+  const Maybe<std::string> modes = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
+  found.transparent_huge_pages = Unknown{modes.reason};
+  if (modes && modes->find('[') != std::string::npos) {  // always [madvise] never
+    const size_t start = modes->find('[') + 1;
+    found.transparent_huge_pages = modes->substr(start, modes->find(']') - start);
+  }
+  return found;
+}
+
+}  // namespace nearmetal

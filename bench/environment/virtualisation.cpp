@@ -1,0 +1,244 @@
+#include "bench/environment/virtualisation.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include "bench/child_output.h"
+#include "bench/environment/system_files.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Sign {
+  const char* text;  // of it, anywhere, in lower case
+  const char* name;
+};
+
+// Signatures of CPUID by the Linux kernel's detection (arch/x86/kernel/cpu/hypervisor.c and the
+// files it names) and systemd's src/basic/virt.c; so are the names in DMI.
+constexpr std::array cpuid_signs = {
+    Sign{"kvmkvmkvm", "kvm"},     Sign{"linux kvm hv", "kvm"},     Sign{"vmwarevmware", "vmware"},
+    Sign{"xenvmmxenvmm", "xen"},  Sign{"microsoft hv", "hyper-v"}, Sign{"tcgtcgtcgtcg", "qemu"},
+    Sign{"bhyve bhyve", "bhyve"}, Sign{"acrnacrnacrn", "acrn"},    Sign{"prl hyperv", "parallels"}};
+constexpr std::array dmi_signs = {Sign{"vmware", "vmware"},
+                                  Sign{"kvm", "kvm"},
+                                  Sign{"qemu", "kvm"},
+                                  Sign{"amazon ec2", "kvm"},
+                                  Sign{"google compute", "kvm"},
+                                  Sign{"openstack", "kvm"},
+                                  Sign{"virtualbox", "virtualbox"},
+                                  Sign{"innotek", "virtualbox"},
+                                  Sign{"xen", "xen"},
+                                  Sign{"virtual machine", "hyper-v"},
+                                  Sign{"parallels", "parallels"},
+                                  Sign{"bhyve", "bhyve"}};
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+template <class Signs>
+std::string name_of(const Signs& signs, const Maybe<std::string>& text) {
+  if (!text) return "";
+  const std::string low = lower(*text);
+  for (const Sign& sign : signs) {
+    if (low.find(sign.text) != low.npos) return sign.name;
+  }
+  return "";
+}
+
+// A bare-metal server of a cloud has its name in DMI, too.
+bool names_bare_metal(const Maybe<std::string>& product) {
+  return product && lower(*product).find(".metal") != std::string::npos;
+}
+
+std::string hypervisor_of(const fs::path& root, const Virtualisation& found) {
+  const Maybe<std::string> version = first_line(root / "proc/version");
+  // Firecracker answers CPUID as KVM does and has no DMI; its guests' kernels carry its name.
+  if (version && found.cpuid_signature && !found.dmi_vendor &&
+      lower(*version).find("-fc") != std::string::npos) {
+    return "firecracker";
+  }
+  for (const std::string& name :
+       {name_of(cpuid_signs, found.cpuid_signature),
+        names_bare_metal(found.dmi_product) ? std::string() : name_of(dmi_signs, found.dmi_product),
+        names_bare_metal(found.dmi_product) ? std::string() : name_of(dmi_signs, found.dmi_vendor),
+        found.hypervisor_type ? *found.hypervisor_type : std::string()}) {
+    if (!name.empty()) return name;
+  }
+  const Maybe<std::string>& answer = found.detect_virt_vm;
+  return answer && *answer != "none" ? *answer : "";
+}
+
+void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtualisation& found) {
+  const std::string name = hypervisor_of(root, found);
+  const bool flagged = cpu_flag && *cpu_flag;
+  if (!name.empty() || flagged) {
+    found.machine = std::string("vm");
+    found.hypervisor = name.empty() ? Maybe<std::string>(Unknown{"the CPU shows a hypervisor that "
+                                                                 "does not name itself"})
+                                    : Maybe<std::string>(name);
+    return;
+  }
+  if (found.container && *found.container == "gvisor") {
+    found.machine = found.hypervisor = Unknown{"gVisor shows a machine of its own making"};
+    return;
+  }
+  // The bit of CPUID is what a guest cannot miss; without it nothing proves bare metal.
+  if (!cpu_flag) {
+    found.machine = found.hypervisor = Unknown{"no sign of a hypervisor, but " + cpu_flag.reason};
+    return;
+  }
+  found.machine = std::string("bare-metal");
+  found.hypervisor = std::string("none");
+}
+
+// gVisor's kernel calls itself Linux 4.4.0 with the day on which that was released.
+bool is_gvisor(const fs::path& root) {
+  const Maybe<std::string> version = first_line(root / "proc/version");
+  return version &&
+         (version->starts_with("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016") ||
+          lower(*version).find("gvisor") != std::string::npos);
+}
+
+std::string container_by_groups(const fs::path& root) {
+  std::string groups;
+  for (const char* file : {"proc/self/cgroup", "proc/1/cgroup"}) {
+    const Maybe<std::string> line = value_in(root / file, "0", ':');
+    if (line) groups += *line + "\n";
+  }
+  constexpr std::array signs = {Sign{"docker", "docker"}, Sign{"kubepods", "kubernetes"},
+                                Sign{"libpod", "podman"}, Sign{"lxc", "lxc"},
+                                Sign{"containerd", "containerd"}};
+  return name_of(signs, Maybe<std::string>(groups));
+}
+
+std::string container_of(const fs::path& root, const Probes& probes, const Virtualisation& found) {
+  if (is_gvisor(root)) return "gvisor";
+  std::error_code ignored;
+  if (!probes.variable("KUBERNETES_SERVICE_HOST").empty()) return "kubernetes";
+  for (const char* name : {"APPTAINER_NAME", "SINGULARITY_NAME"}) {
+    if (!probes.variable(name).empty()) return "apptainer";
+  }
+  if (fs::exists(root / "run/.containerenv", ignored)) return "podman";
+  if (fs::exists(root / ".dockerenv", ignored)) return "docker";
+  const std::string by_groups = container_by_groups(root);
+  if (!by_groups.empty()) return by_groups;
+  if (const std::string said = probes.variable("container"); !said.empty()) return said;
+  const Maybe<std::string>& answer = found.detect_virt_container;
+  return answer && *answer != "none" ? *answer : "";
+}
+
+Maybe<std::string> kernel_options(const fs::path& root) {
+  const Maybe<std::string> line = first_line(root / "proc/cmdline");
+  if (!line) return line;
+  constexpr std::array known = {
+      "iommu",     "intel_iommu", "amd_iommu",         "pci",
+      "hugepages", "hugepagesz",  "mitigations",       "transparent_hugepage",
+      "isolcpus",  "nohz_full",   "default_hugepagesz"};
+  std::istringstream words(*line);
+  std::string kept;
+  for (std::string word; words >> word;) {
+    const std::string name = word.substr(0, word.find('='));
+    if (std::find(known.begin(), known.end(), name) == known.end()) continue;
+    kept += (kept.empty() ? "" : " ") + word;
+  }
+  return kept;
+}
+
+Maybe<int64_t> iommu_groups(const fs::path& root) {
+  const fs::path folder = root / "sys/kernel/iommu_groups";
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return Unknown{folder.string() + " is not there"};
+  return static_cast<int64_t>(names_in(folder).size());
+}
+
+Maybe<bool> module_is_loaded(const fs::path& root, const char* name) {
+  std::error_code ignored;
+  if (!fs::is_directory(root / "sys/module", ignored)) return Unknown{"/sys/module is not there"};
+  return fs::is_directory(root / "sys/module" / name, ignored);
+}
+
+Maybe<std::string> cpuid_signature() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned hypervisor_bit = 1u << 31;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return Unknown{"CPUID has no leaf 1"};
+  if ((c & hypervisor_bit) == 0) return Unknown{"CPUID shows no hypervisor"};
+  __cpuid(0x40000000, a, b, c, d);
+  std::array<char, 13> text{};
+  std::memcpy(text.data(), &b, 4);
+  std::memcpy(text.data() + 4, &c, 4);
+  std::memcpy(text.data() + 8, &d, 4);
+  return std::string(text.data());
+#else
+  return Unknown{"CPUID is of x86"};
+#endif
+}
+
+Maybe<std::string> detect_virt(const char* question) {
+  const ChildOutput output = run_child({"systemd-detect-virt", question}, 5);
+  std::string answer = output.text;
+  answer.erase(answer.find_last_not_of(" \n") + 1);
+  const bool one_word = !answer.empty() && answer.find_first_of(" \n") == answer.npos;
+  if (!output.exit_status || !one_word) return Unknown{"systemd-detect-virt gave no answer"};
+  return answer;
+}
+
+}  // namespace
+
+Probes real_probes() {
+  return {cpuid_signature, detect_virt, [](const char* name) {
+            const char* value = std::getenv(name);
+            return std::string(value == nullptr ? "" : value);
+          }};
+}
+
+Virtualisation find_virtualisation(const fs::path& root, const Probes& probes,
+                                   const Maybe<bool>& hypervisor_cpu_flag) {
+  Virtualisation found;
+  found.cpuid_signature = probes.cpuid_signature();
+  found.dmi_vendor = first_line(root / "sys/class/dmi/id/sys_vendor");
+  found.dmi_product = first_line(root / "sys/class/dmi/id/product_name");
+  found.hypervisor_type = first_line(root / "sys/hypervisor/type");
+  found.detect_virt_vm = probes.detect_virt("--vm");
+  found.detect_virt_container = probes.detect_virt("--container");
+  found.clock_source =
+      first_line(root / "sys/devices/system/clocksource/clocksource0/current_clocksource");
+  found.iommu_groups = iommu_groups(root);
+  found.kernel_options = kernel_options(root);
+  const std::string pipes = probes.variable("CUDA_MPS_PIPE_DIRECTORY");
+  std::error_code ignored;
+  found.mps_daemon = fs::exists(
+      root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control",
+      ignored);
+  found.peer_memory_module = module_is_loaded(root, "nvidia_peermem");
+  found.nvidia_kernel_module = first_line(root / "sys/module/nvidia/version");
+  const std::string container = container_of(root, probes, found);
+  found.container = container.empty() ? "none" : container;
+  conclude_machine(root, hypervisor_cpu_flag, found);
+  return found;
+}
+
+std::string contradiction(const std::string& claim, const Virtualisation& found) {
+  if (claim == "container") {
+    return found.container && *found.container == "none" ? "nothing shows a container" : "";
+  }
+  if (!found.machine || *found.machine == claim) return "";
+  if (claim == "vm") return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
+  return "there is a hypervisor" + (found.hypervisor ? ": " + *found.hypervisor : std::string());
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,184 @@
+#include "bench/hosts_found.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/defaults.h"
+#include "bench/parse_value.h"
+#include "comm/cpu_list.h"
+#include "comm/layout_names.h"
+#include "comm/shell_text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t most_hosts = 4096;
+constexpr int64_t most_gpus = 1024;
+
+std::vector<int64_t> usable_cpus() {
+  std::vector<int64_t> cpus;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+// GPUs that the driver lists, by address on the PCI bus, if their device nodes are here: those of a
+// host that a container does not get have none.
+std::vector<std::string> pci_ids(const fs::path& root) {
+  std::vector<std::string> ids;
+  std::error_code ignored;
+  const fs::path folder = root / "proc/driver/nvidia/gpus";
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    std::ifstream information(entry->path() / "information");
+    for (std::string line; std::getline(information, line);) {
+      const std::string title = "Device Minor:";
+      if (!line.starts_with(title)) continue;
+      const size_t digit = line.find_first_not_of(" \t", title.size());
+      if (digit == std::string::npos) continue;
+      if (fs::exists(root / "dev" / ("nvidia" + line.substr(digit)), ignored)) {
+        ids.push_back(entry->path().filename());
+      }
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_id,
+                                  const std::vector<int64_t>& usable) {
+  std::string text;
+  std::ifstream(root / "sys/bus/pci/devices" / pci_id / "local_cpulist") >> text;
+  std::vector<int64_t> near;
+  try {
+    const std::vector<int64_t> all = parse_cpu_list(text);
+    std::set_intersection(all.begin(), all.end(), usable.begin(), usable.end(),
+                          std::back_inserter(near));
+  } catch (const std::invalid_argument&) {  // not known: no NUMA, or a VM without
+  }
+  return near;
+}
+
+std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vector<int64_t>& cpus,
+                                                                 int64_t gpus) {
+  std::vector<int64_t> all(gpus);
+  std::iota(all.begin(), all.end(), 0);
+  return {{cpus, all}};
+}
+
+Host host_of(const std::string& name, const std::string& gpus) {
+  if (!is_host_name(name)) {
+    throw std::invalid_argument("--hosts: '" + name + "' is no name of a host");
+  }
+  Host host;
+  host.name = name;
+  host.gpus = parse_number<int64_t>("--hosts: the GPUs of '" + name + "'", gpus,
+                                    {0, static_cast<double>(most_gpus)});
+  return host;
+}
+
+std::vector<Host> hosts_of_list(const std::string& list) {
+  std::vector<Host> hosts;
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const size_t colon = entry.find(':');
+    if (colon == std::string::npos) {
+      throw std::invalid_argument("--hosts: '" + entry + "' does not say how many GPUs, as in " +
+                                  entry + ":4");
+    }
+    hosts.push_back(host_of(entry.substr(0, colon), entry.substr(colon + 1)));
+  }
+  return hosts;
+}
+
+std::vector<Host> unnamed_hosts(const std::string& argument) {
+  const size_t star = argument.find('*');
+  const auto count = parse_number<int64_t>("--hosts: the number of hosts", argument.substr(0, star),
+                                           {1, static_cast<double>(most_hosts)});
+  std::vector<Host> hosts;
+  for (int64_t i = 0; i < count; ++i) {
+    hosts.push_back(host_of("node" + std::to_string(i), argument.substr(star + 1)));
+    hosts.back().address = node_variable(i);
+  }
+  return hosts;
+}
+
+// As mpirun reads it: "NAME slots=N", the rest of a line after # is a remark.
+std::vector<Host> hosts_of_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file || fs::is_directory(path)) {
+    throw std::invalid_argument("--hosts: '" + path +
+                                "' is no file; a list has GPUs after each name, as in vm0:2,vm1:2");
+  }
+  std::vector<Host> hosts;
+  int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name;
+    std::string slots;
+    std::string surplus;
+    if (!(words >> name)) continue;
+    words >> slots;
+    if (!slots.starts_with("slots=") || words >> surplus) {
+      throw std::invalid_argument("--hosts: line " + std::to_string(number) + " of " + path +
+                                  " must be NAME slots=GPUS");
+    }
+    hosts.push_back(host_of(name, slots.substr(slots.find('=') + 1)));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Host this_machine(const fs::path& root) {
+  const std::vector<int64_t> usable = usable_cpus();
+  Host host;
+  host.name = "localhost";
+  std::map<std::vector<int64_t>, std::vector<int64_t>> gpus_by_cpus;
+  for (const std::string& id : pci_ids(root)) {
+    gpus_by_cpus[cpus_next_to(root, id, usable)].push_back(host.gpus++);
+  }
+  if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
+  for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
+  if (host.gpus > 0) return host;
+  const DeviceChoice choice = choose_device("auto", root);
+  if (choice.device == "cuda") {
+    throw std::invalid_argument(choice.reason +
+                                ", but the driver does not list its GPUs; say how many there are: "
+                                "--hosts localhost:N");
+  }
+  if (!usable.empty()) host.cpus = to_cpu_list(usable);
+  return host;
+}
+
+std::vector<Host> hosts_from(const std::string& argument) {
+  const bool list = argument.find(':') != std::string::npos;
+  const bool unnamed = argument.find('*') != std::string::npos;
+  std::vector<Host> hosts = list      ? hosts_of_list(argument)
+                            : unnamed ? unnamed_hosts(argument)
+                                      : hosts_of_file(argument);
+  if (hosts.empty()) throw std::invalid_argument("--hosts: there is no host in '" + argument + "'");
+  if (static_cast<int64_t>(hosts.size()) > most_hosts) {
+    throw std::invalid_argument("--hosts: more than " + std::to_string(most_hosts) + " hosts");
+  }
+  return hosts;
+}
+
+bool are_unnamed(const std::vector<Host>& hosts) {
+  return std::any_of(hosts.begin(), hosts.end(),
+                     [](const Host& host) { return !is_host_name(address_of(host)); });
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,26 @@
+// The hosts of a plan: this machine as it shows itself, or those that the user names.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "comm/layout.h"
+
+namespace nearmetal {
+
+/// "localhost" with the GPUs whose device nodes are there, in the order of the PCI bus, and the
+/// CPUs next to them that this process may use; without GPUs, its CPUs. Reads files, touches no
+/// GPU. Throws std::invalid_argument where there are GPUs that it cannot count. `root` is "/" but
+/// in tests.
+Host this_machine(const std::filesystem::path& root = "/");
+
+/// "vm0:2,vm1:2": names, and GPUs of each; "2*4": two hosts of four GPUs whose names a scheduler
+/// gives; else a file for mpirun with lines such as "vm0 slots=2". 0 GPUs: ranks on CPUs. Throws
+/// std::invalid_argument.
+std::vector<Host> hosts_from(const std::string& argument);
+
+/// Whether a scheduler gives the names of these hosts.
+bool are_unnamed(const std::vector<Host>& hosts);
+
+}  // namespace nearmetal

@@ -1,0 +1,207 @@
+#include "bench/make_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+
+#include "bench/command_table.h"
+#include "bench/defaults.h"
+#include "bench/hosts_found.h"
+#include "bench/suggest.h"
+#include "comm/layout_json.h"
+#include "comm/layout_names.h"
+#include "comm/plan_json.h"
+#include "comm/short_form.h"
+
+namespace nearmetal {
+namespace {
+
+// Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
+const std::set<std::string> planned_options = {
+    "device",     "emulated", "environment", "force",        "gpu",         "help",
+    "host-facts", "json",     "monitor-hz",  "no-host-info", "no-progress", "output",
+    "plan-cache", "plans",    "quiet",       "ranks"};
+
+std::vector<OptionText> options_of_run() {
+  for (CommandText& command : command_table().commands) {
+    if (command.name == "run") return std::move(command.options);
+  }
+  throw std::logic_error("there is no command `run`");
+}
+
+// Throws what the parser of the command line does, with the place before it.
+void check_flag(const std::string& flag, const std::string& place) {
+  try {
+    parse_command_line({"nearmetal", "run", flag});
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(place + ": " + error.what());
+  }
+}
+
+// The settings of a layout file as flags of `run`.
+std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
+  static const std::vector<OptionText> options = options_of_run();
+  std::vector<std::string> flags;
+  for (const auto& [name, text] : settings.texts) {
+    std::string flag = "--" + name;
+    std::replace(flag.begin() + 2, flag.end(), '_', '-');
+    const auto found = std::find_if(options.begin(), options.end(), [&](const OptionText& option) {
+      return std::find(option.names.begin(), option.names.end(), flag) != option.names.end();
+    });
+    if (found == options.end() || planned_options.contains(flag.substr(2))) {
+      throw std::invalid_argument(place + "/" + name + " is no setting of a workload: " +
+                                  (found == options.end() ? "`nearmetal run` has no " + flag
+                                                          : "the plan sets " + flag + " itself"));
+    }
+    const bool toggle = found->value.empty();
+    if (toggle && text != "true" && text != "false") {
+      throw std::invalid_argument(place + "/" + name + " must be true or false");
+    }
+    if (!toggle) flag += "=" + text;
+    check_flag(flag, place + "/" + name);
+    if (!toggle || text == "true") flags.push_back(flag);
+  }
+  return flags;
+}
+
+bool says_how_long(const std::string& flag) {
+  return flag.starts_with("--steps") || flag.starts_with("--duration");
+}
+
+// Later flags stand over earlier ones.
+void append(std::vector<std::string>& flags, const std::vector<std::string>& more) {
+  if (std::any_of(more.begin(), more.end(), says_how_long)) std::erase_if(flags, says_how_long);
+  flags.insert(flags.end(), more.begin(), more.end());
+}
+
+Layout layout_of(const std::string& short_form) {
+  Layout layout;
+  layout.name = short_form;
+  layout.shape = short_form;
+  layout.source = short_form;
+  const auto shapes = parse_short_form(short_form);
+  // The hosts of a command line are alone on their nodes.
+  layout.emulate = std::any_of(shapes.begin(), shapes.end(),
+                               [](const JobShape& shape) { return shape.vms > 1; });
+  return layout;
+}
+
+// 1, 2, 4, ... and `all`.
+std::vector<int64_t> doubled_up_to(int64_t all) {
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count < all; count *= 2) counts.push_back(count);
+  counts.push_back(all);
+  return counts;
+}
+
+std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
+  const Host& first = hosts.front();
+  const int64_t slots = first.gpus > 0
+                            ? first.gpus
+                            : std::max<int64_t>(1, static_cast<int64_t>(cpus_of(first).size()));
+  std::vector<Layout> layouts;
+  if (hosts.size() == 1) {
+    for (const int64_t gpus : doubled_up_to(slots)) {
+      layouts.push_back(layout_of("1x1x" + std::to_string(gpus)));
+    }
+  } else {
+    for (const int64_t nodes : doubled_up_to(static_cast<int64_t>(hosts.size()))) {
+      layouts.push_back(layout_of(std::to_string(nodes) + "x1x" + std::to_string(slots)));
+    }
+  }
+  return layouts;
+}
+
+bool is_file(const std::vector<std::string>& words) {
+  const bool any_file = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return !looks_like_short_form(word);
+  });
+  if (any_file && words.size() > 1) {
+    throw std::invalid_argument("give one layout file, or short forms such as 1x1x2 alone");
+  }
+  return any_file;
+}
+
+LayoutFile asked_file(const PlanForm& form) {
+  const bool from_file = is_file(form.layouts);
+  LayoutFile file = from_file ? read_layout(form.layouts.front()) : LayoutFile{};
+  if (form.hosts && !file.hosts.empty()) {
+    throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
+  }
+  if (file.hosts.empty()) {
+    file.hosts = form.hosts ? hosts_from(*form.hosts) : std::vector{this_machine()};
+  }
+  for (const std::string& word : form.layouts) {
+    if (!from_file) file.layouts.push_back(layout_of(word));
+  }
+  if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
+  if (form.repeats) file.repeats = *form.repeats;
+  check(file);
+  return file;
+}
+
+std::string own_path() {
+  std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (is_plain_text(path)) return path;
+  throw std::invalid_argument("the path of this program cannot be part of a command line: " + path);
+}
+
+// Names of hosts, and how the program is called there, where a scheduler decides.
+void settle_addresses(LayoutFile& file, const std::string& format) {
+  const bool mpi_job = format == "mpijob";
+  if (are_unnamed(file.hosts) && !mpi_job && format != "slurm") {
+    throw std::invalid_argument(
+        "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
+  }
+  for (size_t i = 0; mpi_job && i < file.hosts.size(); ++i) {
+    file.hosts[i].address = mpi_job_worker(static_cast<int64_t>(i));
+  }
+  if (!file.launcher.program) file.launcher.program = mpi_job ? "nearmetal" : own_path();
+}
+
+}  // namespace
+
+RunConfig run_config(const LaunchPlan& plan, size_t layout) {
+  std::vector<std::string> arguments = {"nearmetal"};
+  const std::vector<std::string>& of_run = plan.run_arguments.at(layout);
+  arguments.insert(arguments.end(), of_run.begin(), of_run.end());
+  CommandLine line = parse_command_line(arguments);
+  fill_defaults(line.run, choose_device(line.run.device));
+  check_settings(line.run, line.origins);
+  return line.run;
+}
+
+LaunchPlan make_plan(const CommandLine& line) {
+  const PlanForm& form = line.plan;
+  LaunchPlan plan;
+  plan.file = asked_file(form);
+  const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";
+  settle_addresses(plan.file, form.format);
+  const bool script = form.format != "text" && form.format != "json";
+  plan.options = {.as_root = !script && geteuid() == 0,
+                  .timeout_seconds = plan.file.limits.job_seconds};
+  try {
+    for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
+      const Layout& layout = plan.file.layouts[i];
+      plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
+      std::vector<std::string> flags = flags_of(plan.file.workload, "/workload");
+      append(flags, flags_of(layout.workload, layout.source + "/workload"));
+      append(flags, line.run_flags);
+      const char* device = plan.placements[i].on_gpus() ? "--device=cuda" : "--device=cpu";
+      flags.insert(flags.begin(), {"run", device});
+      flags.emplace_back(script ? "--json" : "--conducted");
+      plan.run_arguments.push_back(flags);
+      run_config(plan, i);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(path + error.what());
+  }
+  plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
+                               plan.file.order == "randomised", plan.file.seed);
+  return plan;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,70 @@
+// Watches a rank's GPU and CPUs from a thread of its own while its window is timed.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/nvml.h"
+#include "bench/trainer.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct MonitorOptions {
+  double hz = 10;
+  std::string pci_id = "";    // of the rank's GPU; empty: none
+  int64_t ranks_on_host = 1;  // more than one: what others do on the CPUs is no disturbance
+  std::filesystem::path root = "/";
+  std::string nvml_library = "libnvidia-ml.so.1";
+};
+
+/// The latest value of each quantity, in the order of `names`; the meaning of NaN is "not known".
+struct MonitorTable {
+  std::vector<std::string> names;
+  std::vector<double> seconds;  // when each row was taken, since any time
+  std::vector<double> values;   // row after row
+  std::vector<unsigned long long> throttle_bits;
+  int64_t most_processes = 0;  // on the GPU at once
+  int64_t memory_errors = 0;   // uncorrected, counted in the window
+  int64_t link_errors = 0;     // of NVLink
+  Maybe<double> joules = Unknown{"no GPU is watched"};
+};
+
+/// Samples between construction and stop(), of which those inside the timed window count. Memory is
+/// taken at the start; in a long window every second sample is dropped once it is full.
+class Monitor {
+ public:
+  Monitor(const MonitorOptions& options, const TrainerProgress& progress);
+  ~Monitor();
+
+  /// Ends the thread. None where the window did not open.
+  std::optional<Monitoring> stop(const Maybe<double>& images_per_second);
+
+ private:
+  struct Sources;
+  void loop();
+  bool in_window() const;
+  void sample(double seconds);
+  void halve();
+
+  MonitorOptions options_;
+  const TrainerProgress& progress_;
+  std::unique_ptr<Sources> sources_;
+  MonitorTable table_;
+  std::map<std::string, std::string> not_monitored_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+/// What the samples say. `others_count`: whether work of other processes on the CPUs disturbs.
+Monitoring judge_samples(const MonitorTable& table, bool others_count);
+
+}  // namespace nearmetal

@@ -1,0 +1,180 @@
+#include "bench/sweep_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/destination.h"
+#include "bench/make_plan.h"
+#include "bench/summary.h"
+#include "models/resnet.h"
+#include "reports/inference.h"
+#include "reports/json.h"
+#include "reports/merge_environments.h"
+#include "reports/merge_jobs.h"
+#include "reports/run_set.h"
+#include "reports/scaling.h"
+#include "reports/text.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+// Of a job that ended without a report.
+Run run_without_report(const LaunchPlan& plan, size_t layout) {
+  const RunConfig config = run_config(plan, layout);
+  const Graph graph = resnet(config.model, config.image_size, config.classes);
+  Run run;
+  Rank unused;
+  leave_open(run, unused, {"the job ended without a report"});
+  run.started_at = time_stamp();
+  run.device = config.device;
+  run.device_name = "unknown";
+  run.device_reason = "by the layout";
+  run.world_size = plan.placements.at(layout).ranks();
+  run.parameters = graph.parameter_count();
+  run.flops_per_image =
+      config.forward_only ? graph.forward_flops_per_image() : graph.training_flops_per_image();
+  return run;
+}
+
+// What the layout says must be there.
+std::string unexpected(const Expectation& expected, const Report& report) {
+  if (!expected.gpu) return "";
+  for (const Environment& environment : report.environments) {
+    for (const Gpu& gpu : environment.gpus) {
+      if (gpu.name.find(*expected.gpu) == std::string::npos) {
+        return environment.host_name + " has a GPU " + gpu.name + ", not the expected " +
+               *expected.gpu;
+      }
+    }
+  }
+  return "";
+}
+
+std::string plural_job(const Run& run) {
+  return run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs";
+}
+
+std::string text_of(double value, const Maybe<Interval>& interval, double scale = 1) {
+  if (!interval) return significant(scale * value);
+  return with_interval(scale * value, {scale * interval->lower, scale * interval->upper});
+}
+
+// Geometric mean, as speeds are compared by ratios.
+std::string throughput_text(const std::vector<double>& throughputs) {
+  double logarithms = 0;
+  for (const double value : throughputs) logarithms += std::log(value);
+  const double value = std::exp(logarithms / static_cast<double>(throughputs.size()));
+  const auto estimate = log_mean(throughputs);
+  return estimate ? with_interval(value, interval(*estimate, 0.95)) : significant(value);
+}
+
+std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, const Arm& shown) {
+  std::vector<double> throughputs;
+  for (const Run& run : shown.runs) {
+    if (run.throughput_images_per_second) throughputs.push_back(*run.throughput_images_per_second);
+  }
+  const size_t runs = shown.runs.size();
+  std::string name = arm.name + (shown.kind == Kind::emulated ? " (emulated)" : "");
+  if (throughputs.empty()) return {name, "-", "0 of " + std::to_string(runs), "-", "-", "-"};
+  const std::string count = throughputs.size() == runs ? std::to_string(runs)
+                                                       : std::to_string(throughputs.size()) +
+                                                             " of " + std::to_string(runs);
+  std::vector<std::string> row = {
+      name,  std::to_string(shown.runs[0].world_size) + plural_job(shown.runs[0]),
+      count, throughput_text(throughputs),
+      "-",   "-"};
+  if (point != nullptr) {
+    row[4] = text_of(point->speedup, point->speedup_interval);
+    row[5] = text_of(point->efficiency, point->efficiency_interval, 100) + " %" +
+             (point->efficiency > 1 ? " (above 100 %: look why)" : "");
+  }
+  return row;
+}
+
+}  // namespace
+
+Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
+  const Placement& placement = plan.placements.at(layout);
+  Report report;
+  report.invocation.config = run_config(plan, layout);
+  RunFound found{run_without_report(plan, layout), {}};
+  if (outcome.reports.size() == placement.jobs.size()) {
+    report.tool = outcome.reports[0].tool;
+    report.invocation.config = outcome.reports[0].invocation.config;
+    found = merge_jobs(outcome.reports);
+  }
+  report.environments = found.environments;
+  std::string failure = outcome.failure;
+  if (failure.empty()) failure = unexpected(plan.file.layouts.at(layout).expect, report);
+  if (!failure.empty()) fail_run(found.run, failure);
+  report.kind = placement.kind;
+  report.status = found.run.status;
+  report.invocation.started_at = found.run.started_at;
+  report.invocation.config_sha256 = config_sha256(report.invocation.config);
+  for (const std::string& name : config_names()) {
+    report.invocation.origins[name] = Origin::standard;
+  }
+  Arm arm;
+  arm.name = placement.layout;
+  arm.kind = placement.kind;
+  arm.runs = {std::move(found.run)};
+  report.arms = {std::move(arm)};
+  return report;
+}
+
+Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& entries,
+                       Report report) {
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    Arm arm;
+    arm.name = plan.placements[i].layout;
+    arm.kind = plan.placements[i].kind;
+    if (arm.kind != Kind::measured) report.kind = arm.kind;
+    std::vector<const JournalEntry*> of_layout;
+    for (const JournalEntry& entry : entries) {
+      if (entry.layout == static_cast<int64_t>(i)) of_layout.push_back(&entry);
+    }
+    std::sort(of_layout.begin(), of_layout.end(),
+              [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
+    for (const JournalEntry* entry : of_layout) {
+      Run run = entry->report.arms.at(0).runs.at(0);
+      merge_environments(entry->report.environments, run.ranks, report.environments);
+      report.status = std::max(report.status, run.status);
+      arm.config = entry->report.invocation.config;
+      arm.runs.push_back(std::move(run));
+    }
+    report.arms.push_back(std::move(arm));
+  }
+  return report;
+}
+
+void print_sweep(std::ostream& out, const Report& report) {
+  RunSet set;
+  add_runs(set, report, "sweep");
+  const std::vector<ScalingPoint> points = scaling_of(set);
+  TextTable table{{{"layout"},
+                   {"ranks"},
+                   {"runs", true},
+                   {"images/s [95 %]", true},
+                   {"speedup", true},
+                   {"efficiency", true}},
+                  {}};
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    const auto point = std::find_if(points.begin(), points.end(), [&](const ScalingPoint& other) {
+      return other.arm == report.arms[i].name;
+    });
+    table.rows.push_back(
+        row_of(set.arms.at(i), point == points.end() ? nullptr : &*point, report.arms[i]));
+  }
+  print_aligned(out, table);
+  for (const Arm& arm : report.arms) {
+    for (size_t i = 0; i < arm.runs.size(); ++i) {
+      const Run& run = arm.runs[i];
+      if (run.throughput_images_per_second) continue;
+      out << arm.name << ", run " << i + 1 << ": "
+          << printable(run.failure.value_or(run.throughput_images_per_second.reason)) << '\n';
+    }
+  }
+}
+
+}  // namespace nearmetal

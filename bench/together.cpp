@@ -1,0 +1,44 @@
+#include "bench/together.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "bench/exit_status.h"
+
+namespace nearmetal {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+void together(World& world, const std::function<void()>& work) {
+  if (world.size() == 1) return work();
+  std::string failure;  // "code host\0text", empty: none
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure = std::to_string(static_cast<int>(exit_code_of(error))) + " " + host_name() + '\0' +
+              error.what();
+  }
+  const std::vector<std::string> failures = world.all_gather(failure);
+  const auto failed = std::find_if(failures.begin(), failures.end(),
+                                   [](const std::string& text) { return !text.empty(); });
+  if (failed == failures.end()) return;
+  const size_t space = failed->find(' '), zero = failed->find('\0');
+  std::string text = failed->substr(zero + 1);
+  const auto same = [&](const std::string& other) { return other.ends_with('\0' + text); };
+  if (!std::all_of(failures.begin(), failures.end(), same)) {
+    text = "rank " + std::to_string(failed - failures.begin()) + " (" +
+           failed->substr(space + 1, zero - space - 1) + "): " + text;
+  }
+  throw JobFailure(text, static_cast<ExitCode>(std::stoi(*failed)), world.rank() > 0);
+}
+
+}  // namespace nearmetal

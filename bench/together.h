@@ -1,0 +1,25 @@
+// Work that succeeds on every rank or fails on every rank.
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "comm/world.h"
+#include "reports/exit_code.h"
+
+namespace nearmetal {
+
+/// Thrown on every rank of a job where the work of one of them failed.
+struct JobFailure : std::runtime_error {
+  JobFailure(const std::string& what, ExitCode code, bool told_by_another)
+      : std::runtime_error(what), exit_code(code), told_by_another_rank(told_by_another) {}
+  ExitCode exit_code;
+  bool told_by_another_rank;  // so that one line is printed, not one per rank
+};
+
+/// Every rank does `work`, then all learn how the others fared. What the lowest rank that failed
+/// threw comes out of it on all ranks as JobFailure; alone, as it is.
+void together(World& world, const std::function<void()>& work);
+
+}  // namespace nearmetal

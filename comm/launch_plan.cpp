@@ -1,0 +1,70 @@
+#include "comm/launch_plan.h"
+
+#include <algorithm>
+#include <set>
+
+namespace nearmetal {
+namespace {
+
+constexpr size_t longest_name = 60;
+
+// Letters, digits and some signs stay, all else becomes '-'.
+std::string file_name_of(const std::string& text) {
+  std::string name = text.substr(0, longest_name);
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) {
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        return !letter && !(c >= '0' && c <= '9') && c != '_' && c != '+';
+      },
+      '-');
+  return name;
+}
+
+}  // namespace
+
+std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
+                        size_t job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::string name =
+      std::to_string(layout + 1) + "-" + file_name_of(placement.layout) + "-run" + repeat;
+  if (placement.jobs.size() > 1) name += "-job" + std::to_string(job + 1);
+  return name + ".report.json";
+}
+
+std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
+  std::vector<std::vector<std::string>> commands;
+  const Placement& placement = plan.placements.at(layout);
+  for (const PlacedJob& job : placement.jobs) {
+    std::vector<std::string> arguments = plan.run_arguments.at(layout);
+    if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
+    arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
+    commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
+  }
+  return commands;
+}
+
+int64_t most_ranks_on_a_host(const LaunchPlan& plan) {
+  int64_t most = 1;
+  for (const Placement& placement : plan.placements) {
+    std::map<std::string, int64_t> ranks;
+    for (const PlacedJob& job : placement.jobs) {
+      for (const PlacedRank& rank : job.ranks) most = std::max(most, ++ranks[rank.host]);
+    }
+  }
+  return most;
+}
+
+std::vector<Host> hosts_taken(const LaunchPlan& plan) {
+  std::set<std::string> names;
+  for (const Placement& placement : plan.placements) {
+    for (const PlacedJob& job : placement.jobs) {
+      for (const PlacedRank& rank : job.ranks) names.insert(rank.host);
+    }
+  }
+  std::vector<Host> hosts = plan.file.hosts;
+  std::erase_if(hosts, [&](const Host& host) { return !names.contains(host.name); });
+  return hosts;
+}
+
+}  // namespace nearmetal

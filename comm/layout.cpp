@@ -1,0 +1,116 @@
+#include "comm/layout.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "comm/cpu_list.h"
+#include "comm/layout_names.h"
+
+namespace nearmetal {
+namespace {
+
+[[noreturn]] void refuse(const std::string& place, const std::string& reason) {
+  throw std::invalid_argument(place + ": " + reason);
+}
+
+void check_numa(const Host& host, const std::string& place) {
+  if (host.cpus && !host.numa.empty()) {
+    refuse(place + "/cpus", "the NUMA nodes of the host already say which CPUs; leave it out");
+  }
+  std::set<int64_t> cpus;
+  std::set<int64_t> gpus;
+  for (size_t i = 0; i < host.numa.size(); ++i) {
+    const std::string node = place + "/numa/" + std::to_string(i);
+    for (const int64_t cpu : parse_cpu_list(host.numa[i].cpus)) {
+      if (cpus.insert(cpu).second) continue;
+      refuse(node + "/cpus", "CPU " + std::to_string(cpu) + " is in another NUMA node, too");
+    }
+    for (const int64_t gpu : host.numa[i].gpus) {
+      if (gpu >= host.gpus) {
+        refuse(node + "/gpus", "there is no GPU " + std::to_string(gpu) + ": the host has " +
+                                   std::to_string(host.gpus) + ", from 0");
+      }
+      if (gpus.insert(gpu).second) continue;
+      refuse(node + "/gpus", "GPU " + std::to_string(gpu) + " is there twice");
+    }
+  }
+  if (!host.numa.empty() && static_cast<int64_t>(gpus.size()) != host.gpus) {
+    refuse(place + "/numa",
+           "each of the " + std::to_string(host.gpus) + " GPUs must be in one of the NUMA nodes");
+  }
+}
+
+void check_hosts(const std::vector<Host>& hosts) {
+  std::set<std::string> names;
+  std::set<std::string> addresses;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const std::string place = "/hosts/" + std::to_string(i);
+    if (!names.insert(hosts[i].name).second) {
+      refuse(place + "/name", "there is another host '" + hosts[i].name + "'");
+    }
+    if (!addresses.insert(address_of(hosts[i])).second) {
+      refuse(place + "/address", "another host has '" + address_of(hosts[i]) + "', too");
+    }
+    check_numa(hosts[i], place);
+  }
+}
+
+void check_variables(const std::map<std::string, std::string>& variables) {
+  for (const auto& [name, value] : variables) {
+    if (!is_variable_name(name)) {
+      refuse("/launcher/variables", "'" + name + "' is no name of a variable");
+    }
+    if (!value.empty() && !is_plain_text("x" + value)) {
+      refuse("/launcher/variables/" + name, "a text without control characters is needed");
+    }
+  }
+}
+
+void check_layout(const Layout& layout, const std::string& place) {
+  if (layout.shape.has_value() == !layout.jobs.empty()) {
+    refuse(place, "a layout has either a shape or jobs");
+  }
+  for (size_t j = 0; j < layout.jobs.size(); ++j) {
+    const std::string job = place + "/jobs/" + std::to_string(j);
+    const auto& instances = layout.jobs[j].instances;
+    if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
+    for (size_t k = 0; k < instances.size(); ++k) {
+      if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {
+        refuse(job + "/instances/" + std::to_string(k),
+               "it has either GPUs or, on CPUs, a number of ranks");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check(const LayoutFile& file) {
+  check_hosts(file.hosts);
+  check_variables(file.launcher.variables);
+  std::set<std::string> names;
+  for (size_t i = 0; i < file.layouts.size(); ++i) {
+    const std::string place = "/layouts/" + std::to_string(i);
+    if (!names.insert(file.layouts[i].name).second) {
+      refuse(place + "/name", "there is another layout '" + file.layouts[i].name + "'");
+    }
+    check_layout(file.layouts[i], place);
+  }
+}
+
+std::vector<int64_t> cpus_of(const Host& host) {
+  if (host.cpus) return parse_cpu_list(*host.cpus);
+  std::vector<int64_t> cpus;
+  for (const NumaNode& node : host.numa) {
+    const std::vector<int64_t> more = parse_cpu_list(node.cpus);
+    cpus.insert(cpus.end(), more.begin(), more.end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+const std::string& address_of(const Host& host) { return host.address ? *host.address : host.name; }
+const std::string& node_of(const Host& host) { return host.node ? *host.node : host.name; }
+
+}  // namespace nearmetal

@@ -1,0 +1,100 @@
+// A layout file as plain data: hosts, layouts of jobs over them, what is trained and how often.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// CPUs and the GPUs next to them.
+struct NumaNode {
+  std::string cpus;           // "0-15,32-47"
+  std::vector<int64_t> gpus;  // by their index on the host
+};
+
+/// One operating-system instance: a bare-metal host, a VM or a container.
+struct Host {
+  std::string name;
+  std::optional<std::string> address;  // that the launcher calls; else the name
+  std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
+  std::optional<std::string> environment;  // as claimed: bare-metal, vm or container
+  int64_t gpus = 0;                        // 0: ranks compute on the CPUs
+  std::optional<std::string> cpus;         // that ranks may use; else what each finds
+  std::vector<NumaNode> numa;              // instead of `cpus`: which are near which GPU
+};
+
+/// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
+struct Instance {
+  std::string host;
+  std::vector<int64_t> gpus;
+  int64_t ranks = 0;
+};
+
+/// Ranks that train together.
+struct Job {
+  std::vector<Instance> instances;
+};
+
+/// Settings of `nearmetal run` by name, such as image_size, as their text.
+struct Settings {
+  std::map<std::string, std::string> texts;
+};
+
+/// What every rank must find, or the run fails.
+struct Expectation {
+  std::optional<std::string> environment;  // bare-metal, vm or container
+  std::optional<std::string> gpu;          // part of its name
+  std::optional<int64_t> world_size;       // of each job
+};
+
+/// Jobs that run at once, independent of each other.
+struct Layout {
+  std::string name;
+  std::optional<std::string> shape;  // short form (comm/short_form.h), instead of `jobs`
+  std::vector<Job> jobs;
+  bool emulate = false;  // each instance is a pretended VM: a part of a host
+  Settings workload;     // over the file's
+  Expectation expect;
+  std::string source;  // where it was written, for messages
+};
+
+/// How processes get to their hosts.
+struct Launcher {
+  std::optional<std::string> program;            // path of nearmetal on every host; else this one's
+  std::optional<std::string> network;            // CIDR of the addresses that MPI uses; else all
+  std::optional<std::string> remote_shell;       // in place of ssh
+  std::map<std::string, std::string> variables;  // environment of every rank
+};
+
+/// After which a run has failed.
+struct TimeLimits {
+  double start_seconds = 300;
+  double step_seconds = 60;
+  double job_seconds = 1800;
+};
+
+struct LayoutFile {
+  std::vector<Host> hosts;  // none: this machine
+  Launcher launcher;
+  std::vector<Layout> layouts;
+  Settings workload;
+  int64_t repeats = 5;
+  std::string order = "randomised";  // or listed: each repeat takes the layouts in some order
+  int64_t seed = 1;                  // of the order
+  TimeLimits limits;
+};
+
+/// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
+/// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets.
+void check(const LayoutFile& file);
+
+/// The CPUs that ranks may use, or none where that is not known.
+std::vector<int64_t> cpus_of(const Host& host);
+
+const std::string& address_of(const Host& host);
+const std::string& node_of(const Host& host);
+
+}  // namespace nearmetal

@@ -1,0 +1,38 @@
+// Sums gradients in host memory over the ranks of an MPI job.
+#pragma once
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "models/all_reduce.h"
+
+namespace nearmetal {
+
+/// Throws std::runtime_error with MPI's own words where `status` is not MPI_SUCCESS.
+void require_mpi(int status, const char* what);
+
+/// One non-blocking reduction per bucket. MPI moves data only inside its calls, so that each start
+/// pushes the earlier ones on.
+class MpiAllReduce : public AllReduce {
+ public:
+  explicit MpiAllReduce(MPI_Comm everyone);
+  ~MpiAllReduce() override;
+  MpiAllReduce(const MpiAllReduce&) = delete;
+  MpiAllReduce& operator=(const MpiAllReduce&) = delete;
+
+  int ranks() const override { return ranks_; }
+  void bind(std::vector<GradientBucket> buckets) override;
+  void start(int bucket, void* stream) override;
+  void finish(void* stream) override;
+  std::vector<BucketTest> test(int repeats) override;
+
+ private:
+  MPI_Comm gradients_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::vector<GradientBucket> buckets_;
+  std::vector<MPI_Request> requests_;  // by bucket
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,67 @@
+// Which rank of a layout computes where, and with which settings. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/layout.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct PlacedRank {
+  int64_t rank = 0;
+  std::string host;
+  std::string address;                           // of the host, for the launcher
+  std::optional<int64_t> vm;                     // pretended, counted on each host
+  std::optional<int64_t> gpu;                    // index on the host; none: on CPUs
+  std::optional<int64_t> visible_gpu;            // index among those that the rank sees
+  std::string cpus;                              // that it may use, "0-3,8"; empty: not limited
+  std::map<std::string, std::string> variables;  // environment; the same names for all of a job
+};
+
+struct PlacedJob {
+  std::vector<PlacedRank> ranks;  // by rank; those of one instance are neighbours
+};
+
+struct Placement {
+  std::string layout;
+  Kind kind = Kind::measured;  // or emulated
+  std::vector<PlacedJob> jobs;
+
+  int64_t ranks() const;
+  bool on_gpus() const;  // all, or none
+};
+
+/// Where a layout's ranks go. A job of a shape takes, in the order of the file, the nodes with the
+/// fewest jobs on them, on each the first hosts with enough free GPUs, and there the first free
+/// ones; as VMs that are pretended (`emulate`), parts of the one host of a node. Jobs that are
+/// listed go where they say.
+///
+/// Environment: CUDA_VISIBLE_DEVICES is what a rank's instance has, in the order of the PCI bus. A
+/// pretended VM has a NCCL_HOSTID of its own, so that NCCL takes neither P2P nor shared memory to
+/// the others, and NCCL is held to sockets. Jobs at once have NCCL_RAS_ADDR ports of their own.
+/// CPUs: a pretended VM has its GPUs' even share of those next to them; a rank without a GPU an
+/// even share of the host's.
+///
+/// Throws std::invalid_argument, beginning with Layout::source, for a host or GPU that is not there
+/// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed.
+Placement place(const Layout& layout, const std::vector<Host>& hosts,
+                const std::map<std::string, std::string>& variables = {});
+
+/// One fresh start of all jobs of a layout.
+struct Launch {
+  size_t layout = 0;   // index
+  int64_t repeat = 1;  // counted from 1
+
+  bool operator==(const Launch&) const = default;
+};
+
+/// Every repeat takes each layout once, so that drift touches all alike: `randomised`, in an order
+/// of its own by the seed, the same on every machine; else in the order given.
+std::vector<Launch> launch_order(size_t layouts, int64_t repeats, bool randomised, int64_t seed);
+
+}  // namespace nearmetal

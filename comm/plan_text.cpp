@@ -1,0 +1,67 @@
+#include "comm/plan_text.h"
+
+#include "comm/shell_text.h"
+#include "reports/text.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+TextTable table_of(const Placement& placement) {
+  const bool emulated = placement.kind == Kind::emulated;
+  TextTable table;
+  table.columns = {{"job", true}, {"rank", true}, {"host"}};
+  if (emulated) table.columns.push_back({"VM", true});
+  table.columns.insert(table.columns.end(), {{"GPU", true}, {"CPUs"}});
+  for (size_t job = 0; job < placement.jobs.size(); ++job) {
+    for (const PlacedRank& rank : placement.jobs[job].ranks) {
+      std::vector<std::string> row = {std::to_string(job + 1), std::to_string(rank.rank),
+                                      rank.host};
+      if (emulated) row.push_back(std::to_string(*rank.vm));
+      row.push_back(rank.gpu ? std::to_string(*rank.gpu) : "none");
+      row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
+      table.rows.push_back(row);
+    }
+  }
+  return table;
+}
+
+void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
+  const Placement& placement = plan.placements[index];
+  const auto jobs = static_cast<int64_t>(placement.jobs.size());
+  out << "layout " << printable(placement.layout) << ": " << to_string(placement.kind) << ", "
+      << counted(jobs, "job") << (jobs > 1 ? " at once, " : ", ")
+      << counted(placement.ranks(), "rank") << "\n";
+  print_aligned(out, table_of(placement));
+  for (const auto& command : commands_of(plan, index)) {
+    out << "\n  " << printable(shell_quoted(command)) << "\n";
+  }
+  out << "\n";
+}
+
+void print_order(std::ostream& out, const LaunchPlan& plan) {
+  out << counted(static_cast<int64_t>(plan.launches.size()), "fresh start") << ", in this order";
+  if (plan.file.order == "randomised") out << " (random, seed " << plan.file.seed << ")";
+  int64_t repeat = 0;
+  for (const Launch& launch : plan.launches) {
+    if (launch.repeat != repeat) {
+      repeat = launch.repeat;
+      out << "\n  repeat " << repeat << ": ";
+    } else {
+      out << ", ";
+    }
+    out << printable(plan.placements[launch.layout].layout);
+  }
+  const TimeLimits& limits = plan.file.limits;
+  out << "\nlimits: start " << limits.start_seconds << " s, step " << limits.step_seconds
+      << " s, job " << limits.job_seconds << " s\n";
+}
+
+}  // namespace
+
+void print_plan(std::ostream& out, const LaunchPlan& plan) {
+  for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
+  print_order(out, plan);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,27 @@
+// Layouts in short: 1x1x2 is nodes x VMs per node x GPUs per VM, 2*(1x1x2) two such jobs at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+struct JobShape {
+  int64_t nodes = 1;
+  int64_t vms = 1;   // on each node
+  int64_t gpus = 1;  // of each VM; on a host without GPUs: ranks
+
+  int64_t ranks() const { return nodes * vms * gpus; }
+  bool operator==(const JobShape&) const = default;
+};
+
+/// One shape for each job: terms joined by '+', each "NxVxG" or "(NxVxG)", with "K*" before it for
+/// K jobs. Throws std::invalid_argument that says what was expected where. At most 4096 jobs and,
+/// in each, 65536 ranks.
+std::vector<JobShape> parse_short_form(const std::string& text);
+
+/// Whether the text is meant as a short form and not as the path of a file.
+bool looks_like_short_form(const std::string& text);
+
+}  // namespace nearmetal

@@ -1,0 +1,67 @@
+#include "comm/world.h"
+
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+
+#include "models/load_module.h"
+
+namespace nearmetal {
+namespace {
+
+class AloneWorld : public World {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  int local_rank() const override { return 0; }
+  int local_size() const override { return 1; }
+  std::vector<std::string> all_gather(const std::string& bytes) override { return {bytes}; }
+  std::string broadcast(const std::string& bytes) override { return bytes; }
+  void maximum(std::span<int64_t>) override {}
+  void start_maximum(int64_t value) override { started_ = value; }
+  std::optional<int64_t> started_maximum() override { return started_; }
+  std::unique_ptr<AllReduce> all_reduce() override { return nullptr; }
+  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+
+ private:
+  int64_t started_ = 0;
+};
+
+// How many processes the launcher says that it started; none where there is no launcher.
+std::optional<int64_t> launched_processes() {
+  // mpirun of Open MPI; Hydra of MPICH and Intel MPI; a job step of Slurm.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    const char* text = std::getenv(name);
+    if (text == nullptr) continue;
+    const int64_t processes = std::strtoll(text, nullptr, 10);
+    // A batch script is a job step of one process, too: no MPI is needed for it.
+    if (processes > 1 || std::string(name) == "OMPI_COMM_WORLD_SIZE") return processes;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<World> join_launched(int64_t processes) {
+  void* entry = load_module("mpi", "MPI module", world_entry_name, true);
+  std::unique_ptr<World> world(reinterpret_cast<WorldEntry>(entry)());
+  if (world->size() != processes) {
+    throw std::invalid_argument("the launcher started " + std::to_string(processes) +
+                                " processes, but MPI sees " + std::to_string(world->size()) +
+                                ": start them with the mpirun of the MPI that nearmetal was built "
+                                "with, or srun --mpi=pmix");
+  }
+  return world;
+}
+
+}  // namespace
+
+std::unique_ptr<World> join_world(int64_t expected_ranks) {
+  const auto processes = launched_processes();
+  auto world = processes ? join_launched(*processes) : std::make_unique<AloneWorld>();
+  if (expected_ranks > 0 && world->size() != expected_ranks) {
+    throw std::invalid_argument("--ranks " + std::to_string(expected_ranks) + ": there are " +
+                                std::to_string(world->size()));
+  }
+  return world;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,55 @@
+// This process among all those of a job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/all_reduce.h"
+
+namespace nearmetal {
+
+/// All calls but the first four and abort() are collective: every rank makes them, in
+/// the same order, from the thread that made the world. They throw std::runtime_error.
+class World {
+ public:
+  virtual ~World() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Among the ranks on this host, or whatever shares memory.
+  virtual int local_rank() const = 0;
+  virtual int local_size() const = 0;
+
+  /// What each rank gave, in their order.
+  virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
+  /// What rank 0 gave.
+  virtual std::string broadcast(const std::string& bytes) = 0;
+  /// Each value becomes the largest of all ranks.
+  virtual void maximum(std::span<int64_t> values) = 0;
+
+  /// The same of one value, without waiting: start it, then ask; none until every rank has started
+  /// it. One at a time.
+  virtual void start_maximum(int64_t value) = 0;
+  virtual std::optional<int64_t> started_maximum() = 0;
+
+  /// Over buffers in the host's memory; serves one program.
+  virtual std::unique_ptr<AllReduce> all_reduce() = 0;
+
+  /// Ends every process of the job, at once.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+/// MPI where a launcher (mpirun, srun) started this process, else a world of one. Throws
+/// NotSupported where the MPI module or its library is missing, std::invalid_argument where the
+/// launcher started more processes than MPI sees, or `expected_ranks` (0: any number) are not
+/// there.
+std::unique_ptr<World> join_world(int64_t expected_ranks);
+
+/// What the MPI module exports under this name.
+using WorldEntry = World* (*)();
+inline constexpr const char* world_entry_name = "nearmetal_world";
+
+}  // namespace nearmetal

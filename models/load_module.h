@@ -1,0 +1,22 @@
+// Loads a module of the program on first use.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace nearmetal {
+
+/// Thrown for what this build or this machine cannot do (exit code 8).
+struct NotSupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What libnearmetal_<name>.so exports as `entry`. Throws NotSupported where the module was not
+/// built or its libraries are not on this machine. It lies in the folder of the executable, or in
+/// ../lib/nearmetal beside it when installed. `what` names it in errors, e.g. "cpu backend". The
+/// module stays loaded until the process ends; `share` shows its libraries' symbols to modules that
+/// those load.
+void* load_module(const std::string& name, const std::string& what, const char* entry,
+                  bool share = false);
+
+}  // namespace nearmetal

@@ -1,0 +1,111 @@
+#include "reports/charts/chart.h"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string script_with_data(const Chart& chart) {
+  return "$data << EOD\n" + chart.csv + "EOD\n" + chart.script;
+}
+
+std::string script_with_files(const Chart& chart) {
+  return "set output '" + chart.name + ".svg'\n" +
+         replaced(chart.script, "$data", "'" + chart.name + ".csv'");
+}
+
+std::string chart_head(int height) {
+  return "set terminal svg size 480," + std::to_string(height) +
+         " dynamic noenhanced font 'sans-serif,14'\n"
+         "set encoding utf8\n"
+         "set datafile separator comma\n"
+         "set datafile columnheaders\n"
+         "set border 3\n"
+         "set tics nomirror scale 0.5 noenhanced\n"
+         "set style line 1 lc rgb '#888888' lw 0.5\n"
+         "set key off\n";
+}
+
+std::string row_axis(const std::vector<std::string>& rows) {
+  std::string tics;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tics += (i > 0 ? ", " : "") + quoted_label(rows[i]) + " " + std::to_string(i);
+  }
+  return "set ytics (" + tics + ") scale 0\nset yrange [" +
+         plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
+}
+
+int height_of_rows(size_t rows) { return 100 + 36 * static_cast<int>(rows); }
+
+std::string quoted_label(const std::string& text) {
+  constexpr size_t longest = 32;
+  std::string label = text.size() > longest ? text.substr(0, longest - 2) + ".." : text;
+  for (char& c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (!plain && std::string(" .,:;+-_|#/()*").find(c) == std::string::npos) c = '_';
+  }
+  return "\"" + label + "\"";
+}
+
+std::string colour(size_t index) {
+  constexpr std::array colours = {"#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6",
+                                  "#c9504b", "#8a8f00", "#7f7f7f", "#c26a93"};
+  return colours[index % colours.size()];
+}
+
+std::string fill(Kind kind, const std::string& colour) {
+  const std::string edge = " border lc rgb '" + colour + "' lc rgb '" + colour + "'";
+  switch (kind) {
+    case Kind::measured:
+      return "fs solid 0.7" + edge;
+    case Kind::emulated:
+      return "fs pattern 4" + edge;
+    case Kind::predicted:
+      return "fs empty" + edge;
+  }
+  throw std::logic_error("unnamed Kind");
+}
+
+std::string point(Kind kind, const std::string& colour) {
+  const std::string look = " ps 0.9 lw 1.5 lc rgb '" + colour + "'";
+  switch (kind) {
+    case Kind::measured:
+      return "pt 7" + look;
+    case Kind::emulated:
+      return "pt 6" + look;
+    case Kind::predicted:
+      return "pt 2" + look;
+  }
+  throw std::logic_error("unnamed Kind");
+}
+
+double tick_step(double length, int most_ticks) {
+  const double least = length / most_ticks;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::string plain_number(double value) {
+  std::ostringstream text;
+  text.precision(10);
+  text << value;
+  return text.str();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,37 @@
+#include "reports/event_json.h"
+
+#include "reports/fields.h"
+#include "reports/json_reader.h"
+
+namespace nearmetal {
+namespace json {
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Event> event) {
+  field("event", event.event);
+  field("phase", event.phase);
+  field("steps", event.steps, at_least(0));
+  field("images_per_second", event.images_per_second, at_least(0));
+  field("report", event.report);
+}
+
+}  // namespace json
+
+std::string to_json_line(const Event& event) {
+  return json::Writer::json_of(event).dump(-1, ' ', false, json::Json::error_handler_t::replace);
+}
+
+Event event_from_json(std::string line) {
+  require_within_limits(line);
+  try {
+    Event event;
+    const json::Document document = json::Document::parse(line);
+    json::Reader reader(document, json::Place{});
+    json::fields(reader, event);
+    return event;
+  } catch (const json::Document::exception&) {
+    throw InvalidReport("not JSON");
+  }
+}
+
+}  // namespace nearmetal

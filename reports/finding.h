@@ -1,0 +1,28 @@
+// What doctor says of a machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// ok: looked at and fine. note: not looked at, or good to know. warning: costs speed or trust.
+/// blocker: runs of the kind that it names will not start, or not be what they seem.
+enum class Urgency { ok, note, warning, blocker };
+
+const char* to_string(Urgency severity);
+
+struct Finding {
+  Urgency severity = Urgency::ok;
+  std::string code;  // stable, for scripts: lower case with underscores
+  std::string seen;
+  std::string why;  // it matters for the number; empty where all is well
+  std::string fix;
+
+  bool operator==(const Finding&) const = default;
+};
+
+/// The findings as JSON, of the schema that `nearmetal schema doctor` prints.
+std::string findings_to_json(const std::vector<Finding>& findings, int exit_code);
+
+}  // namespace nearmetal

@@ -1,0 +1,35 @@
+// A value that may not be known, with the reason.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace nearmetal {
+
+/// Why a value is not known.
+struct Unknown {
+  std::string reason;
+};
+
+/// A value, or why there is none. In JSON: null, with the reason under the same name in the
+/// object's `unknown`. A plain std::optional is null where the thing does not apply or was not
+/// asked for.
+template <class T>
+struct Maybe {
+  std::optional<T> value;
+  std::string reason = "not determined";
+
+  Maybe() = default;
+  Maybe(T known) : value(std::move(known)) {}
+  Maybe(Unknown unknown) : reason(std::move(unknown.reason)) {}
+
+  explicit operator bool() const { return value.has_value(); }
+  const T& operator*() const { return *value; }
+  const T* operator->() const { return &*value; }
+  bool operator==(const Maybe& other) const {
+    return value == other.value && (value || reason == other.reason);
+  }
+};
+
+}  // namespace nearmetal

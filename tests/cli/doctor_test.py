@@ -1,0 +1,56 @@
+"""doctor on the machine at hand, and on one whose driver's library is a stand-in."""
+
+import json
+import os
+import shutil
+import sys
+import unittest
+
+import jsonschema
+
+import cli
+
+# The folder of the stand-in for libnvidia-ml.so.1, and its answers.
+FAKE_NVML = sys.argv.pop(2)
+ANSWERS = os.path.join(os.path.dirname(__file__), "..", "data", "nvml", "constructed_two_h200.txt")
+
+
+class Doctor(cli.CliTest):
+    def findings(self, **options):
+        process = self.call("doctor", "--json", **options)
+        document = json.loads(process.out)
+        schema = json.loads(self.call("schema", "doctor").out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(document, schema)
+        blockers = [f["code"] for f in document["findings"] if f["severity"] == "blocker"]
+        self.assertEqual(process.returncode, 8 if blockers else 0, process.err)
+        self.assertEqual(document["exit_code"], process.returncode)
+        return {finding["code"]: finding for finding in document["findings"]}
+
+    def test_the_text_ends_with_the_verdict(self):
+        process = self.call("doctor")
+        self.assertIn(f"(exit {process.returncode})", process.out.splitlines()[-1])
+        self.assertIn("verdict:", process.out.splitlines()[-1])
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+    def test_mpirun_starts_two_ranks(self):
+        found = self.findings()
+        self.assertEqual(found["mpi"]["seen"], "mpirun started two ranks")
+
+    def test_an_mpirun_that_fails_blocks(self):
+        self.write("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho no slots; exit 1\n")
+        os.chmod(self.path("mpirun"), 0o755)
+        environment = {**cli.clean_environment(), "PATH": self.folder + ":" + os.environ["PATH"]}
+        found = self.findings(env=environment)
+        self.assertIn("no slots", found["mpi_launch"]["seen"])
+
+    def test_constructed_gpus_are_seen_through_nvml(self):
+        environment = {**cli.clean_environment(), "LD_LIBRARY_PATH": FAKE_NVML,
+                       "FAKE_NVML_ANSWERS": ANSWERS}
+        found = self.findings(env=environment)
+        self.assertIn("1 of 3 NVLinks are down", found["nvlink_down"]["seen"])
+        self.assertIn("GPU 0", found["gpu_in_use"]["seen"])
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,132 @@
+"""Several ranks on this machine under a real mpirun: what they report and refuse."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import cli
+
+
+def mpirun(*contexts):
+    """The command of one job; each context is (ranks, arguments of the program)."""
+    command = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    for number, (ranks, arguments) in enumerate(contexts):
+        command += [":"] if number > 0 else []
+        command += ["-n", str(ranks), cli.EXECUTABLE, *cli.TINY, "--classes", "10", *arguments]
+    return command
+
+
+class Ranks(cli.CliTest):
+    def start_job(self, *contexts, **options):
+        options = {"cwd": self.folder, "env": cli.clean_environment(), "text": True,
+                   "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(mpirun(*contexts), **options)
+
+    def job(self, *contexts, **options):
+        process = self.start_job(*contexts, **options)
+        process.out, process.err = process.communicate(timeout=100)
+        return process
+
+    def run_of(self, process, code=0):
+        self.assertEqual(process.returncode, code, process.out + process.err)
+        report = self.report()
+        self.assertEqual(report["exit_code"], code)
+        self.assertEqual(self.call("validate", "report.json").returncode, 0)
+        return report["arms"][0]["runs"][0]
+
+    def test_one_network_on_several_ranks(self):
+        process = self.job((3, ["--steps", "4", "--warmup", "2", "--bucket-mib", "8", "--verify",
+                                "--profile", "--output", "report.json"]))
+        run = self.run_of(process)
+        self.assertEqual(run["world_size"], 3)
+        self.assertEqual([rank["rank"] for rank in run["ranks"]], [0, 1, 2])
+        self.assertEqual(run["window"]["images"], 4 * 2 * 3)
+        first = run["window"]["first_step"]
+        slowest = max(sum(rank["step_seconds"][first:]) for rank in run["ranks"])
+        self.assertAlmostEqual(run["window"]["seconds"], slowest)
+        self.assertAlmostEqual(run["throughput_images_per_second"], 24 / slowest)
+        self.assertEqual(len({tuple(rank["loss"]) for rank in run["ranks"]}), 3, "own images each")
+        self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
+                         (True, True))
+        self.assertTrue(run["proof"]["verify"]["passed"])
+        exchange = run["communication"]
+        self.assertEqual(exchange["bytes_per_step"],
+                         sum(bucket["bytes"] for bucket in exchange["buckets"]))
+        self.assertGreater(len(exchange["buckets"]), 2)
+        bucket = exchange["buckets"][0]
+        self.assertAlmostEqual(bucket["bus_bandwidth_bytes_per_second"] /
+                               (4 / 3 * bucket["bytes"] / bucket["seconds"]), 1)
+        self.assertGreater(exchange["exposed_seconds_per_step"], 0)
+        self.assertIn("exchange", {entry["phase"] for entry in run["profile"]["entries"]})
+        self.assertIn("3 on", process.out)
+        self.assertIn("gradients averaged every step", process.out)
+        self.assertEqual(process.out.count("throughput"), 1, "one rank speaks")
+
+    def test_ranks_independent_of_each_other(self):
+        run = self.run_of(self.job((2, ["--steps", "4", "--warmup", "2", "--update", "independent",
+                                        "--output", "report.json"])))
+        self.assertIsNone(run["communication"])
+        self.assertIsNone(run["proof"]["replicas_identical"])
+        rates = [8 / sum(rank["step_seconds"][-4:]) for rank in run["ranks"]]
+        self.assertAlmostEqual(run["throughput_images_per_second"] / sum(rates), 1)
+
+    def test_cpus_are_shared(self):
+        process = self.job((2, ["--steps", "1", "--threads", "0", "--output", "report.json"]))
+        self.run_of(process)
+        threads = self.report()["invocation"]["config"]["threads"]["value"]
+        self.assertEqual(threads, max(1, len(os.sched_getaffinity(0)) // 2))
+
+    def test_a_bad_setting_is_told_once(self):
+        process = self.job((2, ["--batch", "1", "--image-size", "32"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.err.count("nearmetal: "), 1, process.err)
+        self.assertFalse(os.path.exists(self.path("report.json")))
+
+    def test_another_number_of_ranks_is_refused(self):
+        process = self.job((2, ["--ranks", "3"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertIn("--ranks 3: there are 2", process.err)
+        self.assert_refused(self.tiny("--ranks", "2"), 2, "--ranks 2: there are 1")
+
+    def test_a_launcher_that_mpi_does_not_know_is_refused(self):
+        environment = {**cli.clean_environment(), "SLURM_STEP_NUM_TASKS": "2"}
+        process = self.tiny(env=environment)
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertIn("started 2 processes, but MPI sees 1", process.err)
+
+    def test_ranks_that_differ_are_refused(self):
+        process = self.job((1, ["--seed", "1", "--output", "report.json"]), (1, ["--seed", "2"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertIn("rank 1 (", process.err)
+        self.assertIn("differs from rank 0", process.err)
+        self.assertIn("settings", process.err)
+        self.assertFalse(os.path.exists(self.path("report.json")))
+
+    def test_a_report_that_cannot_be_written_fails_the_job(self):
+        process = self.job((2, ["--steps", "1", "--output", "missing/report.json"]))
+        self.assertEqual(process.returncode, 9, process.err)
+
+    def test_a_rank_that_is_killed_ends_the_job(self):
+        process = self.start_job((2, ["--duration", "600", "--output", "report.json"]))
+        for line in process.stderr:
+            if line.startswith("prepared"):
+                break
+        time.sleep(1)
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
+                                  text=True, check=True).stdout.split()
+        os.kill(int(children[-1]), signal.SIGKILL)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - start, 15)
+        self.assertNotEqual(process.returncode, 0)
+        for child in children:
+            self.assertFalse(os.path.exists(f"/proc/{child}/exe"), "no process is left")
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,178 @@
+"""Sweeps over layouts of CPU ranks on this machine, with real launches: what they report, and what
+happens when a rank dies, stands still or is too slow, or the sweep itself is ended."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import cli
+
+WORK = ["--model", "resnet18", "--image-size", "32", "--classes", "10", "--batch", "2",
+        "--threads", "1", "--warmup", "2"]
+
+
+def children_of(pid):
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(child) for child in found.stdout.split()]
+
+
+def ranks_below(pid):
+    """Processes of `nearmetal run` that descend from this one."""
+    ranks = []
+    for child in children_of(pid):
+        with open(f"/proc/{child}/cmdline", "rb") as file:
+            program = os.path.basename(file.read().split(b"\0")[0])
+        ranks += [child] if program == b"nearmetal" else []
+        ranks += ranks_below(child)
+    return ranks
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Sweep(cli.CliTest):
+    def sweep(self, *arguments, **options):
+        process = self.start("sweep", *WORK, "--output", "s.json", *arguments, **options)
+        process.out, process.err = process.communicate(timeout=100)
+        return process
+
+    def start_long(self, *arguments):
+        """A sweep whose first job is in its steps; the ranks of that job."""
+        process = self.start("sweep", *WORK, "--output", "s.json", "--duration", "600", *arguments)
+        ranks = []
+        for _ in range(600):
+            ranks = ranks_below(process.pid)
+            # A rank that trains has used a second of CPU, a rank that sets up has not.
+            if len(ranks) == 2 and all(self.cpu_seconds(rank) > 1.5 for rank in ranks):
+                return process, ranks
+            time.sleep(0.1)
+        self.fail("the ranks did not start")
+
+    @staticmethod
+    def cpu_seconds(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            return 0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def finish(self, process, ranks, within_seconds):
+        start = time.monotonic()
+        process.out, process.err = process.communicate(timeout=100)
+        self.assertLess(time.monotonic() - start, within_seconds, process.err)
+        time.sleep(0.5)
+        self.assertEqual([rank for rank in ranks if alive(rank)], [], "no process is left")
+
+    def test_layouts_repeats_and_concurrent_jobs(self):
+        process = self.sweep("1x1x1", "2*(1x1x1)", "--repeats", "2", "--steps", "20")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        report = self.report("s.json")
+        self.assertEqual([arm["name"] for arm in report["arms"]], ["1x1x1", "2*(1x1x1)"])
+        self.assertEqual([len(arm["runs"]) for arm in report["arms"]], [2, 2])
+        self.assertEqual(len(report["environments"]), 1)
+        for run in report["arms"][1]["runs"]:
+            self.assertEqual([rank["rank"] for rank in run["ranks"]], [0, 1])
+            jobs = [job["throughput_images_per_second"] for job in run["jobs"]]
+            self.assertAlmostEqual(run["throughput_images_per_second"] / sum(jobs), 1)
+            self.assertAlmostEqual(run["jain_fairness"],
+                                   sum(jobs) ** 2 / (2 * sum(job ** 2 for job in jobs)))
+            starts = [rank["window_start_unix_seconds"] for rank in run["ranks"]]
+            ends = [rank["window_start_unix_seconds"] +
+                    sum(rank["step_seconds"][-20:]) for rank in run["ranks"]]
+            self.assertAlmostEqual(run["window"]["seconds"], min(ends) - max(starts), places=4)
+        self.assertIn("2 in 2 jobs", process.out)
+        self.assertFalse(os.path.exists(self.path("s.jsonl")), "the journal has served")
+        again = self.call("compare", "s.json#1x1x1", "s.json#1x1x1")
+        self.assertEqual(again.returncode, 0, again.err)
+
+    def test_a_failing_layout_does_not_keep_the_others_from_running(self):
+        layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
+                                "workload": {"batch": 60000, "steps": 3}},
+                               {"name": "good", "shape": "1x1x1", "workload": {"steps": 3}}],
+                   "repeats": 1, "order": "listed"}
+        layouts["workload"] = {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
+                               "threads": 1, "warmup": 2}
+        process = self.call("sweep", self.write("layouts.json", json.dumps(layouts)),
+                            "--output", "s.json")
+        self.assertEqual(process.returncode, 6, process.err)
+        bad, good = self.report("s.json")["arms"]
+        self.assertEqual((bad["runs"][0]["status"], good["runs"][0]["status"]),
+                         ("failed", "complete"))
+        self.assertIn("out of memory", bad["runs"][0]["failure"])
+        self.assertIsNone(bad["runs"][0]["throughput_images_per_second"])
+        self.assertGreater(good["runs"][0]["throughput_images_per_second"], 0)
+
+    def test_a_killed_rank_is_named(self):
+        process, ranks = self.start_long("1x1x2", "--repeats", "1")
+        os.kill(ranks[1], signal.SIGKILL)
+        self.finish(process, ranks, 20)
+        self.assertEqual(process.returncode, 6, process.err)
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertIn("process rank 1", failure)
+        self.assertIn("signal 9", failure)
+
+    def test_a_rank_that_stands_still_is_a_time_out(self):
+        layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
+                   "limits": {"step_seconds": 3}}
+        process, ranks = self.start_long(self.write("layouts.json", json.dumps(layouts)))
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.finish(process, ranks, 30)
+        self.assertEqual(process.returncode, 7, process.err)
+        self.assertIn("no step for 3.00 s", self.report("s.json")["arms"][0]["runs"][0]["failure"])
+
+    def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
+        process = self.start("sweep", *WORK, "--output", "s.json", "--steps", "30", "--repeats",
+                             "2", "1x1x1")
+        for line in process.stderr:
+            if line.startswith("run 2 of 2"):
+                break
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        process.out, process.err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, process.err)
+        report = self.report("s.json")
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 130))
+        self.assertEqual(report["arms"][0]["runs"][0]["status"], "complete")
+        journal = self.path("s.jsonl")
+        with open(journal, encoding="utf-8") as file:
+            lines = file.readlines()
+        with open(journal, "w", encoding="utf-8") as file:  # killed while it wrote the second run
+            file.write("".join(lines[:2]) + '{"layout": 0, "rep')
+        process = self.sweep("--steps", "30", "--repeats", "2", "1x1x1", "--resume", journal,
+                             "--force")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("1 of 2 runs are in the journal", process.err)
+        runs = self.report("s.json")["arms"][0]["runs"]
+        self.assertEqual([run["status"] for run in runs], ["complete", "complete"])
+        self.assertEqual(runs[0]["started_at"], report["arms"][0]["runs"][0]["started_at"])
+
+    def test_a_killed_sweep_leaves_no_process(self):
+        process, ranks = self.start_long("1x1x2", "--repeats", "1")
+        process.kill()
+        process.communicate(timeout=10)
+        for _ in range(150):
+            if not any(alive(rank) for rank in ranks):
+                return
+            time.sleep(0.1)
+        self.fail("ranks are left")
+
+    def test_bad_input_starts_nothing(self):
+        self.assert_refused(self.sweep("1x1"), 2, "1x1")
+        self.assert_refused(self.sweep("1x1x1", "--resume", "missing.jsonl"), 5, "missing.jsonl")
+        self.write("s.json", "mine")
+        self.assert_refused(self.sweep("1x1x1"), 9, "s.json")
+        with open(self.path("s.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "mine")
+
+
+if __name__ == "__main__":
+    cli.main()

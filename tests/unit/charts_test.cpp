@@ -1,0 +1,172 @@
+#include "reports/charts/charts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/pages.h"
+#include "tests/unit/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Two arms of 1 and 2 ranks whose runs keep their steps and a profile.
+Report full_report(int first_minute = 0) {
+  Report report = made_up_report({{"1x1", {1000, 1010}}, {"1x2", {1900, 1910}}}, first_minute);
+  for (Run& run : report.arms[1].runs) {
+    run.world_size = 2;
+    run.ranks.push_back(run.ranks[0]);
+    run.ranks[1].rank = 1;
+    run.ranks[1].step_seconds = {0.5, 0.1, 0.2, 0.3};
+    run.ranks[1].step_time.value->median_seconds = 0.11;
+  }
+  return report;
+}
+
+RunSet set_of(const Report& report, Keep keep = Keep::steps_and_profile) {
+  RunSet set;
+  add_runs(set, report, "made up", "", keep);
+  return set;
+}
+
+size_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(Chart, EachHasDataScriptCaptionAndTable) {
+  const RunSet set = set_of(full_report());
+  for (const Chart& chart : charts_of(set)) {
+    EXPECT_EQ(chart.missing, "") << chart.name;
+    EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
+    EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
+    const char* from_zero = chart.name == "ranks" ? "range [-0.5:" : "range [0:";
+    EXPECT_THAT(chart.script, HasSubstr(from_zero)) << chart.name;
+    EXPECT_FALSE(chart.table.rows.empty()) << chart.name;
+    const bool of_one_run = chart.name == "profile";
+    EXPECT_THAT(chart.caption, HasSubstr(of_one_run ? "One run" : "n = ")) << chart.name;
+    EXPECT_THAT(script_with_files(chart), HasSubstr("'" + chart.name + ".csv'"));
+    EXPECT_THAT(script_with_files(chart), Not(HasSubstr("$data")));
+  }
+}
+
+TEST(Chart, SaysWhatIsMissing) {
+  Report report = made_up_report({{"1x1", {1000}}});
+  report.arms[0].runs[0].status = Status::partial;
+  const RunSet set = set_of(report);
+  for (const Chart& chart : charts_of(set)) {
+    EXPECT_NE(chart.missing, "") << chart.name;
+    EXPECT_EQ(chart.script, "") << chart.name;
+  }
+  const RunSet figures = set_of(full_report(), Keep::figures);
+  EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
+  EXPECT_NE(profile_chart(shown_arms(figures)).missing, "");
+  EXPECT_EQ(rank_chart(shown_arms(figures)).missing, "") << "medians are figures";
+  for (const Chart& chart : charts_of(RunSet{})) EXPECT_NE(chart.missing, "");
+}
+
+TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
+  const RunSet set = set_of(full_report());
+  const Chart chart = throughput_chart(shown_arms(set));
+  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,run,1010,1010,1010\n"));
+  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,bar,1004.98"));
+  EXPECT_THAT(chart.table.rows[0][1], HasSubstr("1005 ["));
+}
+
+TEST(Chart, KindsLookDifferent) {
+  Report report = full_report();
+  report.arms[1].kind = Kind::emulated;
+  const RunSet set = set_of(report);
+  const std::string script = throughput_chart(shown_arms(set)).script;
+  EXPECT_THAT(script, HasSubstr("eq 'measured'"));
+  EXPECT_THAT(script, HasSubstr("eq 'emulated'"));
+  EXPECT_THAT(script, HasSubstr("fs solid"));
+  EXPECT_THAT(script, HasSubstr("fs pattern"));
+  EXPECT_THAT(step_strip_chart(shown_arms(set)).script, HasSubstr("\"1x2, emulated\""));
+  EXPECT_NE(speedup_chart(shown_arms(set)).missing, "") << "kinds are not held against each other";
+}
+
+TEST(Chart, ThinningHidesNoOutlier) {
+  Report report = made_up_report({{"1x1", {1000}}});
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.ranks[0].step_seconds.assign(20'000, 0.1);
+  run.ranks[0].step_seconds[7'777] = 0.4;
+  run.ranks[0].step_seconds[13'333] = 0.02;
+  run.window = TimedWindow{.first_step = 0, .steps = 20'000, .images = 1, .seconds = 2000};
+  const RunSet set = set_of(report);
+  const Chart chart = step_strip_chart(shown_arms(set));
+  EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
+  EXPECT_THAT(chart.csv, HasSubstr("0,13334,20\n"));
+  EXPECT_LE(lines_of(chart.csv), 1001U);
+}
+
+TEST(Chart, HoldsNoCommandOfAName) {
+  Report report = full_report();
+  report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
+  const RunSet set = set_of(report);
+  for (const Chart& chart : charts_of(set)) {
+    const std::string script = script_with_data(chart);
+    EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("\nset output"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("@w"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("\nEOD "))) << chart.name;
+  }
+  EXPECT_EQ(quoted_label(std::string(50, 'x')).size(), 34U);
+}
+
+TEST(Chart, ManyArmsAreCutAndSaid) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 30; ++i) arms.push_back({"arm " + std::to_string(i), {1000, 1001}});
+  const RunSet set = made_up_set(arms);
+  EXPECT_THAT(throughput_chart(shown_arms(set)).caption, HasSubstr("6 more are not shown"));
+}
+
+TEST(Chart, TicksAreRound) {
+  EXPECT_DOUBLE_EQ(tick_step(10, 5), 2);
+  EXPECT_DOUBLE_EQ(tick_step(41'738, 5), 10'000);
+  EXPECT_DOUBLE_EQ(tick_step(0.046, 2), 0.05);
+  EXPECT_DOUBLE_EQ(tick_step(99, 10), 10);
+}
+
+TEST(Page, OfAComparisonShowsBothSides) {
+  const RunSet base = set_of(full_report());
+  const RunSet next = set_of(full_report(60));
+  const Comparison comparison = compare(base, next, {});
+  Page page = comparison_page(base, next, comparison, "verdict: none (exit 0)");
+  ASSERT_EQ(page.charts.front().name, "difference");
+  EXPECT_THAT(page.charts[0].csv, HasSubstr("\"1x2\""));
+  EXPECT_THAT(page.charts[1].script, HasSubstr("'base, measured'"));
+  EXPECT_EQ(page.tables[0].table.columns[1].title, "verdict");
+  page.images.assign(page.charts.size(), "<?xml?><svg><g id='gpPat1' fill='black'/></svg>");
+  std::ostringstream text;
+  print_html(text, page);
+  EXPECT_THAT(text.str(), HasSubstr("verdict: none (exit 0)"));
+  EXPECT_THAT(text.str(), HasSubstr("id='c0gpPat1' fill='currentColor'"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
+}
+
+TEST(Page, WithoutImagesShowsTables) {
+  const RunSet set = set_of(full_report());
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<svg")));
+  EXPECT_THAT(text.str(), HasSubstr("<details open>"));
+}
+
+TEST(Page, EscapesWhatReportsHold) {
+  Report report = full_report();
+  report.arms[0].name = "<b>\"x\"&\n\x01";
+  report.arms[0].runs[0].warnings = {{"drift", "<script>alert(1)</script>"}};
+  report.environments[0].host_name = "<script>alert(2)</script>";
+  const RunSet set = set_of(report);
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), HasSubstr("&lt;b&gt;&quot;x&quot;&amp;??"));
+  EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;alert(1)"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<script")));
+  EXPECT_THAT(text.str(), HasSubstr("default-src 'none'"));
+}
+
+}  // namespace
+}  // namespace nearmetal

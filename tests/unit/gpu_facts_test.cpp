@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "bench/environment/gpu.h"
+#include "models/load_module.h"
+#include "tests/unit/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+/// NVML as the fake library answers it.
+class GpuFacts : public testing::Test {
+ protected:
+  void answer_from(const std::string& fixture) {
+    const std::string path = std::string(NM_TESTS_FOLDER) + "/data/nvml/" + fixture + ".txt";
+    setenv("FAKE_NVML_ANSWERS", path.c_str(), 1);
+  }
+  void TearDown() override { unsetenv("FAKE_NVML_ANSWERS"); }
+
+  TemporaryFolder root_;
+};
+
+TEST_F(GpuFacts, ConstructedH200sShowLinksPeersAndLimits) {
+  answer_from("constructed_two_h200");
+  root_.write("sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
+  root_.write("sys/bus/pci/devices/0000:1b:00.0/local_cpulist", "48-95\n");
+  const Nvml nvml(NM_FAKE_NVML);
+  const std::vector<Gpu> gpus = all_gpus(nvml, root_.path());
+  ASSERT_EQ(gpus.size(), 2);
+  const Gpu& gpu = gpus[0];
+  EXPECT_EQ(gpu.name, "NVIDIA H200");
+  EXPECT_EQ(*gpu.driver_version, "580.159.03");
+  EXPECT_EQ(*gpu.virtualisation, "passthrough");
+  EXPECT_EQ(*gpu.link_generation, 5);
+  EXPECT_EQ(*gpu.largest_link_width, 16);
+  EXPECT_EQ(*gpu.bar1_bytes, 274877906944);
+  EXPECT_EQ(*gpu.power_limit_watts, 700);
+  EXPECT_EQ(*gpu.largest_sm_hertz, 1'980'000'000);
+  EXPECT_TRUE(*gpu.ecc);
+  EXPECT_FALSE(*gpu.ecc_change_pending);
+  EXPECT_FALSE(*gpu.memory_repair_pending);
+  EXPECT_EQ(*gpu.active_nvlinks, 2);
+  EXPECT_EQ(*gpu.inactive_nvlinks, 1);
+  ASSERT_EQ(gpu.peers.size(), 1);
+  EXPECT_EQ(gpu.peers[0].pci_id, "00000000:43:00.0");
+  EXPECT_TRUE(*gpu.peers[0].reads);
+  EXPECT_TRUE(*gpu.peers[0].nvlink);
+  EXPECT_FALSE(*gpu.peers[0].atomics);
+  EXPECT_EQ(*gpu.numa_node, 1);
+  EXPECT_EQ(*gpu.cpu_affinity, "48-95");
+  EXPECT_FALSE(*gpu.virtual_function);
+  EXPECT_FALSE(gpus[1].link_generation) << "what is not answered is unknown, not 0";
+  EXPECT_THAT(gpus[1].link_generation.reason, HasSubstr("Not Supported"));
+}
+
+TEST_F(GpuFacts, ConstructedVgpuShowsThatItIsNotLicensed) {
+  answer_from("constructed_vgpu");
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  ASSERT_EQ(gpus.size(), 1);
+  EXPECT_EQ(*gpus[0].virtualisation, "vgpu");
+  EXPECT_EQ(*gpus[0].vgpu_licence, "unlicensed");
+  EXPECT_FALSE(gpus[0].active_nvlinks);
+}
+
+TEST_F(GpuFacts, ConstructedMigInstancesHaveMultiprocessorsOfTheirOwn) {
+  answer_from("constructed_mig");
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  ASSERT_EQ(gpus.size(), 1);
+  EXPECT_TRUE(*gpus[0].mig);
+  ASSERT_EQ(gpus[0].mig_instances.size(), 2);
+  EXPECT_EQ(*gpus[0].mig_instances[0].multiprocessors, 32);
+  EXPECT_EQ(*gpus[0].mig_instances[1].multiprocessors, 26);
+  EXPECT_EQ(*gpus[0].mig_instances[1].gpu_slices, 2);
+}
+
+TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {
+  answer_from("constructed_two_h200");
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.pci_id = "0000:1b:00.0";
+  Gpu gpu = describe_gpu(device);
+  add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
+  EXPECT_EQ(*gpu.serial, "1650000000001");
+  gpu.pci_id = std::string("0000:99:00.0");
+  add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
+  EXPECT_FALSE(gpu.serial);
+  EXPECT_THAT(gpu.serial.reason, HasSubstr("nvmlDeviceGetHandleByPciBusId_v2"));
+}
+
+TEST_F(GpuFacts, WithoutLibraryOrDriverThereIsAReason) {
+  try {
+    Nvml nvml("libnearmetal-has-no-such-library.so.1");
+    FAIL();
+  } catch (const NotSupported& error) {
+    EXPECT_THAT(error.what(), HasSubstr("libnearmetal-has-no-such-library.so.1"));
+  }
+  try {
+    Nvml nvml(NM_FAKE_NVML);  // without answers it has no driver
+    FAIL();
+  } catch (const NotSupported& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Driver Not Loaded"));
+  }
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,207 @@
+#include "comm/layout_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/unit/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal(const std::string& text) {
+  try {
+    layout_from_json(text);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// A file with these members beside a layout.
+std::string with(const std::string& members) {
+  return R"({"layouts": [{"shape": "1x1x1"}], )" + members + "}";
+}
+std::string with_host(const std::string& members) {
+  return with(R"("hosts": [{"name": "a", "gpus": 2, )" + members + "}]");
+}
+std::string with_layout(const std::string& members) {
+  return R"({"layouts": [{)" + members + "}]}";
+}
+
+TEST(LayoutJson, ReadsAllThereIs) {
+  const LayoutFile file = layout_from_json(R"({
+    // A remark.
+    "$schema": "layout.schema.json",
+    "hosts": [
+      {"name": "vm0", "address": "10.0.0.1", "node": "esx", "environment": "vm", "gpus": 2,
+       "numa": [{"cpus": "0-3", "gpus": [0]}, {"cpus": "4-7", "gpus": [1]}]},
+      {"name": "vm1", "gpus": 0, "cpus": "0-1"}
+    ],
+    "launcher": {"program": "/opt/nearmetal", "network": "10.0.0.0/24", "remote_shell": "rsh",
+                 "variables": {"NCCL_DEBUG": "WARN", "EMPTY": ""}},
+    "layouts": [
+      {"shape": "1x1x2", "emulate": true},
+      {"name": "both", "jobs": [{"instances": [{"host": "vm0", "gpus": [1, 0]}]},
+                                {"instances": [{"host": "vm1", "ranks": 2}]}],
+       "workload": {"batch": 64}, "expect": {"environment": "vm", "gpu": "H200", "world_size": 2}}
+    ],
+    "workload": {"batch": 256, "verify": true, "momentum": 0.5, "duration": "20s"},
+    "repeats": 7, "order": "listed", "seed": 42,
+    "limits": {"start_seconds": 1, "step_seconds": 2.5, "job_seconds": 3} /* the end */
+  })");
+  EXPECT_EQ(file.hosts.at(0).address, "10.0.0.1");
+  EXPECT_EQ(file.hosts.at(0).node, "esx");
+  EXPECT_EQ(file.hosts.at(0).environment, "vm");
+  EXPECT_EQ(file.hosts.at(0).numa.at(1).cpus, "4-7");
+  EXPECT_THAT(file.hosts.at(0).numa.at(1).gpus, ElementsAre(1));
+  EXPECT_EQ(file.hosts.at(1).cpus, "0-1");
+  EXPECT_EQ(address_of(file.hosts.at(1)), "vm1");
+  EXPECT_EQ(file.launcher.program, "/opt/nearmetal");
+  EXPECT_EQ(file.launcher.network, "10.0.0.0/24");
+  EXPECT_EQ(file.launcher.remote_shell, "rsh");
+  EXPECT_EQ(file.launcher.variables.at("NCCL_DEBUG"), "WARN");
+  EXPECT_EQ(file.layouts.at(0).name, "1x1x2");
+  EXPECT_TRUE(file.layouts.at(0).emulate);
+  EXPECT_EQ(file.layouts.at(1).source, "/layouts/1");
+  EXPECT_THAT(file.layouts.at(1).jobs.at(0).instances.at(0).gpus, ElementsAre(1, 0));
+  EXPECT_EQ(file.layouts.at(1).jobs.at(1).instances.at(0).ranks, 2);
+  EXPECT_EQ(file.layouts.at(1).workload.texts.at("batch"), "64");
+  EXPECT_EQ(file.layouts.at(1).expect.gpu, "H200");
+  EXPECT_EQ(file.layouts.at(1).expect.world_size, 2);
+  EXPECT_THAT(file.workload.texts,
+              ElementsAre(testing::Pair("batch", "256"), testing::Pair("duration", "20s"),
+                          testing::Pair("momentum", "0.5"), testing::Pair("verify", "true")));
+  EXPECT_EQ(file.repeats, 7);
+  EXPECT_EQ(file.order, "listed");
+  EXPECT_EQ(file.seed, 42);
+  EXPECT_EQ(file.limits.step_seconds, 2.5);
+}
+
+TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
+  const LayoutFile file = layout_from_json(with_layout(R"("shape": "1x1x1")"));
+  EXPECT_EQ(file.repeats, 5);
+  EXPECT_EQ(file.order, "randomised");
+  EXPECT_TRUE(file.hosts.empty());
+  EXPECT_FALSE(file.layouts.front().emulate);
+}
+
+TEST(LayoutJson, RefusesWhatIsNoJson) {
+  for (const char* text : {"", " ", "{", "nul", "{} {}", "{'a': 1}", R"({"layouts": [],})", "\xff",
+                           R"({"repeats": 1e999})", R"({"repeats": NaN})", "{/* open"}) {
+    EXPECT_THAT(refusal(text), StartsWith("not JSON: ")) << text;
+  }
+  EXPECT_EQ(refusal(std::string(2 << 20, ' ')), "it is larger than 1 MiB");
+}
+
+TEST(LayoutJson, RefusesDeepNestingWhereItStarts) {
+  const std::string deep(10000, '[');
+  EXPECT_THAT(refusal(deep), HasSubstr("is nested too deeply"));
+  EXPECT_THAT(refusal(with("\"hosts\": " + deep)), StartsWith("/hosts/0/0/0"));
+  std::string objects;
+  for (int i = 0; i < 10000; ++i) objects += R"({"a": )";
+  EXPECT_THAT(refusal(objects), StartsWith("/a/a/a"));
+}
+
+TEST(LayoutJson, RefusesKeysGivenTwice) {
+  EXPECT_EQ(refusal(with(R"("repeats": 1, "repeats": 2)")), "/repeats is there twice");
+  EXPECT_EQ(refusal(with_host(R"("cpus": "0", "cpus": "1")")), "/hosts/0/cpus is there twice");
+  EXPECT_EQ(refusal(R"({"layouts": [{"shape": "1x1x1"}, {"name": "a", "name": "b"}]})"),
+            "/layouts/1/name is there twice");
+  EXPECT_EQ(refusal(with(R"("workload": {"batch": 1, "batch": 1})")),
+            "/workload/batch is there twice");
+}
+
+TEST(LayoutJson, RefusesUnknownKeysAndNamesTheKnown) {
+  EXPECT_THAT(refusal(with(R"("repaets": 3)")),
+              StartsWith("/repaets is not known; there are: $schema, hosts, launcher, layouts"));
+  EXPECT_THAT(refusal(with_host(R"("gpu": 1)")), StartsWith("/hosts/0/gpu is not known"));
+  EXPECT_THAT(refusal(with_layout(R"("shape": "1x1x1", "expect": {"a/b": 1})")),
+              StartsWith("/layouts/0/expect/a~1b is not known"));
+}
+
+TEST(LayoutJson, NamesPlaceAndReasonOfWrongValues) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[]", "/ must be an object"},
+      {"{}", "/layouts must be there"},
+      {R"({"layouts": []})", "/layouts: at least one is needed"},
+      {R"({"layouts": [{}]})", "/layouts/0/name must be there"},
+      {with(R"("repeats": 0)"), "/repeats must be from 1 to 1000"},
+      {with(R"("repeats": 1e300)"), "/repeats must be "},
+      {with(R"("repeats": 2.5)"), "/repeats must be an integer"},
+      {with(R"("repeats": null)"), "/repeats must be a number"},
+      {with(R"("order": "random")"), "/order must be randomised or listed"},
+      {with(R"("seed": 9007199254740993)"), "/seed must be "},
+      {with(R"("limits": {"job_seconds": 0})"), "/limits/job_seconds must be "},
+      {with(R"("workload": {"batch": [1]})"), "/workload/batch must be a text, a number"},
+      {with_host(R"("address": "-oProxyCommand=x")"), "/hosts/0/address must be a name"},
+      {with_host(R"("address": "a:1")"), "/hosts/0/address must be a name"},
+      {with_host(R"("cpus": "3-1")"), "/hosts/0/cpus must be a list of CPUs"},
+      {with_host(R"("environment": "cloud")"), "/hosts/0/environment must be bare-metal, vm"},
+      {with(R"("launcher": {"program": "--version"})"), "/launcher/program must be a text"},
+      {with(R"("launcher": {"remote_shell": "a\nb"})"), "/launcher/remote_shell must be a text"},
+      {with(R"("launcher": {"network": "10.0.0.0"})"), "/launcher/network must be a network"},
+      {with(R"("launcher": {"network": "10.0.0.0/33"})"), "/launcher/network must be a network"},
+      {with(R"("launcher": {"variables": {"A=B": "c"}})"), "/launcher/variables: 'A=B' is no name"},
+      {with(R"("launcher": {"variables": {"A": "\u0000"}})"), "/launcher/variables/A: a text"},
+      {with_layout(R"("shape": "1x1")"), "/layouts/0/shape must be nodes x VMs x GPUs"},
+      {with_layout(R"("name": "-x", "shape": "1x1x1")"), "/layouts/0/name must be a text"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(refusal(text), StartsWith(expected)) << text;
+  }
+}
+
+TEST(LayoutJson, RefusesWhatContradictsItself) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {with(R"("hosts": [{"name": "a", "gpus": 1}, {"name": "a", "gpus": 1}])"),
+       "/hosts/1/name: there is another host 'a'"},
+      {with(R"("hosts": [{"name": "a", "gpus": 1}, {"name": "b", "address": "a", "gpus": 1}])"),
+       "/hosts/1/address: another host has 'a', too"},
+      {with_host(R"("cpus": "0", "numa": [{"cpus": "0", "gpus": [0, 1]}])"), "/hosts/0/cpus: "},
+      {with_host(R"("numa": [{"cpus": "0", "gpus": [2]}])"),
+       "/hosts/0/numa/0/gpus: there is no GPU 2: the host has 2"},
+      {with_host(R"("numa": [{"cpus": "0", "gpus": [0]}])"), "/hosts/0/numa: each of the 2 GPUs"},
+      {with_host(R"("numa": [{"cpus": "0", "gpus": [0]}, {"cpus": "0", "gpus": [1]}])"),
+       "/hosts/0/numa/1/cpus: CPU 0 is in another"},
+      {with_host(R"("numa": [{"cpus": "0", "gpus": [0]}, {"cpus": "1", "gpus": [0]}])"),
+       "/hosts/0/numa/1/gpus: GPU 0 is there twice"},
+      {R"({"layouts": [{"shape": "1x1x1"}, {"shape": "1x1x1"}]})",
+       "/layouts/1/name: there is another layout '1x1x1'"},
+      {with_layout(R"("name": "a")"), "/layouts/0: a layout has either a shape or jobs"},
+      {with_layout(R"("shape": "1x1x1", "jobs": [{"instances": [{"host": "a", "ranks": 1}]}])"),
+       "/layouts/0: a layout has either a shape or jobs"},
+      {with_layout(R"("name": "a", "jobs": [{"instances": []}])"),
+       "/layouts/0/jobs/0/instances: a job needs at least one"},
+      {with_layout(R"("name": "a", "jobs": [{"instances": [{"host": "a"}]}])"),
+       "/layouts/0/jobs/0/instances/0: it has either GPUs or"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(refusal(text), StartsWith(expected)) << text;
+  }
+}
+
+TEST(LayoutJson, NamesTheFile) {
+  const TemporaryFolder folder;
+  const auto read = [](const std::filesystem::path& path) -> std::string {
+    try {
+      read_layout(path);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(read(folder.write("a.json", with(R"("repeats": 1)"))), "accepted");
+  EXPECT_THAT(read(folder.write("b.json", "{}")), HasSubstr("b.json: /layouts must be there"));
+  EXPECT_THAT(read(folder.path()), HasSubstr("there is no such file"));
+  EXPECT_THAT(read(folder / "none.json"), HasSubstr("none.json: there is no such file"));
+  EXPECT_THAT(read("/dev/zero"), HasSubstr("it is larger than 1 MiB"));
+}
+
+}  // namespace
+}  // namespace nearmetal
