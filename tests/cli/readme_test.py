@@ -62,9 +62,9 @@ class Readme(cli.CliTest):
             with self.subTest(command=command):
                 process = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment,
                                          capture_output=True, text=True, check=False,
-                                         timeout=3600 if SLOW else 60)
+                                         timeout=3600 if SLOW else 200)
                 if "PyTorch and torchvision are needed" in process.stderr:
-                    continue
+                    self.skipTest("PyTorch and torchvision are not installed")
                 allowed = next((codes for start, codes in VERDICTS.items()
                                 if command.startswith(start)), (0,))
                 self.assertIn(process.returncode, allowed, process.stdout + process.stderr)
