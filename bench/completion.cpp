@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -25,12 +27,6 @@ bool is_path(const OptionText& option) {
     if (option.value.find(name) != std::string::npos) return true;
   }
   return false;
-}
-
-std::string joined(const std::vector<std::string>& words, const char* separator = " ") {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
 }
 
 // With a backslash before each of these characters.
@@ -83,7 +79,7 @@ void print_bash_values(std::ostream& out, const CommandText& command) {
     if (option.names.empty() || option.value.empty()) continue;
     std::vector<std::string> places;
     for (const std::string& name : option.names) places.push_back(command.name + "/" + name);
-    out << "    " << joined(places, " | ") << ") words=" << quoted(joined(choices(option)));
+    out << "    " << joined(places, " | ") << ") words=" << quoted(joined(choices(option), " "));
     if (is_path(option)) out << " files=1";
     out << " ;;\n";
   }
@@ -91,7 +87,7 @@ void print_bash_values(std::ostream& out, const CommandText& command) {
 
 void print_bash_words(std::ostream& out, const CommandText& command) {
   const std::vector<std::string> words = words_of(command, all_options(command));
-  out << "        " << command.name << ") words=" << quoted(joined(words)) << " ;;\n";
+  out << "        " << command.name << ") words=" << quoted(joined(words, " ")) << " ;;\n";
 }
 
 // 'name[help]:value:what', an argument of zsh's _arguments.
@@ -103,14 +99,14 @@ std::string zsh_option(const OptionText& option) {
     value = ":" + escaped(option.value, ":\\") + ":" +
             (is_path(option) ? "_files"
              : words.empty() ? ""
-                             : "(" + joined(words) + ")");
+                             : "(" + joined(words, " ") + ")");
   }
   if (option.names.empty()) return quoted("*:" + help + value.substr(value.find_last_of(':')));
   std::vector<std::string> texts;
   for (const std::string& name : option.names) {
     texts.push_back(quoted(name + "[" + help + "]" + value));
   }
-  return joined(texts);
+  return joined(texts, " ");
 }
 
 void print_fish_option(std::ostream& out, const std::string& command, const OptionText& option) {
@@ -122,7 +118,7 @@ void print_fish_option(std::ostream& out, const std::string& command, const Opti
     out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
   }
   if (!option.value.empty()) out << (is_path(option) ? " -r -F" : " -x");
-  if (!choices(option).empty()) out << " -a '" << joined(choices(option)) << "'";
+  if (!choices(option).empty()) out << " -a '" << joined(choices(option), " ") << "'";
   out << " -d '" << escaped(option.help, "'\\") << "'\n";
 }
 
@@ -151,7 +147,7 @@ _nearmetal() {
       files=1
       case $command in
         '') files= words=)"
-      << quoted(joined(words_of(program, program.options))) << " ;;\n";
+      << quoted(joined(words_of(program, program.options), " ")) << " ;;\n";
   for (const CommandText& command : program.commands) print_bash_words(out, command);
   out << R"(      esac
       ;;
@@ -179,7 +175,7 @@ void print_zsh_completion(std::ostream& out, const CommandText& program) {
     if (!command.commands.empty()) {
       std::vector<std::string> names;
       for (const CommandText& inner : command.commands) names.push_back(inner.name);
-      out << " \\\n        '1:command:(" << joined(names) << ")'";
+      out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
     }
     for (const OptionText& option : all_options(command)) {
       out << " \\\n        " << zsh_option(option);

@@ -116,7 +116,7 @@ DeviceInfo describe_device(Backend& backend, const RunConfig& config, const Devi
     return backend.describe(static_cast<int>(config.gpu));
   } catch (const std::runtime_error& error) {
     const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
-    throw BackendUnavailable("the " + config.device + " device (" + choice.reason +
+    throw NotSupported("the " + config.device + " device (" + choice.reason +
                              ") does not work: " + error.what() + other);
   }
 }

@@ -43,7 +43,7 @@ void check_settings(const RunConfig& config, const Origins& origins);
 /// whatever the value.
 void require_trainable(const Graph& graph, const RunConfig& config);
 
-/// The device that was chosen. Throws BackendUnavailable where it does not work.
+/// The device that was chosen. Throws NotSupported where it does not work.
 DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice);
 
 /// At most ten times the minimum, or 30 s.

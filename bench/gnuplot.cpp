@@ -60,7 +60,7 @@ std::string draw(const std::string& script) {
     if (errno != EINTR) throw std::runtime_error("gnuplot was lost");
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == not_found) {
-    throw BackendUnavailable(
+    throw NotSupported(
         "charts need gnuplot, which is not here: install gnuplot-nox, or give "
         "--no-charts");
   }

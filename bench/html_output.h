@@ -7,7 +7,7 @@
 
 namespace nearmetal {
 
-/// With `charts` drawn by gnuplot, which must be there (BackendUnavailable), else tables alone.
+/// With `charts` drawn by gnuplot, which must be there (NotSupported), else tables alone.
 std::string html_of(Page page, bool charts);
 
 }  // namespace nearmetal

@@ -51,7 +51,7 @@ TEST_F(ProgramTest, CudaEqualsCpu) {
   Backend* cpu = nullptr;
   try {
     cpu = &load_backend("cpu");
-  } catch (const BackendUnavailable& missing) {
+  } catch (const NotSupported& missing) {
     GTEST_SKIP() << missing.what();
   }
   const Graph graph = resnet("resnet18", 64, 10);

@@ -142,7 +142,7 @@ TEST_F(CmdRunFailure, ADeviceThatDoesNotAnswerIsNotSupported) {
     cmd_run(line, clock, {.out = out, .err = err}, stop,
             [&](const std::string&) -> Backend& { return broken; });
     FAIL();
-  } catch (const BackendUnavailable& error) {
+  } catch (const NotSupported& error) {
     EXPECT_THAT(error.what(), HasSubstr("the driver is too old"));
     EXPECT_THAT(error.what(), HasSubstr("--device cpu"));
   }

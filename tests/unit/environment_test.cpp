@@ -23,10 +23,10 @@ TEST(Environment, ReadsTheSystemsFiles) {
              "processor\t: 0\nmodel name\t: AMD EPYC: 9B14\nflags\t\t: fpu hypervisor avx2\n"
              "processor\t: 1\nmodel name\t: other\n");
   root.write("proc/meminfo", "MemTotal:       24600000 kB\nMemFree: 1 kB\n");
-  root.write("proc/self/cgroup", "0::/work/job\n");
-  root.write("sys/fs/cgroup/work/job/cgroup.controllers", "cpu memory\n");
-  root.write("sys/fs/cgroup/work/job/cpu.max", "150000 100000\n");
-  root.write("sys/fs/cgroup/work/job/memory.max", "8589934592\n");
+  root.write("proc/self/cgroup", "0::/jobs/one\n");
+  root.write("sys/fs/cgroup/jobs/one/cgroup.controllers", "cpu memory\n");
+  root.write("sys/fs/cgroup/jobs/one/cpu.max", "150000 100000\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.max", "8589934592\n");
   const Environment found = find_environment(root.path());
   EXPECT_EQ(*found.distribution, "Debian GNU/Linux 12 (bookworm)");
   EXPECT_EQ(*found.cpu_model, "AMD EPYC: 9B14");
