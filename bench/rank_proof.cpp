@@ -47,7 +47,7 @@ void prove_replicas(World& world, Program& program, Run& run) {
 
 void measure_exchange(AllReduce& all_reduce, Run& run) {
   Communication found;
-  found.library = "mpi";
+  found.library = all_reduce.library();
   bool exact = true;
   const double ranks = all_reduce.ranks();
   for (const BucketTest& test : all_reduce.test(exchange_repeats)) {

@@ -1,6 +1,7 @@
 #include "bench/rank_run.h"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
+#include "comm/nccl.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
@@ -39,39 +41,81 @@ std::string out_of_memory_text(const OutOfMemory& error) {
               : std::string("not even a batch of 1 fits"));
 }
 
-std::unique_ptr<Program> prepare(const RankTask& task, const PlanSource& plans,
-                                 AllReduce* all_reduce) {
-  ProgramOptions options = program_options(task.config, plans, task.world.rank());
-  options.all_reduce = all_reduce;
-  options.bucket_bytes = task.config.bucket_mib << 20;
+// Ends the job where `work`, in which ranks wait for one another, fails on this one: the others
+// would wait for ever.
+void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
+  if (task.world.size() == 1) return work();
   try {
-    return task.backend.prepare(task.graph, options);
-  } catch (const OutOfMemory& error) {
-    throw std::runtime_error(out_of_memory_text(error));
+    work();
+  } catch (const std::exception& error) {
+    task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed " << what << ": "
+                      << error.what() << std::endl;
+    task.world.abort(static_cast<int>(ExitCode::run_failed));
   }
 }
 
 // GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
-std::unique_ptr<Program> prepare_together(const RankTask& task, AllReduce* all_reduce) {
-  std::unique_ptr<Program> program;
+PlanSource plans_of_all(const RankTask& task) {
   PlanSource plans = task.plans;
-  const bool shares_plans = task.config.device == "cuda" && task.world.size() > 1;
-  if (shares_plans) {
-    together(task.world, [&] {
-      if (task.world.rank() == 0) program = prepare(task, plans, all_reduce);
-    });
-    plans.known = plans_from_bytes(task.world.broadcast(program ? to_bytes(program->plans()) : ""));
-    plans.pinned = true;
-  }
+  if (task.config.device != "cuda" || task.world.size() == 1) return plans;
+  std::vector<Plan> chosen;
   together(task.world, [&] {
-    if (!program) program = prepare(task, plans, all_reduce);
+    if (task.world.rank() > 0) return;
+    chosen = task.backend.choose_plans(task.graph, program_options(task.config, plans, 0));
+  });
+  plans.known = plans_from_bytes(task.world.broadcast(to_bytes(chosen)));
+  plans.pinned = true;
+  return plans;
+}
+
+std::unique_ptr<Program> prepare_together(const RankTask& task) {
+  const PlanSource plans = plans_of_all(task);
+  std::unique_ptr<Program> program;
+  together(task.world, [&] {
+    try {
+      program =
+          task.backend.prepare(task.graph, program_options(task.config, plans, task.world.rank()));
+    } catch (const OutOfMemory& error) {
+      throw std::runtime_error(out_of_memory_text(error));
+    }
   });
   return program;
 }
 
+std::unique_ptr<AllReduce> join_nccl(const RankTask& task) {
+  World& world = task.world;
+  Nccl* nccl = nullptr;
+  std::string group;
+  together(world, [&] {
+    nccl = &load_nccl();
+    if (world.rank() == 0) group = nccl->new_group();
+  });
+  const std::string version = world.broadcast(nccl->version());
+  together(world, [&] {
+    if (nccl->version() == version) return;
+    throw std::runtime_error("this rank loads " + nccl->version() + ", rank 0 " + version);
+  });
+  group = world.broadcast(group);
+  std::unique_ptr<AllReduce> joined;
+  or_abort(task, "to join the others", [&] {
+    joined = nccl->join(group, world.rank(), world.size(), static_cast<int>(task.config.gpu));
+  });
+  return joined;
+}
+
+// Null where each rank trains for itself.
+std::unique_ptr<AllReduce> make_all_reduce(const RankTask& task) {
+  if (!in_step(task)) return nullptr;
+  return task.config.device == "cuda" ? join_nccl(task) : task.world.all_reduce();
+}
+
 std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce, Run& run,
                                  Rank& rank) {
-  auto program = prepare_together(task, all_reduce);
+  auto program = prepare_together(task);
+  if (all_reduce != nullptr) {
+    or_abort(task, "to prepare the exchange of gradients",
+             [&] { program->exchange_gradients(*all_reduce, task.config.bucket_mib << 20); });
+  }
   const std::vector<float> parameters =
       initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
@@ -188,7 +232,7 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
 void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   const double start = task.clock.elapsed_seconds();
   // Outlives the program, which may still have work of it queued.
-  const std::unique_ptr<AllReduce> all_reduce = in_step(task) ? task.world.all_reduce() : nullptr;
+  const std::unique_ptr<AllReduce> all_reduce = make_all_reduce(task);
   const std::unique_ptr<Program> program = prepare(task, all_reduce.get(), run, rank);
   const double prepared = task.clock.elapsed_seconds();
   set_up.prepare_seconds = prepared - start;

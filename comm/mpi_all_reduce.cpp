@@ -23,6 +23,15 @@ MpiAllReduce::MpiAllReduce(MPI_Comm everyone) {
 
 MpiAllReduce::~MpiAllReduce() { MPI_Comm_free(&gradients_); }
 
+// "Open MPI v4.1.4, package: ..." and the like: the first words name it.
+std::string MpiAllReduce::library() const {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  require_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  const std::string version(text, length);
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
 void MpiAllReduce::bind(std::vector<GradientBucket> buckets) {
   for (const GradientBucket& bucket : buckets) {
     if (bucket.type != Precision::fp32) {
@@ -36,13 +45,15 @@ void MpiAllReduce::bind(std::vector<GradientBucket> buckets) {
   requests_.assign(buckets_.size(), MPI_REQUEST_NULL);
 }
 
-void MpiAllReduce::start(int bucket, void*) {
-  const GradientBucket& gradient = buckets_[bucket];
-  require_mpi(MPI_Iallreduce(MPI_IN_PLACE, gradient.data, static_cast<int>(gradient.elements),
-                             MPI_FLOAT, MPI_SUM, gradients_, &requests_[bucket]),
-              "MPI_Iallreduce");
+void MpiAllReduce::start(int first, int count, void*) {
+  for (int bucket = first; bucket < first + count; ++bucket) {
+    const GradientBucket& gradient = buckets_[bucket];
+    require_mpi(MPI_Iallreduce(MPI_IN_PLACE, gradient.data, static_cast<int>(gradient.elements),
+                               MPI_FLOAT, MPI_SUM, gradients_, &requests_[bucket]),
+                "MPI_Iallreduce");
+  }
   int done = 0;
-  require_mpi(MPI_Testall(bucket, requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+  require_mpi(MPI_Testall(first, requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
 }
 
 void MpiAllReduce::finish(void*) {
@@ -65,7 +76,7 @@ std::vector<BucketTest> MpiAllReduce::test(int repeats) {
       }
       require_mpi(MPI_Barrier(gradients_), "MPI_Barrier");
       const double begin = MPI_Wtime();
-      start(static_cast<int>(tests.size()), nullptr);
+      start(static_cast<int>(tests.size()), 1, nullptr);
       finish(nullptr);
       seconds.push_back(MPI_Wtime() - begin);
       for (int64_t i = 0; i < bucket.elements; ++i) {

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <string>
 #include <vector>
 
 #include "models/all_reduce.h"
@@ -21,9 +22,10 @@ class MpiAllReduce : public AllReduce {
   MpiAllReduce(const MpiAllReduce&) = delete;
   MpiAllReduce& operator=(const MpiAllReduce&) = delete;
 
+  std::string library() const override;
   int ranks() const override { return ranks_; }
   void bind(std::vector<GradientBucket> buckets) override;
-  void start(int bucket, void* stream) override;
+  void start(int first, int count, void* stream) override;
   void finish(void* stream) override;
   std::vector<BucketTest> test(int repeats) override;
 

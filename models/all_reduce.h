@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "models/program.h"
@@ -30,11 +31,13 @@ struct BucketTest {
 class AllReduce {
  public:
   virtual ~AllReduce() = default;
+  /// What sums, and its version: "nccl 2.28.9".
+  virtual std::string library() const = 0;
   virtual int ranks() const = 0;
   /// The buckets of the program that this serves, in the order in which it starts them.
   virtual void bind(std::vector<GradientBucket> buckets) = 0;
-  /// What the stream has computed so far completes this bucket.
-  virtual void start(int bucket, void* stream) = 0;
+  /// What the stream has computed so far completes `count` buckets from `first` on.
+  virtual void start(int first, int count, void* stream) = 0;
   /// What follows on the stream sees the sums of all buckets.
   virtual void finish(void* stream) = 0;
   /// Sums values that are known into each bucket, one after another, `repeats` times; every rank

@@ -8,7 +8,6 @@
 
 namespace nearmetal {
 
-
 /// `name` is "cpu" or "cuda". Throws NotSupported; see load_module().
 Backend& load_backend(const std::string& name);
 

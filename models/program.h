@@ -66,8 +66,6 @@ struct ProgramOptions {
   int threads = 0;            // CPU backend; 0 takes all that this process may use
   std::vector<Plan> plans;    // known choices; an operation not among them is tuned
   bool plans_pinned = false;  // refuse instead to tune, or to replace a plan that does not load
-  AllReduce* all_reduce = nullptr;  // null: the gradient is that of this rank alone
-  int64_t bucket_bytes = 0;         // of the gradient, sent at once, at least; 0: all at the end
 };
 
 /// What happened in one step.
@@ -122,6 +120,11 @@ class Program {
   /// Waits for the oldest queued step.
   virtual StepRecord wait_step() = 0;
 
+  /// From now on the gradient of every step is the mean over the ranks of `all_reduce`, which must
+  /// outlive this program: sent in buckets of at least `bucket_bytes` (0: one) during the backward
+  /// pass. All ranks call it, once, with no step queued and before restart(). Not for forward_only.
+  virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
+
   /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps
   /// that draws the labels those of a new program.
   virtual void restart(std::span<const float> parameters) = 0;
@@ -170,6 +173,8 @@ class Backend {
   virtual DeviceInfo describe(int gpu) = 0;
   /// Visible GPUs; 1 where there are no GPUs to choose from.
   virtual int device_count() { return 1; }
+  /// The choices that prepare() would make, to be known to other ranks; empty where it makes none.
+  virtual std::vector<Plan> choose_plans(const Graph&, const ProgramOptions&) { return {}; }
   /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.

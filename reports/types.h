@@ -199,7 +199,7 @@ struct Bucket {
 
 /// The exchange of gradients between ranks.
 struct Communication {
-  std::string library;  // "mpi"
+  std::string library;  // what summed, and its version: "nccl 2.28.9"
   int64_t bytes_per_step = 0;
   std::vector<Bucket> buckets;
   double buckets_seconds = 0;              // of all, one after another with nothing else going on

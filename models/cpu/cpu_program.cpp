@@ -42,10 +42,6 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
   bind_memory(step_, regions, stream_);
-  if (options_.all_reduce != nullptr && !options_.forward_only) {
-    insert_exchange(step_, *options_.all_reduce, options_.bucket_bytes, region(Region::gradients),
-                    state_);
-  }
   surround_with_input_and_update();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));
@@ -101,6 +97,11 @@ void CpuProgram::surround_with_input_and_update() {
                               [this] { update(); }});
 }
 
+void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
+  insert_exchange(step_, all_reduce, bucket_bytes, region(Region::gradients), state_);
+  ranks_ = all_reduce.ranks();
+}
+
 void CpuProgram::check_pinned_plans() const {
   if (!options_.plans_pinned) return;
   std::map<std::string, std::string> pinned;
@@ -148,8 +149,7 @@ void CpuProgram::finish_step() {
 
 // The gradient that is there is a sum over ranks of what the scaled loss gives.
 float CpuProgram::gradient_factor() const {
-  const int ranks = options_.all_reduce != nullptr ? options_.all_reduce->ranks() : 1;
-  return 1 / (state_.loss_scale * static_cast<float>(ranks));
+  return 1 / (state_.loss_scale * static_cast<float>(ranks_));
 }
 
 void CpuProgram::adapt_loss_scale(bool finite) {

@@ -18,6 +18,7 @@ class CpuProgram : public Program {
   int max_steps_in_flight() const override { return 1; }
   void enqueue_step() override;
   StepRecord wait_step() override { return record_; }
+  void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
 
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
@@ -76,6 +77,7 @@ class CpuProgram : public Program {
 
   int64_t steps_ = 0;  // since restart()
   int64_t good_steps_ = 0;
+  int ranks_ = 1;            // whose gradients are summed
   float inverse_scale_ = 1;  // of the last step
   StepRecord record_;
 };

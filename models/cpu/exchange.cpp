@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <string_view>
 
 namespace nearmetal {
 namespace {
@@ -43,9 +44,10 @@ std::vector<Bucket> cut(const LoweredStep& step, int64_t bucket_bytes) {
   return buckets;
 }
 
-Operation exchange(const std::string& name, double bytes, StepState& state,
-                   std::function<void()> run) {
-  Operation operation{name, "exchange", "", "mpi", 0, bytes, {}, {}, nullptr, nullptr};
+Operation exchange(const std::string& name, const AllReduce& all_reduce, double bytes,
+                   StepState& state, std::function<void()> run) {
+  Operation operation{name, "exchange", "",     all_reduce.library(), 0, bytes, {},
+                      {},   nullptr,    nullptr};
   operation.run = [&state, run = std::move(run)] {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
@@ -73,13 +75,16 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
     operations.push_back(std::move(step.operations[i]));
     for (; next < buckets.size() && buckets[next].complete_after == i; ++next) {
       const int bucket = static_cast<int>(next);
-      operations.push_back(exchange("bucket " + std::to_string(bucket),
-                                    static_cast<double>(bound[next].bytes()), state,
-                                    [&all_reduce, bucket] { all_reduce.start(bucket, nullptr); }));
+      operations.push_back(exchange(
+          "bucket " + std::to_string(bucket), all_reduce, static_cast<double>(bound[next].bytes()),
+          state, [&all_reduce, bucket] { all_reduce.start(bucket, 1, nullptr); }));
     }
   }
-  operations.push_back(
-      exchange("all buckets", 0, state, [&all_reduce] { all_reduce.finish(nullptr); }));
+  const auto update = std::find_if(operations.begin(), operations.end(), [](const Operation& o) {
+    return std::string_view(o.phase) == "update";
+  });
+  operations.insert(update, exchange("all buckets", all_reduce, 0, state,
+                                     [&all_reduce] { all_reduce.finish(nullptr); }));
   step.operations = std::move(operations);
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "models/cuda/device.h"
+#include "models/cuda/exchange.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {
@@ -38,12 +39,8 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 }  // namespace
 
-CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
+CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory)
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
-  if (options_.all_reduce != nullptr) {
-    throw std::invalid_argument(
-        "gradients of several GPUs cannot be exchanged yet: take --update independent");
-  }
   require_memory(graph_, options_);
   stream_ = make_stream();
   copy_stream_ = make_stream();
@@ -54,18 +51,20 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   cublasLtHandle_t cublas = nullptr;
   NM_CALL(cublasLtCreate(&cublas));
   cublas_.reset(cublas);
-
   choose_kernels();
+}
+
+std::vector<Plan> CudaProgram::choose_plans(const Graph& graph, const ProgramOptions& options) {
+  return CudaProgram(graph, options, WithoutMemory()).plans();
+}
+
+CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
+    : CudaProgram(graph, options, WithoutMemory()) {
   allocate();
   bind_convolutions();
   for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event());
   use_synthetic_batch();
-  // Every kernel runs once before the capture: libraries load code on first use.
-  restart(std::vector<float>(graph_.parameter_count()));
-  launch_step();
-  wait_until_idle();
-  if (options_.launch_as_graph) capture_step();
-  restart(std::vector<float>(graph_.parameter_count()));
+  settle_step();
 }
 
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
@@ -180,6 +179,22 @@ void CudaProgram::capture_step() {
   NM_CALL(cudaGraphUpload(executable, stream_.get()));
 }
 
+void CudaProgram::settle_step() {
+  restart(std::vector<float>(graph_.parameter_count()));
+  // Every kernel runs once before the capture: libraries load code on first use.
+  launch_step();
+  wait_until_idle();
+  if (options_.launch_as_graph) capture_step();
+  restart(std::vector<float>(graph_.parameter_count()));
+}
+
+void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
+  executable_.reset();
+  insert_exchange(step_, layout_, options_.precision, resources_, all_reduce, bucket_bytes);
+  resources_.ranks = all_reduce.ranks();
+  settle_step();
+}
+
 void CudaProgram::enqueue_step() {
   const auto ring = static_cast<int64_t>(step_ends_.size());
   if (enqueued_ == finished_) {
@@ -203,7 +218,8 @@ StepRecord CudaProgram::wait_step() {
   NM_CALL(cudaEventElapsedTime(&milliseconds, begin, end));
   const DeviceRecord record = persistent_->record(finished_);
   ++finished_;
-  return {milliseconds * 1e-3, record.loss, record.gradient_norm, record.update_skipped != 0};
+  return {milliseconds * 1e-3, record.loss, record.gradient_norm, record.update_skipped != 0,
+          record.exposed_communication_seconds};
 }
 
 // In the order of the stream: cudaMemcpy() may return before the data have arrived, and this stream
@@ -233,7 +249,7 @@ void CudaProgram::restart(std::span<const float> parameters) {
   upload(resources_.running_statistics, statistics.data(),
          static_cast<int64_t>(statistics.size() * sizeof(float)));
   const auto scale = static_cast<float>(options_.loss_scale.initial);
-  const StepState state{0, scale, 1 / scale, 0, 0};
+  const StepState state{0, scale, 1 / scale, 0, 0, 0, 0};
   upload(resources_.state, &state, sizeof(state));
   wait_until_idle();
 }

@@ -22,6 +22,7 @@ class CudaProgram : public Program {
   int max_steps_in_flight() const override { return steps_in_flight; }
   void enqueue_step() override;
   StepRecord wait_step() override;
+  void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
 
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
@@ -36,6 +37,8 @@ class CudaProgram : public Program {
   Profile profile(int repeats) override;
   int64_t device_bytes() const override { return device_bytes_; }
 
+  /// What a program would choose; takes memory only meanwhile.
+  static std::vector<Plan> choose_plans(const Graph& graph, const ProgramOptions& options);
   /// Device memory that such a program takes, without the CUDA context.
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
   /// The largest batch of such a program that takes no more; 0 if not even one image fits.
@@ -51,6 +54,10 @@ class CudaProgram : public Program {
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
 
+  // With its kernels chosen: what the other constructor begins with.
+  struct WithoutMemory {};
+  CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory);
+
   void choose_kernels();
   void allocate();
   void allocate_host_images();
@@ -58,6 +65,8 @@ class CudaProgram : public Program {
   void stage_images();
   void launch_step();
   void capture_step();
+  // Runs the kernels once and makes the graph; parameters are 0 afterwards.
+  void settle_step();
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
 

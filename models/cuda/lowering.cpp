@@ -66,7 +66,7 @@ Kernel& Lowering::emit(const std::string& name, const char* phase,
                        const std::string& implementation, std::vector<const Tensor*> operands,
                        std::function<void(cudaStream_t)> launch) {
   std::erase(operands, nullptr);
-  Kernel kernel{name, phase, implementation, 0, 0, std::move(operands), {}, std::move(launch)};
+  Kernel kernel{name, phase, implementation, 0, 0, std::move(operands), {}, {}, std::move(launch)};
   for (const Tensor* operand : kernel.operands) {
     kernel.bytes += static_cast<double>(operand->bytes);
   }
@@ -100,6 +100,7 @@ void Lowering::emit_convolution(int conv, ConvolutionOp op, const char* phase, c
   const Node& node = graph_.node(conv);
   Kernel& kernel = emit(node.name, phase, "", {x, y, sums}, nullptr);
   kernel.convolution = {problem(op, conv), x, y, sums, node.parameters[0]};
+  if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
   // By the graph's own arithmetic: padded channels are no work.
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
   kernel.bytes +=
@@ -117,9 +118,9 @@ PoolShape Lowering::pool_shape(int pool) const {
           static_cast<int>(node.shape.width)};
 }
 
-void Lowering::emit_product(const std::string& name, const char* phase, const ProductShape& shape,
-                            std::vector<const Tensor*> operands,
-                            const std::function<void(const Product&, cudaStream_t)>& launch) {
+Kernel& Lowering::emit_product(const std::string& name, const char* phase,
+                               const ProductShape& shape, std::vector<const Tensor*> operands,
+                               const std::function<void(const Product&, cudaStream_t)>& launch) {
   const auto product = std::make_shared<std::unique_ptr<Product>>();
   const auto& r = resources_;
   Kernel& kernel = emit(name, phase, "cublasLt", std::move(operands),
@@ -133,6 +134,7 @@ void Lowering::emit_product(const std::string& name, const char* phase, const Pr
   kernel.flops =
       2.0 * static_cast<double>(shape.rows * shape.columns) * static_cast<double>(shape.inner);
   kernel.bytes += static_cast<double>(graph_.classes() * features() * element_size());
+  return kernel;
 }
 
 void Lowering::finish() {
@@ -142,10 +144,11 @@ void Lowering::finish() {
   emit("gradient norm", "update", "own", {},
        [=, batch = options_.batch_size, dynamic = options_.loss_scale.dynamic,
         forward_only = options_.forward_only, &r](cudaStream_t stream) {
-         launch_finish_step(precision,
-                            {r.losses, batch, r.parameters, r.finish_sums, r.finish_arrivals,
-                             r.state, r.ring, r.ring_size, dynamic, forward_only},
-                            stream);
+         launch_finish_step(
+             precision,
+             {r.losses, batch, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
+              r.ring, r.ring_size, dynamic, forward_only},
+             stream);
        })
       .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
   if (options_.forward_only) return;

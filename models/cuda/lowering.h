@@ -42,7 +42,8 @@ struct Kernel {
   std::string implementation;
   double flops = 0;
   double bytes = 0;  // each operand once
-  std::vector<const Tensor*> operands;
+  std::vector<const Tensor*> operands{};
+  std::optional<int> gradient_of;  // the parameter, a matrix, whose gradient this leaves
   std::optional<ConvolutionCall> convolution;  // `launch` is set when its plan is chosen
   std::function<void(cudaStream_t)> launch;
 };

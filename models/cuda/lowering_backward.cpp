@@ -49,7 +49,8 @@ void Lowering::backward_classifier(int i) {
                [=, &r](const Product& product, cudaStream_t stream) {
                  product.launch(dy->data, x->data, gradient_address(r.parameters, weight, size),
                                 r.workspace, stream);
-               });
+               })
+      .gradient_of = linear.parameters[0];
   emit_product(linear.name, "backward", feature_gradient_product(shape, features()), {dy, dx},
                [=, &r](const Product& product, cudaStream_t stream) {
                  product.launch(dy->data, matrix_address(r.parameters, weight, size), dx->data,
@@ -218,6 +219,7 @@ void Lowering::backward_pointwise(int i) {
         launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
       });
   kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
+  kernel.gradient_of = node.parameters[0];
   kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
@@ -242,6 +244,7 @@ void Lowering::backward_stem(int i) {
                              stream);
       });
   kernel.operands.push_back(partial_sums);
+  kernel.gradient_of = node.parameters[0];
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
@@ -253,7 +256,8 @@ void Lowering::mask_stem_gradient(const Node& conv) {
         size = element_size(), &r = resources_](cudaStream_t stream) {
          launch_mask_gradient(precision, gradient_address(r.parameters, offset, size), r.stem_mask,
                               elements, stream);
-       });
+       })
+      .gradient_of = conv.parameters[0];
 }
 
 }  // namespace nearmetal

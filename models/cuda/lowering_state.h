@@ -44,9 +44,9 @@ class Lowering {
   void emit_convolution(int conv, ConvolutionOp op, const char* phase, const Tensor* x,
                         const Tensor* y, const Tensor* sums = nullptr);
   // A product is made at its first launch, which is not in a captured graph: it needs the handle.
-  void emit_product(const std::string& name, const char* phase, const ProductShape& shape,
-                    std::vector<const Tensor*> operands,
-                    const std::function<void(const Product&, cudaStream_t)>& launch);
+  Kernel& emit_product(const std::string& name, const char* phase, const ProductShape& shape,
+                       std::vector<const Tensor*> operands,
+                       const std::function<void(const Product&, cudaStream_t)>& launch);
 
   void labels_and_images();
   void forward(int i);

@@ -16,6 +16,10 @@ class CudaBackend : public Backend {
     return count;
   }
 
+  std::vector<Plan> choose_plans(const Graph& graph, const ProgramOptions& options) override {
+    return CudaProgram::choose_plans(graph, options);
+  }
+
   std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
     return std::make_unique<CudaProgram>(graph, options);
   }

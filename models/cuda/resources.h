@@ -20,6 +20,7 @@ struct StepResources {
   ReductionScratch reduction;
   std::vector<BatchNormState> norms;  // by node index
   FlatParameters parameters;
+  int ranks = 1;                       // whose gradients are summed
   const uint8_t* stem_mask = nullptr;  // 0 where a place of the stem's filter is no weight
   StepState* state = nullptr;
   DeviceRecord* ring = nullptr;  // in host memory

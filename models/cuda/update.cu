@@ -40,6 +40,17 @@ __device__ double square_sum(const T* values, int64_t elements) {
   return total;
 }
 
+// Nanoseconds; the same clock on all multiprocessors.
+__device__ uint64_t device_clock() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+__global__ void mark_backward_end_kernel(StepState* state) {
+  state->backward_end_nanoseconds = device_clock();
+}
+
 // One thread, after all gradients have been summed.
 __device__ void finish(const FinishOperands& operands, double loss, double scaled_square_sum) {
   StepState& state = *operands.state;
@@ -47,10 +58,12 @@ __device__ void finish(const FinishOperands& operands, double loss, double scale
   const float scale = state.loss_scale;
   const bool finite = isfinite(scaled_square_sum);
   record.loss = static_cast<float>(loss);
-  record.gradient_norm = static_cast<float>(sqrt(scaled_square_sum) / scale);
+  record.gradient_norm = static_cast<float>(sqrt(scaled_square_sum) / scale / operands.ranks);
   record.update_skipped = finite ? 0 : 1;
   state.skip_update = finite ? 0 : 1;
-  state.inverse_scale = 1 / scale;
+  record.exposed_communication_seconds =
+      1e-9f * static_cast<float>(state.exchange_end_nanoseconds - state.backward_end_nanoseconds);
+  state.inverse_scale = 1 / (scale * static_cast<float>(operands.ranks));
   state.step += 1;
   if (!operands.dynamic_loss_scale) return;
   state.good_steps = finite ? state.good_steps + 1 : 0;
@@ -64,6 +77,10 @@ __device__ void finish(const FinishOperands& operands, double loss, double scale
 template <class T>
 __global__ void finish_step_kernel(FinishOperands operands) {
   const FlatParameters& parameters = operands.parameters;
+  StepState& state = *operands.state;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && state.backward_end_nanoseconds != 0) {
+    state.exchange_end_nanoseconds = device_clock();
+  }
   double sum = 0;
   if (!operands.forward_only) {
     sum =
@@ -149,6 +166,11 @@ void launch_finish_step(Precision precision, const FinishOperands& operands, cud
     const int blocks = operands.forward_only ? 1 : finish_blocks;
     finish_step_kernel<T><<<blocks, update_threads, 0, stream>>>(operands);
   });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
+  mark_backward_end_kernel<<<1, 1, 0, stream>>>(state);
   NM_CHECK_LAUNCH();
 }
 

@@ -13,9 +13,12 @@ namespace nearmetal {
 struct StepState {
   uint64_t step;        // counts from 0; draws the labels
   float loss_scale;     // for the next backward pass
-  float inverse_scale;  // 1 / the scale of the gradients that are there
+  float inverse_scale;  // 1 / the scale of the gradients that are there, and their ranks
   int32_t good_steps;   // since the loss scale last changed
   int32_t skip_update;
+  // By the device's clock; both 0 without an exchange of gradients.
+  uint64_t backward_end_nanoseconds;
+  uint64_t exchange_end_nanoseconds;
 };
 
 /// The part of a StepRecord that the device writes, into pinned host memory.
@@ -23,6 +26,7 @@ struct DeviceRecord {
   float loss;
   float gradient_norm;
   int32_t update_skipped;
+  float exposed_communication_seconds;
 };
 
 /// All trained values behind one another, last layer first: first the matrices (convolutions and
@@ -44,6 +48,7 @@ struct FinishOperands {
   const float* losses = nullptr;
   int64_t images = 0;
   FlatParameters parameters;
+  int ranks = 1;                   // whose gradients are summed
   double* partial_sums = nullptr;  // finish_blocks() values
   unsigned* arrivals = nullptr;    // one, 0 between launches
   StepState* state = nullptr;
@@ -54,6 +59,9 @@ struct FinishOperands {
 };
 inline constexpr int finish_blocks = 264;
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream);
+
+/// Notes when the backward pass is through and nothing but gradients of other ranks is awaited.
+void launch_mark_backward_end(StepState* state, cudaStream_t stream);
 
 /// SGD after launch_finish_step().
 void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,

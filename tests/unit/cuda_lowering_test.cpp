@@ -3,7 +3,9 @@
 
 #include <map>
 #include <numeric>
+#include <set>
 
+#include "models/cuda/exchange.h"
 #include "models/cuda/lowering.h"
 #include "models/cuda/own_kernels.h"
 #include "models/resnet.h"
@@ -125,6 +127,83 @@ TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
   }
 }
 
+// Keeps what it is given, and in what order.
+class RecordingAllReduce : public AllReduce {
+ public:
+  std::string library() const override { return "record"; }
+  int ranks() const override { return 2; }
+  void bind(std::vector<GradientBucket> given) override { buckets = std::move(given); }
+  void start(int first, int count, void*) override {
+    for (int bucket = first; bucket < first + count; ++bucket) started.push_back(bucket);
+  }
+  void finish(void*) override { ADD_FAILURE() << "needs a device"; }
+  std::vector<BucketTest> test(int) override { return {}; }
+
+  std::vector<GradientBucket> buckets;
+  std::vector<int> started;
+};
+
+class CudaExchange : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(BucketMib, CudaExchange, ::testing::Values(0, 1, 8, 1000));
+
+TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
+  const Graph graph = resnet("resnet50", 64, 10);
+  const ProgramOptions options = options_of(Precision::fp16);
+  const LoweringChoices choices = all_fused(graph, options);
+  const FlatLayout layout = flat_layout(graph, choices.stem);
+  StepResources resources;
+  std::vector<char> gradients(2 * layout.matrix_elements + 4 * layout.vector_elements);
+  resources.parameters.matrix_elements = layout.matrix_elements;
+  resources.parameters.vector_elements = layout.vector_elements;
+  resources.parameters.matrix_gradients = gradients.data();
+  resources.parameters.vector_gradients =
+      reinterpret_cast<float*>(gradients.data() + 2 * layout.matrix_elements);
+  LoweredStep step = lower(graph, options, choices, layout, resources);
+  RecordingAllReduce all_reduce;
+  insert_exchange(step, layout, options.precision, resources, all_reduce, GetParam() << 20);
+
+  // Together the buckets are the gradients, each once.
+  const char* end = gradients.data();
+  for (const GradientBucket& bucket : all_reduce.buckets) {
+    EXPECT_EQ(bucket.data, end);
+    end += bucket.bytes();
+  }
+  EXPECT_EQ(end, gradients.data() + gradients.size());
+  EXPECT_EQ(all_reduce.buckets.back().type, Precision::fp32);
+  EXPECT_GT(all_reduce.buckets.size(), GetParam() == 1 ? 10u : 1u);
+
+  const auto bucket_of = [&](int parameter) {
+    const char* place = gradients.data() + 2 * layout.slices[parameter].offset;
+    size_t bucket = 0;
+    while (static_cast<char*>(all_reduce.buckets[bucket].data) +
+               all_reduce.buckets[bucket].bytes() <=
+           place) {
+      ++bucket;
+    }
+    return static_cast<int>(bucket);
+  };
+  std::set<int> written;
+  bool finished = false;
+  for (const Kernel& kernel : step.kernels) {
+    const std::string phase = kernel.phase;
+    if (kernel.name == "all buckets") {
+      finished = true;
+    } else if (phase == "exchange") {
+      kernel.launch(nullptr);
+    } else if (kernel.gradient_of) {
+      written.insert(*kernel.gradient_of);
+      EXPECT_THAT(all_reduce.started, Not(Contains(bucket_of(*kernel.gradient_of)))) << kernel.name;
+    }
+    EXPECT_EQ(finished, phase == "update" || kernel.name == "all buckets") << kernel.name;
+  }
+  std::vector<int> in_order(all_reduce.buckets.size());
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_EQ(all_reduce.started, in_order);
+  for (size_t p = 0; p < layout.slices.size(); ++p) {
+    EXPECT_EQ(written.contains(static_cast<int>(p)), layout.slices[p].is_matrix) << p;
+  }
+}
+
 TEST(CudaStem, FormsPlaceEveryWeightOnce) {
   const Graph graph = resnet("resnet50", 224, 1000);
   const Node& conv = graph.node(1);
@@ -152,11 +231,12 @@ TEST(CudaFlatLayout, HoldsEveryParameterOnceLastLayerFirst) {
   const Graph graph = resnet("resnet50", 224, 1000);
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
   ASSERT_EQ(layout.slices.size(), graph.parameters().size());
-  std::map<int64_t, int64_t> elements_at;
+  std::map<int64_t, int64_t> elements_at;  // by offset
   int64_t elements = 0;
-  for (const ParameterSlice& slice : layout.slices) {
-    EXPECT_TRUE(elements_at.emplace(slice.offset, slice.elements).second) << slice.offset;
-    elements += slice.elements;
+  for (size_t p = 0; p < layout.slices.size(); ++p) {
+    const int64_t offset = layout.offset(static_cast<int>(p));
+    EXPECT_TRUE(elements_at.emplace(offset, layout.slices[p].elements).second) << offset;
+    elements += layout.slices[p].elements;
   }
   EXPECT_GE(elements, graph.parameter_count());
   int64_t end = 0;

@@ -59,6 +59,7 @@ class FakeProgram : public Program {
     if (!fixed_batch_) return script_.step(step);
     return {.seconds = 0.01, .loss = script_.fixed_batch_loss(step), .gradient_norm = 1};
   }
+  void exchange_gradients(AllReduce&, int64_t) override {}
   void restart(std::span<const float>) override {
     ++script_.restarts;
     step_ = 0;

@@ -1,0 +1,31 @@
+// NCCL, which sums the gradients of GPUs; a module of its own, so that one GPU trains without it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/all_reduce.h"
+
+namespace nearmetal {
+
+/// Errors of NCCL and of the device throw std::runtime_error.
+class Nccl {
+ public:
+  virtual ~Nccl() = default;
+  /// Of the library that was loaded: "nccl 2.28.9". All ranks must have the same.
+  virtual std::string version() const = 0;
+  /// Names a new group of ranks: one rank makes it, all of them join with it.
+  virtual std::string new_group() = 0;
+  /// Waits for all ranks of the group. `gpu`: index among the visible GPUs, one for each rank.
+  virtual std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks,
+                                          int gpu) = 0;
+};
+
+/// Throws NotSupported where the module was not built, or NCCL is not on this machine.
+Nccl& load_nccl();
+
+/// What the module exports under this name.
+using NcclEntry = Nccl* (*)();
+inline constexpr const char* nccl_entry_name = "nearmetal_nccl";
+
+}  // namespace nearmetal

@@ -1,0 +1,17 @@
+// Puts the exchange of gradients between ranks into a step.
+#pragma once
+
+#include "models/all_reduce.h"
+#include "models/cuda/lowering.h"
+
+namespace nearmetal {
+
+/// Cuts the gradients into buckets of at least `bucket_bytes` (0: one), binds them to `all_reduce`
+/// and adds to the step: their start behind the kernel that completes them, and the end of all
+/// before the update. The gradients of vectors, small and complete only at the end of the backward
+/// pass, are the last bucket, started together with the one before. All references must outlive
+/// the step.
+void insert_exchange(LoweredStep& step, const FlatLayout& layout, Precision precision,
+                     const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes);
+
+}  // namespace nearmetal
