@@ -1,6 +1,5 @@
 #include "bench/plan_source.h"
 
-#include <sstream>
 #include <stdexcept>
 
 #include "reports/atomic_file.h"
@@ -50,22 +49,6 @@ void keep_plans(const PlanSource& source, const std::vector<Plan>& plans,
   } catch (const OutputError& error) {
     warnings.push_back({"plan_cache", error.what()});
   }
-}
-
-std::string to_bytes(const std::vector<Plan>& plans) {
-  std::string bytes;
-  for (const Plan& plan : plans) bytes += plan.key + '\0' + plan.implementation + '\0';
-  return bytes;
-}
-
-std::vector<Plan> plans_from_bytes(const std::string& bytes) {
-  std::vector<Plan> plans;
-  std::istringstream stream(bytes);
-  Plan plan;
-  while (std::getline(stream, plan.key, '\0') && std::getline(stream, plan.implementation, '\0')) {
-    plans.push_back(plan);
-  }
-  return plans;
 }
 
 }  // namespace nearmetal

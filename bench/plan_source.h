@@ -25,8 +25,4 @@ PlanSource find_plans(RunConfig& config, const DeviceInfo& device, std::vector<W
 void keep_plans(const PlanSource& source, const std::vector<Plan>& plans,
                 std::vector<Warning>& warnings);
 
-/// For other ranks.
-std::string to_bytes(const std::vector<Plan>& plans);
-std::vector<Plan> plans_from_bytes(const std::string& bytes);
-
 }  // namespace nearmetal

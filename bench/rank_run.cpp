@@ -17,6 +17,7 @@
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
+#include "reports/plan_cache.h"
 #include "reports/text.h"
 
 namespace nearmetal {
@@ -63,7 +64,7 @@ PlanSource plans_of_all(const RankTask& task) {
     if (task.world.rank() > 0) return;
     chosen = task.backend.choose_plans(task.graph, program_options(task.config, plans, 0));
   });
-  plans.known = plans_from_bytes(task.world.broadcast(to_bytes(chosen)));
+  plans.known = plans_from_json(task.world.broadcast(plans_to_json(chosen)));
   plans.pinned = true;
   return plans;
 }

@@ -46,6 +46,24 @@ void fields(Archive& field, json::In<Archive, CacheFile> file) {
   field("contexts", file.contexts);
 }
 
+// Throws InvalidReport.
+template <class Object>
+void read(const std::string& text, Object& object) {
+  try {
+    require_within_limits(text);
+    const json::Document document = json::Document::parse(text);
+    json::Reader reader(document, json::Place{});
+    fields(reader, object);
+  } catch (const json::Document::exception&) {
+    throw InvalidReport("it is not JSON");
+  }
+}
+
+template <class Object>
+std::string written(const Object& object) {
+  return json::Writer::json_of(object).dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
 // Empty where there is no file. Throws InvalidReport.
 CacheFile read_cache(const std::filesystem::path& path) {
   CacheFile cache;
@@ -53,14 +71,7 @@ CacheFile read_cache(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, ignored)) return cache;
   std::stringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
-  try {
-    require_within_limits(text.str());
-    const json::Document document = json::Document::parse(text.str());
-    json::Reader reader(document, json::Place{});
-    fields(reader, cache);
-  } catch (const json::Document::exception&) {
-    throw InvalidReport("it is not JSON");
-  }
+  read(text.str(), cache);
   return cache;
 }
 
@@ -137,8 +148,15 @@ void save_plans(const std::filesystem::path& path, const std::string& context,
     std::erase_if(known, [&](const Plan& other) { return other.key == plan.key; });
     known.push_back(plan);
   }
-  const Json document = json::Writer::json_of(cache);
-  write_file_atomically(path, document.dump(1, ' ', false, Json::error_handler_t::replace), true);
+  write_file_atomically(path, written(cache), true);
+}
+
+std::string plans_to_json(const std::vector<Plan>& plans) { return written(Context{"", plans}); }
+
+std::vector<Plan> plans_from_json(const std::string& text) {
+  Context context;
+  read(text, context);
+  return context.plans;
 }
 
 }  // namespace nearmetal

@@ -32,4 +32,9 @@ CachedPlans load_plans(const std::filesystem::path& path, const std::string& con
 void save_plans(const std::filesystem::path& path, const std::string& context,
                 const std::vector<Plan>& plans);
 
+/// All of each plan as one text, for other processes: its times decide what is fused.
+std::string plans_to_json(const std::vector<Plan>& plans);
+/// Throws InvalidReport.
+std::vector<Plan> plans_from_json(const std::string& text);
+
 }  // namespace nearmetal

@@ -5,43 +5,22 @@
 #include <map>
 #include <string_view>
 
+#include "models/gradient_buckets.h"
+
 namespace nearmetal {
 namespace {
 
-struct Bucket {
-  int64_t begin = 0;  // in bytes of the flat gradient
-  int64_t end = 0;
-  size_t complete_after = 0;  // index of an operation
-};
-
-// By gradient: the last operation that writes it.
-std::map<const Tensor*, size_t> last_uses(const LoweredStep& step) {
-  std::map<const Tensor*, size_t> last;
+// The flat gradient lies last layer first. In bytes; by the last operation that writes each.
+std::vector<GradientSlice> slices_of(const LoweredStep& step) {
+  std::map<int64_t, size_t> last;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     for (const Tensor* operand : step.operations[i].operands) {
-      if (operand->region == Region::gradients) last[operand] = i;
+      if (operand->region == Region::gradients) last[operand->offset_bytes] = i;
     }
   }
-  return last;
-}
-
-// The flat gradient lies last layer first, so that buckets are complete one after another.
-std::vector<Bucket> cut(const LoweredStep& step, int64_t bucket_bytes) {
-  const int64_t total = step.bytes(Region::gradients);
-  const int64_t wanted = bucket_bytes > 0 ? bucket_bytes : total;
-  const auto last = last_uses(step);
-  std::vector<Bucket> buckets{Bucket{}};
-  for (auto slice = step.slices.rbegin(); slice != step.slices.rend(); ++slice) {
-    const int64_t begin = slice->gradient->offset_bytes;
-    if (begin - buckets.back().begin >= wanted) {
-      buckets.back().end = begin;
-      buckets.push_back({begin, begin, buckets.back().complete_after});
-    }
-    size_t& complete = buckets.back().complete_after;
-    complete = std::max(complete, last.at(slice->gradient));
-  }
-  buckets.back().end = total;
-  return buckets;
+  std::vector<GradientSlice> slices;
+  for (const auto& [begin, operation] : last) slices.push_back({begin, operation});
+  return slices;
 }
 
 Operation exchange(const std::string& name, const AllReduce& all_reduce, double bytes,
@@ -62,9 +41,10 @@ Operation exchange(const std::string& name, const AllReduce& all_reduce, double 
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      float* gradient, StepState& state) {
-  const std::vector<Bucket> buckets = cut(step, bucket_bytes);
+  const std::vector<BucketRange> buckets =
+      cut_buckets(slices_of(step), step.bytes(Region::gradients), bucket_bytes);
   std::vector<GradientBucket> bound;
-  for (const Bucket& bucket : buckets) {
+  for (const BucketRange& bucket : buckets) {
     bound.push_back({gradient + bucket.begin / 4, (bucket.end - bucket.begin) / 4});
   }
   all_reduce.bind(bound);

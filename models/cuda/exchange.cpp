@@ -1,48 +1,30 @@
 #include "models/cuda/exchange.h"
 
-#include <algorithm>
 #include <map>
 #include <string_view>
+
+#include "models/gradient_buckets.h"
 
 namespace nearmetal {
 namespace {
 
-struct Bucket {
-  int64_t begin = 0;  // element of the matrices' section
-  int64_t end = 0;
-  size_t complete_after = 0;  // index of a kernel
-};
-
-// By offset: which kernel is the last to write the gradient of the matrix that begins there.
-std::map<int64_t, size_t> completions(const LoweredStep& step, const FlatLayout& layout) {
+// Of the matrices, which lie last layer first. In elements; by the last kernel that writes each.
+std::vector<GradientSlice> slices_of(const LoweredStep& step, const FlatLayout& layout) {
   std::map<int64_t, size_t> last;
   for (size_t k = 0; k < step.kernels.size(); ++k) {
     if (const auto& matrix = step.kernels[k].gradient_of) last[layout.slices[*matrix].offset] = k;
   }
-  return last;
+  std::vector<GradientSlice> slices;
+  for (const auto& [begin, kernel] : last) slices.push_back({begin, kernel});
+  return slices;
 }
 
-// The matrices lie last layer first, so that buckets are complete one after another.
-std::vector<Bucket> cut(const LoweredStep& step, const FlatLayout& layout, int64_t elements) {
-  const int64_t wanted = elements > 0 ? elements : layout.matrix_elements;
-  std::vector<Bucket> buckets{Bucket{}};
-  for (const auto& [begin, kernel] : completions(step, layout)) {
-    if (begin - buckets.back().begin >= wanted) {
-      buckets.back().end = begin;
-      buckets.push_back({begin, begin, buckets.back().complete_after});
-    }
-    buckets.back().complete_after = std::max(buckets.back().complete_after, kernel);
-  }
-  buckets.back().end = layout.matrix_elements;
-  return buckets;
-}
-
-std::vector<GradientBucket> memory_of(const std::vector<Bucket>& buckets, Precision precision,
+std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& buckets, Precision precision,
                                       const FlatParameters& flat) {
   const int64_t size = element_bytes(precision);
   const Precision type = size == 4 ? Precision::fp32 : precision;
   std::vector<GradientBucket> bound;
-  for (const Bucket& bucket : buckets) {
+  for (const BucketRange& bucket : buckets) {
     bound.push_back({static_cast<char*>(flat.matrix_gradients) + bucket.begin * size,
                      bucket.end - bucket.begin, type});
   }
@@ -65,7 +47,8 @@ Kernel exchange(const std::string& name, const AllReduce& all_reduce, int64_t by
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, Precision precision,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes) {
-  const std::vector<Bucket> buckets = cut(step, layout, bucket_bytes / element_bytes(precision));
+  const std::vector<BucketRange> buckets = cut_buckets(
+      slices_of(step, layout), layout.matrix_elements, bucket_bytes / element_bytes(precision));
   const std::vector<GradientBucket> bound = memory_of(buckets, precision, resources.parameters);
   all_reduce.bind(bound);
 

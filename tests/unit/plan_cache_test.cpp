@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "reports/atomic_file.h"
+#include "reports/json.h"
 #include "tests/unit/temporary_folder.h"
 
 namespace nearmetal {
@@ -39,6 +40,13 @@ TEST(PlanCache, MergesByKey) {
   better.implementation = "cudnn eng7";
   save_plans(path, "one", {better});
   EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(better, second));
+}
+
+// A time that is lost changes what is fused.
+TEST(PlanCache, OtherProcessesGetAllOfEachPlan) {
+  EXPECT_THAT(plans_from_json(plans_to_json({first, second})), testing::ElementsAre(first, second));
+  EXPECT_THAT(plans_from_json(plans_to_json({})), IsEmpty());
+  EXPECT_THROW(plans_from_json("{"), InvalidReport);
 }
 
 TEST(PlanCache, NoFileIsNoWarning) {
