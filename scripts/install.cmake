@@ -2,16 +2,19 @@
 # modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
 
 set(modules)
-foreach(module nearmetal_cpu nearmetal_cuda nearmetal_mpi)
+foreach(module nearmetal_cpu nearmetal_cuda nearmetal_mpi nearmetal_nccl)
   if(TARGET ${module})
     list(APPEND modules ${module})
   endif()
 endforeach()
 set_target_properties(${modules} PROPERTIES INSTALL_RPATH "$ORIGIN")
-if(TARGET nearmetal_cpu)
-  # DT_RPATH, which serves the libraries of oneDNN, too; DT_RUNPATH does not.
-  target_link_options(nearmetal_cpu PRIVATE -Wl,--disable-new-dtags)
-endif()
+set_target_properties(nearmetal PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/nearmetal")
+# DT_RPATH, which serves the libraries of oneDNN and hwloc, too; DT_RUNPATH does not.
+foreach(target nearmetal nearmetal_cpu)
+  if(TARGET ${target})
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endif()
+endforeach()
 
 # The node's own: the C and C++ run-time libraries, the driver, and unless asked for those of CUDA.
 set(from_node "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|cuda|nvidia-ml|mpi)[.]so" "^libstdc[+][+]")
@@ -44,7 +47,8 @@ install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
 
 # Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.
 file(GLOB licences /usr/share/doc/libdnnl[0-9]/copyright /usr/share/doc/libgomp1/copyright
-  /usr/share/doc/ocl-icd-libopencl1/copyright)
+  /usr/share/doc/ocl-icd-libopencl1/copyright /usr/share/doc/libhwloc15/copyright
+  /usr/share/doc/libudev1/copyright)
 if(NEARMETAL_PACK_CUDA)
   # cuDNN loads its parts, and the run-time compiler, while it runs.
   get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
