@@ -1,6 +1,7 @@
 #include "bench/cmd_info.h"
 
 #include "bench/build_info.h"
+#include "comm/nccl.h"
 #include "models/backend.h"
 #include "reports/json.h"
 #include "reports/schema.h"
@@ -16,6 +17,15 @@ void print_backend(std::ostream& out, const std::string& name) {
     for (const auto& [library, version] : device.libraries)
       out << ", " << library << ' ' << version;
     out << '\n';
+  } catch (const std::exception& error) {
+    out << "not usable: " << error.what() << '\n';
+  }
+}
+
+void print_exchange(std::ostream& out) {
+  out << "between GPUs: ";
+  try {
+    out << load_nccl().version() << '\n';
   } catch (const std::exception& error) {
     out << "not usable: " << error.what() << '\n';
   }
@@ -38,6 +48,7 @@ ExitCode cmd_version(const Terminal& terminal) {
                << (tool.dirty && *tool.dirty ? " with local changes" : "") << "\nbuilt as "
                << tool.build_type << " by " << tool.compiler << '\n';
   for (const char* name : {"cpu", "cuda"}) print_backend(terminal.out, name);
+  print_exchange(terminal.out);
   return ExitCode::ok;
 }
 

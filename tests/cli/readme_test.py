@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # What sets up, builds, or trains at full size.
 SLOW_COMMANDS = ("./scripts/quickstart.sh", "cmake ", "scripts/bundle.sh")
-SLOW_LINES = ("build/nearmetal run",)
+SLOW_LINES = ("build/nearmetal run", "build/nearmetal sweep")
 NEVER = "./scripts/test.sh"  # runs this test
 # Of what was run here, and not of whether it ran.
 VERDICTS = {"build/nearmetal gate": (0, 1, 3)}

@@ -35,6 +35,7 @@ class Help(cli.CliTest):
         self.assertRegex(process.out, r"(?m)^built as \w+ by ")
         self.assertRegex(process.out, r"(?m)^backend cpu: ")
         self.assertRegex(process.out, r"(?m)^backend cuda: ")
+        self.assertRegex(process.out, r"(?m)^between GPUs: ")
 
     def test_the_schema_is_json(self):
         for arguments in (["schema"], ["schema", "report"]):
