@@ -104,7 +104,7 @@ Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& sha
   return operation;
 }
 
-Descriptor operation_graph(cudnnHandle_t handle, const ConvolutionProblem& problem) {
+Descriptor operation_graph(const PlanDevice& device, const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
   const cudnnDataType_t type = data_type(problem.precision);
   const Descriptor y = tensor(y_id, type, shape.batch, shape.output_channels, shape.output_height,
@@ -126,9 +126,10 @@ Descriptor operation_graph(cudnnHandle_t handle, const ConvolutionProblem& probl
     operations.push_back(statistics_operation(y, shape));
   }
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle)
-      .set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations)
-      .finalize();
+  if (device.handle != nullptr) {
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+  }
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
   return graph;
 }
 
@@ -151,7 +152,8 @@ std::string name_of(const Descriptor& config) {
 }
 
 // The inverse of name_of().
-Descriptor config_named(const Descriptor& graph, const std::string& name) {
+Descriptor config_named(const PlanDevice& device, const Descriptor& graph,
+                        const std::string& name) {
   std::istringstream text(name);
   std::string word;
   std::getline(text, word, '_');
@@ -165,6 +167,7 @@ Descriptor config_named(const Descriptor& graph, const std::string& name) {
   };
   if (!word.starts_with("eng")) throw std::runtime_error("'" + name + "' is not a cuDNN plan");
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  if (device.properties) engine.set(CUDNN_ATTR_ENGINE_DEVICEPROP, *device.properties);
   engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph)
       .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, number(std::string_view(word).substr(3)))
       .finalize();
@@ -211,8 +214,10 @@ bool acceptable(const Descriptor& config, const ConvolutionProblem& problem,
            has(numerics, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
 }
 
-std::vector<Descriptor> heuristic_configs(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+std::vector<Descriptor> heuristic_configs(const PlanDevice& device, const Descriptor& graph,
+                                          cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  if (device.properties) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *device.properties);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   if (!heuristics.try_finalize()) return {};  // no engine for this graph
@@ -240,12 +245,24 @@ std::string ConvolutionProblem::key() const {
   return text.str();
 }
 
-ConvolutionPlan::ConvolutionPlan(cudnnHandle_t handle, const Descriptor& graph,
+PlanDevice::PlanDevice(const std::string& properties_json)
+    : properties(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) {
+  // cuDNN reads to the zero behind the text.
+  properties
+      ->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+            static_cast<int64_t>(properties_json.size()) + 1, properties_json.c_str())
+      .finalize();
+}
+
+ConvolutionPlan::ConvolutionPlan(const PlanDevice& device, const Descriptor& graph,
                                  const Descriptor& config, std::string name)
     : graph_(graph), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR), name_(std::move(name)) {
-  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle)
-      .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
-      .finalize();
+  if (device.properties) {
+    plan_.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *device.properties);
+  } else {
+    plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
+  }
+  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).finalize();
   workspace_bytes_ = plan_.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
 }
 
@@ -265,16 +282,17 @@ Descriptor ConvolutionPlan::bind(const ConvolutionOperands& operands, void* work
   return pack;
 }
 
-std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const ConvolutionProblem& problem,
+std::vector<ConvolutionPlan> offered_plans(const PlanDevice& device,
+                                           const ConvolutionProblem& problem,
                                            int64_t workspace_limit, int limit) {
-  const Descriptor graph = operation_graph(handle, problem);
+  const Descriptor graph = operation_graph(device, problem);
   std::vector<ConvolutionPlan> plans;
   const auto collect = [&](cudnnBackendHeurMode_t mode, Determinism determinism) {
-    for (const Descriptor& config : heuristic_configs(graph, mode)) {
+    for (const Descriptor& config : heuristic_configs(device, graph, mode)) {
       if (static_cast<int>(plans.size()) >= limit) return;
       if (!acceptable(config, problem, determinism)) continue;
       try {
-        ConvolutionPlan plan(handle, graph, config, name_of(config));
+        ConvolutionPlan plan(device, graph, config, name_of(config));
         if (plan.workspace_bytes() <= workspace_limit) plans.push_back(std::move(plan));
       } catch (const std::runtime_error&) {
         // The heuristics also name configurations that do not build; others are in the list.
@@ -289,10 +307,10 @@ std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const Convoluti
   return plans;
 }
 
-ConvolutionPlan named_plan(cudnnHandle_t handle, const ConvolutionProblem& problem,
+ConvolutionPlan named_plan(const PlanDevice& device, const ConvolutionProblem& problem,
                            const std::string& name) {
-  const auto graph = operation_graph(handle, problem);
-  return ConvolutionPlan(handle, graph, config_named(graph, name), name);
+  const auto graph = operation_graph(device, problem);
+  return ConvolutionPlan(device, graph, config_named(device, graph, name), name);
 }
 
 }  // namespace nearmetal

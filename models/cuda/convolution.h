@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,10 +57,22 @@ struct ConvolutionOperands {
   void* square_sum = nullptr;
 };
 
+/// The GPU that plans are made for: that of a handle, or one that is not there but described, for
+/// which plans can be built and not executed.
+struct PlanDevice {
+  PlanDevice(cudnnHandle_t handle) : handle(handle) {}
+  /// By the properties that cuDNN gives for a device, as JSON. Throws std::runtime_error with
+  /// cuDNN's reason if it does not take them.
+  explicit PlanDevice(const std::string& properties_json);
+
+  cudnnHandle_t handle = nullptr;
+  std::optional<Descriptor> properties;  // where there is no handle
+};
+
 /// A finalised cuDNN plan. Copies share it. Executing does not allocate.
 class ConvolutionPlan {
  public:
-  ConvolutionPlan(cudnnHandle_t handle, const Descriptor& graph, const Descriptor& config,
+  ConvolutionPlan(const PlanDevice& device, const Descriptor& graph, const Descriptor& config,
                   std::string name);
 
   const std::string& name() const { return name_; }  // "eng62_k2=4_k13=0": engine and knobs
@@ -82,11 +95,12 @@ class ConvolutionPlan {
 /// others, those that sum in less than fp32 or round inputs below the problem's precision, and
 /// those compiled at run time: half a second each to build, and on Hopper (cuDNN 9.19) never the
 /// fastest.
-std::vector<ConvolutionPlan> offered_plans(cudnnHandle_t handle, const ConvolutionProblem& problem,
+std::vector<ConvolutionPlan> offered_plans(const PlanDevice& device,
+                                           const ConvolutionProblem& problem,
                                            int64_t workspace_limit, int limit);
 
 /// The plan of that name. Throws std::runtime_error if this cuDNN cannot build it.
-ConvolutionPlan named_plan(cudnnHandle_t handle, const ConvolutionProblem& problem,
+ConvolutionPlan named_plan(const PlanDevice& device, const ConvolutionProblem& problem,
                            const std::string& name);
 
 }  // namespace nearmetal

@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* no_plan = "none";
 constexpr const char* own = "own";
-constexpr int most_candidates = 64;
 constexpr int timed_runs = 5;
 constexpr double retimed_within = 1.15;  // of the first look's best
 

@@ -14,6 +14,9 @@
 
 namespace nearmetal {
 
+/// Of cuDNN's plans for a problem, so many are timed.
+inline constexpr int most_candidates = 64;
+
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
  public:

@@ -249,5 +249,14 @@ TEST(CudaFlatLayout, HoldsEveryParameterOnceLastLayerFirst) {
             layout.slices[graph.node(1).parameters[0]].offset);
 }
 
+TEST(CudaPlanDevice, SaysWhichPropertyIsMissing) {
+  try {
+    const PlanDevice device(std::string("{}"));
+    FAIL() << "took a device without properties";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("maxGridSize"));
+  }
+}
+
 }  // namespace
 }  // namespace nearmetal
