@@ -20,13 +20,19 @@ namespace {
 
 ExitCode exit_code_of(const Comparison& comparison) {
   const auto refused = [](const FoundDifference& found) { return !found.allowed; };
-  const auto invalid = [](const ComparisonRow& row) { return row.verdict == Verdict::invalid; };
   if (std::any_of(comparison.key_differences.begin(), comparison.key_differences.end(), refused)) {
     return ExitCode::not_comparable;
   }
-  return std::all_of(comparison.rows.begin(), comparison.rows.end(), invalid)
-             ? ExitCode::invalid_report
-             : ExitCode::ok;
+  const auto& rows = comparison.rows;
+  const auto is_missing = [](const ComparisonRow& row) {
+    return row.verdict == Verdict::not_comparable;
+  };
+  const auto has_figures = [](const ComparisonRow& row) {
+    return row.difference.value.has_value();
+  };
+  if (std::any_of(rows.begin(), rows.end(), has_figures)) return ExitCode::ok;
+  return std::any_of(rows.begin(), rows.end(), is_missing) ? ExitCode::not_comparable
+                                                           : ExitCode::invalid_report;
 }
 
 struct Judged {
