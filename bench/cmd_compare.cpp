@@ -48,10 +48,30 @@ struct Judged {
   }
 };
 
+std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
+  return "sequential: " + counted(gate.reruns, "run") +
+         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
+         ", shared by " + counted(gate.looks, "look") + ", this one took " +
+         plain_percent(rule.alpha);
+}
+
+// What a gate says of itself, one line each.
+std::vector<std::string> statements_of(const Judged& judged, const Judging& judging) {
+  std::vector<std::string> lines;
+  if (!judged.gate) return lines;
+  const std::string power = power_text(judged.comparison);
+  if (!power.empty()) lines.push_back("power: " + power);
+  if (judging.reruns > 0) {
+    lines.push_back(sequential_text(*judged.gate, judged.comparison.options.rule));
+  }
+  return lines;
+}
+
 void write_files(const Judged& judged, const Judging& judging) {
   if (judging.html) {
-    const Page page =
-        comparison_page(judged.base, judged.next, judged.comparison, judged.verdict());
+    Page page = comparison_page(judged.base, judged.next, judged.comparison, judged.verdict());
+    const std::vector<std::string> statements = statements_of(judged, judging);
+    page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
     write_file_atomically(*judging.html, html_of(page, judging.charts), judging.force);
   }
   if (judging.junit && judged.gate) {
@@ -61,20 +81,12 @@ void write_files(const Judged& judged, const Judging& judging) {
   }
 }
 
-std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
-  return "sequential: " + counted(gate.reruns, "run") +
-         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
-         ", shared by " + counted(gate.looks, "look") + ", this one took " +
-         plain_percent(rule.alpha);
-}
-
 // The verdict is the last line; in JSON it is a field.
 ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
   const Comparison& comparison = judged.comparison;
-  const std::optional<GateResult>& gate = judged.gate;
   write_files(judged, judging);
   if (judging.json) {
-    terminal.out << to_json(comparison, gate, judged.exit_code());
+    terminal.out << to_json(comparison, judged.gate, judged.exit_code());
     return judged.exit_code();
   }
   if (judging.markdown) {
@@ -83,13 +95,7 @@ ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& t
   } else {
     print_comparison(terminal.out, comparison, terminal.colour);
   }
-  if (gate) {
-    const std::string power = power_text(comparison);
-    if (!power.empty()) terminal.out << "power: " << power << '\n';
-    if (judging.reruns > 0) {
-      terminal.out << sequential_text(*gate, comparison.options.rule) << '\n';
-    }
-  }
+  for (const std::string& line : statements_of(judged, judging)) terminal.out << line << '\n';
   terminal.out << judged.verdict() << '\n';
   return judged.exit_code();
 }
