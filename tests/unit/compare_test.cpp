@@ -130,6 +130,9 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
   const ComparisonRow paired = row_of(made_up_set({{"run", base}}), second);
   EXPECT_EQ(paired.method, "paired");
   EXPECT_EQ(paired.verdict, Verdict::equivalent);
+  std::ostringstream text;
+  print_comparison(text, compare(made_up_set({{"run", base}}), second, {}), false);
+  EXPECT_THAT(text.str(), HasSubstr("  6 pairs  ")) << "not 6|6, as of Welch's test";
   EXPECT_LT(*paired.p, 0.001);
   const ComparisonRow apart =
       row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
