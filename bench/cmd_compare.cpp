@@ -104,10 +104,8 @@ Keep kept(const Judging& judging) { return judging.html ? Keep::steps_and_profil
 
 RunSet read_base(const Judging& judging, const std::string& baselines_folder, const RunSet& next) {
   namespace fs = std::filesystem;
-  std::string place = judging.base.front();
-  const fs::path named = fs::path(baselines_folder) / place;
+  const std::string place = place_of_baseline(baselines_folder, judging.base.front());
   std::error_code ignored;
-  if (!fs::exists(place, ignored) && fs::is_directory(named, ignored)) place = named.string();
   const RunSet history = read_runs({place}, kept(judging));
   return fs::is_directory(place, ignored) ? matching_runs(history, next, judging.window) : history;
 }

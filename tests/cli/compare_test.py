@@ -124,7 +124,8 @@ class Compare(CompareTest):
         good = self.made("good.json", 1000, 0)
         bad = self.write("bad.json", "{")
         self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
-        self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline")
+        self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
+                            "no baseline: baselines holds none")
 
         def fail(report, run):
             run["status"] = "failed"
