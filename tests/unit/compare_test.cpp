@@ -144,6 +144,8 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   EXPECT_THAT(row_of(base_set(), new_set(1)).notes, has_note("not_interleaved"));
   EXPECT_THAT(row_of(base_set(), made_up_set({{"run", scaled(1)}}, 2)).notes,
               Not(has_note("not_interleaved")));
+  EXPECT_THAT(row_of(base_set(), base_set()).notes, has_note("shared_runs"));
+  EXPECT_THAT(row_of(base_set(), new_set(1)).notes, Not(has_note("shared_runs")));
   RunSet next = new_set(1);
   std::vector<SetRun>& runs = next.arms[0].runs;
   runs[0].run.warnings = {{"throttled", "the clock was held down"}};
