@@ -57,8 +57,8 @@ std::string mean_text(const std::vector<double>& values) {
 }
 
 ExitCode add(const CommandLine& line, const Terminal& terminal) {
-  for (const std::string& file : line.baseline.files) {
-    const fs::path added = add_to_baseline(line.baselines_folder, line.baseline.name, file);
+  for (const fs::path& added :
+       add_to_baseline(line.baselines_folder, line.baseline.name, line.baseline.files)) {
     terminal.out << "added " << printable(added.string()) << '\n';
   }
   return ExitCode::ok;
@@ -113,9 +113,7 @@ void print_plan(std::ostream& out, const Series& series, const DecisionRule& rul
 }
 
 ExitCode show(const CommandLine& line, const Terminal& terminal) {
-  std::string place = line.baseline.name;
-  if (!fs::exists(place)) place = (fs::path(line.baselines_folder) / place).string();
-  const RunSet set = read_runs({place});
+  const RunSet set = read_runs({place_of_baseline(line.baselines_folder, line.baseline.name)});
   for (const auto& [key, series] : series_of(set)) {
     terminal.out << "fingerprint " << key.first << ", arm " << printable(key.second) << ": "
                  << counted(static_cast<int64_t>(series.values.size()), "run") << " from "

@@ -20,13 +20,19 @@ namespace {
 
 ExitCode exit_code_of(const Comparison& comparison) {
   const auto refused = [](const FoundDifference& found) { return !found.allowed; };
-  const auto invalid = [](const ComparisonRow& row) { return row.verdict == Verdict::invalid; };
   if (std::any_of(comparison.key_differences.begin(), comparison.key_differences.end(), refused)) {
     return ExitCode::not_comparable;
   }
-  return std::all_of(comparison.rows.begin(), comparison.rows.end(), invalid)
-             ? ExitCode::invalid_report
-             : ExitCode::ok;
+  const auto& rows = comparison.rows;
+  const auto is_missing = [](const ComparisonRow& row) {
+    return row.verdict == Verdict::not_comparable;
+  };
+  const auto has_figures = [](const ComparisonRow& row) {
+    return row.difference.value.has_value();
+  };
+  if (std::any_of(rows.begin(), rows.end(), has_figures)) return ExitCode::ok;
+  return std::any_of(rows.begin(), rows.end(), is_missing) ? ExitCode::not_comparable
+                                                           : ExitCode::invalid_report;
 }
 
 struct Judged {
@@ -42,10 +48,30 @@ struct Judged {
   }
 };
 
+std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
+  return "sequential: " + counted(gate.reruns, "run") +
+         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
+         ", shared by " + counted(gate.looks, "look") + ", this one took " +
+         plain_percent(rule.alpha);
+}
+
+// What a gate says of itself, one line each.
+std::vector<std::string> statements_of(const Judged& judged, const Judging& judging) {
+  std::vector<std::string> lines;
+  if (!judged.gate) return lines;
+  const std::string power = power_text(judged.comparison);
+  if (!power.empty()) lines.push_back("power: " + power);
+  if (judging.reruns > 0) {
+    lines.push_back(sequential_text(*judged.gate, judged.comparison.options.rule));
+  }
+  return lines;
+}
+
 void write_files(const Judged& judged, const Judging& judging) {
   if (judging.html) {
-    const Page page =
-        comparison_page(judged.base, judged.next, judged.comparison, judged.verdict());
+    Page page = comparison_page(judged.base, judged.next, judged.comparison, judged.verdict());
+    const std::vector<std::string> statements = statements_of(judged, judging);
+    page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
     write_file_atomically(*judging.html, html_of(page, judging.charts), judging.force);
   }
   if (judging.junit && judged.gate) {
@@ -55,20 +81,12 @@ void write_files(const Judged& judged, const Judging& judging) {
   }
 }
 
-std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
-  return "sequential: " + counted(gate.reruns, "run") +
-         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
-         ", shared by " + counted(gate.looks, "look") + ", this one took " +
-         plain_percent(rule.alpha);
-}
-
 // The verdict is the last line; in JSON it is a field.
 ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
   const Comparison& comparison = judged.comparison;
-  const std::optional<GateResult>& gate = judged.gate;
   write_files(judged, judging);
   if (judging.json) {
-    terminal.out << to_json(comparison, gate, judged.exit_code());
+    terminal.out << to_json(comparison, judged.gate, judged.exit_code());
     return judged.exit_code();
   }
   if (judging.markdown) {
@@ -77,13 +95,7 @@ ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& t
   } else {
     print_comparison(terminal.out, comparison, terminal.colour);
   }
-  if (gate) {
-    const std::string power = power_text(comparison);
-    if (!power.empty()) terminal.out << "power: " << power << '\n';
-    if (judging.reruns > 0) {
-      terminal.out << sequential_text(*gate, comparison.options.rule) << '\n';
-    }
-  }
+  for (const std::string& line : statements_of(judged, judging)) terminal.out << line << '\n';
   terminal.out << judged.verdict() << '\n';
   return judged.exit_code();
 }
@@ -92,10 +104,8 @@ Keep kept(const Judging& judging) { return judging.html ? Keep::steps_and_profil
 
 RunSet read_base(const Judging& judging, const std::string& baselines_folder, const RunSet& next) {
   namespace fs = std::filesystem;
-  std::string place = judging.base.front();
-  const fs::path named = fs::path(baselines_folder) / place;
+  const std::string place = place_of_baseline(baselines_folder, judging.base.front());
   std::error_code ignored;
-  if (!fs::exists(place, ignored) && fs::is_directory(named, ignored)) place = named.string();
   const RunSet history = read_runs({place}, kept(judging));
   return fs::is_directory(place, ignored) ? matching_runs(history, next, judging.window) : history;
 }

@@ -7,8 +7,8 @@
 
 namespace nearmetal {
 
-/// Ok whatever the verdict; not_comparable where runs differ in what must agree; invalid_report
-/// where no row has complete runs on both sides.
+/// Ok whatever the verdict; not_comparable where runs differ in what must agree, or no row is on
+/// both sides; invalid_report where no row has complete runs on both sides.
 ExitCode cmd_compare(const Judging& judging, const Terminal& terminal);
 
 /// The answer of judge() (reports/gate.h). While it is inconclusive, up to judging.reruns times

@@ -23,7 +23,8 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
 
 Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond
-it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree.
+it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree or have no
+row in common.
 
 Metrics: throughput_images_per_second, median_step_seconds, p95_step_seconds, p99_step_seconds,
   set_up_seconds.)";

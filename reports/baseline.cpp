@@ -8,6 +8,7 @@
 #include "reports/atomic_file.h"
 #include "reports/json.h"
 #include "reports/sha256.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -63,26 +64,40 @@ std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<K
   return nearest;
 }
 
-}  // namespace
-
-fs::path add_to_baseline(const fs::path& folder, const std::string& name, const fs::path& file) {
-  require_name(name);
+// FINGERPRINT/TIME-HASH.json.
+fs::path place_of_copy(const std::string& file, const std::string& text) {
   const Report report = read_report(file);
-  if (!has_complete_run(report)) throw InvalidReport(file.string() + " holds no complete run");
+  if (!has_complete_run(report)) throw InvalidReport(file + " holds no complete run");
   RunSet set;
-  add_runs(set, report, file.string());
-  const std::string text = file_text(file);
+  add_runs(set, report, file);
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
-  fs::path target = folder / name / context_sha256(first_run(set)->key).substr(0, hash_digits) /
-                    (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
-  if (fs::exists(target)) {
-    throw std::invalid_argument(file.string() + " is in the baseline already: " + target.string());
+  return fs::path(context_sha256(first_run(set)->key).substr(0, hash_digits)) /
+         (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
+}
+
+}  // namespace
+
+std::vector<fs::path> add_to_baseline(const fs::path& folder, const std::string& name,
+                                      const std::vector<std::string>& reports) {
+  require_name(name);
+  std::map<fs::path, std::string> copies;  // their text
+  for (const std::string& file : reports) {
+    const std::string text = file_text(file);
+    const fs::path target = folder / name / place_of_copy(file, text);
+    if (fs::exists(target)) {
+      throw std::invalid_argument(file + " is in the baseline already: " + target.string());
+    }
+    copies[target] = text;
   }
-  std::error_code ignored;  // writing says what is wrong
-  fs::create_directories(target.parent_path(), ignored);
-  write_file_atomically(target, text, false);
-  return target;
+  std::vector<fs::path> added;
+  for (const auto& [target, text] : copies) {
+    std::error_code ignored;  // writing says what is wrong
+    fs::create_directories(target.parent_path(), ignored);
+    write_file_atomically(target, text, false);
+    added.push_back(target);
+  }
+  return added;
 }
 
 std::vector<std::string> baseline_names(const fs::path& folder) {
@@ -93,6 +108,16 @@ std::vector<std::string> baseline_names(const fs::path& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string place_of_baseline(const fs::path& folder, const std::string& place) {
+  std::error_code ignored;
+  if (fs::exists(place, ignored) || place.find('#') != place.npos) return place;
+  const fs::path named = folder / place;
+  if (fs::is_directory(named, ignored)) return named.string();
+  const std::vector<std::string> names = baseline_names(folder);
+  throw InvalidReport(place + " is no report, no folder, and no baseline: " + folder.string() +
+                      " holds " + (names.empty() ? "none" : joined(names)));
 }
 
 RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) {

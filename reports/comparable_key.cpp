@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -110,12 +111,13 @@ void add_hardware(Key& key, const Report& report, const RunConfig& config, const
 }
 
 void add_libraries(Key& key, const Report& report, const Run& run) {
-  std::map<std::string, std::string> names;
+  std::set<std::string> names;
   for (const Environment& environment : report.environments) {
-    for (const auto& [name, version] : environment.libraries) names[name];
+    for (const auto& [name, version] : environment.libraries) names.insert(name);
   }
-  for (const auto& [name, unused] : names) {
-    const auto version = [&name = name](const Environment& environment, const Rank&) {
+  names.erase("cuda_driver_api");  // of the driver, which may differ
+  for (const std::string& name : names) {
+    const auto version = [&](const Environment& environment, const Rank&) {
       const auto found = environment.libraries.find(name);
       return found == environment.libraries.end() ? std::string("none") : found->second;
     };

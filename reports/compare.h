@@ -16,7 +16,8 @@ namespace nearmetal {
 
 /// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
-///  - not_comparable: keys differ, or one side lacks it; invalid: no complete run with that figure.
+///  - not_comparable: keys differ, or one side lacks the row or its metric; invalid: no complete
+///    run.
 /// "Slower" means worse: less throughput, more time.
 enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, faster };
 

@@ -14,6 +14,7 @@ struct SideValues {
   std::vector<double> values;       // of the metric
   std::vector<double> within;       // relative standard error of each run, where known
   std::vector<Warning> left_out;
+  std::string lack;  // why a complete run has no such value; empty where each has one
 };
 
 // What a training step can take or yield; beyond lies damage, or a joke.
@@ -48,6 +49,7 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   });
   for (const SetRun* run : runs) {
     const Maybe<double> value = metric.value_of(run->run);
+    if (run->run.status == Status::complete && !value) side.lack = value.reason;
     const std::string why_not = why_left_out(run->run, value);
     if (!why_not.empty()) {
       side.left_out.push_back({"left_out", "a run of " + run->source + " is left out: " + why_not});
@@ -154,6 +156,15 @@ void leave_open(ComparisonRow& row, const Unknown& why) {
   row.more_runs = why;
 }
 
+// Of a side without a value: its runs lack the metric, or none is complete.
+void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
+  if (!side.values.empty()) return;
+  row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;
+  row.reason = side.lack.empty()
+                   ? "no complete run in the " + name
+                   : "no run in the " + name + " has " + row.metric + ": " + side.lack;
+}
+
 // Without a spread there is a difference, but nothing to judge it by.
 void fill_difference_alone(ComparisonRow& row) {
   const bool few = std::min(row.base_side.runs, row.new_side.runs) < 2;
@@ -196,8 +207,8 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   row.notes = base.left_out;
   row.notes.insert(row.notes.end(), next.left_out.begin(), next.left_out.end());
   if (base.values.empty() || next.values.empty()) {
-    row.reason =
-        std::string("no complete run in the ") + (base.values.empty() ? "base" : "new set");
+    fill_missing(row, next, "new set");
+    fill_missing(row, base, "base");
     leave_open(row, {row.reason});
     return row;
   }

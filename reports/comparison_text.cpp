@@ -53,9 +53,9 @@ std::string verdict_text(const ComparisonRow& row, const CompareOptions& options
 }
 
 std::string counts_text(const ComparisonRow& row) {
-  const bool of_rows = row.method == "mean of rows";
-  return of_rows ? "-"
-                 : std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
+  if (row.method == "mean of rows") return "-";
+  if (row.method == "paired") return counted(row.new_side.runs, "pair");
+  return std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
 }
 
 std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions& options,
@@ -114,7 +114,7 @@ TextTable table_of_environments(const Comparison& comparison) {
 
 std::string rule_text(const DecisionRule& rule) {
   return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
-         "; n runs a side; worst first";
+         "; n: runs a side, or pairs of them; worst first";
 }
 
 // No more than a reader can see through; --json has them all.

@@ -15,6 +15,23 @@ bool is_identity(const std::string& name) {
   return false;
 }
 
+// By all signs together where the report has that conclusion, else by the CPU's alone.
+std::optional<bool> is_virtual(const Environment& environment) {
+  const Maybe<std::string>& machine = environment.virtualisation.machine;
+  return machine ? *machine == "vm" : environment.hypervisor_cpu_flag.value;
+}
+
+bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
+  return std::any_of(side.begin(), side.end(), [&](const Environment& environment) {
+    return is_virtual(environment) == wanted;
+  });
+}
+
+bool any_says(const std::vector<Environment>& side, const std::string& claim) {
+  return std::any_of(side.begin(), side.end(),
+                     [&](const Environment& environment) { return environment.claim == claim; });
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> joined_facts(
@@ -61,23 +78,20 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
 
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& vm) {
-  const auto shows_hypervisor = [](const std::vector<Environment>& side, bool wanted) {
-    return std::any_of(side.begin(), side.end(), [&](const Environment& environment) {
-      return environment.hypervisor_cpu_flag && *environment.hypervisor_cpu_flag == wanted;
-    });
-  };
-  const auto is_silent = [](const Environment& environment) {
-    return !environment.hypervisor_cpu_flag;
-  };
   std::vector<Warning> doubts;
-  if (shows_hypervisor(bare, true)) {
-    doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor (CPUID)"});
+  if (any_is(bare, true)) {
+    doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor"});
   }
-  if (shows_hypervisor(vm, false)) {
-    doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor (CPUID)"});
+  if (any_says(bare, "vm")) {
+    doubts.push_back({"claim_bare", "the side given as bare metal was run with --environment vm"});
   }
-  if (std::any_of(bare.begin(), bare.end(), is_silent) ||
-      std::any_of(vm.begin(), vm.end(), is_silent)) {
+  if (any_is(vm, false)) {
+    doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor"});
+  }
+  if (any_says(vm, "bare-metal")) {
+    doubts.push_back({"claim_vm", "the side given as a VM was run with --environment bare-metal"});
+  }
+  if (any_is(bare, std::nullopt) || any_is(vm, std::nullopt)) {
     doubts.push_back({"claim_unconfirmed", "whether there is a hypervisor is not known for all"});
   }
   return doubts;

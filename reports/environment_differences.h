@@ -26,8 +26,8 @@ std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other);
 
-/// Where what was found contradicts, or cannot confirm, that the base is bare metal and the other
-/// side a VM.
+/// Where what was found, or what --environment said, contradicts that the base is bare metal and
+/// the other side a VM, or where nothing confirms it.
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& vm);
 

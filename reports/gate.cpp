@@ -218,6 +218,7 @@ GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOpti
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
   const double alpha = options.rule.alpha;
+  const bool base_is_short = fewest_runs(base) < gate_options.minimum_runs;  // runs would not help
   for (int64_t reruns = 0;; ++reruns) {
     options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
     GatedComparison gated{compare(base, next, options), {}};
@@ -225,7 +226,9 @@ GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOpti
     gated.result.reruns = reruns;
     gated.result.looks = looks;
     gated.result.alpha = alpha;
-    if (!gated.result.inconclusive || reruns == most_reruns || !take_run(next)) return gated;
+    if (!gated.result.inconclusive || base_is_short || reruns == most_reruns || !take_run(next)) {
+      return gated;
+    }
   }
 }
 

@@ -56,7 +56,8 @@ using TakeRun = std::function<bool(RunSet& next)>;
 /// at most. All looks at the runs together err no more often than one would, as they share alpha:
 /// the last takes nine tenths of it, those before the rest in equal parts, so that clear cases end
 /// early and others are judged almost as if there had been one look (after Haybittle and Peto). A
-/// look at too few runs decides nothing and takes no part.
+/// look at too few runs decides nothing and takes no part; where the base has too few, none is
+/// taken.
 GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
                                    const GateOptions& gate_options, int64_t most_reruns,
                                    const TakeRun& take_run);

@@ -8,7 +8,7 @@ namespace {
 // Colours of text and lines follow the reader's choice of light or dark; those of data suit both.
 constexpr const char* style = R"(<style>
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 56rem; padding: 1rem;
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem;
   background: Canvas; color: CanvasText; }
 h1 { font-size: 1.5rem; line-height: 1.25; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
@@ -18,13 +18,13 @@ table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
 caption { text-align: left; font-weight: bold; padding: .25rem 0; }
 th, td { border-bottom: 1px solid #8886; min-width: 5rem; overflow-wrap: anywhere;
   padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
-thead th { border-bottom-width: 2px; }
+thead th { border-bottom-width: 2px; overflow-wrap: normal; }
 tbody th { font-weight: normal; }
 th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
 .number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 figure { margin: 0; }
-figure svg { display: block; height: auto; max-width: 44rem; width: 100%; }
-figcaption, summary, .missing { font-size: .9rem; }
+figure svg { display: block; height: auto; max-width: 40rem; width: 100%; }
+figcaption, summary, .missing { font-size: .9rem; max-width: 56rem; }
 summary { cursor: pointer; }
 li { overflow-wrap: anywhere; }
 </style>

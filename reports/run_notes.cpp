@@ -30,6 +30,22 @@ void add_kind_note(ComparisonRow& row, const Runs& base) {
   row.notes.push_back({kind, "both sides are " + kind + ", and tell nothing of real machines"});
 }
 
+// As when new runs were added to the baseline that they are held against.
+void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
+  const auto identity = [](const SetRun* run) {
+    return std::pair(run->run.started_at, run->run.throughput_images_per_second.value);
+  };
+  std::set<decltype(identity(base.front()))> of_base;
+  for (const SetRun* run : base) of_base.insert(identity(run));
+  const auto shared = std::count_if(next.begin(), next.end(), [&](const SetRun* run) {
+    return of_base.count(identity(run)) > 0;
+  });
+  if (shared == 0) return;
+  row.notes.push_back({"shared_runs", std::to_string(shared) + " of " + runs_text(next.size()) +
+                                          " of the new set are in the base, too: that hides a "
+                                          "difference"});
+}
+
 void add_warnings_of_runs(ComparisonRow& row, const Runs& runs, const std::string& side) {
   std::map<std::string, size_t> counts;
   for (const SetRun* run : runs) {
@@ -111,6 +127,7 @@ void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
                    const std::vector<double>& base_values, const std::vector<double>& new_values) {
   add_kind_note(row, base);
   add_order_note(row, base, next);
+  add_shared_runs(row, base, next);
   if (std::min(row.base_side.runs, row.new_side.runs) < fewest_for_rank_test) {
     row.notes.push_back({"few_runs",
                          "with fewer than 4 runs a side the rank test cannot fall "

@@ -15,8 +15,9 @@ enum class RunOrder { pairs, mixed, one_after_other };
 /// side came after the other.
 RunOrder run_order(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
-/// Adds the notes of a row with figures: a kind that is not measured, order in time, warnings of
-/// the runs, outliers, other plans or versions of the program, too few or too short runs.
+/// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
+/// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
+/// short runs.
 void add_run_notes(ComparisonRow& row, const std::vector<const SetRun*>& base,
                    const std::vector<const SetRun*>& next, const std::vector<double>& base_values,
                    const std::vector<double>& new_values);

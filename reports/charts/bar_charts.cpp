@@ -70,7 +70,7 @@ std::string script_of(const Bars& bars) {
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2)) +
          row_axis(bars.rows) + "set xrange [0:*]\nset xtics " + plain_number(tick_step(most, 5)) +
          "\nset xlabel '" + bars.axis +
-         "'\nset grid xtics ls 1\nset key on above horizontal Left reverse samplen 1.5\n" +
+         "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
          bars.more_settings + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
          "column('value') : NaN):'position':'lower':'upper' with xerrorbars pt 0 lw 1.5 "

@@ -31,7 +31,7 @@ std::vector<Part> parts_of(const StepProfile& profile) {
 std::string script_of(const std::vector<std::string>& rows, const std::vector<Part>& parts) {
   std::string script = chart_head(height_of_rows(rows.size()) + 30) + row_axis(rows) +
                        "set xrange [0:*]\nset xlabel 'ms'\nset grid xtics ls 1\n"
-                       "set key on above horizontal Left reverse samplen 1.5\nplot ";
+                       "set key on above right horizontal Left reverse samplen 1.5\nplot ";
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].seconds == 0) continue;
     const std::string look = parts[i].name == "not in kernels" ? fill(Kind::predicted, colour(6))
@@ -42,8 +42,8 @@ std::string script_of(const std::vector<std::string>& rows, const std::vector<Pa
               look + " title '" + parts[i].name + "', \\\n  ";
   }
   return script +
-         "$data using (strcol('part') eq 'step' ? column('end') : NaN):'position':(0.42) with "
-         "yerrorbars pt 0 lw 2 lc rgb 'black' title 'step'\n";
+         "$data using (strcol('part') eq 'step' ? column('end') : NaN):(column('position') - 0.42)"
+         ":(0):(0.84) with vectors nohead lw 2.5 lc rgb 'black' title 'step'\n";
 }
 
 }  // namespace
@@ -84,7 +84,8 @@ Chart profile_chart(const ShownArms& shown) {
     return chart;
   }
   chart.caption =
-      "Kernels or primitives, each timed alone, by phase; black: the step as it ran, median of the "
+      "Kernels or primitives, each timed alone, by phase; the line: the step as it ran, median of "
+      "the "
       "timed window. One run of each arm. Where kernels reach beyond it, they overlap in the step "
       "or are slower alone.";
   chart.csv = csv.str();

@@ -57,11 +57,18 @@ std::string script_of(const Scaling& scaling) {
   const double beside = 0.015 * static_cast<double>(scaling.most_ranks);
   for (const auto& [look, title] : scaling.looks) {
     const auto& [group, kind] = look;
-    script += ", \\\n  $data using (column('group') == " + std::to_string(group) +
-              " && strcol('kind') eq '" + to_string(kind) + "' ? column('ranks') + " +
-              plain_number(beside * static_cast<double>(group)) +
-              " : NaN):'speedup':'lower':'upper' with yerrorbars " + point(kind, colour(group)) +
-              " title " + quoted_label(title);
+    const std::string is_shown = "column('group') == " + std::to_string(group) +
+                                 " && strcol('kind') eq '" + to_string(kind) + "'";
+    const std::string ranks =
+        "column('ranks') + " + plain_number(beside * static_cast<double>(group));
+    // As vectors: gnuplot's own whiskers come with a white spot behind each point.
+    script += ", \\\n  $data using (" + is_shown + " && column('upper') > column('lower') ? " +
+              ranks +
+              " : NaN):'lower':(0):(column('upper') - column('lower')) with vectors heads size "
+              "screen 0.01,90 lw 1.5 lc rgb '" +
+              colour(group) + "' notitle, \\\n  $data using (" + is_shown + " ? " + ranks +
+              " : NaN):'speedup' with points " + point(kind, colour(group)) + " title " +
+              quoted_label(title);
   }
   return script + "\n";
 }

@@ -65,4 +65,8 @@ class CliTest(unittest.TestCase):
 
 
 def main():
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    """Ends with 77, which CTest shows as skipped, where every test was."""
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False).result
+    if result.testsRun and len(result.skipped) == result.testsRun:
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pathlib
 import random
 import re
@@ -94,6 +95,14 @@ class Compare(CompareTest):
         process = self.call(*sides, "--allow-differ", "kind")
         self.assert_refused(process, 2, "never compared")
 
+    def test_no_row_in_common_is_exit_4(self):
+        def rename(report, _):
+            report["arms"] = [{**report["arms"][0], "name": name} for name in ("1x4", "1x8")]
+        base = self.runs("base", 1000)
+        process = self.call("compare", "--base", *base, "--new",
+                            *self.runs("other", 1000, minute=60, change=rename))
+        self.assert_verdict(process, 4, "only in the base", "only in the new set")
+
     def test_the_vm_form_lists_what_differs(self):
         def bare(report, _):
             report["environments"][0]["hypervisor_cpu_flag"] = False
@@ -115,7 +124,8 @@ class Compare(CompareTest):
         good = self.made("good.json", 1000, 0)
         bad = self.write("bad.json", "{")
         self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
-        self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline")
+        self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
+                            "no baseline: baselines holds none")
 
         def fail(report, run):
             run["status"] = "failed"
@@ -171,6 +181,7 @@ class Gate(CompareTest):
         self.assertEqual(suite.find("testcase/failure").get("message")[:6], "SLOWER")
         page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")
         self.assertIn("verdict: fail: worse by more than 2 %: run (exit 1)", page)
+        self.assertIn("<li>power: a drop of ", page)
         self.assert_refused(self.call(*arguments), 9, "--force")
         self.assert_verdict(self.call(*arguments, "--force"), 1, "fail")
 
@@ -188,9 +199,17 @@ class Gate(CompareTest):
     def test_it_runs_again_while_inconclusive(self):
         made = self.tiny("--steps", "3", "--output", "new.json")
         self.assertEqual(made.returncode, 0, made.err)
-        process = self.call("gate", "new.json", "new.json", "--rerun", "1")
-        self.assert_verdict(process, 3, "sequential: 1 run", "1 of the base and 2 new")
+        self.source = self.report("new.json")
+        os.mkdir(self.path("base"))
+        self.runs("base/run", self.source["arms"][0]["runs"][0]["throughput_images_per_second"])
+        process = self.call("gate", "base", "new.json", "--rerun", "1")
+        self.assert_verdict(process, 3, "sequential: 1 run", "6 of the base and 2 new")
         self.assertTrue(pathlib.Path(self.path("new.rerun-1.report.json")).exists())
+
+    def test_runs_that_cannot_help_are_not_taken(self):
+        lone = self.made("lone.json", 1000, 0)
+        process = self.call("gate", lone, *self.runs("new", 1000, minute=60), "--rerun", "2")
+        self.assert_verdict(process, 3, "sequential: 0 runs", "1 of the base and 6 new")
 
 
 class Rerun(CompareTest):

@@ -101,6 +101,18 @@ TEST(Chart, ThinningHidesNoOutlier) {
   EXPECT_LE(lines_of(chart.csv), 1001U);
 }
 
+TEST(Chart, StripsHaveATickAboveZero) {
+  for (const double slowest : {0.11, 0.21, 0.42, 0.51, 0.99}) {
+    Report report = made_up_report({{"1x1", {1000}}});
+    report.arms[0].runs[0].ranks[0].step_seconds = {slowest, 0.1, 0.1, slowest};
+    const RunSet set = set_of(report);
+    const std::string script = step_strip_chart(shown_arms(set)).script;
+    const double tick = std::stod(script.substr(script.find("set ytics ") + 10));
+    EXPECT_LE(tick, 1e3 * slowest);
+    EXPECT_GE(tick, 1e3 * slowest / 3);
+  }
+}
+
 TEST(Chart, HoldsNoCommandOfAName) {
   Report report = full_report();
   report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";

@@ -56,6 +56,7 @@ TEST(ComparableKey, HoldsNothingOfHostDriverOrProduct) {
                 environment.cpu_model = std::string("another");
                 environment.usable_cpus = 99;
                 environment.gpus[0].driver_version = std::string("999");
+                environment.libraries["cuda_driver_api"] = "99.0";
                 environment.gpus[0].name = "NVIDIA H200 NVL";
                 r.invocation.config.seed = 7;
                 r.invocation.config.steps = 9;

@@ -130,6 +130,9 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
   const ComparisonRow paired = row_of(made_up_set({{"run", base}}), second);
   EXPECT_EQ(paired.method, "paired");
   EXPECT_EQ(paired.verdict, Verdict::equivalent);
+  std::ostringstream text;
+  print_comparison(text, compare(made_up_set({{"run", base}}), second, {}), false);
+  EXPECT_THAT(text.str(), HasSubstr("  6 pairs  ")) << "not 6|6, as of Welch's test";
   EXPECT_LT(*paired.p, 0.001);
   const ComparisonRow apart =
       row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
@@ -141,6 +144,8 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   EXPECT_THAT(row_of(base_set(), new_set(1)).notes, has_note("not_interleaved"));
   EXPECT_THAT(row_of(base_set(), made_up_set({{"run", scaled(1)}}, 2)).notes,
               Not(has_note("not_interleaved")));
+  EXPECT_THAT(row_of(base_set(), base_set()).notes, has_note("shared_runs"));
+  EXPECT_THAT(row_of(base_set(), new_set(1)).notes, Not(has_note("shared_runs")));
   RunSet next = new_set(1);
   std::vector<SetRun>& runs = next.arms[0].runs;
   runs[0].run.warnings = {{"throttled", "the clock was held down"}};

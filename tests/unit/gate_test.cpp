@@ -86,7 +86,9 @@ TEST(Gate, WhatCannotBeComparedIsNotAPass) {
   RunSet without_metric = set_at(1000, 60);
   for (SetRun& run : without_metric.arms[0].runs) run.run.ranks[0].set_up = Unknown{"lost"};
   options.metrics = {"set_up_seconds"};
-  EXPECT_NE(judge(compare(set_at(1000), without_metric, options), {}).exit_code, ExitCode::ok);
+  const GateResult lacking = judge(compare(set_at(1000), without_metric, options), {});
+  EXPECT_EQ(lacking.exit_code, ExitCode::not_comparable);
+  EXPECT_THAT(lacking.verdict, HasSubstr("no run in the new set has set_up_seconds: lost"));
 }
 
 // One of 40 rows is worse by a hair: alone it would fail the gate.

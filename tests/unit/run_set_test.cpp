@@ -76,16 +76,17 @@ TEST(RunSet, RefusalsNameTheFile) {
 TEST(Baseline, AddsCopiesAndOverwritesNothing) {
   const TemporaryFolder folder;
   const auto file = folder.write("a.json", report_text({1}));
-  const auto added = add_to_baseline(folder / "baselines", "main", file);
+  const auto add = [&](const std::string& report) {
+    return add_to_baseline(folder / "baselines", "main", {report}).at(0);
+  };
+  const auto added = add(file);
   EXPECT_EQ(content_of(added), content_of(file));
-  EXPECT_THROW(add_to_baseline(folder / "baselines", "main", file), std::invalid_argument);
-  const auto other =
-      add_to_baseline(folder / "baselines", "main", folder.write("b.json", report_text({2}, 9)));
+  EXPECT_THROW(add(file), std::invalid_argument);
+  const auto other = add(folder.write("b.json", report_text({2}, 9)));
   EXPECT_EQ(other.parent_path(), added.parent_path()) << "the same fingerprint";
   Report elsewhere = made_up_report({{"1x1", {3}}});
   elsewhere.environments[0].gpus[0].name = "NVIDIA A30";
-  const auto apart =
-      add_to_baseline(folder / "baselines", "main", folder.write("c.json", to_json(elsewhere)));
+  const auto apart = add(folder.write("c.json", to_json(elsewhere)));
   EXPECT_NE(apart.parent_path(), added.parent_path());
   EXPECT_THAT(baseline_names(folder / "baselines"), ElementsAre("main"));
   EXPECT_TRUE(baseline_names(folder / "none").empty());
@@ -95,12 +96,13 @@ TEST(Baseline, RefusesBadNamesAndReportsWithoutACompleteRun) {
   const TemporaryFolder folder;
   const auto file = folder.write("a.json", report_text({1}));
   for (const char* name : {"", "..", "a/b", "-x", ".hidden", "a b", "a\n"}) {
-    EXPECT_THROW(add_to_baseline(folder.path(), name, file), std::invalid_argument) << name;
+    EXPECT_THROW(add_to_baseline(folder.path(), name, {file}), std::invalid_argument) << name;
   }
   Report failed = made_up_report({{"1x1", {1}}});
   failed.arms[0].runs[0].status = Status::failed;
-  EXPECT_THROW(add_to_baseline(folder.path(), "x", folder.write("f.json", to_json(failed))),
-               InvalidReport);
+  const auto bad = folder.write("f.json", to_json(failed));
+  EXPECT_THROW(add_to_baseline(folder.path(), "x", {file, bad}), InvalidReport)
+      << "nor is the good one before it added";
   EXPECT_TRUE(baseline_names(folder.path()).empty());
 }
 
