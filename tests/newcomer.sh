@@ -4,8 +4,8 @@
 #
 #   tests/newcomer.sh [COMMAND...]     instead of the README's, each with its arguments in one word
 #
-# Takes what is committed. Needs root and debootstrap, else ends with 77. Packages come from $MIRROR,
-# by default from where this machine has those of the same release.
+# Takes what is committed. Needs root and debootstrap, else ends with 77. Packages come from
+# $MIRROR, by default from where this machine has those of the same release.
 set -euo pipefail
 
 release=bookworm
