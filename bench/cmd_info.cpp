@@ -1,7 +1,7 @@
 #include "bench/cmd_info.h"
 
 #include "bench/build_info.h"
-#include "comm/nccl.h"
+#include "comm/nccl_library.h"
 #include "models/backend.h"
 #include "reports/json.h"
 #include "reports/schema.h"

@@ -117,7 +117,7 @@ DeviceInfo describe_device(Backend& backend, const RunConfig& config, const Devi
   } catch (const std::runtime_error& error) {
     const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
     throw NotSupported("the " + config.device + " device (" + choice.reason +
-                             ") does not work: " + error.what() + other);
+                       ") does not work: " + error.what() + other);
   }
 }
 

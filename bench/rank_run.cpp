@@ -13,7 +13,7 @@
 #include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
-#include "comm/nccl.h"
+#include "comm/nccl_library.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"

@@ -1,6 +1,6 @@
 // The entry of libnearmetal_nccl.so.
-#include "comm/nccl.h"
 #include "comm/nccl_all_reduce.h"
+#include "comm/nccl_library.h"
 
 namespace nearmetal {
 namespace {

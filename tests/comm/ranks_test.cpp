@@ -7,7 +7,7 @@
 
 #include "bench/consensus.h"
 #include "bench/together.h"
-#include "comm/nccl.h"
+#include "comm/nccl_library.h"
 #include "comm/world.h"
 #include "models/backend.h"
 #include "models/initialise.h"

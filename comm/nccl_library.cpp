@@ -1,4 +1,4 @@
-#include "comm/nccl.h"
+#include "comm/nccl_library.h"
 
 #include "models/load_module.h"
 
