@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <span>
 #include <stdexcept>
 
 #include "reports/atomic_file.h"
@@ -125,18 +126,18 @@ RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) 
   if (first == nullptr) return history;
   const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
   RunSet matching;
-  matching.environments = history.environments;
   for (const RunArm& arm : history.arms) {
-    RunArm kept{arm.name, {}};
+    std::vector<const SetRun*> runs;
     for (const SetRun& run : arm.runs) {
-      if (context_of(run.key) == context) kept.runs.push_back(run);
+      if (context_of(run.key) == context) runs.push_back(&run);
     }
-    std::stable_sort(kept.runs.begin(), kept.runs.end(), [](const SetRun& a, const SetRun& b) {
-      return a.run.started_at < b.run.started_at;
+    std::stable_sort(runs.begin(), runs.end(), [](const SetRun* a, const SetRun* b) {
+      return a->run.started_at < b->run.started_at;
     });
-    const auto surplus = static_cast<int64_t>(kept.runs.size()) - window;
-    if (surplus > 0) kept.runs.erase(kept.runs.begin(), kept.runs.begin() + surplus);
-    if (!kept.runs.empty()) matching.arms.push_back(std::move(kept));
+    const auto surplus = std::max<int64_t>(0, std::ssize(runs) - window);
+    for (const SetRun* run : std::span(runs).subspan(surplus)) {
+      add_run(matching, arm.name, *run, history.environments);
+    }
   }
   return matching;
 }

@@ -176,6 +176,7 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
   key.add("update", config.update, Severity::layout);
+  if (run.communication) key.add("communication", run.communication->library, Severity::layout);
   if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
   key.add("world_size", static_cast<double>(run.world_size), Severity::layout);
   key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);

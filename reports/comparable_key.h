@@ -22,10 +22,10 @@ struct KeyField {
   bool operator==(const KeyField&) const = default;
 };
 
-/// The comparable key of one run of a report: kind, settings that decide what is computed, world
-/// size, ranks per operating-system instance, the GPU's chip or the CPU's model and threads, and
-/// versions of libraries. Neither host, driver, kernel, hypervisor nor the product name of a GPU
-/// are part of it.
+/// The comparable key of one run of a report: kind, settings that decide what is computed, what
+/// sums the gradients of several ranks, world size, ranks per operating-system instance, the GPU's
+/// chip or the CPU's model and threads, and versions of libraries. Neither host, driver, kernel,
+/// hypervisor nor the product name of a GPU are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
 /// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:

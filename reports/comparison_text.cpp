@@ -107,7 +107,8 @@ TextTable table_of_environments(const Comparison& comparison) {
   table.columns = {
       {"environment"}, {base_title(comparison.options)}, {new_title(comparison.options)}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
-    table.rows.push_back({difference.name, difference.base, difference.other});
+    table.rows.push_back(
+        {difference.name, shortened(difference.base), shortened(difference.other)});
   }
   return table;
 }

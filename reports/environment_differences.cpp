@@ -1,6 +1,8 @@
 #include "reports/environment_differences.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "reports/json.h"
 
@@ -36,23 +38,19 @@ bool any_says(const std::vector<Environment>& side, const std::string& claim) {
 
 std::vector<std::pair<std::string, std::string>> joined_facts(
     const std::vector<Environment>& side) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> facts;
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::map<std::string, size_t> places;
+  std::map<std::string, std::set<std::string>> values;
   for (const Environment& environment : side) {
     for (const auto& [name, value] : environment_facts(environment)) {
-      auto known = std::find_if(facts.begin(), facts.end(),
-                                [&name = name](const auto& fact) { return fact.first == name; });
-      if (known == facts.end()) known = facts.insert(facts.end(), {name, {}});
-      std::vector<std::string>& values = known->second;
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+      const auto [place, is_new] = places.emplace(name, facts.size());
+      if (is_new) facts.emplace_back(name, "");
+      if (!values[name].insert(value).second) continue;
+      std::string& text = facts[place->second].second;
+      text += (values[name].size() > 1 ? ", " : "") + value;
     }
   }
-  std::vector<std::pair<std::string, std::string>> joined;
-  for (const auto& [name, values] : facts) {
-    std::string text;
-    for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
-    joined.emplace_back(name, text);
-  }
-  return joined;
+  return facts;
 }
 
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,

@@ -21,7 +21,7 @@ std::string to_json_line(const Event& event) {
   return json::Writer::json_of(event).dump(-1, ' ', false, json::Json::error_handler_t::replace);
 }
 
-Event event_from_json(std::string line) {
+Event event_from_json(const std::string& line) {
   require_within_limits(line);
   try {
     Event event;

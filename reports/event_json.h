@@ -28,6 +28,6 @@ struct Event {
 /// Without the end of the line.
 std::string to_json_line(const Event& event);
 /// Throws InvalidReport.
-Event event_from_json(std::string line);
+Event event_from_json(const std::string& line);
 
 }  // namespace nearmetal

@@ -116,15 +116,15 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
                                   const Rows& failed) {
   std::vector<RowAnswer> answers;
   for (const ComparisonRow& row : comparison.rows) {
-    if (!row.log_difference || has_few_runs(row, options)) {
-      answers.push_back(RowAnswer::unshown);
-    } else if (has(failed, row)) {
-      answers.push_back(RowAnswer::failed);
-    } else if (!shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
-      answers.push_back(RowAnswer::unshown);
-    } else {
-      answers.push_back(row.verdict == Verdict::inconclusive ? RowAnswer::tolerated
-                                                             : RowAnswer::passed);
+    const bool can_tell = row.log_difference && !has_few_runs(row, options);
+    RowAnswer& answer = answers.emplace_back(RowAnswer::passed);
+    if (can_tell && has(failed, row)) {
+      answer = RowAnswer::failed;
+    } else if (!can_tell ||
+               !shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
+      answer = RowAnswer::unshown;
+    } else if (row.verdict == Verdict::inconclusive) {
+      answer = RowAnswer::tolerated;
     }
   }
   return answers;

@@ -38,7 +38,7 @@ TextTable table_of_keys(const RunSet& set) {
 TextTable table_of_environments(const RunSet& set) {
   TextTable table{.columns = {{"fact"}, {"value"}}, .rows = {}};
   for (const auto& [name, value] : joined_facts(set.environments)) {
-    table.rows.push_back({name, value});
+    table.rows.push_back({name, shortened(value)});
   }
   return table;
 }

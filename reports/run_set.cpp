@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -17,11 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-RunArm& arm_named(RunSet& set, const std::string& name) {
-  for (RunArm& arm : set.arms) {
-    if (arm.name == name) return arm;
-  }
-  return set.arms.emplace_back(RunArm{name, {}});
+constexpr int64_t unknown_environment = -1;
+
+// Index of an equal environment, looked for among the latest: that of each of thousands of runs may
+// be another, as of jobs of a batch system.
+int64_t place_of(RunSet& set, const Environment& environment) {
+  constexpr std::ptrdiff_t looked_at = 16;
+  std::vector<Environment>& known = set.environments;
+  const auto first = known.end() - std::min<std::ptrdiff_t>(looked_at, std::ssize(known));
+  const auto found = std::find(first, known.end(), environment);
+  const auto place = found - known.begin();
+  if (found == known.end()) known.push_back(environment);
+  return place;
 }
 
 Run kept_of(const Run& run, Keep keep) {
@@ -117,20 +125,33 @@ void read_in_parallel(std::vector<Source>& sources, Keep keep) {
   work();
 }
 
-void add_environment(RunSet& set, const Environment& environment) {
-  const auto known = std::find(set.environments.begin(), set.environments.end(), environment);
-  if (known == set.environments.end()) set.environments.push_back(environment);
-}
-
 void merge(RunSet& set, RunSet&& other) {
   for (RunArm& arm : other.arms) {
-    std::vector<SetRun>& runs = arm_named(set, arm.name).runs;
-    std::move(arm.runs.begin(), arm.runs.end(), std::back_inserter(runs));
+    arm_named(set, arm.name);
+    for (SetRun& run : arm.runs) add_run(set, arm.name, std::move(run), other.environments);
   }
-  for (const Environment& environment : other.environments) add_environment(set, environment);
 }
 
 }  // namespace
+
+RunArm& arm_named(RunSet& set, const std::string& name) {
+  for (RunArm& arm : set.arms) {
+    if (arm.name == name) return arm;
+  }
+  return set.arms.emplace_back(RunArm{name, {}});
+}
+
+void add_run(RunSet& set, const std::string& arm, SetRun run,
+             const std::vector<Environment>& environments) {
+  std::map<int64_t, int64_t> places;
+  for (Rank& rank : run.run.ranks) {
+    const auto [place, is_new] = places.emplace(rank.environment, unknown_environment);
+    const bool there = rank.environment >= 0 && rank.environment < std::ssize(environments);
+    if (is_new && there) place->second = place_of(set, environments[rank.environment]);
+    rank.environment = place->second;
+  }
+  arm_named(set, arm).runs.push_back(std::move(run));
+}
 
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               const std::string& only_arm, Keep keep) {
@@ -138,10 +159,12 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   for (const Arm& arm : report.arms) {
     names += (names.empty() ? "" : ", ") + arm.name;
     if (!only_arm.empty() && arm.name != only_arm) continue;
-    RunArm& runs = arm_named(set, arm.name);
+    arm_named(set, arm.name);
     for (const Run& run : arm.runs) {
-      runs.runs.push_back({source, tool_text(report.tool), arm.kind,
-                           comparable_key(report, arm, run), kept_of(run, keep)});
+      add_run(set, arm.name,
+              {source, tool_text(report.tool), arm.kind, comparable_key(report, arm, run),
+               kept_of(run, keep)},
+              report.environments);
     }
   }
   const bool found = std::any_of(report.arms.begin(), report.arms.end(),
@@ -149,7 +172,6 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   if (!only_arm.empty() && !found) {
     throw std::invalid_argument(source + " has no arm '" + only_arm + "'; it has: " + names);
   }
-  for (const Environment& environment : report.environments) add_environment(set, environment);
 }
 
 std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {

@@ -14,7 +14,9 @@ struct SetRun {
   std::string tool;    // version and commit that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
-  Run run;  // without losses and plans; step times and profile only where they are kept
+  // Without losses and plans; step times and profile only where they are kept. The environments of
+  // its ranks are indices into those of the set.
+  Run run;
 };
 
 struct RunArm {
@@ -24,12 +26,19 @@ struct RunArm {
 
 struct RunSet {
   std::vector<RunArm> arms;
-  std::vector<Environment> environments;  // distinct ones
+  std::vector<Environment> environments;  // of its runs; the same machine mostly once
 };
 
 /// What is kept of each run: its figures, which is all that comparing takes, or what charts show,
 /// too, at 8 bytes a step.
 enum class Keep { figures, steps_and_profile };
+
+RunArm& arm_named(RunSet& set, const std::string& name);
+
+/// Adds a run to the arm of that name, with the environments of its ranks, which are indices into
+/// `environments`.
+void add_run(RunSet& set, const std::string& arm, SetRun run,
+             const std::vector<Environment>& environments);
 
 /// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
 /// an arm that is not there.

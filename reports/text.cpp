@@ -74,4 +74,11 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
+std::string shortened(const std::string& list) {
+  constexpr size_t longest = 160;
+  if (list.size() <= longest) return list;
+  const size_t end_of_word = list.rfind(", ", longest);
+  return list.substr(0, end_of_word == list.npos ? longest : end_of_word) + ", ...";
+}
+
 }  // namespace nearmetal

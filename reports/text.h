@@ -36,4 +36,7 @@ std::string counted(int64_t count, const std::string& noun);
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
+/// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
+std::string shortened(const std::string& list);
+
 }  // namespace nearmetal

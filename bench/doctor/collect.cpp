@@ -69,7 +69,7 @@ MpiLaunch try_mpi() {
   for (std::string line; std::getline(lines, line);) {
     launch.ranks += line.starts_with("nearmetal ") ? 1 : 0;
     const bool failed = launch.status != 0 && !line.empty();
-    if (failed && launch.text.empty() && line.find_first_not_of("-") != line.npos) {
+    if (failed && launch.text.empty() && line.find_first_not_of('-') != line.npos) {
       launch.text = line;
     }
   }

@@ -134,15 +134,15 @@ std::string container_of(const fs::path& root, const Probes& probes, const Virtu
   }
   if (fs::exists(root / "run/.containerenv", ignored)) return "podman";
   if (fs::exists(root / ".dockerenv", ignored)) return "docker";
-  const std::string by_groups = container_by_groups(root);
+  std::string by_groups = container_by_groups(root);
   if (!by_groups.empty()) return by_groups;
-  if (const std::string said = probes.variable("container"); !said.empty()) return said;
+  if (std::string said = probes.variable("container"); !said.empty()) return said;
   const Maybe<std::string>& answer = found.detect_virt_container;
   return answer && *answer != "none" ? *answer : "";
 }
 
 Maybe<std::string> kernel_options(const fs::path& root) {
-  const Maybe<std::string> line = first_line(root / "proc/cmdline");
+  Maybe<std::string> line = first_line(root / "proc/cmdline");
   if (!line) return line;
   constexpr std::array known = {
       "iommu",     "intel_iommu", "amd_iommu",         "pci",

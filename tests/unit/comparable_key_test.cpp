@@ -94,6 +94,21 @@ TEST(ComparableKey, RanksPerInstance) {
   EXPECT_TRUE(differences[0].is_treatment());
 }
 
+TEST(ComparableKey, WhatSumsGradientsMustAgree) {
+  const auto of_library = [](const std::string& library) {
+    Report report = sample_report();
+    report.arms[0].runs[0].communication.emplace().library = library;
+    return report;
+  };
+  const Report nccl = of_library("nccl 2.28.9");
+  const auto differences = key_differences(key_of(nccl), key_of(of_library("mpi")));
+  ASSERT_EQ(differences.size(), 1U);
+  EXPECT_EQ(differences[0].name, "communication");
+  EXPECT_FALSE(differences[0].is_treatment());
+  EXPECT_EQ(context_sha256(key_of(nccl)), context_sha256(key_of(sample_report())))
+      << "arms of one rank and of several are held against each other";
+}
+
 TEST(ComparableKey, ARankWithoutItsEnvironmentIsUnknownNotACrash) {
   Report report = sample_report();
   report.arms[0].runs[0].ranks[0].environment = 7;

@@ -8,6 +8,7 @@
 #include "reports/benchmark_json.h"
 #include "reports/benchmark_text.h"
 #include "reports/junit.h"
+#include "reports/text.h"
 #include "tests/unit/made_up_runs.h"
 
 namespace nearmetal {
@@ -90,6 +91,13 @@ TEST(ReportText, JsonOfOtherToolsHoldsEachRunOrArm) {
   EXPECT_THAT(action, HasSubstr("\"value\": 1011.92"));
   EXPECT_THAT(action, HasSubstr("n = 1, 95 % interval"));
   EXPECT_EQ(github_action_benchmark_json({}), "[]\n");
+}
+
+TEST(ReportText, LongListsAreCutAfterAWord) {
+  EXPECT_EQ(shortened("580, 590"), "580, 590");
+  EXPECT_EQ(shortened(std::string(150, 'a') + ", bbbb, cccc, dddd"),
+            std::string(150, 'a') + ", bbbb, ...");
+  EXPECT_LE(shortened(std::string(5000, 'x')).size(), 165U);
 }
 
 TEST(ReportText, TheSummaryOfGithubIsCutBelowItsLimit) {

@@ -132,7 +132,11 @@ TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {
   add_runs(history, a30_of_old_work, "old.json");
   RunSet next;
   add_runs(next, a30, "new.json");
-  EXPECT_THAT(values_of(matching_runs(history, next, 20)), ElementsAre(30, 31));
+  const RunSet matching = matching_runs(history, next, 20);
+  EXPECT_THAT(values_of(matching), ElementsAre(30, 31));
+  ASSERT_EQ(matching.environments.size(), 1U) << "not those of other machines";
+  EXPECT_EQ(matching.environments[0].gpus[0].name, "NVIDIA A30");
+  EXPECT_EQ(matching.arms[0].runs[0].run.ranks[0].environment, 0);
   EXPECT_THAT(values_of(matching_runs(history, made_up_set({{"run", {9}}}), 20)),
               ElementsAre(1, 2));
   Report newer = a30;
