@@ -15,6 +15,24 @@ import made_up
 SOURCE = pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json"
 
 
+class Released(cli.CliTest):
+    """Reports of every version so far: 1.0 made up, 1.2 of two H200s, without names and serials."""
+
+    def test_stay_readable(self):
+        reports = sorted(SOURCE.parent.glob("report-*.json"))
+        self.assertGreaterEqual(len(reports), 2)
+        for report in reports:
+            with self.subTest(report=report.name):
+                process = self.call("validate", str(report))
+                self.assertEqual(process.returncode, 0, process.err)
+                version = report.stem.removeprefix("report-")
+                self.assertIn(f"schema {version}", process.out)
+                for form in ("markdown", "csv", "html"):
+                    process = self.call("report", str(report), "--format", form, "--output",
+                                        f"out-{version}.{form}", "--no-charts")
+                    self.assertEqual(process.returncode, 0, process.err)
+
+
 class Report(cli.CliTest):
     def setUp(self):
         super().setUp()
