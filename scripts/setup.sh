@@ -32,6 +32,10 @@ libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
 gnuplot-nox         program  gnuplot
 '
+# Looks at the pages that the program writes.
+browser_needs='
+chromium            program  chromium
+'
 # What checks the sources, not the program; of one version, since each formats in its own way.
 lint_needs='
 ccache              program  ccache
@@ -166,6 +170,7 @@ main() {
   provide "$build_needs" || die "cannot go on without these"
   if [[ ${1:-} == --tests ]]; then
     provide "$test_needs" || die "the tests cannot be built without these"
+    provide "$browser_needs" || say "going on: no browser looks at the pages of reports"
     provide "$lint_needs" || say "going on: the checks that need these will fail"
   fi
 
