@@ -35,6 +35,7 @@ gnuplot-nox         program  gnuplot
 # Looks at the pages that the program writes.
 browser_needs='
 chromium            program  chromium
+fonts-dejavu-core   file     /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 '
 # What checks the sources, not the program; of one version, since each formats in its own way.
 lint_needs='
