@@ -1,5 +1,6 @@
 #include "reports/report_text.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -18,6 +19,19 @@ std::string csv_text(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+// Of an arm: what its runs did not have in common, so that their mean is no quantity; empty:
+// nothing.
+std::string different_work(const RunArm& arm) {
+  std::vector<std::string> found;
+  for (const SetRun& run : arm.runs) {
+    for (const KeyDifference& difference : key_differences(arm.runs.front().key, run.key)) {
+      const std::string text = difference.name + " " + difference.base + " | " + difference.other;
+      if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+    }
+  }
+  return found.empty() ? "" : joined(found, "; ");
 }
 
 }  // namespace
@@ -51,6 +65,12 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     }
   }
   std::vector<std::string> lines;
+  for (const RunArm& arm : set.arms) {
+    const std::string differences = different_work(arm);
+    if (differences.empty()) continue;
+    lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
+                    shortened(differences));
+  }
   for (const auto& [name, count] : counts) {
     lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
   }

@@ -13,7 +13,7 @@ namespace nearmetal {
 /// One row for each arm and metric, with the interval of its runs.
 TextTable report_table(const RunSet& set);
 
-/// Each warning of the runs once, with how many of them gave it.
+/// Arms whose runs did different work, then each warning of the runs once, with how many gave it.
 std::vector<std::string> run_warnings(const RunSet& set);
 
 /// That table and those warnings.

@@ -44,6 +44,17 @@ TEST(ReportText, MarkdownHasARowForEachArmAndMetric) {
   EXPECT_THAT(text_of(markdown, hostile_set()), Not(HasSubstr("<script")));
 }
 
+TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
+  EXPECT_THAT(run_warnings(set), testing::IsEmpty());
+  Report larger = made_up_report({{"run", {2000, 2010}}});
+  larger.invocation.config.batch = 777;
+  add_runs(set, larger, "larger");
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre(testing::AllOf(
+                                     testing::StartsWith("run: its runs did different work"),
+                                     testing::HasSubstr("batch"), testing::HasSubstr("777"))));
+}
+
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
   EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value\r\n"));
