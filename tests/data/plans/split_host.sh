@@ -15,21 +15,21 @@ wait_for_jobs() {
 }
 
 layout_1() {
-  echo "launch $((++number)) of 40:" 'whole host, one GPU,' "run $1" >&2
+  echo "launch $((++number)) of 45:" 'whole host, one GPU,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=1 \
     </dev/null >"1-whole-host--one-GPU-run$1.report.json" &
   jobs+=($!)
 }
 
 layout_2() {
-  echo "launch $((++number)) of 40:" 'whole host, two GPUs,' "run $1" >&2
+  echo "launch $((++number)) of 45:" 'whole host, two GPUs,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=2 \
     </dev/null >"2-whole-host--two-GPUs-run$1.report.json" &
   jobs+=($!)
 }
 
 layout_3() {
-  echo "launch $((++number)) of 40:" 'whole host, two jobs,' "run $1" >&2
+  echo "launch $((++number)) of 45:" 'whole host, two jobs,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=1 \
     </dev/null >"3-whole-host--two-jobs-run$1-job1.report.json" &
   jobs+=($!)
@@ -39,89 +39,101 @@ layout_3() {
 }
 
 layout_4() {
-  echo "launch $((++number)) of 40:" 'one VM, two GPUs,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
-    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"4-one-VM--two-GPUs-run$1.report.json" &
+  echo "launch $((++number)) of 45:" 'one VM, one GPU,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
+    </dev/null >"4-one-VM--one-GPU-run$1.report.json" &
   jobs+=($!)
 }
 
 layout_5() {
-  echo "launch $((++number)) of 40:" 'two VMs, one GPU each, one job,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
-    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 \
-    </dev/null >"5-two-VMs--one-GPU-each--one-job-run$1.report.json" &
+  echo "launch $((++number)) of 45:" 'one VM, two GPUs,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
+    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
+    </dev/null >"5-one-VM--two-GPUs-run$1.report.json" &
   jobs+=($!)
 }
 
 layout_6() {
-  echo "launch $((++number)) of 40:" 'two VMs, one GPU each, independent,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
-    </dev/null >"6-two-VMs--one-GPU-each--independent-run$1-job1.report.json" &
-  jobs+=($!)
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
-    </dev/null >"6-two-VMs--one-GPU-each--independent-run$1-job2.report.json" &
+  echo "launch $((++number)) of 45:" 'two VMs, one GPU each, one job,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
+    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 \
+    </dev/null >"6-two-VMs--one-GPU-each--one-job-run$1.report.json" &
   jobs+=($!)
 }
 
 layout_7() {
-  echo "launch $((++number)) of 40:" 'two VMs, two GPUs each, one job,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=0 : \
-    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 : \
-    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=0 : \
-    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 \
-    </dev/null >"7-two-VMs--two-GPUs-each--one-job-run$1.report.json" &
+  echo "launch $((++number)) of 45:" 'two VMs, one GPU each, independent,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
+    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json" &
+  jobs+=($!)
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
+    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json" &
   jobs+=($!)
 }
 
 layout_8() {
-  echo "launch $((++number)) of 40:" 'two VMs, two GPUs each, independent,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
-    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"8-two-VMs--two-GPUs-each--independent-run$1-job1.report.json" &
-  jobs+=($!)
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
-    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"8-two-VMs--two-GPUs-each--independent-run$1-job2.report.json" &
+  echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, one job,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=0 : \
+    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 : \
+    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=0 : \
+    --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 \
+    </dev/null >"8-two-VMs--two-GPUs-each--one-job-run$1.report.json" &
   jobs+=($!)
 }
 
-layout_5 1; wait_for_jobs
-layout_7 1; wait_for_jobs
+layout_9() {
+  echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, independent,' "run $1" >&2
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
+    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
+    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json" &
+  jobs+=($!)
+  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
+    --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
+    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json" &
+  jobs+=($!)
+}
+
+layout_9 1; wait_for_jobs
 layout_4 1; wait_for_jobs
-layout_6 1; wait_for_jobs
+layout_3 1; wait_for_jobs
 layout_2 1; wait_for_jobs
 layout_8 1; wait_for_jobs
-layout_3 1; wait_for_jobs
 layout_1 1; wait_for_jobs
-layout_5 2; wait_for_jobs
-layout_8 2; wait_for_jobs
-layout_3 2; wait_for_jobs
-layout_6 2; wait_for_jobs
-layout_1 2; wait_for_jobs
-layout_2 2; wait_for_jobs
-layout_4 2; wait_for_jobs
+layout_5 1; wait_for_jobs
+layout_7 1; wait_for_jobs
+layout_6 1; wait_for_jobs
 layout_7 2; wait_for_jobs
+layout_4 2; wait_for_jobs
+layout_8 2; wait_for_jobs
+layout_2 2; wait_for_jobs
+layout_3 2; wait_for_jobs
+layout_5 2; wait_for_jobs
+layout_6 2; wait_for_jobs
+layout_9 2; wait_for_jobs
+layout_1 2; wait_for_jobs
 layout_7 3; wait_for_jobs
-layout_2 3; wait_for_jobs
-layout_3 3; wait_for_jobs
+layout_4 3; wait_for_jobs
 layout_6 3; wait_for_jobs
+layout_1 3; wait_for_jobs
+layout_2 3; wait_for_jobs
+layout_9 3; wait_for_jobs
 layout_5 3; wait_for_jobs
 layout_8 3; wait_for_jobs
-layout_4 3; wait_for_jobs
-layout_1 3; wait_for_jobs
-layout_8 4; wait_for_jobs
-layout_2 4; wait_for_jobs
-layout_7 4; wait_for_jobs
+layout_3 3; wait_for_jobs
 layout_5 4; wait_for_jobs
 layout_3 4; wait_for_jobs
-layout_6 4; wait_for_jobs
+layout_2 4; wait_for_jobs
+layout_8 4; wait_for_jobs
+layout_7 4; wait_for_jobs
 layout_4 4; wait_for_jobs
 layout_1 4; wait_for_jobs
-layout_6 5; wait_for_jobs
+layout_6 4; wait_for_jobs
+layout_9 4; wait_for_jobs
 layout_3 5; wait_for_jobs
-layout_4 5; wait_for_jobs
 layout_2 5; wait_for_jobs
+layout_4 5; wait_for_jobs
+layout_9 5; wait_for_jobs
+layout_6 5; wait_for_jobs
 layout_1 5; wait_for_jobs
 layout_5 5; wait_for_jobs
 layout_7 5; wait_for_jobs
