@@ -22,8 +22,11 @@ def ranks_below(pid):
     """Processes of `nearmetal run` that descend from this one."""
     ranks = []
     for child in children_of(pid):
-        with open(f"/proc/{child}/cmdline", "rb") as file:
-            program = os.path.basename(file.read().split(b"\0")[0])
+        try:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                program = os.path.basename(file.read().split(b"\0")[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile, as shells on the way to a rank do
         ranks += [child] if program == b"nearmetal" else []
         ranks += ranks_below(child)
     return ranks
@@ -33,7 +36,7 @@ def alive(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -60,7 +63,7 @@ class Sweep(cli.CliTest):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return 0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
