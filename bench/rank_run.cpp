@@ -42,16 +42,28 @@ std::string out_of_memory_text(const OutOfMemory& error) {
               : std::string("not even a batch of 1 fits"));
 }
 
-// Ends the job where `work`, in which ranks wait for one another, fails on this one: the others
-// would wait for ever.
+void telling_memory(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const OutOfMemory& error) {
+    throw std::runtime_error(out_of_memory_text(error));
+  }
+}
+
+// Ends the job: the other ranks wait for this one and would do so for ever.
+void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
+  task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed " << what << ": " << why
+                    << std::endl;
+  task.world.abort(static_cast<int>(ExitCode::run_failed));
+}
+
+// For `work` in which ranks wait for one another.
 void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
   if (task.world.size() == 1) return work();
   try {
     work();
   } catch (const std::exception& error) {
-    task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed " << what << ": "
-                      << error.what() << std::endl;
-    task.world.abort(static_cast<int>(ExitCode::run_failed));
+    abort_job(task, what, error.what());
   }
 }
 
@@ -62,7 +74,9 @@ PlanSource plans_of_all(const RankTask& task) {
   std::vector<Plan> chosen;
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
-    chosen = task.backend.choose_plans(task.graph, program_options(task.config, plans, 0));
+    telling_memory([&] {
+      chosen = task.backend.choose_plans(task.graph, program_options(task.config, plans, 0));
+    });
   });
   plans.known = plans_from_json(task.world.broadcast(plans_to_json(chosen)));
   plans.pinned = true;
@@ -73,12 +87,10 @@ std::unique_ptr<Program> prepare_together(const RankTask& task) {
   const PlanSource plans = plans_of_all(task);
   std::unique_ptr<Program> program;
   together(task.world, [&] {
-    try {
+    telling_memory([&] {
       program =
           task.backend.prepare(task.graph, program_options(task.config, plans, task.world.rank()));
-    } catch (const OutOfMemory& error) {
-      throw std::runtime_error(out_of_memory_text(error));
-    }
+    });
   });
   return program;
 }
@@ -143,9 +155,8 @@ Maybe<double> images_per_second(const TrainerResult& result, int64_t batch) {
 void keep_monitoring(std::optional<Monitoring> found, Run& run, Rank& rank) {
   rank.monitoring = std::move(found);
   if (!rank.monitoring || rank.monitoring->verdict == "clean") return;
-  std::string seen;
-  for (const std::string& text : rank.monitoring->seen) seen += (seen.empty() ? "" : "; ") + text;
-  run.warnings.push_back({"monitor_" + rank.monitoring->verdict, "in the timed window: " + seen});
+  run.warnings.push_back({"monitor_" + rank.monitoring->verdict,
+                          "in the timed window: " + joined(rank.monitoring->seen, "; ")});
 }
 
 TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank& rank) {
@@ -171,10 +182,7 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
   }
   keep_monitoring(monitor.stop(images_per_second(result, *task.config.batch)), run, rank);
   if (!result.failure.empty() && task.world.size() > 1) {
-    // The others wait for this rank and would do so for ever.
-    task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed in step "
-                      << result.steps.size() << ": " << result.failure << std::endl;
-    task.world.abort(static_cast<int>(ExitCode::run_failed));
+    abort_job(task, "in step " + std::to_string(result.steps.size()), result.failure);
   }
   return result;
 }

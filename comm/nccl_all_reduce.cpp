@@ -1,5 +1,8 @@
 #include "comm/nccl_all_reduce.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -24,18 +27,16 @@ ncclDataType_t nccl_type(Precision type) {
 // A whole number below 256, exact in every type, as the bytes of an element of this type.
 std::array<char, 4> element(Precision type, int value) {
   std::array<char, 4> bytes{};
-  uint32_t bits = 0;
+  const auto put = [&](auto converted) {
+    std::memcpy(bytes.data(), &converted, sizeof(converted));
+  };
   const auto single = static_cast<float>(value);
-  std::memcpy(&bits, &single, sizeof(bits));
   if (type == Precision::fp16) {
-    // From the bias 127 and 23 bits of fp32 to the bias 15 and 10 bits of fp16.
-    const auto half = static_cast<uint16_t>(bits == 0 ? 0 : (bits >> 13) - ((127 - 15) << 10));
-    std::memcpy(bytes.data(), &half, sizeof(half));
+    put(__float2half_rn(single));
   } else if (type == Precision::bf16) {
-    const auto upper = static_cast<uint16_t>(bits >> 16);
-    std::memcpy(bytes.data(), &upper, sizeof(upper));
+    put(__float2bfloat16_rn(single));
   } else {
-    std::memcpy(bytes.data(), &bits, sizeof(bits));
+    put(single);
   }
   return bytes;
 }
