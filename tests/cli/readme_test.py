@@ -64,7 +64,7 @@ class Readme(cli.CliTest):
                                          capture_output=True, text=True, check=False,
                                          timeout=3600 if SLOW else 200)
                 if "PyTorch and torchvision are needed" in process.stderr:
-                    self.skipTest("PyTorch and torchvision are not installed")
+                    continue  # torch_test tells that it is skipped where there is none
                 allowed = next((codes for start, codes in VERDICTS.items()
                                 if command.startswith(start)), (0,))
                 self.assertIn(process.returncode, allowed, process.stdout + process.stderr)
