@@ -32,6 +32,7 @@ std::string number_of(const void* device) {
   return std::to_string(reinterpret_cast<intptr_t>(device) - 1);
 }
 
+// NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
 void* handle_of(int64_t number) { return reinterpret_cast<void*>(number + 1); }
 
 template <class T>
