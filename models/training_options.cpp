@@ -1,4 +1,6 @@
-#include "models/program.h"
+#include "models/training_options.h"
+
+#include <stdexcept>
 
 namespace nearmetal {
 namespace {

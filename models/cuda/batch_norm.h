@@ -4,13 +4,19 @@
 // Each direction is two sweeps over the tensor: one that sums per channel, one that applies. Sums
 // are deterministic: every block leaves its partial sums, the last block of a channel slice adds
 // them.
+//
+// Bytes per element of E bytes, whose copy is the floor. Forward: the sums read E (0 where the
+// convolution left them), apply reads E and writes E; a residual adds E, its mask 1/8. Backward:
+// both sweeps read x and dy, 2 E, and E for each of a second dy and a residual that is normalised
+// too; the sums write dz (E) where another kernel wants it, and apply then reads that in place of
+// dy; apply writes E, or 2 E with such a residual.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 

@@ -6,6 +6,7 @@
 
 #include "models/cuda/batch_norm.h"
 #include "models/cuda/pack.h"
+#include "models/graph.h"
 
 namespace nearmetal {
 

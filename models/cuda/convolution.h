@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/cuda/descriptor.h"
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 

@@ -1,12 +1,15 @@
 // The end of the network but for its matrix products: global average pooling, bias, softmax
 // cross-entropy and the gradient of the bias.
+//
+// Small beside everything else: pooling reads (backward: writes) the last tensor once, whose copy
+// is its floor; the others work on images x classes.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 

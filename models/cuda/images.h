@@ -7,7 +7,7 @@
 
 #include "models/cuda/update.h"
 #include "models/graph.h"
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 

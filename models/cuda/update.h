@@ -1,11 +1,15 @@
 // The end of a step: gradient norm, loss scale, the step's record, and SGD over flat buffers.
+//
+// Bytes per parameter, whose copy is the floor: the norm reads its gradient (E, the size of an
+// activation); SGD reads gradient, value and momentum, E + 8, and writes value, momentum and the
+// copy for the next step, 8 + E, of which there is none in fp32.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-#include "models/program.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 
