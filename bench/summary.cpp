@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "models/roofline.h"
 #include "reports/statistics.h"
 
 namespace nearmetal {
@@ -214,7 +215,7 @@ StepProfile summarise(const Profile& profile, double step_seconds) {
   }
   double roofline = 0;
   for (const ProfileEntry& entry : profile.entries) {
-    roofline += std::max(entry.flops / matrix, entry.bytes / copy);
+    roofline += floor_seconds(entry.bytes, entry.flops, {copy, matrix});
   }
   result.roofline_seconds = roofline;
   result.share_of_roofline = roofline / step_seconds;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 
+#include "models/roofline.h"
 #include "reports/text.h"
 
 namespace nearmetal {
@@ -177,20 +178,28 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     name_width = std::max(name_width, entry.name.size());
   }
   const auto row = [&](const std::string& name, const std::string& phase, const std::string& time,
-                       const std::string& share, const std::string& tflops, const std::string& rate,
+                       const std::string& share, const std::string& floor,
+                       const std::string& tflops, const std::string& rate,
                        const std::string& implementation) {
     out << std::left << std::setw(static_cast<int>(name_width) + 2) << name << std::setw(9) << phase
-        << std::right << std::setw(11) << time << std::setw(8) << share << std::setw(9) << tflops
-        << std::setw(9) << rate << "  " << implementation << '\n';
+        << std::right << std::setw(11) << time << std::setw(8) << share << std::setw(10) << floor
+        << std::setw(9) << tflops << std::setw(9) << rate << "  " << implementation << '\n';
   };
   out << "\nWhere the step goes, each part timed alone\n";
-  row("part", "phase", "ms", "% step", "TFLOP/s", "GB/s", "implementation");
+  row("part", "phase", "ms", "% step", "floor ms", "TFLOP/s", "GB/s", "implementation");
   const auto rate = [](double amount, double seconds, double scale) {
     return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
   };
+  const auto floor = [&](const ProfileEntry& entry) {
+    if (!profile.roofline_seconds) return std::string("-");
+    return fixed(
+        1e3 * floor_seconds(entry.bytes, entry.flops,
+                            {*profile.copy_bytes_per_second, *profile.matrix_flops_per_second}),
+        3);
+  };
   for (const ProfileEntry& entry : profile.entries) {
     row(entry.name, entry.phase, fixed(1e3 * entry.seconds, 3),
-        fixed(100 * entry.seconds / profile.step_seconds, 2),
+        fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
         rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
         entry.implementation);
   }
