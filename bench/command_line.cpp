@@ -95,6 +95,7 @@ std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& l
       {add_report_command(app, line), Command::report},
       {add_plan_command(app, line), Command::plan},
       {add_sweep_command(app, line), Command::sweep},
+      {add_micro_command(app, line), Command::micro},
       {add_doctor_command(app, line), Command::doctor},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},

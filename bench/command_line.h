@@ -56,6 +56,14 @@ struct PlanForm {
   bool force = false;
 };
 
+struct MicroForm {
+  std::vector<std::string> patterns;  // regular expressions; none: all but those of a step
+  int64_t repetitions = 3;
+  double seconds = 0.1;  // of one, at least
+  bool list = false;
+  bool json = false;
+};
+
 struct CommandLine {
   enum class Command {
     help,
@@ -69,6 +77,7 @@ struct CommandLine {
     report,
     plan,
     sweep,
+    micro,
     doctor,
     schema,
     validate,
@@ -87,6 +96,7 @@ struct CommandLine {
   BaselineAction baseline;
   ReportForm report;
   PlanForm plan;
+  MicroForm micro;
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   bool doctor_json = false;

@@ -7,6 +7,7 @@
 #include "bench/cmd_export.h"
 #include "bench/cmd_generate.h"
 #include "bench/cmd_info.h"
+#include "bench/cmd_micro.h"
 #include "bench/cmd_plan.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
@@ -47,6 +48,8 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_report(line.report, terminal);
     case CommandLine::Command::plan:
       return cmd_plan(line, terminal);
+    case CommandLine::Command::micro:
+      return cmd_micro(line, terminal);
     case CommandLine::Command::sweep:
       catch_stop_signals();
       return cmd_sweep(line, terminal, stop_signal);

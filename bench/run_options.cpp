@@ -262,6 +262,12 @@ void add_workload_options(CLI::App& command, CommandLine& line) {
   }
 }
 
+void add_program_options(CLI::App& command, CommandLine& line) {
+  RunOptions options(command, line);
+  for (const auto add : {add_workload, add_device, add_plans}) add(options, line.run);
+  options.toggle("--quiet", line.run.quiet, "no remarks");
+}
+
 CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "comm/mpi_all_reduce.h"
+#include "comm/mpi_probes.h"
 #include "comm/world.h"
 
 namespace nearmetal {
@@ -88,6 +89,8 @@ class MpiWorld : public World {
   std::unique_ptr<AllReduce> all_reduce() override {
     return std::make_unique<MpiAllReduce>(MPI_COMM_WORLD);
   }
+
+  std::vector<Probe> probes() override { return mpi_probes(MPI_COMM_WORLD); }
 
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);

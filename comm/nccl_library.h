@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/all_reduce.h"
+#include "models/probe.h"
 
 namespace nearmetal {
 
@@ -19,6 +21,10 @@ class Nccl {
   /// Waits for all ranks of the group. `gpu`: index among the visible GPUs, one for each rank.
   virtual std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks,
                                           int gpu) = 0;
+  /// Of a group of its own: allreduce, allgather and broadcast, with the sizes and bus factors of
+  /// nccl-tests (of allgather: the bytes that each rank ends with). Each checks what arrives before
+  /// it is timed; start and runs are collective.
+  virtual std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) = 0;
 };
 
 /// Throws NotSupported where the module was not built, or NCCL is not on this machine.

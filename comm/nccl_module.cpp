@@ -1,6 +1,7 @@
 // The entry of libnearmetal_nccl.so.
 #include "comm/nccl_all_reduce.h"
 #include "comm/nccl_library.h"
+#include "comm/nccl_probes.h"
 
 namespace nearmetal {
 namespace {
@@ -17,6 +18,10 @@ class NcclLibrary : public Nccl {
 
   std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks, int gpu) override {
     return std::make_unique<NcclAllReduce>(group, rank, ranks, gpu);
+  }
+
+  std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {
+    return nccl_probes(group, rank, ranks, gpu);
   }
 };
 

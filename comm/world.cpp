@@ -21,6 +21,7 @@ class AloneWorld : public World {
   void start_maximum(int64_t value) override { started_ = value; }
   std::optional<int64_t> started_maximum() override { return started_; }
   std::unique_ptr<AllReduce> all_reduce() override { return nullptr; }
+  std::vector<Probe> probes() override { return {}; }
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
 
  private:

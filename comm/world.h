@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/all_reduce.h"
+#include "models/probe.h"
 
 namespace nearmetal {
 
@@ -37,6 +38,10 @@ class World {
 
   /// Over buffers in the host's memory; serves one program.
   virtual std::unique_ptr<AllReduce> all_reduce() = 0;
+
+  /// Of the paths between the ranks; none for a world of one. Each is collective in its start and
+  /// its runs.
+  virtual std::vector<Probe> probes() = 0;
 
   /// Ends every process of the job, at once.
   [[noreturn]] virtual void abort(int exit_code) = 0;

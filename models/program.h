@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "models/probe.h"
 #include "models/training_options.h"
 
 namespace nearmetal {
@@ -119,6 +120,9 @@ class Program {
   virtual std::vector<Plan> plans() const = 0;
   /// Times every kernel of the step alone, `repeats` times; parameters change meanwhile.
   virtual Profile profile(int repeats) = 0;
+  /// Each kernel of the step again and again, its operands not in the cache of a GPU: named
+  /// "step/PHASE/NODES". Parameters change meanwhile; the program must outlive them.
+  virtual std::vector<Probe> probes() = 0;
   /// Bytes that this program holds on its device.
   virtual int64_t device_bytes() const = 0;
 };
@@ -152,6 +156,9 @@ class Backend {
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.
   virtual int64_t largest_batch(const Graph& graph, const ProgramOptions& options) = 0;
+  /// Of the device itself and the paths to it: copies, matrix products ("copy/device",
+  /// "product/fp16": the ceilings of a profile), launches.
+  virtual std::vector<Probe> probes(int gpu) = 0;
 };
 
 }  // namespace nearmetal

@@ -14,7 +14,7 @@ import sys
 ARROWS = {
     "bench": ["bench/**", "comm/**", "reports/**", "models/*.h"],
     "comm": ["comm/**", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
-             "models/load_module.h"],
+             "models/load_module.h", "models/probe.h"],
     "reports": ["reports/**", "models/graph.h", "models/program.h"],
     "models": ["models/*.h"],
     "models/cpu": ["models/cpu/**", "models/*.h"],
@@ -28,7 +28,7 @@ FENCES = [
     ("CLI/**", ["bench/command_line.cpp", "bench/*_options.cpp"], None),
     ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
                      "comm/layout_document.*"], None),
-    ("mpi.h", ["comm/mpi*"], 2),
+    ("mpi.h", ["comm/mpi*"], 3),
     ("nccl*", ["comm/nccl*"], None),
     ("hwloc.h", ["bench/environment/*"], None),
     ("nvml.h", ["bench/nvml*"], None),

@@ -31,6 +31,7 @@ class CpuProgram : public Program {
 
   std::vector<Plan> plans() const override;
   Profile profile(int repeats) override;
+  std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return bytes_needed(step_, options_); }
 
   /// The largest batch of such a program that takes no more memory; 0 if not even one image fits.

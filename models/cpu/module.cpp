@@ -2,6 +2,7 @@
 #include "models/backend.h"
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
+#include "models/cpu/probes.h"
 
 namespace nearmetal {
 namespace {
@@ -17,6 +18,8 @@ class CpuBackend : public Backend {
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
     return CpuProgram::largest_batch(graph, options, available_memory_bytes());
   }
+
+  std::vector<Probe> probes(int /*gpu*/) override { return host_probes(); }
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "models/cpu/cpu_program.h"
+#include "models/cpu/probes.h"
 
 namespace nearmetal {
 namespace {
@@ -14,38 +15,6 @@ double seconds_of(const std::function<void()>& run) {
   const Clock::time_point begin = Clock::now();
   run();
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median_seconds(const std::function<void()>& run, int repeats) {
-  run();
-  std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) seconds.push_back(seconds_of(run));
-  const auto middle = seconds.begin() + repeats / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
-}
-
-double measured_copy_bytes_per_second() {
-  const int64_t bytes = int64_t{256} << 20;
-  const HostMemory from = allocate_host(bytes), to = allocate_host(bytes);
-  const double seconds = median_seconds([&] { parallel_copy(to.get(), from.get(), bytes); }, 5);
-  return 2 * static_cast<double>(bytes) / seconds;
-}
-
-double measured_matrix_flops_per_second(const dnnl::engine& engine, dnnl::stream stream,
-                                        Precision precision) {
-  using dnnl::memory;
-  const int64_t n = 2048;
-  const auto type = precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
-  const memory::desc desc({n, n}, type, memory::format_tag::ab);
-  const int64_t bytes = static_cast<int64_t>(desc.get_size());
-  const HostMemory a = allocate_host(bytes), b = allocate_host(bytes), c = allocate_host(bytes);
-  const dnnl::matmul product({{desc, desc, desc}, engine});
-  const std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, {desc, engine, a.get()}},
-                                                  {DNNL_ARG_WEIGHTS, {desc, engine, b.get()}},
-                                                  {DNNL_ARG_DST, {desc, engine, c.get()}}};
-  const double seconds = median_seconds([&] { product.execute(stream, arguments); }, 5);
-  return 2.0 * n * n * n / seconds;
 }
 
 }  // namespace
@@ -76,10 +45,23 @@ Profile CpuProgram::profile(int repeats) {
     profile.entries.push_back({operation.name, operation.phase, operation.implementation, *middle,
                                operation.flops, operation.bytes});
   }
-  profile.copy_bytes_per_second = measured_copy_bytes_per_second();
-  profile.matrix_flops_per_second =
-      measured_matrix_flops_per_second(engine_, stream_, options_.precision);
+  const Probe copy = host_copy_probe(), product = host_product_probe(options_.precision);
+  profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 5);
+  profile.matrix_flops_per_second = product.flops / median_seconds(product, 5);
   return profile;
+}
+
+std::vector<Probe> CpuProgram::probes() {
+  use_threads();
+  std::vector<Probe> probes;
+  for (const Operation& operation : step_.operations) {
+    probes.push_back({.name = step_probe_name(operation.phase, operation.name),
+                      .work = operation.implementation,
+                      .bytes = operation.bytes,
+                      .flops = operation.flops,
+                      .start = timed_again_and_again(operation.run)});
+  }
+  return probes;
 }
 
 }  // namespace nearmetal

@@ -35,6 +35,7 @@ class CudaProgram : public Program {
 
   std::vector<Plan> plans() const override { return tuner_->used(); }
   Profile profile(int repeats) override;
+  std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return device_bytes_; }
 
   /// What a program would choose; takes memory only meanwhile.
@@ -67,6 +68,7 @@ class CudaProgram : public Program {
   void capture_step();
   // Runs the kernels once and makes the graph; parameters are 0 afterwards.
   void settle_step();
+  TimedRuns time_alone(const Kernel& kernel);
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
 

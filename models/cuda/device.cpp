@@ -5,8 +5,6 @@
 #include <stdexcept>
 
 #include "models/cuda/check.h"
-#include "models/cuda/classifier.h"
-#include "models/cuda/images.h"
 
 namespace nearmetal {
 namespace {
@@ -50,14 +48,6 @@ std::string uuid_text(const cudaUUID_t& uuid) {
     text += byte.data();
   }
   return text;
-}
-
-DeviceMemory random_halves(int64_t elements, uint64_t seed, Precision precision) {
-  const int line = 1024;
-  const ImageLayout layout{elements / line, 1, 1, line, 1, 1};
-  DeviceMemory memory = allocate_device(elements * element_bytes(precision));
-  launch_synthetic_images(precision, layout, seed, memory.get(), nullptr);
-  return memory;
 }
 
 }  // namespace
@@ -112,31 +102,6 @@ DeviceInfo describe_gpu(int gpu) {
   info.peak_memory_bytes_per_second = 2 * 1e3 * attribute(cudaDevAttrMemoryClockRate, gpu) *
                                       attribute(cudaDevAttrGlobalMemoryBusWidth, gpu) / 8;
   return info;
-}
-
-double measured_copy_bytes_per_second() {
-  const int64_t bytes = int64_t{1} << 30;
-  const DeviceMemory from = allocate_device(bytes), to = allocate_device(bytes);
-  const double milliseconds = milliseconds_of(
-      [&] { NM_CALL(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice)); }, 10,
-      nullptr);
-  return 2 * static_cast<double>(bytes) / (milliseconds * 1e-3);
-}
-
-double measured_matrix_flops_per_second(Precision precision) {
-  const int64_t n = 8192, workspace_bytes = int64_t{64} << 20;
-  const DeviceMemory a = random_halves(n * n, 1, precision);
-  const DeviceMemory b = random_halves(n * n, 2, precision);
-  const DeviceMemory d = allocate_device(n * n * element_bytes(precision));
-  const DeviceMemory workspace = allocate_device(workspace_bytes);
-  cublasLtHandle_t raw = nullptr;
-  NM_CALL(cublasLtCreate(&raw));
-  const CublasLtHandle handle(raw);
-  const Product product(handle.get(), precision, {n, n, n, false, true, n, n, n, false},
-                        workspace_bytes);
-  const double milliseconds = milliseconds_of(
-      [&] { product.launch(a.get(), b.get(), d.get(), workspace.get(), nullptr); }, 5, nullptr);
-  return 2.0 * n * n * n / (milliseconds * 1e-3);
 }
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 #include "models/backend.h"
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device.h"
+#include "models/cuda/probes.h"
 
 namespace nearmetal {
 namespace {
@@ -30,6 +31,8 @@ class CudaBackend : public Backend {
     NM_CALL(cudaMemGetInfo(&free, &total));
     return CudaProgram::largest_batch(graph, options, static_cast<int64_t>(free));
   }
+
+  std::vector<Probe> probes(int gpu) override { return gpu_probes(gpu); }
 };
 
 }  // namespace

@@ -158,6 +158,26 @@ TEST_F(ProgramTest, InputFromHostTrainsTheSame) {
   EXPECT_EQ(losses(*host, 4), losses(*device, 4));
 }
 
+TEST_F(ProgramTest, ProbesTimeEveryKernelOfTheStep) {
+  const Graph graph = small_graph();
+  const auto program = started(backend(), graph, with_batch());
+  const std::vector<ProfileEntry> entries = program->profile(1).entries;
+  const std::vector<Probe> probes = program->probes();
+  ASSERT_EQ(probes.size(), entries.size());
+  for (size_t i = 0; i < probes.size(); ++i) {
+    EXPECT_EQ(probes[i].name, step_probe_name(entries[i].phase, entries[i].name));
+    EXPECT_EQ(probes[i].work, entries[i].implementation);
+    EXPECT_EQ(probes[i].flops, entries[i].flops);
+    EXPECT_GT(probes[i].start()(2), 0) << probes[i].name;
+  }
+}
+
+TEST_F(ProgramTest, ProbesOfTheDeviceTakeTime) {
+  for (const Probe& probe : backend().probes(0)) {
+    EXPECT_GT(probe.start()(probe.runs_at_once), 0) << probe.name;
+  }
+}
+
 TEST_F(ProgramTest, QueuedStepsEqualSingleOnes) {
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, with_batch());

@@ -75,6 +75,7 @@ class FakeProgram : public Program {
   void use_synthetic_batch() override { fixed_batch_ = false; }
   std::vector<Plan> plans() const override { return script_.plans; }
   Profile profile(int) override { return script_.profile; }
+  std::vector<Probe> probes() override { return {}; }
   int64_t device_bytes() const override { return 12345; }
 
  private:
@@ -97,6 +98,7 @@ class FakeBackend : public Backend {
   int64_t largest_batch(const Graph&, const ProgramOptions&) override {
     return script_.largest_batch;
   }
+  std::vector<Probe> probes(int) override { return {}; }
 
  private:
   Script& script_;

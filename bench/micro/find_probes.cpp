@@ -1,0 +1,77 @@
+#include "bench/micro/find_probes.h"
+
+#include <chrono>
+#include <cstdint>
+
+#include "bench/rank_run.h"
+#include "bench/together.h"
+#include "comm/nccl_library.h"
+#include "models/initialise.h"
+
+namespace nearmetal {
+namespace {
+
+// A chain in which every step needs the one before, so that no processor does it side by side.
+uint64_t chain(uint64_t value, int64_t length) {
+  for (int64_t i = 0; i < length; ++i) value = value * 6364136223846793005U + 1442695040888963407U;
+  return value;
+}
+
+void append(std::vector<Probe>& all, std::vector<Probe> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+std::vector<Probe> nccl_probes(const ProbeSource& source) {
+  World& world = source.world;
+  Nccl* nccl = nullptr;
+  std::string group;
+  together(world, [&] {
+    nccl = &load_nccl();
+    if (world.rank() == 0) group = nccl->new_group();
+  });
+  return nccl->probes(world.broadcast(group), world.rank(), world.size(),
+                      static_cast<int>(source.config.gpu));
+}
+
+}  // namespace
+
+Probe cpu_quantum_probe() {
+  const int64_t length = 1'000'000;
+  return {.name = "cpu/quantum",
+          .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
+          .start = [length]() -> TimedRuns {
+            return [length](int64_t runs) {
+              using Clock = std::chrono::steady_clock;
+              const Clock::time_point begin = Clock::now();
+              volatile uint64_t value = 1;
+              for (int64_t run = 0; run < runs; ++run) value = chain(value, length);
+              return std::chrono::duration<double>(Clock::now() - begin).count();
+            };
+          }};
+}
+
+std::vector<Probe> find_probes(const ProbeSource& source) {
+  std::vector<Probe> probes;
+  if (source.world.size() > 1) {
+    append(probes, source.world.probes());
+    if (source.config.device == "cuda") append(probes, nccl_probes(source));
+    return probes;
+  }
+  probes.push_back(cpu_quantum_probe());
+  append(probes, source.backend.probes(static_cast<int>(source.config.gpu)));
+  return probes;
+}
+
+std::vector<Probe> find_step_probes(const ProbeSource& source) {
+  const std::shared_ptr<Program> program =
+      source.backend.prepare(source.graph, program_options(source.config, source.plans, 0));
+  program->restart(initial_parameters(source.graph, static_cast<uint64_t>(source.config.seed),
+                                      source.config.zero_init));
+  std::vector<Probe> probes = program->probes();
+  for (Probe& probe : probes) {
+    probe.start = [program, start = std::move(probe.start)] { return start(); };
+  }
+  return probes;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,128 @@
+#include "comm/nccl_probes.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+
+#include "comm/nccl_all_reduce.h"
+
+namespace nearmetal {
+namespace {
+
+#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
+
+struct Group {
+  Group(const std::string& name, int rank_, int ranks_, int gpu) : rank(rank_), ranks(ranks_) {
+    NM_CALL(cudaSetDevice(gpu));
+    ncclUniqueId id{};
+    if (name.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
+    std::memcpy(&id, name.data(), sizeof(id));
+    NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
+    NM_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    NM_CALL(cudaEventCreate(&begin));
+    NM_CALL(cudaEventCreate(&end));
+  }
+  // Without waiting for other ranks, which may have failed.
+  ~Group() {
+    if (communicator != nullptr) ncclCommAbort(communicator);
+    if (begin != nullptr) cudaEventDestroy(begin);
+    if (end != nullptr) cudaEventDestroy(end);
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank, ranks;
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
+// Of `count` fp32 values, in place or from `in` to `out`.
+using Exchange = std::function<ncclResult_t(const Group&, const void* in, void* out, size_t count)>;
+
+ncclResult_t all_reduce(const Group& group, const void* in, void* out, size_t count) {
+  return ncclAllReduce(in, out, count, ncclFloat32, ncclSum, group.communicator, group.stream);
+}
+ncclResult_t all_gather(const Group& group, const void* in, void* out, size_t count) {
+  return ncclAllGather(in, out, count / group.ranks, ncclFloat32, group.communicator, group.stream);
+}
+ncclResult_t broadcast(const Group& group, const void* in, void* out, size_t count) {
+  return ncclBroadcast(in, out, count, ncclFloat32, 0, group.communicator, group.stream);
+}
+
+struct Kind {
+  const char* name;
+  const char* work;
+  Exchange exchange;
+  double bus_factor;
+  float expected;  // the last value, where each rank gives its number plus 1
+};
+
+std::vector<Kind> kinds(int ranks) {
+  const auto n = static_cast<float>(ranks);
+  return {{"allreduce", "summed over all GPUs", all_reduce, 2 * (n - 1) / n, n * (n + 1) / 2},
+          {"allgather", "of all GPUs together to each", all_gather, (n - 1) / n, n},
+          {"broadcast", "from the first GPU to all", broadcast, 1, 1}};
+}
+
+std::shared_ptr<void> device_memory(size_t bytes) {
+  void* memory = nullptr;
+  NM_CALL(cudaMalloc(&memory, bytes));
+  return {memory, [](void* pointer) { cudaFree(pointer); }};
+}
+
+void check_exchange(const Group& group, const Kind& kind, const void* in, void* out, size_t count) {
+  NM_CALL(kind.exchange(group, in, out, count));
+  float found = 0;
+  NM_CALL(cudaMemcpyAsync(&found, static_cast<float*>(out) + count - 1, sizeof(found),
+                          cudaMemcpyDeviceToHost, group.stream));
+  NM_CALL(cudaStreamSynchronize(group.stream));
+  if (found == kind.expected) return;
+  throw std::runtime_error(std::string("NCCL: ") + kind.name + " gave " + std::to_string(found) +
+                           " instead of " + std::to_string(kind.expected));
+}
+
+TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t bytes) {
+  const size_t ranks = group->ranks;
+  // So that each rank has something to give to allgather.
+  const size_t count = (bytes / sizeof(float) + ranks - 1) / ranks * ranks;
+  const std::vector<float> given(count, static_cast<float>(group->rank + 1));
+  const std::shared_ptr<void> in = device_memory(count * sizeof(float));
+  const std::shared_ptr<void> out = device_memory(count * sizeof(float));
+  NM_CALL(cudaMemcpy(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  NM_CALL(cudaMemset(out.get(), 0, count * sizeof(float)));
+  check_exchange(*group, kind, in.get(), out.get(), count);
+  return [group, exchange = kind.exchange, in, out, count](int64_t runs) {
+    NM_CALL(cudaEventRecord(group->begin, group->stream));
+    for (int64_t run = 0; run < runs; ++run) {
+      NM_CALL(exchange(*group, in.get(), out.get(), count));
+    }
+    NM_CALL(cudaEventRecord(group->end, group->stream));
+    NM_CALL(cudaEventSynchronize(group->end));
+    float milliseconds = 0;
+    NM_CALL(cudaEventElapsedTime(&milliseconds, group->begin, group->end));
+    return 1e-3 * milliseconds;
+  };
+}
+
+}  // namespace
+
+std::vector<Probe> nccl_probes(const std::string& name, int rank, int ranks, int gpu) {
+  const auto group = std::make_shared<Group>(name, rank, ranks, gpu);
+  std::vector<Probe> probes;
+  for (const Kind& kind : kinds(ranks)) {
+    for (const int64_t bytes : exchanged_bytes) {
+      probes.push_back({.name = exchange_probe_name("nccl", kind.name, bytes),
+                        .work = kind.work,
+                        .bytes = static_cast<double>(bytes),
+                        .bus_factor = kind.bus_factor,
+                        .runs_at_once = 20,
+                        .start = [=] { return started(group, kind, bytes); }});
+    }
+  }
+  return probes;
+}
+
+}  // namespace nearmetal

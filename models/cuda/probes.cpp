@@ -1,0 +1,245 @@
+#include "models/cuda/probes.h"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "models/cuda/check.h"
+#include "models/cuda/classifier.h"
+#include "models/cuda/device.h"
+#include "models/cuda/images.h"
+#include "models/cuda/probe_kernels.h"
+
+namespace nearmetal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Work = std::function<void(cudaStream_t)>;
+
+constexpr int64_t copied_bytes = int64_t{256} << 20;
+constexpr int graph_kernels = 100;
+
+// Queued back to back, by the device's clock.
+TimedRuns by_events(Work work) {
+  const std::shared_ptr<CUstream_st> stream = make_stream();
+  work(stream.get());
+  return [stream, work = std::move(work)](int64_t runs) {
+    const EventHandle begin = make_event(), end = make_event();
+    NM_CALL(cudaEventRecord(begin.get(), stream.get()));
+    for (int64_t run = 0; run < runs; ++run) work(stream.get());
+    NM_CALL(cudaEventRecord(end.get(), stream.get()));
+    NM_CALL(cudaEventSynchronize(end.get()));
+    float milliseconds = 0;
+    NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
+    return 1e-3 * milliseconds;
+  };
+}
+
+// By the host's clock, until the last is done; `each` waits after every run.
+TimedRuns by_host(Work work, bool each) {
+  const std::shared_ptr<CUstream_st> stream = make_stream();
+  work(stream.get());
+  NM_CALL(cudaStreamSynchronize(stream.get()));
+  return [stream, work = std::move(work), each](int64_t runs) {
+    const Clock::time_point begin = Clock::now();
+    for (int64_t run = 0; run < runs; ++run) {
+      work(stream.get());
+      if (each) NM_CALL(cudaStreamSynchronize(stream.get()));
+    }
+    NM_CALL(cudaStreamSynchronize(stream.get()));
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+}
+
+std::shared_ptr<CUgraphExec_st> graph_of_nothing() {
+  const StreamHandle stream = make_stream();
+  NM_CALL(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < graph_kernels; ++i) launch_nothing(stream.get());
+  cudaGraph_t graph = nullptr;
+  NM_CALL(cudaStreamEndCapture(stream.get(), &graph));
+  const GraphHandle owner(graph);
+  cudaGraphExec_t executable = nullptr;
+  NM_CALL(cudaGraphInstantiate(&executable, graph, 0));
+  return GraphExecHandle(executable);
+}
+
+std::vector<Probe> launch_probes() {
+  const auto kernel = [](bool each) { return [each] { return by_host(launch_nothing, each); }; };
+  const auto graph = [](bool each) {
+    return [each] {
+      return by_host([graph = graph_of_nothing()](
+                         cudaStream_t stream) { NM_CALL(cudaGraphLaunch(graph.get(), stream)); },
+                     each);
+    };
+  };
+  const std::string kernels = std::to_string(graph_kernels);
+  return {{.name = "launch/kernel",
+           .work = "an empty kernel, queued back to back",
+           .runs_at_once = 1000,
+           .start = kernel(false)},
+          {.name = "launch/kernel_and_wait",
+           .work = "an empty kernel, from its launch until the host sees its end",
+           .start = kernel(true)},
+          {.name = "launch/graph",
+           .work = "a CUDA graph of " + kernels + " empty kernels, queued back to back",
+           .runs_at_once = 20,
+           .start = graph(false)},
+          {.name = "launch/graph_and_wait",
+           .work = "the same, from its launch until the host sees its end",
+           .start = graph(true)}};
+}
+
+// Of host memory: pinned, or as malloc() gives it, which the driver copies by way of its own.
+std::shared_ptr<void> host_memory(bool pinned) {
+  if (!pinned) {
+    const auto bytes = std::make_shared<std::vector<char>>(copied_bytes, '\1');
+    return {bytes, bytes->data()};
+  }
+  void* memory = nullptr;
+  NM_CALL(cudaMallocHost(&memory, copied_bytes));
+  return {memory, [](void* pointer) { cudaFreeHost(pointer); }};
+}
+
+Probe host_copy_probe(bool to_device, bool pinned) {
+  const std::string kind = pinned ? "pinned" : "pageable";
+  return {.name = (to_device ? "copy/h2d_" : "copy/d2h_") + kind,
+          .work = "256 MiB from " + (to_device ? kind + " host memory to the GPU"
+                                               : "the GPU to " + kind + " host memory"),
+          .bytes = static_cast<double>(copied_bytes),
+          .start = [to_device, pinned] {
+            const std::shared_ptr<void> host = host_memory(pinned);
+            const std::shared_ptr<void> device = allocate_device(copied_bytes);
+            return by_host(
+                [host, device, to_device](cudaStream_t stream) {
+                  NM_CALL(cudaMemcpyAsync(to_device ? device.get() : host.get(),
+                                          to_device ? host.get() : device.get(), copied_bytes,
+                                          cudaMemcpyDefault, stream));
+                },
+                false);
+          }};
+}
+
+struct PeerEnd {
+  int gpu;
+  std::shared_ptr<void> memory;
+  std::shared_ptr<CUstream_st> stream;
+};
+
+PeerEnd peer_end(int gpu, int peer) {
+  NM_CALL(cudaSetDevice(gpu));
+  int reachable = 0;
+  NM_CALL(cudaDeviceCanAccessPeer(&reachable, gpu, peer));
+  if (reachable != 0) {
+    const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();  // forgets it
+    } else {
+      NM_CALL(status);
+    }
+  }
+  return {gpu, allocate_device(copied_bytes), make_stream()};
+}
+
+void send(const PeerEnd& from, const PeerEnd& to) {
+  NM_CALL(cudaMemcpyPeerAsync(to.memory.get(), to.gpu, from.memory.get(), from.gpu, copied_bytes,
+                              from.stream.get()));
+}
+
+Probe peer_probe(int from, int to, bool both_ways) {
+  const std::string first = std::to_string(from), second = std::to_string(to);
+  return {.name = "p2p/" + first + (both_ways ? "and" : "to") + second,
+          .work = "256 MiB from GPU " + first + " to GPU " + second +
+                  (both_ways ? " and as much back at once" : ""),
+          .bytes = static_cast<double>(copied_bytes) * (both_ways ? 2 : 1),
+          .runs_at_once = 10,
+          .start = [from, to, both_ways]() -> TimedRuns {
+            int current = 0;
+            NM_CALL(cudaGetDevice(&current));
+            // Each way between buffers of its own.
+            const PeerEnd a = peer_end(from, to), b = peer_end(to, from);
+            const PeerEnd c = peer_end(from, to), d = peer_end(to, from);
+            NM_CALL(cudaSetDevice(current));
+            return [a, b, c, d, both_ways](int64_t runs) {
+              const Clock::time_point begin = Clock::now();
+              for (int64_t run = 0; run < runs; ++run) {
+                send(a, b);
+                if (both_ways) send(d, c);
+              }
+              NM_CALL(cudaStreamSynchronize(a.stream.get()));
+              NM_CALL(cudaStreamSynchronize(d.stream.get()));
+              return std::chrono::duration<double>(Clock::now() - begin).count();
+            };
+          }};
+}
+
+std::shared_ptr<void> random_matrix(int64_t n, uint64_t seed, Precision precision) {
+  const int line = 1024;
+  const ImageLayout layout{n * n / line, 1, 1, line, 1, 1};
+  std::shared_ptr<void> memory = allocate_device(n * n * element_bytes(precision));
+  launch_synthetic_images(precision, layout, seed, memory.get(), nullptr);
+  NM_CALL(cudaStreamSynchronize(nullptr));
+  return memory;
+}
+
+}  // namespace
+
+Probe device_copy_probe() {
+  const int64_t bytes = int64_t{1} << 30;
+  return {
+      .name = "copy/device",
+      .work = "1 GiB from device memory to device memory",
+      .bytes = 2.0 * static_cast<double>(bytes),
+      .start = [bytes] {
+        const std::shared_ptr<void> from = allocate_device(bytes), to = allocate_device(bytes);
+        return by_events([from, to, bytes](cudaStream_t stream) {
+          NM_CALL(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream));
+        });
+      }};
+}
+
+Probe product_probe(Precision precision) {
+  const int64_t n = 8192;
+  return {.name = std::string("product/") + to_string(precision),
+          .work = "the product of two matrices of 8192 x 8192 by cuBLASLt",
+          .flops = 2.0 * n * n * n,
+          .start = [precision, n] {
+            const int64_t workspace_bytes = int64_t{64} << 20;
+            const auto a = random_matrix(n, 1, precision), b = random_matrix(n, 2, precision);
+            const std::shared_ptr<void> d = allocate_device(n * n * element_bytes(precision));
+            const std::shared_ptr<void> workspace = allocate_device(workspace_bytes);
+            cublasLtHandle_t raw = nullptr;
+            NM_CALL(cublasLtCreate(&raw));
+            const std::shared_ptr<cublasLtContext> handle = CublasLtHandle(raw);
+            const auto product = std::make_shared<Product>(
+                raw, precision, ProductShape{n, n, n, false, true, n, n, n, false},
+                workspace_bytes);
+            return by_events([a, b, d, workspace, handle, product](cudaStream_t stream) {
+              product->launch(a.get(), b.get(), d.get(), workspace.get(), stream);
+            });
+          }};
+}
+
+std::vector<Probe> gpu_probes(int gpu) {
+  use_gpu(gpu);
+  std::vector<Probe> probes = launch_probes();
+  probes.push_back(device_copy_probe());
+  for (const bool to_device : {true, false}) {
+    for (const bool pinned : {true, false}) probes.push_back(host_copy_probe(to_device, pinned));
+  }
+  for (const auto precision : {Precision::fp16, Precision::bf16, Precision::tf32}) {
+    probes.push_back(product_probe(precision));
+  }
+  int gpus = 0;
+  NM_CALL(cudaGetDeviceCount(&gpus));
+  for (int i = 0; i < gpus; ++i) {
+    for (int j = i + 1; j < gpus; ++j) {
+      probes.push_back(peer_probe(i, j, false));
+      probes.push_back(peer_probe(j, i, false));
+      probes.push_back(peer_probe(i, j, true));
+    }
+  }
+  return probes;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,30 @@
+#include "models/probe.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace nearmetal {
+
+std::string step_probe_name(const std::string& phase, std::string nodes) {
+  std::erase(nodes, ' ');
+  return "step/" + phase + "/" + nodes;
+}
+
+std::string exchange_probe_name(const std::string& library, const std::string& work,
+                                int64_t bytes) {
+  const std::string size = bytes >= 1 << 20   ? std::to_string(bytes >> 20) + "MiB"
+                           : bytes >= 1 << 10 ? std::to_string(bytes >> 10) + "KiB"
+                                              : std::to_string(bytes) + "B";
+  return library + "/" + work + "/" + size;
+}
+
+double median_seconds(const Probe& probe, int repeats) {
+  const TimedRuns run = probe.start();
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) seconds.push_back(run(1));
+  const auto middle = seconds.begin() + repeats / 2;
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,36 @@
+// Something small that a device, or a path between devices, does again and again to show its speed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace nearmetal {
+
+/// Does the work so often and returns the seconds that all of it took.
+using TimedRuns = std::function<double(int64_t runs)>;
+
+struct Probe {
+  std::string name;          // "copy/device"
+  std::string work;          // what one run does
+  double bytes = 0;          // moved by one run: read plus written of memory, sent over a link
+  double flops = 0;          // done by one run
+  double bus_factor = 0;     // of a collective: what each link carries, as a multiple of `bytes`
+  int64_t runs_at_once = 1;  // timed together, where one is too short for its clock
+  /// Takes what the work needs, and gives it back with the result's end. Throws std::runtime_error.
+  std::function<TimedRuns()> start;
+};
+
+/// Of a kernel or primitive of a step: "step/backward/bn1+relu".
+std::string step_probe_name(const std::string& phase, std::string nodes);
+
+/// What is sent from rank to rank by the probes of exchange.
+inline constexpr int64_t exchanged_bytes[] = {8, 64 << 10, 4 << 20, 64 << 20};
+
+/// "nccl/allreduce/64KiB".
+std::string exchange_probe_name(const std::string& library, const std::string& work, int64_t bytes);
+
+/// Of one run, after the set-up: the median of `repeats`, each timed alone.
+double median_seconds(const Probe& probe, int repeats);
+
+}  // namespace nearmetal
