@@ -12,8 +12,6 @@ namespace nearmetal {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 // A GPU as the driver and the kernel list it, with its device node.
 void add_gpu(const TemporaryFolder& root, const std::string& pci_id, int minor,
