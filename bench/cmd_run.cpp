@@ -9,6 +9,7 @@
 #include "bench/conductor.h"
 #include "bench/defaults.h"
 #include "bench/destination.h"
+#include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
@@ -179,6 +180,7 @@ class Job {
     rank.rank = world_.rank();
     leave_open(run, rank, {"the run ended before"});
     report.environments = {new_environment(config_, device_, rank)};
+    bind(report.environments[0], rank);
     warn_of_claim(report.environments[0], run);
     require_one_job(report);
     SetUp set_up{.clock = clock_.clock(), .start_seconds = clock_.start_seconds()};
@@ -212,6 +214,12 @@ class Job {
     backend_ = &load_(config_.device);
     choose_gpu(config_, line_.origins, *backend_, world_);
     device_ = describe_device(*backend_, config_, choice_);
+  }
+
+  // Before anything of size is allocated, and most threads are started.
+  void bind(const Environment& environment, Rank& rank) const {
+    const Gpu* gpu = rank.gpu ? &environment.gpus.at(*rank.gpu) : nullptr;
+    rank.binding = bind_to_node(node_to_bind_to(config_, gpu));
   }
 
   void require_one_job(const Report& report) {

@@ -122,10 +122,18 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Binding> binding) {
+  field("cpus", binding.cpus);
+  field("numa_node", binding.numa_node, at_least(0));
+  field("memory_node", binding.memory_node, at_least(0));
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
   field("environment", rank.environment, at_least(0));
   field("gpu", rank.gpu, at_least(0));
+  field.added("binding", rank.binding);
   field("set_up", rank.set_up);
   field("skipped_updates", rank.skipped_updates, at_least(0));
   field("step_time", rank.step_time);

@@ -100,10 +100,20 @@ struct Monitoring {
   bool operator==(const Monitoring&) const = default;
 };
 
+/// Where the threads of a rank run and what it allocates lies.
+struct Binding {
+  std::string cpus;            // that it may use: "0-15,32-47"
+  Maybe<int64_t> numa_node;    // to whose CPUs it bound itself; else why not
+  Maybe<int64_t> memory_node;  // whose memory it prefers
+
+  bool operator==(const Binding&) const = default;
+};
+
 struct Rank {
   int64_t rank = 0;
-  int64_t environment = 0;     // index into Report::environments
-  std::optional<int64_t> gpu;  // index into its gpus; null on the CPU
+  int64_t environment = 0;         // index into Report::environments
+  std::optional<int64_t> gpu;      // index into its gpus; null on the CPU
+  std::optional<Binding> binding;  // null: of a version that does not bind
   Maybe<SetUp> set_up;
   // Every step since the first, warm-up included; TimedWindow::first_step says where the window
   // starts.
@@ -255,7 +265,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.2";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.3";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;
