@@ -233,6 +233,9 @@ void fields(Archive& field, In<Archive, Communication> communication) {
   field("library", communication.library);
   field("bytes_per_step", communication.bytes_per_step, at_least(1));
   field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0));
+  field.added("best_bus_bandwidth_bytes_per_second",
+              communication.best_bus_bandwidth_bytes_per_second, above(0));
+  field.added("least_seconds_per_step", communication.least_seconds_per_step, above(0));
   field("buckets_seconds", communication.buckets_seconds, above(0));
   field("buckets", communication.buckets);
 }

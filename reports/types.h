@@ -214,6 +214,9 @@ struct Communication {
   std::vector<Bucket> buckets;
   double buckets_seconds = 0;              // of all, one after another with nothing else going on
   Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+  Maybe<double> best_bus_bandwidth_bytes_per_second;  // of the buckets
+  // At that rate: 2 (ranks - 1) / ranks x bytes_per_step / best_bus_bandwidth_bytes_per_second.
+  Maybe<double> least_seconds_per_step;
 
   bool operator==(const Communication&) const = default;
 };
