@@ -274,11 +274,15 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("ranks", run.ranks);
 }
 
+inline constexpr Form scaling_kind{
+    [](const std::string& text) { return text == "weak" || text == "strong"; }, "weak or strong"};
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
   field.added("config", arm.config);
+  field.added("scaling", arm.scaling, scaling_kind);
   field("runs", arm.runs);
 }
 

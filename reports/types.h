@@ -262,6 +262,9 @@ struct Arm {
   std::string name;
   Kind kind = Kind::measured;
   std::optional<RunConfig> config{};  // where it is not that of the invocation
+  // Of a sweep over several numbers of ranks: weak (the same batch on each rank as where there are
+  // fewest) or strong (the same batch in all).
+  std::optional<std::string> scaling{};
   std::vector<Run> runs;
 };
 

@@ -132,6 +132,19 @@ class Sweep(cli.CliTest):
         self.assertEqual(process.returncode, 7, process.err)
         self.assertIn("no step for 3.00 s", self.report("s.json")["arms"][0]["runs"][0]["failure"])
 
+    def test_strong_scaling_is_told_from_weak(self):
+        layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
+                               {"shape": "1x1x2", "workload": {"global_batch": 4}}], "repeats": 1}
+        document = self.write("layouts.json", json.dumps(layouts))
+        at = WORK.index("--batch")
+        process = self.start("sweep", document, *WORK[:at], *WORK[at + 2:], "--steps", "3",
+                             "--output", "s.json")
+        process.out, process.err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual([arm["scaling"] for arm in self.report("s.json")["arms"]], ["strong"] * 2)
+        self.assertIn("strong, 4 in all", process.out)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+
     def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
         process = self.start("sweep", *WORK, "--output", "s.json", "--steps", "30", "--repeats",
                              "2", "1x1x1")
