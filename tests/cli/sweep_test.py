@@ -67,6 +67,13 @@ class Sweep(cli.CliTest):
             return 0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    @staticmethod
+    def rank_of(pid):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+        name = b"OMPI_COMM_WORLD_RANK="
+        return next(int(text[len(name):]) for text in variables if text.startswith(name))
+
     def finish(self, process, ranks, within_seconds):
         start = time.monotonic()
         process.out, process.err = process.communicate(timeout=100)
@@ -121,16 +128,22 @@ class Sweep(cli.CliTest):
         self.assertEqual(process.returncode, 6, process.err)
         failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
         self.assertIn("process rank 1", failure)
+        self.assertIn("node " + os.uname().nodename.split(".")[0], failure)
+        self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
     def test_a_rank_that_stands_still_is_a_time_out(self):
         layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
                    "limits": {"step_seconds": 3}}
         process, ranks = self.start_long(self.write("layouts.json", json.dumps(layouts)))
+        stopped = self.rank_of(ranks[1])
         os.kill(ranks[1], signal.SIGSTOP)
         self.finish(process, ranks, 30)
         self.assertEqual(process.returncode, 7, process.err)
-        self.assertIn("no step for 3.00 s", self.report("s.json")["arms"][0]["runs"][0]["failure"])
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertIn("no step for 3.00 s", failure)
+        self.assertIn(f": rank {stopped} ({os.uname().nodename}) is silent", failure)
+        self.assertRegex(failure, r"(warm-up|window), step \d+")
 
     def test_strong_scaling_is_told_from_weak(self):
         layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
