@@ -102,6 +102,20 @@ void warn_of_claim(const Environment& environment, Run& run) {
       {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
 }
 
+void require_expected(const Expected& expected, const Environment& environment, const Rank& rank) {
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    throw std::invalid_argument("--expect-" + what + ": " + environment.host_name + " has " + why);
+  };
+  if (expected.gpu) {
+    if (!rank.gpu) refuse("gpu " + *expected.gpu, "none for this rank, which computes on CPUs");
+    const std::string& name = environment.gpus.at(*rank.gpu).name;
+    if (name.find(*expected.gpu) == name.npos) refuse("gpu " + *expected.gpu, "an " + name);
+  }
+  if (!expected.environment) return;
+  const std::string why = contradiction(*expected.environment, environment.virtualisation);
+  if (!why.empty()) refuse("environment " + *expected.environment, "signs of another: " + why);
+}
+
 // Of those that this process sees: a GPU for each rank of a host, unless one was named.
 void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
   if (config.device != "cuda" || origins.at("gpu") == Origin::flag || world.size() == 1) return;
@@ -148,6 +162,7 @@ class Job {
     rank.rank = world_.rank();
     leave_open(run, rank, {"the run ended before"});
     report.environments = {new_environment(config_, device_, rank)};
+    together(world_, [&] { require_expected(line_.expected, report.environments[0], rank); });
     bind(report.environments[0], rank);
     warn_of_claim(report.environments[0], run);
     require_one_job(report);

@@ -22,9 +22,11 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",     "emulated", "environment", "force",        "gpu",         "help",
-    "host-facts", "json",     "monitor-hz",  "no-host-info", "no-progress", "output",
-    "plan-cache", "plans",    "quiet",       "ranks"};
+    "device",      "emulated", "environment", "expect-environment",
+    "expect-gpu",  "force",    "gpu",         "help",
+    "host-facts",  "json",     "monitor-hz",  "no-host-info",
+    "no-progress", "output",   "plan-cache",  "plans",
+    "quiet",       "ranks"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -66,6 +68,16 @@ std::vector<std::string> flags_of(const Settings& settings, const std::string& p
     if (!toggle || text == "true") flags.push_back(flag);
   }
   return flags;
+}
+
+// The ranks themselves look whether these hold.
+void append_expectations(std::vector<std::string>& flags, const Layout& layout, bool on_gpus) {
+  const Expectation& expect = layout.expect;
+  if (expect.gpu && !on_gpus) {
+    throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
+  }
+  if (expect.gpu) flags.push_back("--expect-gpu=" + *expect.gpu);
+  if (expect.environment) flags.push_back("--expect-environment=" + *expect.environment);
 }
 
 constexpr const char* global_batch = "global_batch";
@@ -231,6 +243,7 @@ LaunchPlan make_plan(const CommandLine& line) {
       append(flags, line.run_flags);
       const char* device = plan.placements[i].on_gpus() ? "--device=cuda" : "--device=cpu";
       flags.insert(flags.begin(), {"run", device});
+      append_expectations(flags, layout, plan.placements[i].on_gpus());
       flags.emplace_back(script ? "--json" : "--conducted");
       plan.run_arguments.push_back(flags);
       run_config(plan, i);

@@ -107,7 +107,9 @@ class RunningLaunch {
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
         const bool reported = job.report() && (job.exit_code() == 0 || stop_ordered_);
-        if (!reported) fail(name + reason_of_end(job), ExitCode::run_failed);
+        const bool refused = job.exit_code() == static_cast<int>(ExitCode::usage);
+        const ExitCode code = refused ? ExitCode::usage : ExitCode::run_failed;
+        if (!reported) fail(name + reason_of_end(job), code);
       } else {
         look_at_time(job, name);
       }

@@ -145,6 +145,22 @@ class Sweep(cli.CliTest):
         self.assertIn(f": rank {stopped} ({os.uname().nodename}) is silent", failure)
         self.assertRegex(failure, r"(warm-up|window), step \d+")
 
+    def test_expectations_are_held_against_what_ranks_find(self):
+        machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
+            "virtualisation"]["machine"]
+        other = "bare-metal" if machine == "vm" else "vm"
+        layouts = {"layouts": [{"name": "wrong", "shape": "1x1x2", "expect": {"environment": other}},
+                               {"name": "right", "shape": "1x1x1",
+                                "expect": {"environment": machine}}],
+                   "repeats": 1, "order": "listed"}
+        process = self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "2")
+        self.assertEqual(process.returncode, 2, process.err)
+        wrong, right = (arm["runs"][0] for arm in self.report("s.json")["arms"])
+        self.assertIn("/layouts/0/expect/environment: ", wrong["failure"])
+        self.assertIn(os.uname().nodename, wrong["failure"])
+        self.assertEqual(wrong["ranks"], [], "nothing was trained")
+        self.assertEqual(right["status"], "complete")
+
     def test_strong_scaling_is_told_from_weak(self):
         layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
                                {"shape": "1x1x2", "workload": {"global_batch": 4}}], "repeats": 1}
