@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <optional>
 
 namespace nearmetal {
 namespace {
 
-constexpr std::chrono::seconds silence{2};  // ranks tell of their progress twice a second
+constexpr double silence_seconds = 2;  // ranks tell of their progress twice a second
 
 std::string place_of(const Event& progress) {
   if (progress.phase.empty()) return "before it said anything";
@@ -62,17 +61,14 @@ std::string reason_of_end(const JobProcess& job) {
 }
 
 std::string place_of_standstill(const JobProcess& job) {
+  if (job.seconds_of_silence() <= silence_seconds) return " (" + place_of(job.progress()) + ")";
   const auto& ranks = job.heartbeats();
-  if (ranks.empty()) return " (" + place_of(job.progress()) + ")";
-  const auto [first, last] = std::minmax_element(
-      ranks.begin(), ranks.end(),
-      [](const auto& a, const auto& b) { return a.second.heard_at < b.second.heard_at; });
-  const Event& quiet = first->second.progress;
-  if (last->second.heard_at - first->second.heard_at <= silence) {
-    return " (" + place_of(job.progress()) + ")";
-  }
-  return ": rank " + std::to_string(quiet.rank) + " (" + quiet.host + ") is silent (" +
-         place_of(quiet) + ")";
+  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.second.heard_at < b.second.heard_at;
+  });
+  const Event& last_word = first->second.progress;
+  return ": rank " + std::to_string(last_word.rank) + " (" + last_word.host + ") is silent (" +
+         place_of(last_word) + ")";
 }
 
 }  // namespace nearmetal

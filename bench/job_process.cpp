@@ -175,6 +175,14 @@ Event JobProcess::progress() const {
   return first == heartbeats_.end() ? Event{} : first->second.progress;
 }
 
+double JobProcess::seconds_of_silence() const {
+  if (heartbeats_.empty()) return 0;
+  const auto [first, last] = std::minmax_element(
+      heartbeats_.begin(), heartbeats_.end(),
+      [](const auto& a, const auto& b) { return a.second.heard_at < b.second.heard_at; });
+  return std::chrono::duration<double>(last->second.heard_at - first->second.heard_at).count();
+}
+
 double JobProcess::seconds_without_step() const {
   Clock::duration longest{};
   for (const auto& [rank, last] : heartbeats_) {

@@ -50,6 +50,8 @@ class JobProcess {
   const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
   /// Of the rank that is longest without, of those that have begun to take steps.
   double seconds_without_step() const;
+  /// Of the rank that has been silent for longest when another spoke last.
+  double seconds_of_silence() const;
   const std::optional<Report>& report() const { return report_; }
   /// The last lines of its standard error.
   const std::deque<std::string>& errors() const { return errors_; }

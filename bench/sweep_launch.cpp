@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int poll_milliseconds = 50;
 // From the order to the start: enough for it to reach every host.
 constexpr double start_delay_seconds = 0.5;
+constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
 constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
 
 double unix_seconds() {
@@ -128,6 +129,9 @@ class RunningLaunch {
            ExitCode::timed_out);
     } else if (job.seconds_without_step() > limits_.step_seconds) {
       fail(name + "no step for " + seconds_text(limits_.step_seconds) + where, ExitCode::timed_out);
+    } else if (job.seconds_of_silence() > std::max(limits_.step_seconds, least_silence_seconds)) {
+      fail(name + "no sign of life for " + seconds_text(job.seconds_of_silence()) + where,
+           ExitCode::timed_out);
     }
   }
 

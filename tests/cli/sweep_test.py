@@ -141,9 +141,9 @@ class Sweep(cli.CliTest):
         self.finish(process, ranks, 30)
         self.assertEqual(process.returncode, 7, process.err)
         failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
-        self.assertIn("no step for 3.00 s", failure)
+        self.assertRegex(failure, "no (step|sign of life) for ")
         self.assertIn(f": rank {stopped} ({os.uname().nodename}) is silent", failure)
-        self.assertRegex(failure, r"(warm-up|window), step \d+")
+        self.assertRegex(failure, r" \((set-up|(warm-up|window), step \d+)\)$")
 
     def test_expectations_are_held_against_what_ranks_find(self):
         machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
