@@ -9,14 +9,15 @@
 #include "bench/conductor.h"
 #include "bench/defaults.h"
 #include "bench/destination.h"
+#include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
 #include "bench/plan_source.h"
 #include "bench/rank_facts.h"
 #include "bench/rank_run.h"
+#include "bench/run_result.h"
 #include "bench/summary.h"
-#include "bench/table.h"
 #include "bench/together.h"
 #include "comm/world.h"
 #include "models/resnet.h"
@@ -101,6 +102,20 @@ void warn_of_claim(const Environment& environment, Run& run) {
       {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
 }
 
+void require_expected(const Expected& expected, const Environment& environment, const Rank& rank) {
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    throw std::invalid_argument("--expect-" + what + ": " + environment.host_name + " has " + why);
+  };
+  if (expected.gpu) {
+    if (!rank.gpu) refuse("gpu " + *expected.gpu, "none for this rank, which computes on CPUs");
+    const std::string& name = environment.gpus.at(*rank.gpu).name;
+    if (name.find(*expected.gpu) == name.npos) refuse("gpu " + *expected.gpu, "an " + name);
+  }
+  if (!expected.environment) return;
+  const std::string why = contradiction(*expected.environment, environment.virtualisation);
+  if (!why.empty()) refuse("environment " + *expected.environment, "signs of another: " + why);
+}
+
 // Of those that this process sees: a GPU for each rank of a host, unless one was named.
 void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
   if (config.device != "cuda" || origins.at("gpu") == Origin::flag || world.size() == 1) return;
@@ -119,38 +134,6 @@ ExitCode exit_code_of(const Run& run, int stop_signal) {
   return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
 }
 
-void print_result(std::ostream& out, const Report& report, bool colour) {
-  const Run& run = report.arms.front().runs.front();
-  print_summary(out, report, run, colour);
-  if (run.profile) print_profile(out, *run.profile);
-}
-
-// The table comes after the file is safe; where it is not, the table is all that is left.
-void publish(const Report& report, const Destination& destination, const Terminal& terminal) {
-  try {
-    write_report(report, destination, terminal);
-  } catch (...) {
-    print_result(terminal.err, report, false);
-    throw;
-  }
-  if (!destination.to_stdout) print_result(terminal.out, report, terminal.colour);
-  if (destination.file) terminal.remark("report: " + destination.file->string());
-}
-
-void tell_result(const Report& report, Conductor& conductor) {
-  Event event;
-  event.event = "result";
-  event.report = report;
-  conductor.tell(event);
-}
-
-void tell_failure(const Run& run, const Terminal& terminal) {
-  if (run.status != Status::complete) {
-    terminal.err << "nearmetal: the run is " << to_string(run.status) << ": "
-                 << run.failure.value_or("") << std::endl;
-  }
-}
-
 // What one rank does for `run`.
 class Job {
  public:
@@ -167,7 +150,7 @@ class Job {
     // mpirun gives its ranks a terminal of their own, wherever its output goes.
     if (world.size() > 1) terminal_.colour = false;
     terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !config_.no_progress;
-    if (line.conducted && world.rank() == 0) conductor_.emplace(terminal_.out, STDIN_FILENO);
+    if (line.conducted) start_telling();
   }
 
   ExitCode run() {
@@ -179,6 +162,8 @@ class Job {
     rank.rank = world_.rank();
     leave_open(run, rank, {"the run ended before"});
     report.environments = {new_environment(config_, device_, rank)};
+    together(world_, [&] { require_expected(line_.expected, report.environments[0], rank); });
+    bind(report.environments[0], rank);
     warn_of_claim(report.environments[0], run);
     require_one_job(report);
     SetUp set_up{.clock = clock_.clock(), .start_seconds = clock_.start_seconds()};
@@ -197,6 +182,13 @@ class Job {
   }
 
  private:
+  // Rank 0 writes to its standard output, which is the way of its report, too: what others write
+  // must not get in between.
+  void start_telling() {
+    teller_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank());
+    if (world_.rank() == 0) conductor_.emplace(*teller_, STDIN_FILENO);
+  }
+
   // Finds the device and all else that this rank can find out for itself.
   void settle() {
     choice_ = choose_device(config_.device);
@@ -212,6 +204,12 @@ class Job {
     backend_ = &load_(config_.device);
     choose_gpu(config_, line_.origins, *backend_, world_);
     device_ = describe_device(*backend_, config_, choice_);
+  }
+
+  // Before anything of size is allocated, and most threads are started.
+  void bind(const Environment& environment, Rank& rank) const {
+    const Gpu* gpu = rank.gpu ? &environment.gpus.at(*rank.gpu) : nullptr;
+    rank.binding = bind_to_node(node_to_bind_to(config_, gpu));
   }
 
   void require_one_job(const Report& report) {
@@ -232,7 +230,7 @@ class Job {
     try {
       settle_batch(config_, choice_, *graph_, *backend_, world_, terminal_);
       run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_,
-                conductor_ ? &*conductor_ : nullptr},
+                teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr},
                set_up, run, rank);
     } catch (const std::invalid_argument&) {
       throw;  // a setting that this device does not take: nothing was run
@@ -260,7 +258,7 @@ class Job {
       report.exit_code = static_cast<int>(code);
       if (config_.no_host_info) leave_out_host_info(report);
       if (conductor_) {
-        tell_result(report, *conductor_);
+        tell_result(report, *teller_);
       } else {
         publish(report, destination_, terminal_);
       }
@@ -281,7 +279,8 @@ class Job {
   DeviceChoice choice_;
   std::optional<Graph> graph_;
   Destination destination_;
-  std::optional<Conductor> conductor_;  // of a job that a sweep started, on rank 0
+  std::optional<Teller> teller_;        // of a job that a sweep started
+  std::optional<Conductor> conductor_;  // the same, on rank 0
   std::string settings_sha256_;
   Backend* backend_ = nullptr;
   DeviceInfo device_;
@@ -294,11 +293,14 @@ ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Termi
   const std::unique_ptr<World> world = join_world(line.run.ranks);
   try {
     return Job{line, clock, terminal, stop, load, *world}.run();
-  } catch (const JobFailure&) {
-    throw;
+  } catch (const JobFailure& failure) {
+    // Told before any rank ends: a launcher kills the others once one has ended with a failure.
+    if (!failure.told) terminal.err << "nearmetal: " << failure.what() << std::endl;
+    throw JobFailure(failure.what(), failure.exit_code, true);
   } catch (const std::exception& error) {
     if (world->size() > 1) {  // the others do not know, and would wait for ever
-      terminal.err << "nearmetal: rank " << world->rank() << ": " << error.what() << std::endl;
+      terminal.err << "nearmetal: rank " << world->rank() << " (" << host_name()
+                   << "): " << error.what() << std::endl;
       world->abort(static_cast<int>(exit_code_of(error)));
     }
     throw;

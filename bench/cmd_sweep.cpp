@@ -20,6 +20,15 @@
 namespace nearmetal {
 namespace {
 
+// With the place in the layout file where a job found something else than is expected there.
+std::string placed(const std::string& failure, const Layout& layout) {
+  for (const char* name : {"gpu", "environment"}) {
+    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
+    return layout.source + "/expect/" + name + ": " + failure;
+  }
+  return failure;
+}
+
 std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
 
 class Sweep {
@@ -79,6 +88,7 @@ class Sweep {
     LaunchOutcome outcome =
         run_launch(commands_of(plan_, launch.layout), plan_.file.limits, stop_, show);
     if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    outcome.failure = placed(outcome.failure, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
       if (failed_ == ExitCode::ok) failed_ = outcome.code;
       terminal_.err << "nearmetal: " << name << " failed: " << outcome.failure << std::endl;

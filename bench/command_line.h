@@ -64,6 +64,12 @@ struct MicroForm {
   bool json = false;
 };
 
+/// Of run: what each rank must find, or the job ends before it trains.
+struct Expected {
+  std::optional<std::string> gpu;          // part of its name
+  std::optional<std::string> environment;  // bare-metal, vm or container
+};
+
 struct CommandLine {
   enum class Command {
     help,
@@ -87,10 +93,11 @@ struct CommandLine {
   Command command = Command::help;
   std::string help;  // of the command that --help followed
   std::vector<std::string> argv;
-  RunConfig run;                       // as typed: what depends on the device is still open
-  Origins origins;                     // of every setting of `run`
-  bool conducted = false;              // by the sweep that started this run
-  bool emulated = false;               // this run is part of what pretends to be several machines
+  RunConfig run;           // as typed: what depends on the device is still open
+  Origins origins;         // of every setting of `run`
+  bool conducted = false;  // by the sweep that started this run
+  bool emulated = false;   // this run is part of what pretends to be several machines
+  Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
   BaselineAction baseline;

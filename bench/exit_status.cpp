@@ -28,7 +28,7 @@ ExitCode exit_code_of(const std::exception& error) {
 
 bool is_to_be_told(const std::exception& error) {
   const auto* job = dynamic_cast<const JobFailure*>(&error);
-  return job == nullptr || !job->told_by_another_rank;
+  return job == nullptr || !job->told;
 }
 
 ExitCode exit_code_of_signal(int signal) { return static_cast<ExitCode>(128 + signal); }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -124,13 +125,26 @@ void JobProcess::take_out(const std::string& line) {
   if (event.event == "ready") ready_ = true;
   if (event.event == "measured") measured_ = true;
   if (event.event == "result") report_ = std::move(event.report);
-  if (event.event != "progress") return;
-  if (event.steps != progress_.steps || event.phase != progress_.phase) last_step_ = Clock::now();
-  progress_ = std::move(event);
+  if (event.event == "progress") take_progress(std::move(event));
 }
 
+void JobProcess::take_progress(Event event) {
+  Heartbeat& last = heartbeats_[event.rank];
+  last.heard_at = Clock::now();
+  const bool moved = event.steps != last.progress.steps || event.phase != last.progress.phase;
+  if (moved) last.stepped_at = last.heard_at;
+  last.progress = std::move(event);
+}
+
+// Ranks but the first tell of their progress here.
 void JobProcess::take_err(const std::string& line) {
   if (line.empty()) return;
+  if (line.starts_with('{')) {
+    try {
+      return take_progress(event_from_json(line));
+    } catch (const InvalidReport&) {  // of a library: an error like others
+    }
+  }
   errors_.push_back(line);
   if (errors_.size() > most_errors) errors_.pop_front();
 }
@@ -156,8 +170,28 @@ int JobProcess::exit_code() const {
   return WIFSIGNALED(*status_) ? 128 + WTERMSIG(*status_) : WEXITSTATUS(*status_);
 }
 
+Event JobProcess::progress() const {
+  const auto first = heartbeats_.find(0);
+  return first == heartbeats_.end() ? Event{} : first->second.progress;
+}
+
+double JobProcess::seconds_of_silence() const {
+  if (heartbeats_.empty()) return 0;
+  const auto [first, last] = std::minmax_element(
+      heartbeats_.begin(), heartbeats_.end(),
+      [](const auto& a, const auto& b) { return a.second.heard_at < b.second.heard_at; });
+  return std::chrono::duration<double>(last->second.heard_at - first->second.heard_at).count();
+}
+
 double JobProcess::seconds_without_step() const {
-  return std::chrono::duration<double>(Clock::now() - last_step_).count();
+  Clock::duration longest{};
+  for (const auto& [rank, last] : heartbeats_) {
+    const std::string& phase = last.progress.phase;
+    const bool steps = phase == "warm-up" || phase == "window" || phase == "load";
+    if (!steps || last.progress.steps == 0) continue;
+    longest = std::max(longest, Clock::now() - last.stepped_at);
+  }
+  return std::chrono::duration<double>(longest).count();
 }
 
 }  // namespace nearmetal

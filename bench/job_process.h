@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,12 @@
 #include "reports/event_json.h"
 
 namespace nearmetal {
+
+/// The last progress that a rank told of.
+struct Heartbeat {
+  Event progress;
+  std::chrono::steady_clock::time_point heard_at, stepped_at;
+};
 
 /// Ends with the process that started it, with its children in a process group of its own.
 class JobProcess {
@@ -37,9 +44,14 @@ class JobProcess {
 
   bool ready() const { return ready_; }
   bool measured() const { return measured_; }
-  const Event& progress() const { return progress_; }
-  /// Since the last step, or the start of the process.
+  /// Of rank 0.
+  Event progress() const;
+  /// What each rank told last, by rank.
+  const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
+  /// Of the rank that is longest without, of those that have begun to take steps.
   double seconds_without_step() const;
+  /// Of the rank that has been silent for longest when another spoke last.
+  double seconds_of_silence() const;
   const std::optional<Report>& report() const { return report_; }
   /// The last lines of its standard error.
   const std::deque<std::string>& errors() const { return errors_; }
@@ -49,6 +61,7 @@ class JobProcess {
  private:
   void take_out(const std::string& line);
   void take_err(const std::string& line);
+  void take_progress(Event event);
 
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, err_ = -1;
@@ -56,8 +69,7 @@ class JobProcess {
   std::optional<int> status_;        // of waitpid()
   std::optional<Clock::time_point> end_asked_;
   bool ready_ = false, measured_ = false;
-  Event progress_;
-  Clock::time_point last_step_ = Clock::now();
+  std::map<int64_t, Heartbeat> heartbeats_;
   std::optional<Report> report_;
   std::deque<std::string> errors_;
 };

@@ -10,6 +10,7 @@
 #include "bench/command_table.h"
 #include "bench/defaults.h"
 #include "bench/hosts_found.h"
+#include "bench/parse_value.h"
 #include "bench/suggest.h"
 #include "comm/layout_json.h"
 #include "comm/layout_names.h"
@@ -21,9 +22,11 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",     "emulated", "environment", "force",        "gpu",         "help",
-    "host-facts", "json",     "monitor-hz",  "no-host-info", "no-progress", "output",
-    "plan-cache", "plans",    "quiet",       "ranks"};
+    "device",      "emulated", "environment", "expect-environment",
+    "expect-gpu",  "force",    "gpu",         "help",
+    "host-facts",  "json",     "monitor-hz",  "no-host-info",
+    "no-progress", "output",   "plan-cache",  "plans",
+    "quiet",       "ranks"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -65,6 +68,50 @@ std::vector<std::string> flags_of(const Settings& settings, const std::string& p
     if (!toggle || text == "true") flags.push_back(flag);
   }
   return flags;
+}
+
+// The ranks themselves look whether these hold.
+void append_expectations(std::vector<std::string>& flags, const Layout& layout, bool on_gpus) {
+  const Expectation& expect = layout.expect;
+  if (expect.gpu && !on_gpus) {
+    throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
+  }
+  if (expect.gpu) flags.push_back("--expect-gpu=" + *expect.gpu);
+  if (expect.environment) flags.push_back("--expect-environment=" + *expect.environment);
+}
+
+constexpr const char* global_batch = "global_batch";
+
+// How many ranks share the batch of a job.
+int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
+  const size_t ranks = placement.jobs.front().ranks.size();
+  for (const PlacedJob& job : placement.jobs) {
+    if (job.ranks.size() == ranks) continue;
+    throw std::invalid_argument(place + ": the jobs of layout '" + placement.layout +
+                                "' have different numbers of ranks; give each rank's batch");
+  }
+  return static_cast<int64_t>(ranks);
+}
+
+// Strong scaling is asked for by the batch of all ranks of a job, of which each takes its share.
+Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
+                              const std::string& workload) {
+  const auto asked = settings.texts.find(global_batch);
+  if (asked == settings.texts.end()) return settings;
+  const std::string place = workload + "/" + global_batch;
+  if (settings.texts.contains("batch")) {
+    throw std::invalid_argument(place + ": there is a batch of each rank, too; give one of them");
+  }
+  const auto images = parse_number<int64_t>(place, asked->second, {1, 1e9});
+  const int64_t ranks = ranks_of_a_job(placement, place);
+  if (images % ranks != 0) {
+    throw std::invalid_argument(place + ": " + std::to_string(images) +
+                                " images cannot be shared evenly by the " + std::to_string(ranks) +
+                                " ranks of layout '" + placement.layout + "'");
+  }
+  settings.texts.erase(asked);
+  settings.texts["batch"] = std::to_string(images / ranks);
+  return settings;
 }
 
 bool says_how_long(const std::string& flag) {
@@ -187,11 +234,16 @@ LaunchPlan make_plan(const CommandLine& line) {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
       const Layout& layout = plan.file.layouts[i];
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
-      std::vector<std::string> flags = flags_of(plan.file.workload, "/workload");
-      append(flags, flags_of(layout.workload, layout.source + "/workload"));
+      std::vector<std::string> flags;
+      for (const auto& [settings, place] :
+           {std::pair(plan.file.workload, std::string("/workload")),
+            std::pair(layout.workload, layout.source + "/workload")}) {
+        append(flags, flags_of(with_batch_of_a_rank(settings, plan.placements[i], place), place));
+      }
       append(flags, line.run_flags);
       const char* device = plan.placements[i].on_gpus() ? "--device=cuda" : "--device=cpu";
       flags.insert(flags.begin(), {"run", device});
+      append_expectations(flags, layout, plan.placements[i].on_gpus());
       flags.emplace_back(script ? "--json" : "--conducted");
       plan.run_arguments.push_back(flags);
       run_config(plan, i);

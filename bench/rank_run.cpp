@@ -52,8 +52,10 @@ void telling_memory(const std::function<void()>& work) {
 
 // Ends the job: the other ranks wait for this one and would do so for ever.
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
-  task.terminal.err << "nearmetal: rank " << task.world.rank() << " failed " << what << ": " << why
-                    << std::endl;
+  // In one piece, since a teller may write to the same stream.
+  task.terminal.err << "nearmetal: rank " + std::to_string(task.world.rank()) + " (" + host_name() +
+                           ") failed " + what + ": " + why + "\n"
+                    << std::flush;
   task.world.abort(static_cast<int>(ExitCode::run_failed));
 }
 
@@ -172,17 +174,21 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
                                .window_seconds = task.config.duration_seconds};
   const auto ranks = make_consensus(task.world, in_step(task) || task.world.size() == 1);
   TrainerResult result;
+  if (task.teller != nullptr) {
+    task.teller->follow(progress, *task.config.batch * task.world.size());
+  }
   if (task.conductor != nullptr) {
     ConductedConsensus consensus(*ranks, *task.conductor);
-    task.conductor->follow(progress, *task.config.batch * task.world.size());
     result = train(program, options, consensus, task.stop, progress);
-    task.conductor->unfollow();
   } else {
     result = train(program, options, *ranks, task.stop, progress);
   }
+  if (task.teller != nullptr) task.teller->unfollow();
   keep_monitoring(monitor.stop(images_per_second(result, *task.config.batch)), run, rank);
   if (!result.failure.empty() && task.world.size() > 1) {
-    abort_job(task, "in step " + std::to_string(result.steps.size()), result.failure);
+    const std::string phase = result.warm_up ? "the window" : "the warm-up";
+    abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
+              result.failure);
   }
   return result;
 }

@@ -24,7 +24,8 @@ struct RankTask {
   const Terminal& terminal;
   const std::atomic<int>& stop;  // not 0: end early
   World& world;
-  Conductor* conductor;  // null: no sweep started this job, or this is not its rank 0
+  Teller* teller;        // null: no sweep started this job
+  Conductor* conductor;  // the same, or this is not its rank 0
 };
 
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.

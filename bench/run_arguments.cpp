@@ -69,6 +69,7 @@ std::vector<std::string> run_arguments(const RunConfig& config) {
   } else {
     arguments.add("--threads", config.threads);
   }
+  arguments.add("--bind", config.bind);
   arguments.add("--update", config.update);
   arguments.add("--bucket-mib", config.bucket_mib);
   arguments.add("--learning-rate", config.learning_rate);

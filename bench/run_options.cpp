@@ -158,6 +158,11 @@ void add_kernels(RunOptions& options, RunConfig& run) {
                  "the step as one CUDA graph, or kernel by kernel [graph]");
 }
 
+void add_binding(RunOptions& options, RunConfig& run) {
+  options.choice("--bind", run.bind, {"auto", "off"}, "auto|off",
+                 "auto: to the CPUs and memory of the GPU's NUMA node");
+}
+
 void add_device(RunOptions& options, RunConfig& run) {
   options.group("Where");
   options.choice("--device", run.device, {"auto", "cpu", "cuda"}, "auto|cpu|cuda",
@@ -244,10 +249,24 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
   RunOptions options(*command, line);
-  for (const auto add : {add_workload, add_variants, add_device, add_ranks, add_measurement,
-                         add_evidence, add_optimizer, add_plans, add_files}) {
+  for (const auto add : {add_workload, add_variants, add_device, add_binding, add_ranks,
+                         add_measurement, add_evidence, add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
+  const char* evidence = "Evidence and monitor";
+  command->add_option("--expect-gpu", line.expected.gpu, "refuse GPUs without this in their name")
+      ->option_text("NAME")
+      ->group(evidence);
+  command
+      ->add_option_function<std::string>(
+          "--expect-environment",
+          [&line](const std::string& text) {
+            require_choice("--expect-environment", text, {"vm", "bare-metal", "container"});
+            line.expected.environment = text;
+          },
+          "refuse machines that look like another")
+      ->option_text("KIND")
+      ->group(evidence);
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
       ->group("Several ranks (under mpirun or srun)");
   command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
@@ -256,8 +275,8 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
 
 void add_workload_options(CLI::App& command, CommandLine& line) {
   RunOptions options(command, line);
-  for (const auto add :
-       {add_workload, add_variants, add_kernels, add_exchange, add_measurement, add_optimizer}) {
+  for (const auto add : {add_workload, add_variants, add_kernels, add_binding, add_exchange,
+                         add_measurement, add_optimizer}) {
     add(options, line.run);
   }
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "bench/job_failure.h"
 #include "bench/job_process.h"
 #include "reports/text.h"
 
@@ -18,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int poll_milliseconds = 50;
 // From the order to the start: enough for it to reach every host.
 constexpr double start_delay_seconds = 0.5;
+constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
 constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
 
 double unix_seconds() {
@@ -106,7 +108,9 @@ class RunningLaunch {
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
         const bool reported = job.report() && (job.exit_code() == 0 || stop_ordered_);
-        if (!reported) fail(name + reason_of(job), ExitCode::run_failed);
+        const bool refused = job.exit_code() == static_cast<int>(ExitCode::usage);
+        const ExitCode code = refused ? ExitCode::usage : ExitCode::run_failed;
+        if (!reported) fail(name + reason_of_end(job), code);
       } else {
         look_at_time(job, name);
       }
@@ -115,43 +119,20 @@ class RunningLaunch {
 
   void look_at_time(const JobProcess& job, const std::string& name) {
     const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
-    const std::string& phase = job.progress().phase;
-    const bool steps = phase == "warm-up" || phase == "window" || phase == "load";
     const bool first = job.progress().steps == 0;
-    const std::string where = " (" + phase_of(job) + ")";
+    const std::string where = place_of_standstill(job);
     if (running > limits_.job_seconds) {
       fail(name + "took longer than " + seconds_text(limits_.job_seconds) + where,
            ExitCode::timed_out);
     } else if (first && running > limits_.start_seconds) {
       fail(name + "no step within " + seconds_text(limits_.start_seconds) + " of the start" + where,
            ExitCode::timed_out);
-    } else if (steps && !first && job.seconds_without_step() > limits_.step_seconds) {
+    } else if (job.seconds_without_step() > limits_.step_seconds) {
       fail(name + "no step for " + seconds_text(limits_.step_seconds) + where, ExitCode::timed_out);
+    } else if (job.seconds_of_silence() > std::max(limits_.step_seconds, least_silence_seconds)) {
+      fail(name + "no sign of life for " + seconds_text(job.seconds_of_silence()) + where,
+           ExitCode::timed_out);
     }
-  }
-
-  static std::string phase_of(const JobProcess& job) {
-    const Event& last = job.progress();
-    if (last.phase.empty()) return "before it said anything";
-    return last.phase + (last.steps > 0 ? ", step " + std::to_string(last.steps) : "");
-  }
-
-  // What the program said, or mpirun of a process that was killed; the first that speaks is closest
-  // to the cause.
-  static std::string reason_of(const JobProcess& job) {
-    std::string reason;
-    for (const std::string& line : job.errors()) {
-      const size_t own = line.find("nearmetal: ");
-      const size_t launcher = line.find("mpirun noticed");
-      if (own == 0 && line.find("nearmetal: device") == std::string::npos) {
-        reason = line.substr(std::string("nearmetal: ").size());
-        break;
-      }
-      if (launcher != std::string::npos && reason.empty()) reason = line.substr(launcher);
-    }
-    if (reason.empty() && !job.errors().empty()) reason = job.errors().back();
-    return (reason.empty() ? "it said nothing" : reason) + " (" + job.ending() + "; " +
-           phase_of(job) + ")";
   }
 
   std::string progress() const {

@@ -118,8 +118,12 @@ void print_communication(Lines& lines, const Communication& communication) {
   if (communication.exposed_seconds_per_step) {
     text += time_text(*communication.exposed_seconds_per_step) + " of it exposed; ";
   }
-  lines.line("exchange", text + time_text(communication.buckets_seconds) + " with nothing else (" +
-                             communication.library + ")");
+  text += time_text(communication.buckets_seconds) + " with nothing else";
+  if (communication.least_seconds_per_step) {
+    text += ", at least " + time_text(*communication.least_seconds_per_step) + " at the best " +
+            gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s a link";
+  }
+  lines.line("exchange", text + " (" + communication.library + ")");
 }
 
 void print_ranks(Lines& lines, const Run& run, const RunConfig& config,

@@ -8,15 +8,11 @@
 #include "bench/exit_status.h"
 
 namespace nearmetal {
-namespace {
-
 std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
 }
-
-}  // namespace
 
 void together(World& world, const std::function<void()>& work) {
   if (world.size() == 1) return work();

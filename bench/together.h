@@ -12,11 +12,14 @@ namespace nearmetal {
 
 /// Thrown on every rank of a job where the work of one of them failed.
 struct JobFailure : std::runtime_error {
-  JobFailure(const std::string& what, ExitCode code, bool told_by_another)
-      : std::runtime_error(what), exit_code(code), told_by_another_rank(told_by_another) {}
+  JobFailure(const std::string& what, ExitCode code, bool is_told)
+      : std::runtime_error(what), exit_code(code), told(is_told) {}
   ExitCode exit_code;
-  bool told_by_another_rank;  // so that one line is printed, not one per rank
+  bool told;  // to the user, by another rank or already: one line is printed, not one per rank
 };
+
+/// Of this operating-system instance.
+std::string host_name();
 
 /// Every rank does `work`, then all learn how the others fared. What the lowest rank that failed
 /// threw comes out of it on all ranks as JobFailure; alone, as it is.

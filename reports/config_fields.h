@@ -15,6 +15,9 @@ inline constexpr Form launch_kind{
 inline constexpr Form update_kind{
     [](const std::string& text) { return text == "allreduce" || text == "independent"; },
     "allreduce or independent"};
+inline constexpr Form bind_kind{
+    [](const std::string& text) { return text == "auto" || text == "off"; }, "auto or off"};
+
 template <class Archive>
 void fields(Archive& field, In<Archive, LossScale> scale) {
   field("initial", scale.initial, above(0));
@@ -42,6 +45,7 @@ void fields(Archive& field, In<Archive, RunConfig> config) {
   field("loss_scale", config.loss_scale);
   field("seed", config.seed, at_least(0));
   field("threads", config.threads, at_least(0));
+  field.added("bind", config.bind, bind_kind);
   field.added("update", config.update, update_kind);
   field.added("ranks", config.ranks, at_least(0));
   field.added("bucket_mib", config.bucket_mib, at_least(0));

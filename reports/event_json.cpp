@@ -9,6 +9,8 @@ namespace json {
 template <class Archive>
 void fields(Archive& field, In<Archive, Event> event) {
   field("event", event.event);
+  field("rank", event.rank, at_least(0));
+  field("host", event.host);
   field("phase", event.phase);
   field("steps", event.steps, at_least(0));
   field("images_per_second", event.images_per_second, at_least(0));

@@ -19,6 +19,8 @@ struct Event {
   // progress; ready: warmed up, the load goes on until `start`; measured: the window is complete,
   // the load goes on until `end`; result: with the report, the last.
   std::string event;
+  int64_t rank = 0;              // that tells; each tells of its progress, rank 0 all else
+  std::string host;              // of that rank
   std::string phase;             // of progress: set-up, warm-up, window, load or proof
   int64_t steps = 0;             // taken
   double images_per_second = 0;  // in the window so far; 0: none

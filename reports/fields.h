@@ -122,10 +122,18 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Binding> binding) {
+  field("cpus", binding.cpus);
+  field("numa_node", binding.numa_node, at_least(0));
+  field("memory_node", binding.memory_node, at_least(0));
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
   field("environment", rank.environment, at_least(0));
   field("gpu", rank.gpu, at_least(0));
+  field.added("binding", rank.binding);
   field("set_up", rank.set_up);
   field("skipped_updates", rank.skipped_updates, at_least(0));
   field("step_time", rank.step_time);
@@ -225,6 +233,9 @@ void fields(Archive& field, In<Archive, Communication> communication) {
   field("library", communication.library);
   field("bytes_per_step", communication.bytes_per_step, at_least(1));
   field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0));
+  field.added("best_bus_bandwidth_bytes_per_second",
+              communication.best_bus_bandwidth_bytes_per_second, above(0));
+  field.added("least_seconds_per_step", communication.least_seconds_per_step, above(0));
   field("buckets_seconds", communication.buckets_seconds, above(0));
   field("buckets", communication.buckets);
 }
@@ -263,11 +274,15 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("ranks", run.ranks);
 }
 
+inline constexpr Form scaling_kind{
+    [](const std::string& text) { return text == "weak" || text == "strong"; }, "weak or strong"};
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
   field.added("config", arm.config);
+  field.added("scaling", arm.scaling, scaling_kind);
   field("runs", arm.runs);
 }
 

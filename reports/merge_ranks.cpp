@@ -76,6 +76,17 @@ void merge_proof(std::vector<Report>& reports, Proof& proof) {
   proof = merged;
 }
 
+void add_lower_bound(Communication& communication, double ranks) {
+  double best = 0;
+  for (const Bucket& bucket : communication.buckets) {
+    best = std::max(best, bucket.bus_bandwidth_bytes_per_second);
+  }
+  if (!(best > 0)) return;
+  communication.best_bus_bandwidth_bytes_per_second = best;
+  communication.least_seconds_per_step =
+      2 * (ranks - 1) / ranks * static_cast<double>(communication.bytes_per_step) / best;
+}
+
 void merge_communication(std::vector<Report>& reports, Run& run) {
   if (!run.communication) return;
   for (Report& report : reports) {
@@ -90,6 +101,7 @@ void merge_communication(std::vector<Report>& reports, Run& run) {
   for (const Bucket& bucket : run.communication->buckets) {
     run.communication->buckets_seconds += bucket.seconds;
   }
+  add_lower_bound(*run.communication, static_cast<double>(reports.size()));
   run.communication->exposed_seconds_per_step = folded(
       reports, [](const Run& r) { return r.ranks.at(0).exposed_communication_seconds; },
       [](double a, double b) { return std::max(a, b); });

@@ -36,6 +36,7 @@ struct RunConfig {
   bool zero_init = false;  // the last scale of each residual branch starts at 0
   std::optional<LossScale> loss_scale;
   int64_t seed = 1;
+  std::string bind = "auto";         // to CPUs and memory next to the GPU: auto, or off
   int64_t threads = 0;               // of the CPU backend; 0: all that the process may use
   std::string update = "allreduce";  // of several ranks: allreduce, or independent of each other
   int64_t ranks = 0;                 // that there must be; 0: any number

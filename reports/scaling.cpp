@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "reports/compare.h"
@@ -15,9 +16,25 @@ struct MeasuredArm {
   const RunArm* arm = nullptr;
   Kind kind = Kind::measured;
   int64_t ranks = 1;
-  std::string context;         // what must agree but for the layout
+  int64_t batch = 0;           // of each rank
+  std::string weak_context;    // what must agree but for the layout
+  std::string strong_context;  // the same, with the batch of all ranks
   std::vector<double> values;  // throughput of complete runs
 };
+
+std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
+  std::erase_if(key, [](const KeyField& field) { return field.name == "learning_rate"; });
+  for (KeyField& field : key) {
+    if (field.name == "batch") field.value = std::to_string(global_batch);
+  }
+  return context_sha256(key);
+}
+
+int64_t batch_in(const std::vector<KeyField>& key) {
+  const auto found = std::find_if(key.begin(), key.end(),
+                                  [](const KeyField& field) { return field.name == "batch"; });
+  return found == key.end() ? 0 : std::strtoll(found->value.c_str(), nullptr, 10);
+}
 
 MeasuredArm measured(const RunArm& arm) {
   MeasuredArm result;
@@ -28,7 +45,9 @@ MeasuredArm measured(const RunArm& arm) {
     if (result.values.empty()) {
       result.kind = run.kind;
       result.ranks = run.run.world_size;
-      result.context = context_sha256(run.key);
+      result.batch = batch_in(run.key);
+      result.weak_context = context_sha256(run.key);
+      result.strong_context = strong_context(run.key, result.batch * result.ranks);
     }
     result.values.push_back(*value);
   }
@@ -41,10 +60,12 @@ double log_mean_of(const MeasuredArm& arm) {
   return sum / static_cast<double>(arm.values.size());
 }
 
-ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference) {
+ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
   ScalingPoint point{.arm = arm.arm->name,
                      .reference = reference.arm->name,
                      .kind = arm.kind,
+                     .scaling = scaling,
+                     .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
                      .ranks = arm.ranks,
                      .runs = static_cast<int64_t>(arm.values.size()),
                      .reference_ranks = reference.ranks};
@@ -68,7 +89,28 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference) {
   return point;
 }
 
+// Arms of one context.
+struct Group {
+  const MeasuredArm* reference = nullptr;  // the first of those with the fewest ranks
+  int64_t most_ranks = 0;
+
+  bool scales() const { return most_ranks > reference->ranks; }
+};
+
+std::map<std::string, Group> groups_by(std::string MeasuredArm::*context,
+                                       const std::vector<MeasuredArm>& arms) {
+  std::map<std::string, Group> groups;
+  for (const MeasuredArm& arm : arms) {
+    Group& group = groups[arm.*context];
+    if (group.reference == nullptr || arm.ranks < group.reference->ranks) group.reference = &arm;
+    group.most_ranks = std::max(group.most_ranks, arm.ranks);
+  }
+  return groups;
+}
+
 }  // namespace
+
+const char* to_string(Scaling scaling) { return scaling == Scaling::weak ? "weak" : "strong"; }
 
 std::vector<ScalingPoint> scaling_of(const RunSet& set) {
   std::vector<MeasuredArm> arms;
@@ -76,19 +118,24 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
     MeasuredArm found = measured(arm);
     if (!found.values.empty()) arms.push_back(std::move(found));
   }
-  std::map<std::string, const MeasuredArm*> references;
-  std::map<std::string, int64_t> most_ranks;
-  for (const MeasuredArm& arm : arms) {
-    const auto [known, added] = references.emplace(arm.context, &arm);
-    if (!added && arm.ranks < known->second->ranks) known->second = &arm;
-    most_ranks[arm.context] = std::max(most_ranks[arm.context], arm.ranks);
-  }
+  const auto weak = groups_by(&MeasuredArm::weak_context, arms);
+  const auto strong = groups_by(&MeasuredArm::strong_context, arms);
   std::vector<ScalingPoint> points;
   for (const MeasuredArm& arm : arms) {
-    const MeasuredArm& reference = *references.at(arm.context);
-    if (most_ranks.at(arm.context) > reference.ranks) points.push_back(point_of(arm, reference));
+    const Group& same_batch = weak.at(arm.weak_context);
+    const Group& same_total = strong.at(arm.strong_context);
+    if (same_batch.scales()) {
+      points.push_back(point_of(arm, *same_batch.reference, Scaling::weak));
+    } else if (same_total.scales()) {
+      points.push_back(point_of(arm, *same_total.reference, Scaling::strong));
+    }
   }
   return points;
+}
+
+std::string scaling_text(const ScalingPoint& point) {
+  return std::string(to_string(point.scaling)) + ", " + std::to_string(point.batch) +
+         (point.scaling == Scaling::weak ? " a rank" : " in all");
 }
 
 }  // namespace nearmetal

@@ -100,10 +100,20 @@ struct Monitoring {
   bool operator==(const Monitoring&) const = default;
 };
 
+/// Where the threads of a rank run and what it allocates lies.
+struct Binding {
+  std::string cpus;            // that it may use: "0-15,32-47"
+  Maybe<int64_t> numa_node;    // to whose CPUs it bound itself; else why not
+  Maybe<int64_t> memory_node;  // whose memory it prefers
+
+  bool operator==(const Binding&) const = default;
+};
+
 struct Rank {
   int64_t rank = 0;
-  int64_t environment = 0;     // index into Report::environments
-  std::optional<int64_t> gpu;  // index into its gpus; null on the CPU
+  int64_t environment = 0;         // index into Report::environments
+  std::optional<int64_t> gpu;      // index into its gpus; null on the CPU
+  std::optional<Binding> binding;  // null: of a version that does not bind
   Maybe<SetUp> set_up;
   // Every step since the first, warm-up included; TimedWindow::first_step says where the window
   // starts.
@@ -204,6 +214,9 @@ struct Communication {
   std::vector<Bucket> buckets;
   double buckets_seconds = 0;              // of all, one after another with nothing else going on
   Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+  Maybe<double> best_bus_bandwidth_bytes_per_second;  // of the buckets
+  // At that rate: 2 (ranks - 1) / ranks x bytes_per_step / best_bus_bandwidth_bytes_per_second.
+  Maybe<double> least_seconds_per_step;
 
   bool operator==(const Communication&) const = default;
 };
@@ -249,13 +262,16 @@ struct Arm {
   std::string name;
   Kind kind = Kind::measured;
   std::optional<RunConfig> config{};  // where it is not that of the invocation
+  // Of a sweep over several numbers of ranks: weak (the same batch on each rank as where there are
+  // fewest) or strong (the same batch in all).
+  std::optional<std::string> scaling{};
   std::vector<Run> runs;
 };
 
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.2";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.3";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

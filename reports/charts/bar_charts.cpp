@@ -130,8 +130,9 @@ Chart throughput_chart(const ShownArms& shown) {
 
 Chart efficiency_chart(const ShownArms& shown) {
   Chart chart{.name = "efficiency", .title = "Scaling efficiency"};
-  chart.table.columns = {
-      {"arm"}, {"ranks", true}, {"against"}, {"% of the ideal [95 %]", true}, {"n", true}};
+  chart.table.columns = {{"arm"},     {"ranks", true},
+                         {"against"}, {"% of the ideal [95 %]", true},
+                         {"n", true}, {"scaling, batch"}};
   Bars bars{.sides = shown.sides,
             .axis = "% of the ideal",
             .more_settings =
@@ -153,7 +154,7 @@ Chart efficiency_chart(const ShownArms& shown) {
                            {}});
       counts.emplace_back(label, std::to_string(point.runs));
       chart.table.rows.push_back({label, std::to_string(point.ranks), point.reference,
-                                  percent_text(point), counts.back().second});
+                                  percent_text(point), counts.back().second, scaling_text(point)});
     }
   }
   if (bars.bars.empty()) {

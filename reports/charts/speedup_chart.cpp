@@ -14,10 +14,10 @@ struct Group {
   std::string title;
 };
 
-struct Scaling {
+struct Speedups {
   std::ostringstream csv;
   TextTable table;
-  std::map<std::string, Group> groups;  // arms held against the same reference
+  std::map<std::string, Group> groups;  // arms held against the same reference in the same way
   std::map<std::pair<size_t, Kind>, std::string> looks;
   std::vector<std::pair<std::string, std::string>> counts;
   int64_t most_ranks = 0;
@@ -28,34 +28,36 @@ std::string speedup_text(const ScalingPoint& point) {
                                 : significant(point.speedup);
 }
 
-void add_point(Scaling& scaling, const ScalingPoint& point, const std::string& side) {
-  const std::string reference = labelled(point.reference, side);
+void add_point(Speedups& speedups, const ScalingPoint& point, const std::string& side) {
+  const std::string title =
+      labelled(point.reference, side) + "; " + to_string(point.scaling) + " scaling";
   const Group group =
-      scaling.groups.emplace(reference, Group{scaling.groups.size(), reference}).first->second;
+      speedups.groups.emplace(title, Group{speedups.groups.size(), title}).first->second;
   const Interval whisker =
       point.speedup_interval ? *point.speedup_interval : Interval{point.speedup, point.speedup};
   const std::string label = labelled(point.arm, side);
-  scaling.csv << group.index << ',' << quoted_label(label) << ',' << to_string(point.kind) << ','
-              << point.ranks << ',' << point.speedup << ',' << whisker.lower << ',' << whisker.upper
-              << '\n';
-  scaling.looks.emplace(std::pair(group.index, point.kind),
-                        group.title + "; " + to_string(point.kind));
-  scaling.counts.emplace_back(label, std::to_string(point.runs));
-  scaling.table.rows.push_back({label, std::to_string(point.ranks), point.reference,
-                                speedup_text(point), scaling.counts.back().second});
-  scaling.most_ranks = std::max(scaling.most_ranks, point.ranks);
+  speedups.csv << group.index << ',' << quoted_label(label) << ',' << to_string(point.kind) << ','
+               << to_string(point.scaling) << ',' << point.ranks << ',' << point.speedup << ','
+               << whisker.lower << ',' << whisker.upper << '\n';
+  speedups.looks.emplace(std::pair(group.index, point.kind),
+                         group.title + "; " + to_string(point.kind));
+  speedups.counts.emplace_back(label, std::to_string(point.runs));
+  speedups.table.rows.push_back({label, std::to_string(point.ranks), point.reference,
+                                 speedup_text(point), speedups.counts.back().second,
+                                 scaling_text(point)});
+  speedups.most_ranks = std::max(speedups.most_ranks, point.ranks);
 }
 
-std::string script_of(const Scaling& scaling) {
-  const std::string most = plain_number(1.08 * static_cast<double>(scaling.most_ranks));
+std::string script_of(const Speedups& speedups) {
+  const std::string most = plain_number(1.08 * static_cast<double>(speedups.most_ranks));
   std::string script = chart_head(340) + "set xrange [0:" + most + "]\nset yrange [0:*]\n" +
                        "set xlabel 'ranks'\nset ylabel 'speedup'\nset grid ls 1\n"
                        "set key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-                       (scaling.most_ranks <= 16 ? "set xtics 1\nset ytics 1\n" : "") +
+                       (speedups.most_ranks <= 16 ? "set xtics 1\nset ytics 1\n" : "") +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
   // Points of equal height would hide each other.
-  const double beside = 0.015 * static_cast<double>(scaling.most_ranks);
-  for (const auto& [look, title] : scaling.looks) {
+  const double beside = 0.015 * static_cast<double>(speedups.most_ranks);
+  for (const auto& [look, title] : speedups.looks) {
     const auto& [group, kind] = look;
     const std::string is_shown = "column('group') == " + std::to_string(group) +
                                  " && strcol('kind') eq '" + to_string(kind) + "'";
@@ -77,28 +79,29 @@ std::string script_of(const Scaling& scaling) {
 
 Chart speedup_chart(const ShownArms& shown) {
   Chart chart{.name = "speedup", .title = "Speedup"};
-  Scaling scaling;
-  scaling.csv.precision(10);
-  scaling.csv << "group,arm,kind,ranks,speedup,lower,upper\n";
-  scaling.table.columns = {
-      {"arm"}, {"ranks", true}, {"against"}, {"speedup [95 %]", true}, {"n", true}};
+  Speedups speedups;
+  speedups.csv.precision(10);
+  speedups.csv << "group,arm,kind,scaling,ranks,speedup,lower,upper\n";
+  speedups.table.columns = {{"arm"},     {"ranks", true},   {"against"}, {"speedup [95 %]", true},
+                            {"n", true}, {"scaling, batch"}};
   for (size_t side = 0; side < shown.sets.size(); ++side) {
     for (const ScalingPoint& point : scaling_of(*shown.sets[side])) {
-      if (scaling.counts.size() < most_rows) add_point(scaling, point, shown.sides[side]);
+      if (speedups.counts.size() < most_rows) add_point(speedups, point, shown.sides[side]);
     }
   }
-  if (scaling.counts.empty()) {
+  if (speedups.counts.empty()) {
     chart.missing = one_number_of_ranks;
     return chart;
   }
   chart.caption =
       "Throughput against that of the arm with the fewest ranks, named above, times its ranks; "
-      "dashed: ideal; whiskers: 95 % interval, which takes 2 runs of both. Points of equal ranks "
+      "weak scaling: the same batch on each rank, strong: in all; dashed: ideal; whiskers: 95 % "
+      "interval, which takes 2 runs of both. Points of equal ranks "
       "stand side by side." +
-      counts_text(scaling.counts);
-  chart.csv = scaling.csv.str();
-  chart.script = script_of(scaling);
-  chart.table = scaling.table;
+      counts_text(speedups.counts);
+  chart.csv = speedups.csv.str();
+  chart.script = script_of(speedups);
+  chart.table = speedups.table;
   return chart;
 }
 

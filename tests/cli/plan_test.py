@@ -135,6 +135,32 @@ class Forms(Plan):
         self.assertEqual(run[-4:], ["--batch=4", "--duration=5s", "--json", "--ranks=1"])
 
 
+    def test_a_global_batch_is_shared_by_the_ranks_of_a_job(self):
+        document = {"hosts": [{"name": "a", "gpus": 4}], "workload": {"global_batch": 96},
+                    "layouts": [{"shape": "1x1x1"}, {"shape": "1x1x3"}, {"shape": "2*(1x1x2)"}]}
+        plan = json.loads(self.plan(self.write("a.json", json.dumps(document)), "--format", "json"))
+        batches = [[word for word in layout["jobs"][0]["command"] if word.startswith("--batch")]
+                   for layout in plan["layouts"]]
+        self.assertEqual(batches, [["--batch=96"], ["--batch=32"], ["--batch=48"]])
+
+    def test_a_global_batch_that_does_not_come_out_even_is_refused(self):
+        hosts = [{"name": "a", "gpus": 4}]
+        for layout, fragments in (
+                ({"shape": "1x1x3", "workload": {"global_batch": 100}},
+                 ["/layouts/0/workload/global_batch", "100 images", "3 ranks"]),
+                ({"shape": "1x1x2", "workload": {"global_batch": 64, "batch": 32}},
+                 ["/layouts/0/workload/global_batch", "one of them"]),
+                ({"shape": "1x1x1+1x1x2", "workload": {"global_batch": 64}},
+                 ["/layouts/0/workload/global_batch", "different numbers of ranks"]),
+                ({"shape": "1x1x2", "workload": {"global_batch": 0}},
+                 ["/layouts/0/workload/global_batch", "0"]),
+                ({"shape": "1x1x2", "workload": {"global_batch": "64x"}},
+                 ["/layouts/0/workload/global_batch", "64x"])):
+            with self.subTest(layout=layout):
+                path = self.write("a.json", json.dumps({"hosts": hosts, "layouts": [layout]}))
+                self.assert_refused(self.call("plan", path), 2, *fragments)
+
+
 class Shipped(Plan):
     def files(self):
         files = sorted((ROOT / "layouts").glob("*.json"))

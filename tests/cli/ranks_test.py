@@ -62,6 +62,12 @@ class Ranks(cli.CliTest):
         self.assertAlmostEqual(bucket["bus_bandwidth_bytes_per_second"] /
                                (4 / 3 * bucket["bytes"] / bucket["seconds"]), 1)
         self.assertGreater(exchange["exposed_seconds_per_step"], 0)
+        best = max(bucket["bus_bandwidth_bytes_per_second"] for bucket in exchange["buckets"])
+        self.assertEqual(exchange["best_bus_bandwidth_bytes_per_second"], best)
+        self.assertAlmostEqual(exchange["least_seconds_per_step"] /
+                               (4 / 3 * exchange["bytes_per_step"] / best), 1)
+        self.assertLessEqual(exchange["least_seconds_per_step"], exchange["buckets_seconds"])
+        self.assertIn("at least", process.out)
         self.assertIn("exchange", {entry["phase"] for entry in run["profile"]["entries"]})
         self.assertIn("3 on", process.out)
         self.assertIn("gradients averaged every step", process.out)

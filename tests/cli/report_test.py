@@ -83,6 +83,7 @@ class Report(cli.CliTest):
         with open(folder / "speedup.csv", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual([row["ranks"] for row in rows], ["1", "2", "4"])
+        self.assertEqual([row["scaling"] for row in rows], ["weak"] * 3)
         self.assertEqual(float(rows[0]["speedup"]), 1)
         self.assertAlmostEqual(float(rows[2]["speedup"]), 3.84, delta=0.05)
         self.assert_refused(self.call("report", sweep, "--plot-data", "plots"), 9, "--force")

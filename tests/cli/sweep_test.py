@@ -67,6 +67,13 @@ class Sweep(cli.CliTest):
             return 0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    @staticmethod
+    def rank_of(pid):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+        name = b"OMPI_COMM_WORLD_RANK="
+        return next(int(text[len(name):]) for text in variables if text.startswith(name))
+
     def finish(self, process, ranks, within_seconds):
         start = time.monotonic()
         process.out, process.err = process.communicate(timeout=100)
@@ -121,16 +128,51 @@ class Sweep(cli.CliTest):
         self.assertEqual(process.returncode, 6, process.err)
         failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
         self.assertIn("process rank 1", failure)
+        self.assertIn("node " + os.uname().nodename.split(".")[0], failure)
+        self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
     def test_a_rank_that_stands_still_is_a_time_out(self):
         layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
                    "limits": {"step_seconds": 3}}
         process, ranks = self.start_long(self.write("layouts.json", json.dumps(layouts)))
+        stopped = self.rank_of(ranks[1])
         os.kill(ranks[1], signal.SIGSTOP)
         self.finish(process, ranks, 30)
         self.assertEqual(process.returncode, 7, process.err)
-        self.assertIn("no step for 3.00 s", self.report("s.json")["arms"][0]["runs"][0]["failure"])
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertRegex(failure, "no (step|sign of life) for ")
+        self.assertIn(f": rank {stopped} ({os.uname().nodename}) is silent", failure)
+        self.assertRegex(failure, r" \((set-up|(warm-up|window), step \d+)\)$")
+
+    def test_expectations_are_held_against_what_ranks_find(self):
+        machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
+            "virtualisation"]["machine"]
+        other = "bare-metal" if machine == "vm" else "vm"
+        layouts = {"layouts": [{"name": "wrong", "shape": "1x1x2", "expect": {"environment": other}},
+                               {"name": "right", "shape": "1x1x1",
+                                "expect": {"environment": machine}}],
+                   "repeats": 1, "order": "listed"}
+        process = self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "2")
+        self.assertEqual(process.returncode, 2, process.err)
+        wrong, right = (arm["runs"][0] for arm in self.report("s.json")["arms"])
+        self.assertIn("/layouts/0/expect/environment: ", wrong["failure"])
+        self.assertIn(os.uname().nodename, wrong["failure"])
+        self.assertEqual(wrong["ranks"], [], "nothing was trained")
+        self.assertEqual(right["status"], "complete")
+
+    def test_strong_scaling_is_told_from_weak(self):
+        layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
+                               {"shape": "1x1x2", "workload": {"global_batch": 4}}], "repeats": 1}
+        document = self.write("layouts.json", json.dumps(layouts))
+        at = WORK.index("--batch")
+        process = self.start("sweep", document, *WORK[:at], *WORK[at + 2:], "--steps", "3",
+                             "--output", "s.json")
+        process.out, process.err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual([arm["scaling"] for arm in self.report("s.json")["arms"]], ["strong"] * 2)
+        self.assertIn("strong, 4 in all", process.out)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
     def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
         process = self.start("sweep", *WORK, "--output", "s.json", "--steps", "30", "--repeats",

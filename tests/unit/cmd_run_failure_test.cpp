@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "bench/environment/environment.h"
 #include "reports/atomic_file.h"
 #include "tests/unit/cmd_run_fixture.h"
 
@@ -123,6 +124,16 @@ TEST_F(CmdRunFailure, ImagesTooSmallForABatchOfOne) {
   EXPECT_THROW(run({"--batch", "1", "--image-size", "32"}), std::invalid_argument);
   EXPECT_EQ(loaded, "");
   EXPECT_EQ(run({"--batch", "2", "--image-size", "32", "--steps", "3"}), ExitCode::ok);
+}
+
+TEST_F(CmdRunFailure, WhatIsNotAsExpectedIsRefusedBeforeTraining) {
+  EXPECT_THROW(run({"--steps", "1", "--expect-gpu", "H100"}), std::invalid_argument);
+  const Maybe<std::string> machine = find_environment().virtualisation.machine;
+  if (!machine) GTEST_SKIP() << machine.reason;
+  const std::string other = *machine == "vm" ? "bare-metal" : "vm";
+  EXPECT_THROW(run({"--steps", "1", "--expect-environment", other}), std::invalid_argument);
+  EXPECT_EQ(script.enqueued, 0);
+  EXPECT_EQ(run({"--steps", "1", "--expect-environment", *machine}), ExitCode::ok);
 }
 
 TEST_F(CmdRunFailure, PlansOfAReportThatHasNoneAreRefused) {

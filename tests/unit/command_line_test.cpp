@@ -80,6 +80,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"threads", "--threads", "2"},
       {"update", "--update", "independent"},
       {"ranks", "--ranks", "4"},
+      {"bind", "--bind", "off"},
       {"bucket_mib", "--bucket-mib", "8"},
       {"forward_only", "--forward-only"},
       {"verify", "--verify"},

@@ -68,12 +68,15 @@ TEST(ReportJson, ReportsWithoutEvidenceOfTheMachineStayReadable) {
        {"claim", "virtualisation", "processor", "limits", "network", "host_facts"}) {
     ASSERT_EQ(environment.erase(name), 1) << name;
   }
-  document["arms"][0]["runs"][0]["ranks"][0].erase("monitoring");
+  for (const char* name : {"monitoring", "binding"}) {
+    ASSERT_EQ(document["arms"][0]["runs"][0]["ranks"][0].erase(name), 1) << name;
+  }
   document["invocation"]["config"].erase("monitor_hz");
   const Report read = report_from_json(document.dump());
   EXPECT_FALSE(read.environments[0].virtualisation.machine);
   EXPECT_EQ(read.environments[0].gpus[0].serial.reason, "not determined");
   EXPECT_FALSE(read.arms[0].runs[0].ranks[0].monitoring);
+  EXPECT_FALSE(read.arms[0].runs[0].ranks[0].binding);
 }
 
 TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {

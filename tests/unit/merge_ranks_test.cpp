@@ -110,5 +110,20 @@ TEST(MergeRanks, ExchangeIsThatOfTheSlowest) {
   EXPECT_DOUBLE_EQ(*run.communication->exposed_seconds_per_step, 0.2);
 }
 
+TEST(MergeRanks, TheLeastTimeOfTheExchangeIsAtTheBestRateOfItsBuckets) {
+  auto parts = three();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double slower = 1 + static_cast<double>(i);  // the last rank is the slowest
+    Communication own;
+    own.bytes_per_step = 900;
+    own.buckets = {{600, slower, 800 / slower}, {300, slower, 400 / slower}};
+    parts[i].arms[0].runs[0].communication = own;
+  }
+  const Communication found = *merged_run(parts).communication;
+  EXPECT_DOUBLE_EQ(*found.best_bus_bandwidth_bytes_per_second, 800.0 / 3);
+  EXPECT_DOUBLE_EQ(*found.least_seconds_per_step, 2 * 2.0 / 3 * 900 / (800.0 / 3));
+  EXPECT_LT(*found.least_seconds_per_step, found.buckets_seconds);
+}
+
 }  // namespace
 }  // namespace nearmetal

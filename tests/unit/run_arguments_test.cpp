@@ -52,6 +52,7 @@ TEST(RunArguments, AskForTheSameWork) {
     config.momentum = 0.875;
     config.weight_decay = 5e-5;
     config.zero_init = true;
+    config.bind = "off";
     config.seed = 42;
     config.verify = true;
     config.profile = true;

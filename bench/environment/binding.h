@@ -1,0 +1,27 @@
+// Keeps a rank on the CPUs and the memory next to its GPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reports/types.h"
+
+struct hwloc_topology;
+
+namespace nearmetal {
+
+/// The NUMA node that `--bind` asks a rank to keep to: that of its GPU, or why none. `gpu`: null on
+/// CPUs.
+Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu);
+
+/// Of the CPUs `allowed`, which the process may use, those of a NUMA node, in ascending order; or
+/// why there are none to bind to.
+Maybe<std::vector<int64_t>> cpus_of_node(hwloc_topology* topology, int64_t node,
+                                         const std::vector<int64_t>& allowed);
+
+/// Binds all threads of the process to the CPUs of the node, and what the calling thread and those
+/// that it starts from now on allocate to its memory, as long as there is some left. What cannot be
+/// done, or the system refuses, is in the result.
+Binding bind_to_node(const Maybe<int64_t>& node);
+
+}  // namespace nearmetal
