@@ -4,7 +4,6 @@
 #include <regex>
 
 #include "bench/defaults.h"
-#include "bench/exit_status.h"
 #include "bench/micro/find_probes.h"
 #include "bench/micro/time_probes.h"
 #include "bench/together.h"
@@ -157,17 +156,7 @@ class Micro {
 
 ExitCode cmd_micro(const CommandLine& line, const Terminal& terminal, const BackendLoader& load) {
   const std::unique_ptr<World> world = join_world(0);
-  try {
-    return Micro{line, terminal, load, *world}.run();
-  } catch (const JobFailure&) {
-    throw;
-  } catch (const std::exception& error) {
-    if (world->size() > 1) {  // the others do not know, and would wait for ever
-      terminal.err << "nearmetal: rank " << world->rank() << ": " << error.what() << std::endl;
-      world->abort(static_cast<int>(exit_code_of(error)));
-    }
-    throw;
-  }
+  return as_rank(*world, terminal.err, [&] { return Micro{line, terminal, load, *world}.run(); });
 }
 
 }  // namespace nearmetal

@@ -291,20 +291,8 @@ class Job {
 ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
                  const std::atomic<int>& stop, const BackendLoader& load) {
   const std::unique_ptr<World> world = join_world(line.run.ranks);
-  try {
-    return Job{line, clock, terminal, stop, load, *world}.run();
-  } catch (const JobFailure& failure) {
-    // Told before any rank ends: a launcher kills the others once one has ended with a failure.
-    if (!failure.told) terminal.err << "nearmetal: " << failure.what() << std::endl;
-    throw JobFailure(failure.what(), failure.exit_code, true);
-  } catch (const std::exception& error) {
-    if (world->size() > 1) {  // the others do not know, and would wait for ever
-      terminal.err << "nearmetal: rank " << world->rank() << " (" << host_name()
-                   << "): " << error.what() << std::endl;
-      world->abort(static_cast<int>(exit_code_of(error)));
-    }
-    throw;
-  }
+  return as_rank(*world, terminal.err,
+                 [&] { return Job{line, clock, terminal, stop, load, *world}.run(); });
 }
 
 }  // namespace nearmetal

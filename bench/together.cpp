@@ -37,4 +37,20 @@ void together(World& world, const std::function<void()>& work) {
   throw JobFailure(text, static_cast<ExitCode>(std::stoi(*failed)), world.rank() > 0);
 }
 
+ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work) {
+  try {
+    return work();
+  } catch (const JobFailure& failure) {
+    if (!failure.told) err << "nearmetal: " << failure.what() << std::endl;
+    throw JobFailure(failure.what(), failure.exit_code, true);
+  } catch (const std::exception& error) {
+    if (world.size() > 1) {
+      err << "nearmetal: rank " << world.rank() << " (" << host_name() << "): " << error.what()
+          << std::endl;
+      world.abort(static_cast<int>(exit_code_of(error)));
+    }
+    throw;
+  }
+}
+
 }  // namespace nearmetal
