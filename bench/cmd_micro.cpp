@@ -12,8 +12,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr const char* step_prefix = "step/";
-
 class Filter {
  public:
   explicit Filter(const std::vector<std::string>& patterns) : patterns_(patterns) {

@@ -36,11 +36,11 @@ std::vector<Probe> nccl_probes(const ProbeSource& source) {
 }  // namespace
 
 Probe cpu_quantum_probe() {
-  const int64_t length = 1'000'000;
+  constexpr int64_t length = 1'000'000;
   return {.name = "cpu/quantum",
           .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
-          .start = [length]() -> TimedRuns {
-            return [length](int64_t runs) {
+          .start = []() -> TimedRuns {
+            return [](int64_t runs) {
               using Clock = std::chrono::steady_clock;
               const Clock::time_point begin = Clock::now();
               volatile uint64_t value = 1;

@@ -23,24 +23,24 @@ std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {
 }
 
 Probe host_copy_probe() {
-  const int64_t bytes = int64_t{256} << 20;
-  return {.name = "copy/device",
-          .work = "256 MiB from memory to memory by all threads",
-          .bytes = 2 * static_cast<double>(bytes),
-          .start = [bytes] {
-            const std::shared_ptr<void> from = allocate_host(bytes), to = allocate_host(bytes);
-            return timed_again_and_again(
-                [from, to, bytes] { parallel_copy(to.get(), from.get(), bytes); })();
-          }};
+  constexpr int64_t bytes = int64_t{256} << 20;
+  return {
+      .name = "copy/device",
+      .work = "256 MiB from memory to memory by all threads",
+      .bytes = 2 * static_cast<double>(bytes),
+      .start = [] {
+        const std::shared_ptr<void> from = allocate_host(bytes), to = allocate_host(bytes);
+        return timed_again_and_again([from, to] { parallel_copy(to.get(), from.get(), bytes); })();
+      }};
 }
 
 Probe host_product_probe(Precision precision) {
   using dnnl::memory;
-  const int64_t n = 2048;
+  constexpr int64_t n = 2048;
   return {.name = std::string("product/") + to_string(precision),
           .work = "the product of two matrices of 2048 x 2048 by oneDNN",
           .flops = 2.0 * n * n * n,
-          .start = [precision, n] {
+          .start = [precision] {
             const auto type =
                 precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
             const memory::desc desc({n, n}, type, memory::format_tag::ab);

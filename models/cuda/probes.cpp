@@ -185,25 +185,25 @@ std::shared_ptr<void> random_matrix(int64_t n, uint64_t seed, Precision precisio
 }  // namespace
 
 Probe device_copy_probe() {
-  const int64_t bytes = int64_t{1} << 30;
+  constexpr int64_t bytes = int64_t{1} << 30;
   return {
       .name = "copy/device",
       .work = "1 GiB from device memory to device memory",
       .bytes = 2.0 * static_cast<double>(bytes),
-      .start = [bytes] {
+      .start = [] {
         const std::shared_ptr<void> from = allocate_device(bytes), to = allocate_device(bytes);
-        return by_events([from, to, bytes](cudaStream_t stream) {
+        return by_events([from, to](cudaStream_t stream) {
           NM_CALL(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream));
         });
       }};
 }
 
 Probe product_probe(Precision precision) {
-  const int64_t n = 8192;
+  constexpr int64_t n = 8192;
   return {.name = std::string("product/") + to_string(precision),
           .work = "the product of two matrices of 8192 x 8192 by cuBLASLt",
           .flops = 2.0 * n * n * n,
-          .start = [precision, n] {
+          .start = [precision] {
             const int64_t workspace_bytes = int64_t{64} << 20;
             const auto a = random_matrix(n, 1, precision), b = random_matrix(n, 2, precision);
             const std::shared_ptr<void> d = allocate_device(n * n * element_bytes(precision));

@@ -10,7 +10,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string heartbeat(int64_t rank, const std::string& phase, int64_t steps) {

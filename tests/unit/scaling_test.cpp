@@ -9,7 +9,7 @@
 namespace nearmetal {
 namespace {
 
-RunSet with_ranks(std::vector<std::pair<std::string, std::vector<double>>> arms,
+RunSet with_ranks(const std::vector<std::pair<std::string, std::vector<double>>>& arms,
                   const std::vector<int64_t>& ranks) {
   Report report = made_up_report(arms);
   for (size_t i = 0; i < ranks.size(); ++i) {
