@@ -1,9 +1,9 @@
 // The stem after its convolution: batch norm, ReLU and 3x3 max pooling of stride 2, both
 // directions. The normalised tensor, four times the pooled one, is never stored.
 //
-// Bytes per pooled element of E bytes, whose copy is the floor. Forward: reads 4 E of x, writes E of
-// y, E of the winning x and 1 of its place. Backward: the sums are those of a batch norm over the
-// pooled tensor; apply reads E of dz, 1 of the place and 4 E of x, and writes 4 E of dx.
+// Bytes per pooled element of E bytes, whose copy is the floor. Forward: reads 4 E of x, writes E
+// of y, E of the winning x and 1 of its place. Backward: the sums are those of a batch norm over
+// the pooled tensor; apply reads E of dz, 1 of the place and 4 E of x, and writes 4 E of dx.
 #pragma once
 
 #include "models/cuda/batch_norm.h"
