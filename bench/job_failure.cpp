@@ -9,9 +9,12 @@ namespace {
 
 constexpr double silence_seconds = 2;  // ranks tell of their progress twice a second
 
+// With the step that comes after those that are done, counted from 0, where there are steps.
 std::string place_of(const Event& progress) {
-  if (progress.phase.empty()) return "before it said anything";
-  return progress.phase + (progress.steps > 0 ? ", step " + std::to_string(progress.steps) : "");
+  const std::string& phase = progress.phase;
+  if (phase.empty()) return "before it said anything";
+  const bool steps = phase == "warm-up" || phase == "window" || phase == "load";
+  return phase + (steps ? ", step " + std::to_string(progress.steps) : "");
 }
 
 std::string place_of_rank(const JobProcess& job, int64_t rank) {

@@ -92,6 +92,18 @@ TEST(JobFailure, TheSilentRankStandsStill) {
   EXPECT_GT(job.process.seconds_without_step(), 2);
 }
 
+TEST(JobFailure, TheFirstStepIsNamedBeforeItIsDone) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"set-up", " (set-up)"}, {"warm-up", " (warm-up, step 0)"}, {"proof", " (proof)"}};
+  for (const auto& [phase, expected] : cases) {
+    std::string script;
+    print(script, heartbeat(0, phase, 0));
+    Job job(script + "sleep 2");
+    job.update_for(std::chrono::milliseconds(500));
+    EXPECT_EQ(place_of_standstill(job.process), expected);
+  }
+}
+
 TEST(JobFailure, LinesThatOnlyLookLikeProgressAreKept) {
   Job job("echo '{ \"a library\" }' >&2; exit 6");
   job.update_for(long_enough);
