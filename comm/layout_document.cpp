@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "reports/parser_reason.h"
+
 namespace nearmetal {
 namespace {
 
@@ -74,8 +76,7 @@ Json parse_layout_document(std::string_view text) {
     };
     return Json::parse(text, follow, true, true);
   } catch (const Json::exception& error) {
-    const std::string reason = error.what();  // "[json.exception...] parse error at ..."
-    throw std::invalid_argument("not JSON: " + reason.substr(reason.find("] ") + 2));
+    throw std::invalid_argument("not JSON: " + parser_reason(error.what()));
   }
 }
 

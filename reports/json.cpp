@@ -7,6 +7,7 @@
 
 #include "reports/fields.h"
 #include "reports/json_reader.h"
+#include "reports/parser_reason.h"
 #include "reports/sha256.h"
 
 namespace nearmetal {
@@ -72,8 +73,7 @@ Report report_from_json(std::string text) {
     json::fields(reader, report);
     return report;
   } catch (const json::Document::exception& error) {
-    const std::string text_of_error = error.what();  // "[json.exception...] parse error at ..."
-    throw InvalidReport("not JSON: " + text_of_error.substr(text_of_error.find("] ") + 2));
+    throw InvalidReport("not JSON: " + parser_reason(error.what()));
   }
 }
 

@@ -15,7 +15,9 @@ namespace nearmetal {
 namespace {
 
 using json::Json;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 std::string refusal(const std::string& text) {
   try {
@@ -128,6 +130,20 @@ TEST(ReportJson, WhatIsNoJsonIsRefused) {
         std::string("{\"schema\": NaN}"), std::string("[1e999]"), std::string(1000000, '['),
         std::string("\xff\xfe\x00", 3), std::string("null")}) {
     EXPECT_NE(refusal(text), "") << text.substr(0, 80);
+  }
+}
+
+TEST(ReportJson, AReasonStaysShortWhereALongWordIsNoJson) {
+  std::string word;
+  for (int i = 0; i < 3000; ++i) word += "\u00e9";  // two bytes each
+  try {
+    report_from_json("[\"" + word + "\" oops]");
+    FAIL();
+  } catch (const InvalidReport& error) {
+    const std::string reason = error.what();
+    EXPECT_LT(reason.size(), 250);
+    EXPECT_THAT(reason, StartsWith("not JSON: parse error at line 1"));
+    EXPECT_THAT(reason, EndsWith("\u00e9..."));
   }
 }
 
