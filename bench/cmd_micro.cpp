@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "bench/defaults.h"
+#include "bench/gpu_ranks.h"
 #include "bench/micro/find_probes.h"
 #include "bench/micro/time_probes.h"
 #include "bench/together.h"
@@ -26,8 +27,9 @@ class Filter {
 
   // Preparing a step takes seconds: only where it was named.
   bool asks_for_step() const {
-    return std::any_of(patterns_.begin(), patterns_.end(),
-                       [](const std::string& pattern) { return pattern.starts_with("step"); });
+    return std::any_of(patterns_.begin(), patterns_.end(), [](const std::string& pattern) {
+      return pattern.starts_with("step") || pattern.starts_with("^step");
+    });
   }
 
   std::vector<Probe> choose(std::vector<Probe> probes) const {
@@ -111,9 +113,7 @@ class Micro {
       graph_ = resnet(config_.model, config_.image_size, config_.classes);
       require_trainable(*graph_, config_);
       backend_ = &load_(config_.device);
-      if (config_.device == "cuda" && world_.size() > 1) {
-        config_.gpu = world_.local_rank() % std::max(1, backend_->device_count());
-      }
+      choose_gpu(config_, line_.origins, *backend_, world_);
       device_ = describe_device(*backend_, config_, choice_);
     });
     terminal_.remark("nearmetal: device " + choice_.device + " (" + choice_.reason + "), " +
@@ -121,10 +121,7 @@ class Micro {
   }
 
   std::vector<Probe> chosen_probes(Ceilings& ceilings) {
-    std::vector<Warning> warnings;
-    const PlanSource plans = find_plans(config_, device_, warnings);
-    for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
-    const ProbeSource source{*backend_, config_, *graph_, plans, world_};
+    const ProbeSource source{*backend_, config_, *graph_, device_, world_};
     const std::vector<Probe> machine = find_probes(source);
     if (!filter_.asks_for_step()) return filter_.choose(machine);
     if (world_.size() > 1) {
@@ -132,9 +129,11 @@ class Micro {
     }
     if (!line_.micro.list) ceilings = measured_ceilings(machine, *config_.precision);
     std::vector<Probe> chosen = filter_.choose(machine);
-    for (Probe& probe : filter_.choose(find_step_probes(source))) {
+    std::vector<Warning> warnings;
+    for (Probe& probe : filter_.choose(find_step_probes(source, warnings))) {
       chosen.push_back(std::move(probe));
     }
+    for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
     return chosen;
   }
 

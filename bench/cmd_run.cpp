@@ -13,6 +13,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
+#include "bench/gpu_ranks.h"
 #include "bench/plan_source.h"
 #include "bench/rank_facts.h"
 #include "bench/rank_run.h"
@@ -114,12 +115,6 @@ void require_expected(const Expected& expected, const Environment& environment, 
   if (!expected.environment) return;
   const std::string why = contradiction(*expected.environment, environment.virtualisation);
   if (!why.empty()) refuse("environment " + *expected.environment, "signs of another: " + why);
-}
-
-// Of those that this process sees: a GPU for each rank of a host, unless one was named.
-void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
-  if (config.device != "cuda" || origins.at("gpu") == Origin::flag || world.size() == 1) return;
-  config.gpu = world.local_rank() % std::max(1, backend.device_count());
 }
 
 // Ranks on the same CPUs share them.

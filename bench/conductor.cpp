@@ -12,6 +12,7 @@ namespace nearmetal {
 namespace {
 
 constexpr int poll_milliseconds = 50;
+
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bench/defaults.h"
+#include "bench/gpu_ranks.h"
 #include "bench/monitor.h"
 #include "bench/progress_line.h"
 #include "bench/rank_proof.h"
@@ -13,7 +14,6 @@
 #include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
-#include "comm/nccl_library.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
@@ -98,22 +98,12 @@ std::unique_ptr<Program> prepare_together(const RankTask& task) {
 }
 
 std::unique_ptr<AllReduce> join_nccl(const RankTask& task) {
-  World& world = task.world;
-  Nccl* nccl = nullptr;
-  std::string group;
-  together(world, [&] {
-    nccl = &load_nccl();
-    if (world.rank() == 0) group = nccl->new_group();
-  });
-  const std::string version = world.broadcast(nccl->version());
-  together(world, [&] {
-    if (nccl->version() == version) return;
-    throw std::runtime_error("this rank loads " + nccl->version() + ", rank 0 " + version);
-  });
-  group = world.broadcast(group);
+  const World& world = task.world;
+  const NcclGroup group = new_nccl_group(task.world);
   std::unique_ptr<AllReduce> joined;
   or_abort(task, "to join the others", [&] {
-    joined = nccl->join(group, world.rank(), world.size(), static_cast<int>(task.config.gpu));
+    joined =
+        group.nccl.join(group.name, world.rank(), world.size(), static_cast<int>(task.config.gpu));
   });
   return joined;
 }

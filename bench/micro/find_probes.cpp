@@ -3,9 +3,9 @@
 #include <chrono>
 #include <cstdint>
 
+#include "bench/gpu_ranks.h"
+#include "bench/plan_source.h"
 #include "bench/rank_run.h"
-#include "bench/together.h"
-#include "comm/nccl_library.h"
 #include "models/initialise.h"
 
 namespace nearmetal {
@@ -22,15 +22,9 @@ void append(std::vector<Probe>& all, std::vector<Probe> more) {
 }
 
 std::vector<Probe> nccl_probes(const ProbeSource& source) {
-  World& world = source.world;
-  Nccl* nccl = nullptr;
-  std::string group;
-  together(world, [&] {
-    nccl = &load_nccl();
-    if (world.rank() == 0) group = nccl->new_group();
-  });
-  return nccl->probes(world.broadcast(group), world.rank(), world.size(),
-                      static_cast<int>(source.config.gpu));
+  const NcclGroup group = new_nccl_group(source.world);
+  return group.nccl.probes(group.name, source.world.rank(), source.world.size(),
+                           static_cast<int>(source.config.gpu));
 }
 
 }  // namespace
@@ -62,9 +56,12 @@ std::vector<Probe> find_probes(const ProbeSource& source) {
   return probes;
 }
 
-std::vector<Probe> find_step_probes(const ProbeSource& source) {
+std::vector<Probe> find_step_probes(const ProbeSource& source, std::vector<Warning>& warnings) {
+  RunConfig config = source.config;
+  const PlanSource plans = find_plans(config, source.device, warnings);
   const std::shared_ptr<Program> program =
-      source.backend.prepare(source.graph, program_options(source.config, source.plans, 0));
+      source.backend.prepare(source.graph, program_options(config, plans, 0));
+  keep_plans(plans, program->plans(), warnings);
   program->restart(initial_parameters(source.graph, static_cast<uint64_t>(source.config.seed),
                                       source.config.zero_init));
   std::vector<Probe> probes = program->probes();

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/plan_source.h"
 #include "bench/terminal.h"
 #include "comm/world.h"
 #include "models/backend.h"
@@ -24,14 +23,15 @@ struct ProbeSource {
   Backend& backend;
   RunConfig config;  // complete
   const Graph& graph;
-  const PlanSource& plans;
+  const DeviceInfo& device;
   World& world;
 };
 
 /// With several ranks those of the paths between them, else those of this host and its device.
 std::vector<Probe> find_probes(const ProbeSource& source);
 
-/// The kernels of a step: prepares a program, which the probes need and which they keep.
-std::vector<Probe> find_step_probes(const ProbeSource& source);
+/// The kernels of a step: prepares a program, which the probes need and which they keep, with the
+/// plans of the cache, where new ones are kept.
+std::vector<Probe> find_step_probes(const ProbeSource& source, std::vector<Warning>& warnings);
 
 }  // namespace nearmetal

@@ -227,7 +227,8 @@ std::vector<Probe> gpu_probes(int gpu) {
   for (const bool to_device : {true, false}) {
     for (const bool pinned : {true, false}) probes.push_back(host_copy_probe(to_device, pinned));
   }
-  for (const auto precision : {Precision::fp16, Precision::bf16, Precision::tf32}) {
+  for (const auto precision :
+       {Precision::fp16, Precision::bf16, Precision::tf32, Precision::fp32}) {
     probes.push_back(product_probe(precision));
   }
   int gpus = 0;

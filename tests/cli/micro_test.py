@@ -48,7 +48,7 @@ class Micro(cli.CliTest):
                 run["bytes_per_second"] * run["median_microseconds"] / (2 * 2**28 * 1e6), 1)
 
     def test_kernels_of_a_step_beside_their_floors(self):
-        process = self.call(*QUICK, *TINY, "--json", "step/(forward|update)/(conv1|fc|sgd)")
+        process = self.call(*QUICK, *TINY, "--json", "^step/(forward|update)/(conv1|fc|sgd)")
         self.assertEqual(process.returncode, 0, process.err)
         found = {run["run_name"].split("/repeats")[0].removesuffix("/manual_time"): run
                  for run in json.loads(process.out)["benchmarks"]
