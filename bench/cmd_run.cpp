@@ -113,6 +113,10 @@ void require_expected(const Expected& expected, const Environment& environment, 
     if (name.find(*expected.gpu) == name.npos) refuse("gpu " + *expected.gpu, "an " + name);
   }
   if (!expected.environment) return;
+  const Virtualisation& found = environment.virtualisation;
+  const auto& seen = *expected.environment == "container" ? found.container : found.machine;
+  if (!seen)
+    refuse("environment " + *expected.environment, "no sign of what it is: " + seen.reason);
   const std::string why = contradiction(*expected.environment, environment.virtualisation);
   if (!why.empty()) refuse("environment " + *expected.environment, "signs of another: " + why);
 }

@@ -11,10 +11,8 @@ constexpr double silence_seconds = 2;  // ranks tell of their progress twice a s
 
 // With the step that comes after those that are done, counted from 0, where there are steps.
 std::string place_of(const Event& progress) {
-  const std::string& phase = progress.phase;
-  if (phase.empty()) return "before it said anything";
-  const bool steps = phase == "warm-up" || phase == "window" || phase == "load";
-  return phase + (steps ? ", step " + std::to_string(progress.steps) : "");
+  if (progress.phase.empty()) return "before it said anything";
+  return progress.phase + (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
 }
 
 std::string place_of_rank(const JobProcess& job, int64_t rank) {

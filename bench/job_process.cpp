@@ -186,12 +186,15 @@ double JobProcess::seconds_of_silence() const {
 double JobProcess::seconds_without_step() const {
   Clock::duration longest{};
   for (const auto& [rank, last] : heartbeats_) {
-    const std::string& phase = last.progress.phase;
-    const bool steps = phase == "warm-up" || phase == "window" || phase == "load";
-    if (!steps || last.progress.steps == 0) continue;
+    if (!takes_steps(last.progress) || last.progress.steps == 0) continue;
     longest = std::max(longest, Clock::now() - last.stepped_at);
   }
   return std::chrono::duration<double>(longest).count();
+}
+
+bool takes_steps(const Event& progress) {
+  const std::string& phase = progress.phase;
+  return phase == "warm-up" || phase == "window" || phase == "load";
 }
 
 }  // namespace nearmetal

@@ -126,13 +126,20 @@ TEST_F(CmdRunFailure, ImagesTooSmallForABatchOfOne) {
   EXPECT_EQ(run({"--batch", "2", "--image-size", "32", "--steps", "3"}), ExitCode::ok);
 }
 
-TEST_F(CmdRunFailure, WhatIsNotAsExpectedIsRefusedBeforeTraining) {
+TEST_F(CmdRunFailure, AGpuThatIsNotAsExpectedIsRefusedBeforeTraining) {
   EXPECT_THROW(run({"--steps", "1", "--expect-gpu", "H100"}), std::invalid_argument);
-  const Maybe<std::string> machine = find_environment().virtualisation.machine;
-  if (!machine) GTEST_SKIP() << machine.reason;
-  const std::string other = *machine == "vm" ? "bare-metal" : "vm";
-  EXPECT_THROW(run({"--steps", "1", "--expect-environment", other}), std::invalid_argument);
   EXPECT_EQ(script.enqueued, 0);
+}
+
+TEST_F(CmdRunFailure, AMachineThatIsNotAsExpectedIsRefusedBeforeTraining) {
+  const Maybe<std::string> machine = find_environment().virtualisation.machine;
+  for (const std::string expected : {"vm", "bare-metal"}) {
+    // One that cannot be told from another is not as expected either.
+    if (machine && *machine == expected) continue;
+    EXPECT_THROW(run({"--steps", "1", "--expect-environment", expected}), std::invalid_argument);
+  }
+  EXPECT_EQ(script.enqueued, 0);
+  if (!machine) return;
   EXPECT_EQ(run({"--steps", "1", "--expect-environment", *machine}), ExitCode::ok);
 }
 
