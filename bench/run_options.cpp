@@ -17,7 +17,7 @@ constexpr double most_steps = 1e7;  // days, and memory for their times
 constexpr const char* run_examples = R"(
 Examples:
   nearmetal run                                          about 20 s on the GPU, else the CPU
-  nearmetal run --precision bf16 --batch auto            the largest batch that fits
+  nearmetal run --precision bf16 --batch auto            the largest that fits and runs well
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
   nearmetal run --profile --output step.json             where the step goes
   mpirun -n 4 nearmetal run                              four ranks, one GPU each

@@ -1,5 +1,6 @@
 #include "models/graph.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
@@ -139,6 +140,12 @@ int64_t Graph::classes() const {
     if (node.op == OpKind::softmax_cross_entropy) return input_shape(node).channels;
   }
   throw std::logic_error("the graph has no loss");
+}
+
+int64_t Graph::largest_tensor_elements() const {
+  int64_t largest = 0;
+  for (const Node& node : nodes_) largest = std::max(largest, node.shape.elements());
+  return largest;
 }
 
 double Graph::forward_flops(const Node& node) const {

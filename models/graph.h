@@ -93,6 +93,7 @@ class Graph {
   int64_t parameter_count() const;
   int64_t classes() const;
   const Shape& image() const { return nodes_.front().shape; }
+  int64_t largest_tensor_elements() const;  // of one image
 
   /// Multiplications and additions of the convolutions and the classifier, counted apart (2 per
   /// multiply-add), for one image. Training adds the gradients of the weights and, but for the

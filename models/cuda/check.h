@@ -40,19 +40,24 @@ StreamHandle make_stream();
 EventHandle make_event();
 DeviceMemory allocate_device(int64_t bytes);
 
-/// Mean milliseconds of `repeats` calls of `launch`, by events on `stream`, after one call apart.
+/// A call apart loads the kernel and keeps the device from waiting for the host's next launches.
+struct Calls {
+  int apart, timed;
+};
+
+/// Mean milliseconds of the timed calls of `launch`, by events on `stream`.
 template <class Launch>
-double milliseconds_of(Launch&& launch, int repeats, cudaStream_t stream) {
+double milliseconds_of(Launch&& launch, Calls calls, cudaStream_t stream) {
   const EventHandle begin = make_event();
   const EventHandle end = make_event();
-  launch();
+  for (int i = 0; i < calls.apart; ++i) launch();
   NM_CALL(cudaEventRecord(begin.get(), stream));
-  for (int i = 0; i < repeats; ++i) launch();
+  for (int i = 0; i < calls.timed; ++i) launch();
   NM_CALL(cudaEventRecord(end.get(), stream));
   NM_CALL(cudaEventSynchronize(end.get()));
   float milliseconds = 0;
   NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  return milliseconds / repeats;
+  return milliseconds / calls.timed;
 }
 
 }  // namespace nearmetal

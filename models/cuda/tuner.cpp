@@ -14,8 +14,10 @@ namespace {
 
 constexpr const char* no_plan = "none";
 constexpr const char* own = "own";
-constexpr int timed_runs = 5;
+constexpr double never = std::numeric_limits<double>::infinity();
 constexpr double retimed_within = 1.15;  // of the first look's best
+constexpr double hopeless_beyond = 2;    // times the best, in the first call, that also loads it:
+constexpr double loading_milliseconds = 5;
 
 ConvolutionProblem with_statistics(ConvolutionProblem problem) {
   problem.op = ConvolutionOp::forward_statistics;
@@ -42,6 +44,11 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
   const Descriptor bound = plan.bind(operands, workspace);
   NM_CALL(plan.try_execute(handle, bound));
   return check_convolution(problem, operands, samples_to_check(problem), stream);
+}
+
+// So many that they take about 20 ms.
+int timed_calls(double milliseconds) {
+  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
 }
 
 int device_attribute(cudaDeviceAttr attribute) {
@@ -119,13 +126,15 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
   const std::vector<ConvolutionPlan> offered =
       offered_plans(handle_, problem, workspace_limit(problem.precision), most_candidates);
   const ConvolutionOperands operands = buffers.operands(problem);
-  const auto time = [&](const ConvolutionPlan& plan, int runs) {
+  const auto time = [&](const ConvolutionPlan& plan, Calls calls) {
     const Descriptor bound = plan.bind(operands, buffers.workspace());
-    if (plan.try_execute(handle_, bound) != CUDNN_STATUS_SUCCESS) {
-      return std::numeric_limits<double>::infinity();
-    }
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const auto launch = [&] {
+      if (status == CUDNN_STATUS_SUCCESS) status = plan.try_execute(handle_, bound);
+    };
     try {
-      return milliseconds_of([&] { NM_CALL(plan.try_execute(handle_, bound)); }, runs, stream_);
+      const double milliseconds = milliseconds_of(launch, calls, stream_);
+      return status == CUDNN_STATUS_SUCCESS ? milliseconds : never;
     } catch (const std::runtime_error& error) {
       // After a fault on the device the process can do no more than to say whose it was.
       throw std::runtime_error("cuDNN's plan " + plan.name() + " for '" + problem.key() +
@@ -133,16 +142,18 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
     }
   };
   std::vector<Candidate> candidates;
-  double best = std::numeric_limits<double>::infinity();
+  double best = never;
   for (const ConvolutionPlan& plan : offered) {
-    candidates.push_back({&plan, time(plan, 1)});
+    const double first = time(plan, {.apart = 0, .timed = 1});
+    if (first == never || first > best * hopeless_beyond + loading_milliseconds) continue;
+    candidates.push_back({&plan, time(plan, {.apart = 1, .timed = 1})});
     best = std::min(best, candidates.back().milliseconds);
   }
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return !(candidate.milliseconds <= best * retimed_within);
   });
   for (Candidate& candidate : candidates) {
-    candidate.milliseconds = time(*candidate.plan, timed_runs);
+    candidate.milliseconds = time(*candidate.plan, {.apart = 1, .timed = timed_calls(best)});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& a, const auto& b) { return a.milliseconds < b.milliseconds; });
@@ -168,8 +179,10 @@ void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
     used_[kernel.key] = {kernel.key, no_plan, 0, 0};
     return;
   }
+  const auto launch = [&] { kernel.launch(buffers, stream_); };
+  const double first = milliseconds_of(launch, {.apart = 0, .timed = 1}, stream_);
   const double milliseconds =
-      milliseconds_of([&] { kernel.launch(buffers, stream_); }, timed_runs, stream_);
+      milliseconds_of(launch, {.apart = 1, .timed = timed_calls(first)}, stream_);
   used_[kernel.key] = {kernel.key, own, milliseconds * 1e-3, error};
 }
 
@@ -181,7 +194,7 @@ const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
 double Tuner::seconds_of(const std::string& key) const {
   const auto found = used_.find(key);
   if (found == used_.end() || found->second.implementation == no_plan) {
-    return std::numeric_limits<double>::infinity();
+    return never;
   }
   return found->second.seconds;
 }

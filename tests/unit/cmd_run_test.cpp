@@ -74,6 +74,13 @@ TEST_F(CmdRun, BatchAutoTakesAMultipleOf32WithRoomToSpare) {
   EXPECT_DOUBLE_EQ(*report().invocation.config.learning_rate, 0.1 * 96 / 256);
 }
 
+TEST_F(CmdRun, BatchAutoTakesNoTensorOf2To31Elements) {
+  script.largest_batch = 3529;
+  EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
+  EXPECT_EQ(script.options.batch_size, 2656) << "64 x 112 x 112 elements an image";
+  EXPECT_THAT(err.str(), HasSubstr("batches of up to 3529 fit; taking 2656, as larger ones"));
+}
+
 TEST_F(CmdRun, BatchAutoTakesASmallOneAsItIs) {
   script.largest_batch = 5;
   EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
