@@ -38,6 +38,8 @@ in_root() {
     mount -t proc proc "$0/proc"
     mount -t sysfs -o ro sysfs "$0/sys"
     mount -t tmpfs tmpfs "$0/dev/shm"
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" # for tests on a terminal
+    mount --bind "$0/dev/pts/ptmx" "$0/dev/ptmx"
     exec chroot "$0" "$@"' "$root" "$@"
 }
 
