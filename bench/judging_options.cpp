@@ -186,6 +186,9 @@ CLI::App* add_gate_command(CLI::App& app, CommandLine& line) {
             [&](const std::string& text) {
               judging.gate.minimum_runs = parse_number<int64_t>("--min-runs", text, {2, 1000});
             });
+  command->add_flag_callback(
+      "--require-clean", [&judging] { judging.gate.require_clean = true; },
+      "exit 4 where a GPU was throttled, drifting or shared");
   add_value(command, "--window", "N", "latest runs of a baseline that count [20]",
             [&](const std::string& text) {
               judging.window = parse_number<int64_t>("--window", text, {2, 100000});

@@ -87,6 +87,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, GateResult> gate) {
   field("fail_on", gate.options.fail_on);
   field("minimum_runs", gate.options.minimum_runs);
+  field("require_clean", gate.options.require_clean);
   field("verdict", gate.verdict);
   field("inconclusive", gate.inconclusive);
   field("adjusted_p", gate.adjusted_p);
@@ -102,7 +103,7 @@ constexpr auto replace_bad_utf8 = json::Json::error_handler_t::replace;
 
 struct Document {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.0";
+  std::string schema_version = "1.1";
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;

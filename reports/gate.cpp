@@ -58,6 +58,14 @@ bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
   return std::min(row.base_side.runs, row.new_side.runs) < options.minimum_runs;
 }
 
+// Why the runs of a row were not taken in peace; null: they were.
+const Warning* unclean(const ComparisonRow& row) {
+  const auto found = std::find_if(row.notes.begin(), row.notes.end(), [](const Warning& note) {
+    return note.code.starts_with("monitor_");
+  });
+  return found == row.notes.end() ? nullptr : &*found;
+}
+
 // What keeps the rows from being judged at all; false where nothing does.
 bool refuse(const Comparison& comparison, GateResult& result) {
   const auto end = [&](ExitCode code, const std::string& verdict) {
@@ -76,6 +84,12 @@ bool refuse(const Comparison& comparison, GateResult& result) {
   if (const Rows rows = of(Verdict::not_comparable); !rows.empty()) {
     return end(ExitCode::not_comparable,
                "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+  }
+  const Rows disturbed =
+      rows_where(comparison, [](const ComparisonRow& row) { return unclean(row) != nullptr; });
+  if (result.options.require_clean && !disturbed.empty()) {
+    return end(ExitCode::not_comparable, "not clean: " + names_of(disturbed, comparison) + ": " +
+                                             unclean(*disturbed.front())->text);
   }
   const Rows few = rows_where(
       comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });

@@ -19,7 +19,8 @@ const char* to_string(FailOn fail_on);
 
 struct GateOptions {
   FailOn fail_on = FailOn::regression;
-  int64_t minimum_runs = 3;  // a side
+  int64_t minimum_runs = 3;    // a side
+  bool require_clean = false;  // no run whose monitor saw the GPU throttled, drifting or shared
 };
 
 /// Of one row. tolerated: inconclusive, which the policy lets pass; unshown: what the policy asks
@@ -38,10 +39,10 @@ struct GateResult {
   double alpha = 0;                // of all looks; the comparison has what its look took
 };
 
-/// The first that holds: 5, a side without a complete run; 4, not comparable or missing; 3, too few
-/// runs, or none that vary; 1, a regression (with `any`: a change) that holds after Holm's
-/// correction for several rows; 3, not shown what the policy asks for; 0. That all rows are
-/// equivalent needs no correction, as each must be.
+/// The first that holds: 5, a side without a complete run; 4, not comparable, missing, or not
+/// clean; 3, too few runs, or none that vary; 1, a regression (with `any`: a change) that holds
+/// after Holm's correction for several rows; 3, not shown what the policy asks for; 0. That all
+/// rows are equivalent needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
 struct GatedComparison {

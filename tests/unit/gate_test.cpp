@@ -66,6 +66,18 @@ TEST(Gate, TooFewRunsAreNeverAPass) {
   EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
 }
 
+TEST(Gate, ADisturbedRunIsRefusedWhereCleanOnesAreAskedFor) {
+  RunSet next = set_at(1000, 60);
+  next.arms[0].runs[1].run.warnings.push_back({"monitor_throttled", "at 83 degrees"});
+  const Comparison comparison = compare(set_at(1000), next, {});
+  EXPECT_EQ(judge(comparison, {}).exit_code, ExitCode::ok) << "told alone";
+  const GateResult result = judge(comparison, {.require_clean = true});
+  EXPECT_EQ(result.exit_code, ExitCode::not_comparable);
+  EXPECT_EQ(result.verdict, "not clean: run: 1 of 5 runs of the new set warned: monitor_throttled");
+  EXPECT_EQ(judge(compare(set_at(1000), set_at(1000, 60), {}), {.require_clean = true}).exit_code,
+            ExitCode::ok);
+}
+
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
 TEST(Gate, EqualRunsAreNeverAPass) {
   const RunSet base = made_up_set({{"run", {1000, 1000, 1000}}});
