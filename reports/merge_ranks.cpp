@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reports/merge_environments.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -130,6 +131,26 @@ std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
   return warnings;
 }
 
+// Ranks in step open their windows after the same step, so that clocks which agree show starts no
+// further apart than a step.
+void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) {
+  if (!run.window || !run.communication) return;
+  const double step_seconds = run.window->seconds / static_cast<double>(run.window->steps);
+  const auto earlier = [](const Rank& a, const Rank& b) {
+    return a.window_start_unix_seconds < b.window_start_unix_seconds;
+  };
+  const auto [first, last] = std::minmax_element(run.ranks.begin(), run.ranks.end(), earlier);
+  if (!first->window_start_unix_seconds) return;
+  const double apart = *last->window_start_unix_seconds - *first->window_start_unix_seconds;
+  if (first->environment == last->environment || apart < step_seconds + 0.01) return;
+  run.warnings.push_back(
+      {"clock_skew",
+       "the clock of " + environments.at(last->environment).host_name + " is about " +
+           significant(apart, 2) + " s ahead of that of " +
+           environments.at(first->environment).host_name +
+           ": jobs at once start together by these clocks (chrony or NTP sets them)"});
+}
+
 void merge_status(std::vector<Report>& reports, Run& run) {
   for (size_t i = 0; i < reports.size(); ++i) {
     const Run& other = run_of(reports[i]);
@@ -158,6 +179,7 @@ Report merge_ranks(std::vector<Report> reports) {
   merge_throughput(reports, exchanges_gradients(merged.invocation.config, world_size), run);
   merge_proof(reports, run.proof);
   merge_communication(reports, run);
+  warn_of_clock_skew(merged.environments, run);
   merge_status(reports, run);
   merged.status = run.status;
   return merged;
