@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/doctor/collect.h"
+#include "comm/layout_json.h"
 
 namespace nearmetal {
 namespace {
@@ -19,13 +20,14 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
 
 }  // namespace
 
-ExitCode cmd_doctor(bool json, const Terminal& terminal) {
-  const std::vector<Finding> findings = diagnose(collect_checkup());
+ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
+  const LayoutFile layouts = line.doctor_layout ? read_layout(*line.doctor_layout) : LayoutFile{};
+  const std::vector<Finding> findings = diagnose(collect_checkup(layouts));
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Urgency::blocker;
   });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
-  if (json) {
+  if (line.doctor_json) {
     terminal.out << findings_to_json(findings, static_cast<int>(code));
     return code;
   }

@@ -107,6 +107,7 @@ struct CommandLine {
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   bool doctor_json = false;
+  std::optional<std::string> doctor_layout;  // file, whose hosts are tried
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
   std::string generate_form;

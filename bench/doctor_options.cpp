@@ -3,6 +3,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "bench/command_options.h"
+#include "bench/parse_value.h"
 
 namespace nearmetal {
 
@@ -11,10 +12,17 @@ CLI::App* add_doctor_command(CLI::App& app, CommandLine& line) {
   command->footer(R"(
 Examples:
   nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
+  nearmetal doctor layout.json                     and ranks on all hosts of that file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
 Exit 8 if something keeps runs from starting, else 0. Changes nothing; mpirun, where there is one,
-starts two short processes.)");
+starts short processes.)");
+  command
+      ->add_option_function<std::string>(
+          "LAYOUT",
+          [&line](const std::string& path) { line.doctor_layout = checked_path("LAYOUT", path); },
+          "layout file, whose hosts are tried, too")
+      ->option_text("[FILE]");
   command->add_flag_callback(
       "--json", [&line] { line.doctor_json = true; }, "the findings as JSON");
   return command;

@@ -27,7 +27,7 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
     case CommandLine::Command::version:
       return cmd_version(terminal);
     case CommandLine::Command::doctor:
-      return cmd_doctor(line.doctor_json, terminal);
+      return cmd_doctor(line, terminal);
     case CommandLine::Command::schema:
       return cmd_schema(line.schema_name, terminal);
     case CommandLine::Command::validate:

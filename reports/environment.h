@@ -126,6 +126,8 @@ struct Gpu {
   Maybe<std::string> cpu_affinity;  // CPUs next to it
   Maybe<int64_t> iommu_group;
   Maybe<bool> virtual_function;  // of SR-IOV
+  Maybe<bool> ats;               // translations of the IOMMU are kept by the GPU
+  Maybe<bool> acs_redirect;      // bridges above send peers' traffic to the root complex
 
   bool operator==(const Gpu&) const = default;
 };

@@ -118,6 +118,8 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field.added("cpu_affinity", gpu.cpu_affinity);
   field.added("iommu_group", gpu.iommu_group, at_least(0));
   field.added("virtual_function", gpu.virtual_function);
+  field.added("ats", gpu.ats);
+  field.added("acs_redirect", gpu.acs_redirect);
 }
 
 template <class Archive>

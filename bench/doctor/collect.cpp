@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <sstream>
 
@@ -14,7 +13,9 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor_sources.h"
+#include "comm/launch_command.h"
 #include "models/backend.h"
+#include "models/probe.h"
 #include "reports/plan_cache.h"
 
 namespace nearmetal {
@@ -23,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double mpi_may_take_seconds = 30;
+constexpr double nccl_may_take_seconds = 60;
+constexpr double hosts_may_take_seconds = 30;
 
 void collect_gpus(Checkup& checkup) {
   try {
@@ -50,20 +53,9 @@ std::string problem_of_backend(const std::string& name) {
   }
 }
 
-// Two ranks of `nearmetal --version` show that processes start; lines that begin with its name are
-// counted. --oversubscribe, since there may be one core; root needs to be allowed.
-MpiLaunch try_mpi() {
+MpiLaunch launch(const std::vector<std::string>& command, double may_take_seconds) {
+  const ChildOutput output = run_child(command, may_take_seconds);
   MpiLaunch launch;
-  launch.found = run_child({"mpirun", "--version"}, 5).exit_status == 0;
-  if (!launch.found) return launch;
-  std::vector<std::string> command = {"mpirun", "--oversubscribe"};
-  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  std::error_code ignored;
-  const std::string program = fs::read_symlink("/proc/self/exe", ignored).string();
-  for (const char* word : {"-n", "2"}) command.emplace_back(word);
-  command.push_back(program);
-  command.emplace_back("--version");
-  const ChildOutput output = run_child(command, mpi_may_take_seconds);
   launch.status = output.exit_status;
   std::istringstream lines(output.text);
   for (std::string line; std::getline(lines, line);) {
@@ -74,6 +66,51 @@ MpiLaunch try_mpi() {
     }
   }
   return launch;
+}
+
+std::string own_path() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).string();
+}
+
+// --oversubscribe, since there may be one core; root needs to be allowed.
+MpiLaunch launch_two(const std::vector<std::string>& arguments, double may_take_seconds) {
+  std::vector<std::string> command = {"mpirun", "--oversubscribe"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  command.insert(command.end(), {"-n", "2", own_path()});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return launch(command, may_take_seconds);
+}
+
+std::vector<std::string> short_sum(const std::string& library) {
+  const std::string probe = exchange_probe_name(library, "allreduce", exchanged_bytes[0]);
+  return {"micro", probe, "--seconds", "0.01", "--repetitions", "1"};
+}
+
+void try_two_ranks(Checkup& checkup) {
+  if (run_child({"mpirun", "--version"}, 5).exit_status != 0) return;
+  checkup.mpi = launch_two({"--version"}, mpi_may_take_seconds);
+  if (checkup.gpus.size() < 2 || checkup.mpi->status != 0) return;
+  checkup.nccl = launch_two(short_sum("nccl"), nccl_may_take_seconds);
+}
+
+// As a sweep would start them.
+void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
+  if (!checkup.mpi || layouts.hosts.size() < 2) return;
+  PlacedJob job;
+  for (const Host& host : layouts.hosts) {
+    checkup.host_names.push_back(host.name);
+    PlacedRank& rank = job.ranks.emplace_back();
+    rank.rank = std::ssize(job.ranks) - 1;
+    rank.host = host.name;
+    rank.address = address_of(host);
+    rank.variables = layouts.launcher.variables;
+  }
+  Launcher launcher = layouts.launcher;
+  if (!launcher.program) launcher.program = own_path();
+  const LaunchOptions options{.as_root = geteuid() == 0, .timeout_seconds = hosts_may_take_seconds};
+  checkup.hosts = launch(launch_command(job, launcher, short_sum("mpi"), options),
+                         hosts_may_take_seconds + mpi_may_take_seconds);
 }
 
 void collect_files(Checkup& checkup) {
@@ -100,13 +137,14 @@ void collect_files(Checkup& checkup) {
 
 }  // namespace
 
-Checkup collect_checkup() {
+Checkup collect_checkup(const LayoutFile& layouts) {
   Checkup checkup;
   checkup.environment = find_environment();
   checkup.gpu_device_files = choose_device("auto").device == "cuda";
   collect_gpus(checkup);
   for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = problem_of_backend(name);
-  checkup.mpi = try_mpi();
+  try_two_ranks(checkup);
+  try_hosts(layouts, checkup);
   collect_files(checkup);
   return checkup;
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "bench/doctor/diagnose.h"
+#include "comm/layout.h"
 
 namespace nearmetal {
 
-/// Loads every backend, asks NVML, and has mpirun start two processes of this program; takes some
-/// seconds, and less than a minute.
-Checkup collect_checkup();
+/// Loads every backend, asks NVML, and has mpirun start processes of this program: two here, and
+/// one on each host of `layouts`, where it has several. Takes some seconds; minutes where they
+/// hang.
+Checkup collect_checkup(const LayoutFile& layouts);
 
 }  // namespace nearmetal

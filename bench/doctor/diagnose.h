@@ -17,11 +17,11 @@ struct GpuNow {
   Maybe<int64_t> throttle_bits;  // nvmlClocksEventReason... of nvml.h
 };
 
+/// Processes of this program under mpirun.
 struct MpiLaunch {
-  bool found = false;         // mpirun is there
-  std::optional<int> status;  // of starting two ranks; none: it did not end in time
-  int64_t ranks = 0;          // that answered
-  std::string text;           // what it printed, where it failed
+  std::optional<int> status;  // none: it did not end in time
+  int64_t ranks = 0;          // that told their version
+  std::string text;           // the first that it printed, where it failed
 };
 
 /// All that doctor looks at. Collecting it changes nothing but the start of two short processes.
@@ -32,7 +32,10 @@ struct Checkup {
   std::vector<Gpu> gpus;                        // all that NVML lists
   std::vector<GpuNow> gpus_now;                 // in their order
   std::map<std::string, std::string> backends;  // name to why it does not work; empty: it does
-  MpiLaunch mpi;
+  std::optional<MpiLaunch> mpi;                 // none: there is no mpirun
+  std::optional<MpiLaunch> nccl;        // sums over two GPUs; none: not tried, as there are not two
+  std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not asked for
+  std::vector<std::string> host_names;  // of a layout file
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go

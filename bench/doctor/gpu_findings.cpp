@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "bench/doctor/findings.h"
 #include "reports/text.h"
 
@@ -114,6 +116,16 @@ void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findi
     }
   }
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
+  const bool redirected = std::any_of(gpus.begin(), gpus.end(), [](const Gpu& gpu) {
+    return gpu.acs_redirect && *gpu.acs_redirect;
+  });
+  if (redirected && refused + without_nvlink > 0) {
+    findings.push_back({Urgency::warning, "acs_redirect",
+                        "bridges above the GPUs redirect what peers send one another (PCIe ACS)",
+                        "without NVLink it takes the way through the root complex, if it arrives",
+                        "on bare metal switch ACS off on these bridges; on the host of a VM leave "
+                        "it on, and turn on ATS on GPUs and NICs"});
+  }
   if (refused > 0) {
     findings.push_back(
         {Urgency::warning, "peer_access_refused",

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "bench/doctor/findings.h"
+#include "reports/exit_code.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -51,22 +53,56 @@ void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
   }
 }
 
-void add_mpi(const MpiLaunch& mpi, std::vector<Finding>& findings) {
-  if (!mpi.found) {
+std::string outcome(const MpiLaunch& launch) {
+  const std::string how =
+      launch.status ? "exit status " + std::to_string(*launch.status) : "did not end in time";
+  return how + (launch.text.empty() ? "" : ": " + launch.text);
+}
+
+void add_mpi(const std::optional<MpiLaunch>& mpi, std::vector<Finding>& findings) {
+  if (!mpi) {
     findings.push_back({Urgency::note, "no_mpi", "mpirun is not on PATH",
                         "several ranks cannot be started from here", "install Open MPI"});
-  } else if (mpi.status == 0 && mpi.ranks == 2) {
+  } else if (mpi->status == 0 && mpi->ranks == 2) {
     findings.push_back({Urgency::ok, "mpi", "mpirun started two ranks", "", ""});
   } else {
-    const std::string how = !mpi.status ? "did not end in time"
-                                        : "exit status " + std::to_string(*mpi.status) + ", " +
-                                              std::to_string(mpi.ranks) + " of 2 ranks answered";
     findings.push_back({Urgency::blocker, "mpi_launch",
-                        "mpirun of two ranks: " + how + (mpi.text.empty() ? "" : ": " + mpi.text),
+                        "mpirun of two ranks, of which " + std::to_string(mpi->ranks) +
+                            " answered: " + outcome(*mpi),
                         "jobs of several ranks cannot start",
                         "try `mpirun -n 2 hostname`; on hosts with several networks name one: "
                         "OMPI_MCA_btl_tcp_if_include and OMPI_MCA_oob_tcp_if_include"});
   }
+}
+
+void add_nccl(const std::optional<MpiLaunch>& nccl, std::vector<Finding>& findings) {
+  if (!nccl) return;
+  if (nccl->status == 0) {
+    findings.push_back({Urgency::ok, "nccl", "NCCL summed over two GPUs", "", ""});
+    return;
+  }
+  const bool missing = nccl->status == static_cast<int>(ExitCode::not_supported);
+  findings.push_back(
+      {missing ? Urgency::warning : Urgency::blocker, "nccl_start",
+       "a sum over two GPUs: " + outcome(*nccl), "several GPUs cannot train one network",
+       "run `mpirun -n 2 nearmetal micro nccl/allreduce/8B` with NCCL_DEBUG=INFO; in "
+       "a container, give it a larger /dev/shm (docker: --shm-size 1g)"});
+}
+
+void add_hosts(const Checkup& checkup, std::vector<Finding>& findings) {
+  if (!checkup.hosts) return;
+  const std::string what = "a sum over ranks on " + shortened(joined(checkup.host_names));
+  if (checkup.hosts->status == 0) {
+    findings.push_back({Urgency::ok, "hosts", what + " arrives", "", ""});
+    return;
+  }
+  findings.push_back(
+      {Urgency::blocker, "hosts_exchange", what + ": " + outcome(*checkup.hosts),
+       "jobs over these hosts cannot start",
+       "each must let this one in by ssh without a password (or launcher.remote_shell)"
+       ", have this program at the same path and the same Open MPI, and its firewall "
+       "must let all TCP ports of the others pass; launcher.network names the network "
+       "that they share"});
 }
 
 void add_licence(const std::vector<Gpu>& gpus, std::vector<Finding>& findings) {
@@ -84,6 +120,8 @@ void add_software_findings(const Checkup& checkup, std::vector<Finding>& finding
   add_driver(checkup, findings);
   add_backends(checkup, findings);
   add_mpi(checkup.mpi, findings);
+  add_nccl(checkup.nccl, findings);
+  add_hosts(checkup, findings);
   add_licence(checkup.gpus, findings);
 }
 

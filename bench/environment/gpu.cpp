@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
 #include "models/load_module.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -206,8 +207,7 @@ void add_peers(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
 
 // The kernel writes 0000:1b:00.0, NVML 00000000:1B:00.0.
 std::string kernel_name(std::string pci_id) {
-  std::transform(pci_id.begin(), pci_id.end(), pci_id.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  pci_id = lower_case(std::move(pci_id));
   const size_t domain = pci_id.find(':');
   return domain == 8 ? pci_id.substr(4) : pci_id;
 }
@@ -242,7 +242,7 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
     const Unknown why{"its address on the PCI bus is not known"};
     gpu.numa_node = gpu.iommu_group = why;
     gpu.cpu_affinity = why;
-    gpu.virtual_function = why;
+    gpu.virtual_function = gpu.ats = gpu.acs_redirect = why;
     return;
   }
   const fs::path folder = root / "sys/bus/pci/devices" / kernel_name(*gpu.pci_id);
@@ -252,6 +252,8 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   if (const auto group = link_name(folder / "iommu_group")) {
     gpu.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
   }
+  gpu.ats = ats_enabled(folder);
+  gpu.acs_redirect = acs_redirects(folder);
   std::error_code ignored;
   gpu.virtual_function = Unknown{folder.string() + " is not there"};
   if (fs::exists(folder, ignored)) gpu.virtual_function = fs::exists(folder / "physfn", ignored);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "bench/child_output.h"
 #include "bench/environment/system_files.h"
+#include "reports/text.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -43,16 +43,10 @@ constexpr std::array dmi_signs = {Sign{"vmware", "vmware"},
                                   Sign{"parallels", "parallels"},
                                   Sign{"bhyve", "bhyve"}};
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 template <class Signs>
 std::string name_of(const Signs& signs, const Maybe<std::string>& text) {
   if (!text) return "";
-  const std::string low = lower(*text);
+  const std::string low = lower_case(*text);
   for (const Sign& sign : signs) {
     if (low.find(sign.text) != low.npos) return sign.name;
   }
@@ -61,14 +55,14 @@ std::string name_of(const Signs& signs, const Maybe<std::string>& text) {
 
 // A bare-metal server of a cloud has its name in DMI, too.
 bool names_bare_metal(const Maybe<std::string>& product) {
-  return product && lower(*product).find(".metal") != std::string::npos;
+  return product && lower_case(*product).find(".metal") != std::string::npos;
 }
 
 std::string hypervisor_of(const fs::path& root, const Virtualisation& found) {
   const Maybe<std::string> version = first_line(root / "proc/version");
   // Firecracker answers CPUID as KVM does and has no DMI; its guests' kernels carry its name.
   if (version && found.cpuid_signature && !found.dmi_vendor &&
-      lower(*version).find("-fc") != std::string::npos) {
+      lower_case(*version).find("-fc") != std::string::npos) {
     return "firecracker";
   }
   for (const std::string& name :
@@ -110,7 +104,7 @@ bool is_gvisor(const fs::path& root) {
   const Maybe<std::string> version = first_line(root / "proc/version");
   return version &&
          (version->starts_with("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016") ||
-          lower(*version).find("gvisor") != std::string::npos);
+          lower_case(*version).find("gvisor") != std::string::npos);
 }
 
 std::string container_by_groups(const fs::path& root) {

@@ -20,7 +20,7 @@ Checkup healthy() {
   checkup.environment.limits.open_files = 65536;
   checkup.environment.processor.governor = std::string("performance");
   checkup.backends = {{"cpu", ""}, {"cuda", ""}};
-  checkup.mpi = {.found = true, .status = 0, .ranks = 2, .text = ""};
+  checkup.mpi = MpiLaunch{.status = 0, .ranks = 2, .text = ""};
   checkup.plan_cache_writable = true;
   checkup.free_disk_bytes = int64_t{10} << 30;
   checkup.clock_synchronised = true;
@@ -68,9 +68,19 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"blocker backend_unusable", [](Checkup& c) { c.backends["cuda"] = "no libcudnn.so.9"; }},
       {"note backend_unusable", [](Checkup& c) { c.backends["cpu"] = "no libdnnl.so.2"; }},
-      {"note no_mpi", [](Checkup& c) { c.mpi.found = false; }},
-      {"blocker mpi_launch", [](Checkup& c) { c.mpi.ranks = 1; }},
-      {"blocker mpi_launch", [](Checkup& c) { c.mpi.status.reset(); }},
+      {"note no_mpi", [](Checkup& c) { c.mpi.reset(); }},
+      {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
+      {"blocker mpi_launch", [](Checkup& c) { c.mpi->status.reset(); }},
+      {"blocker nccl_start",
+       [](Checkup& c) { c.nccl = MpiLaunch{.status = 6, .text = "NCCL: unhandled"}; }},
+      {"blocker nccl_start", [](Checkup& c) { c.nccl = MpiLaunch{}; }},
+      {"warning nccl_start",
+       [](Checkup& c) { c.nccl = MpiLaunch{.status = 8, .text = "no module"}; }},
+      {"blocker hosts_exchange",
+       [](Checkup& c) {
+         c.host_names = {"vm0", "vm1"};
+         c.hosts = MpiLaunch{};
+       }},
       {"warning vgpu_unlicensed",
        [](Checkup& c) { c.gpus[0].vgpu_licence = std::string("unlicensed"); }},
       {"warning gpu_in_use", [](Checkup& c) { c.gpus_now[1].processes = 1; }},
@@ -95,6 +105,11 @@ TEST(Doctor, FindsEachFault) {
       {"warning nvlink_down", [](Checkup& c) { c.gpus[0].inactive_nvlinks = 2; }},
       {"warning peer_access_refused", [](Checkup& c) { c.gpus[0].peers[0].reads = false; }},
       {"note peers_without_nvlink", [](Checkup& c) { c.gpus[0].peers[0].nvlink = false; }},
+      {"warning acs_redirect",
+       [](Checkup& c) {
+         c.gpus[0].peers[0].nvlink = false;
+         c.gpus[1].acs_redirect = true;
+       }},
       {"warning small_shared_memory",
        [](Checkup& c) { c.environment.limits.shared_memory_bytes = 64 << 20; }},
       {"note small_locked_memory",
