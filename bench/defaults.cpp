@@ -91,6 +91,10 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   require(cuda || config.input == "device",
           "--input host is for GPUs; leave it out with --device cpu");
   require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
+  require(cuda || !given("nccl_algorithm"),
+          "--nccl-algorithm is for GPUs; leave it out with --device cpu");
+  require(config.nccl_algorithm == "auto" || config.launch != "stream",
+          "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
   require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
   require(!config.forward_only || !config.verify,
           "--verify trains; it cannot go with --forward-only");

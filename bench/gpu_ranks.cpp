@@ -12,11 +12,12 @@ void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, con
   config.gpu = world.local_rank() % std::max(1, backend.device_count());
 }
 
-NcclGroup new_nccl_group(World& world) {
+NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up) {
   Nccl* nccl = nullptr;
   std::string name;
   together(world, [&] {
     nccl = &load_nccl();
+    nccl->set_up(set_up);
     if (world.rank() == 0) name = nccl->new_group();
   });
   const std::string version = world.broadcast(nccl->version());

@@ -19,7 +19,8 @@ struct NcclGroup {
   std::string name;
 };
 
-/// A new group of all ranks; collective. Throws JobFailure where a rank has no NCCL or another one.
-NcclGroup new_nccl_group(World& world);
+/// A new group of all ranks, the first that NCCL makes here; collective. Throws JobFailure where a
+/// rank has no NCCL or another one.
+NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up = {});
 
 }  // namespace nearmetal

@@ -45,8 +45,7 @@ void prove_replicas(World& world, Program& program, Run& run) {
   }
 }
 
-void measure_exchange(AllReduce& all_reduce, Run& run) {
-  Communication found;
+void measure_exchange(AllReduce& all_reduce, Communication found, Run& run) {
   found.library = all_reduce.library();
   bool exact = true;
   const double ranks = all_reduce.ranks();

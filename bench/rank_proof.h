@@ -18,7 +18,8 @@ void require_same_parameters(World& world, std::span<const float> parameters);
 void prove_replicas(World& world, Program& program, Run& run);
 
 /// Sums known values through the buckets of the run: the run fails where a sum is wrong. Their
-/// times, with nothing else going on, go into run.communication. The gradient is lost.
-void measure_exchange(AllReduce& all_reduce, Run& run);
+/// times, with nothing else going on, go into run.communication beside what was `found` already.
+/// The gradient is lost.
+void measure_exchange(AllReduce& all_reduce, Communication found, Run& run);
 
 }  // namespace nearmetal

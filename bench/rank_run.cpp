@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "bench/bucket_size.h"
 #include "bench/defaults.h"
 #include "bench/gpu_ranks.h"
 #include "bench/monitor.h"
@@ -14,6 +15,7 @@
 #include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
+#include "comm/nccl_log.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
@@ -99,7 +101,8 @@ std::unique_ptr<Program> prepare_together(const RankTask& task) {
 
 std::unique_ptr<AllReduce> join_nccl(const RankTask& task) {
   const World& world = task.world;
-  const NcclGroup group = new_nccl_group(task.world);
+  const NcclGroup group = new_nccl_group(task.world, {.algorithm = task.config.nccl_algorithm,
+                                                      .keep_log = task.config.launch == "graph"});
   std::unique_ptr<AllReduce> joined;
   or_abort(task, "to join the others", [&] {
     joined =
@@ -114,16 +117,51 @@ std::unique_ptr<AllReduce> make_all_reduce(const RankTask& task) {
   return task.config.device == "cuda" ? join_nccl(task) : task.world.all_reduce();
 }
 
-std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce, Run& run,
-                                 Rank& rank) {
+std::string nccl_log(const RankTask& task) {
+  return task.config.device == "cuda" ? load_nccl().log() : "";
+}
+
+// Throws where they are not those that were asked for.
+Maybe<NcclChoices> checked_choices(const RankTask& task, size_t earlier_bytes_of_log) {
+  if (task.config.device != "cuda") return Unknown{"NCCL is for GPUs"};
+  if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
+  if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
+  const std::string log = nccl_log(task);
+  const Maybe<NcclChoices> choices = log.empty() ? Unknown{"NCCL_DEBUG sends NCCL's log elsewhere"}
+                                                 : parse_nccl_log(log, earlier_bytes_of_log);
+  require_algorithm(choices, task.config.nccl_algorithm);
+  return choices;
+}
+
+// Puts it into the program's step, in buckets of the size that was asked for or that is fastest.
+Communication prepare_exchange(const RankTask& task, Program& program, AllReduce& all_reduce,
+                               std::span<const float> parameters) {
+  Communication prepared;
+  size_t log_of_tries = 0;
+  or_abort(task, "to prepare the exchange of gradients", [&] {
+    if (!task.config.bucket_mib) {
+      task.terminal.remark("trying sizes of buckets");
+      prepared.tried = try_buckets(task.world, program, all_reduce, parameters);
+      task.terminal.remark("step by size of bucket: " + text_of(prepared.tried));
+    }
+    prepared.bucket_mib =
+        task.config.bucket_mib ? *task.config.bucket_mib : fastest(prepared.tried).bucket_mib;
+    log_of_tries = nccl_log(task).size();
+    program.exchange_gradients(all_reduce, prepared.bucket_mib << 20);
+  });
+  together(task.world, [&] { prepared.nccl = checked_choices(task, log_of_tries); });
+  return prepared;
+}
+
+std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce,
+                                 Communication& communication, Run& run, Rank& rank) {
   auto program = prepare_together(task);
-  if (all_reduce != nullptr) {
-    or_abort(task, "to prepare the exchange of gradients",
-             [&] { program->exchange_gradients(*all_reduce, task.config.bucket_mib << 20); });
-  }
   const std::vector<float> parameters =
       initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
+  if (all_reduce != nullptr) {
+    communication = prepare_exchange(task, *program, *all_reduce, parameters);
+  }
   program->restart(parameters);
   run.plans = program->plans();
   if (task.world.rank() == 0) keep_plans(task.plans, run.plans, run.warnings);
@@ -201,15 +239,15 @@ void verify(const RankTask& task, Program& program, Run& run) {
 }
 
 // What is asked of a run beside its speed; where it fails, so has the run.
-void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce, Run& run,
-                 Rank& rank) {
+void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
+                 const Communication& communication, Run& run, Rank& rank) {
   try {
     if (all_reduce != nullptr) prove_replicas(task.world, program, run);
     if (task.config.profile) {
       run.profile = summarise(program.profile(profile_repeats), rank.step_time->median_seconds);
     }
     if (task.config.verify) verify(task, program, run);
-    if (all_reduce != nullptr) measure_exchange(*all_reduce, run);
+    if (all_reduce != nullptr) measure_exchange(*all_reduce, communication, run);
   } catch (const std::exception& error) {
     fail_run(run, error.what());
   }
@@ -238,7 +276,9 @@ void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   const double start = task.clock.elapsed_seconds();
   // Outlives the program, which may still have work of it queued.
   const std::unique_ptr<AllReduce> all_reduce = make_all_reduce(task);
-  const std::unique_ptr<Program> program = prepare(task, all_reduce.get(), run, rank);
+  Communication communication;
+  const std::unique_ptr<Program> program =
+      prepare(task, all_reduce.get(), communication, run, rank);
   const double prepared = task.clock.elapsed_seconds();
   set_up.prepare_seconds = prepared - start;
   task.terminal.remark("prepared in " + significant(set_up.prepare_seconds, 3) + " s: batch " +
@@ -254,7 +294,8 @@ void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   std::array<int64_t, 1> incomplete{run.status != Status::complete};
   task.world.maximum(incomplete);
   if (incomplete[0] != 0) return;
-  together(task.world, [&] { look_closer(task, *program, all_reduce.get(), run, rank); });
+  together(task.world,
+           [&] { look_closer(task, *program, all_reduce.get(), communication, run, rank); });
 }
 
 }  // namespace nearmetal

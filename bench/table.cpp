@@ -110,6 +110,18 @@ const Rank& slowest(const Run& run) {
                            [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
 }
 
+// "ring ll128 on 24 channels, P2P/CUMEM": of the buckets one after another, each choice once.
+std::string nccl_text(const NcclChoices& choices) {
+  std::vector<std::string> texts;
+  for (const SumChoice& sum : choices.sums) {
+    const std::string text =
+        sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
+  return joined(texts);
+}
+
 void print_communication(Lines& lines, const Communication& communication) {
   const double bytes = static_cast<double>(communication.bytes_per_step);
   const auto buckets = static_cast<int64_t>(communication.buckets.size());
@@ -124,6 +136,7 @@ void print_communication(Lines& lines, const Communication& communication) {
             gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s a link";
   }
   lines.line("exchange", text + " (" + communication.library + ")");
+  if (communication.nccl) lines.line("", nccl_text(*communication.nccl));
 }
 
 void print_ranks(Lines& lines, const Run& run, const RunConfig& config,

@@ -10,12 +10,23 @@
 
 namespace nearmetal {
 
+/// What NCCL reads from the environment.
+struct NcclSetUp {
+  std::string algorithm = "auto";  // by which it sums: auto (its choice, or the user's), ring, tree
+  bool keep_log = false;           // of its choices
+};
+
 /// Errors of NCCL and of the device throw std::runtime_error.
 class Nccl {
  public:
   virtual ~Nccl() = default;
   /// Of the library that was loaded: "nccl 2.28.9". All ranks must have the same.
   virtual std::string version() const = 0;
+  /// Before the first group. No log is kept where the user reads it (NCCL_DEBUG), nor should it be
+  /// where sums are launched one by one: NCCL writes a line for each.
+  virtual void set_up(const NcclSetUp& set_up) = 0;
+  /// As far as NCCL has written it (NCCL_DEBUG=INFO, subsystems INIT, GRAPH and TUNING).
+  virtual std::string log() = 0;
   /// Names a new group of ranks: one rank makes it, all of them join with it.
   virtual std::string new_group() = 0;
   /// Waits for all ranks of the group. `gpu`: index among the visible GPUs, one for each rank.

@@ -1,4 +1,10 @@
 // The entry of libnearmetal_nccl.so.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iterator>
+
 #include "comm/nccl_all_reduce.h"
 #include "comm/nccl_library.h"
 #include "comm/nccl_probes.h"
@@ -9,6 +15,20 @@ namespace {
 class NcclLibrary : public Nccl {
  public:
   std::string version() const override { return nccl_version(); }
+
+  void set_up(const NcclSetUp& set_up) override {
+    if (set_up.algorithm != "auto") setenv("NCCL_ALGO", set_up.algorithm.c_str(), 1);
+    if (set_up.keep_log && std::getenv("NCCL_DEBUG") == nullptr) keep_log();
+  }
+
+  std::string log() override {
+    std::string text;
+    char piece[4096];
+    for (ssize_t got = 0; (got = pread(log_, piece, sizeof(piece), std::ssize(text))) > 0;) {
+      text.append(piece, got);
+    }
+    return text;
+  }
 
   std::string new_group() override {
     ncclUniqueId id{};
@@ -23,6 +43,19 @@ class NcclLibrary : public Nccl {
   std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {
     return nccl_probes(group, rank, ranks, gpu);
   }
+
+ private:
+  // Into memory. NCCL would write to stdout if it could not open what is named here.
+  void keep_log() {
+    log_ = memfd_create("nccl-log", MFD_CLOEXEC);
+    const std::string path = "/proc/self/fd/" + std::to_string(log_);
+    if (log_ < 0 || access(path.c_str(), W_OK) != 0) return;
+    setenv("NCCL_DEBUG_FILE", path.c_str(), 1);
+    setenv("NCCL_DEBUG_SUBSYS", "INIT,GRAPH,TUNING", 1);
+    setenv("NCCL_DEBUG", "INFO", 1);
+  }
+
+  int log_ = -1;
 };
 
 }  // namespace

@@ -96,7 +96,8 @@ class Program {
 
   /// From now on the gradient of every step is the mean over the ranks of `all_reduce`, which must
   /// outlive this program: sent in buckets of at least `bucket_bytes` (0: one) during the backward
-  /// pass. All ranks call it, once, with no step queued and before restart(). Not for forward_only.
+  /// pass. All ranks call it, with no step queued and before restart(); again with the same
+  /// `all_reduce` to send other buckets. Not for forward_only.
   virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
 
   /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps

@@ -17,6 +17,9 @@ inline constexpr Form update_kind{
     "allreduce or independent"};
 inline constexpr Form bind_kind{
     [](const std::string& text) { return text == "auto" || text == "off"; }, "auto or off"};
+inline constexpr Form nccl_algorithm_kind{
+    [](const std::string& text) { return text == "auto" || text == "ring" || text == "tree"; },
+    "auto, ring or tree"};
 
 template <class Archive>
 void fields(Archive& field, In<Archive, LossScale> scale) {
@@ -49,6 +52,7 @@ void fields(Archive& field, In<Archive, RunConfig> config) {
   field.added("update", config.update, update_kind);
   field.added("ranks", config.ranks, at_least(0));
   field.added("bucket_mib", config.bucket_mib, at_least(0));
+  field.added("nccl_algorithm", config.nccl_algorithm, nccl_algorithm_kind);
   field("forward_only", config.forward_only);
   field("verify", config.verify);
   field("profile", config.profile);

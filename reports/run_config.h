@@ -40,7 +40,8 @@ struct RunConfig {
   int64_t threads = 0;               // of the CPU backend; 0: all that the process may use
   std::string update = "allreduce";  // of several ranks: allreduce, or independent of each other
   int64_t ranks = 0;                 // that there must be; 0: any number
-  int64_t bucket_mib = 32;           // of gradients, sent while the backward pass goes on
+  std::optional<int64_t> bucket_mib = 32;  // of gradients, sent at once; empty: to be measured
+  std::string nccl_algorithm = "auto";  // by which NCCL must sum: auto (its choice), ring or tree
   bool forward_only = false;
   bool verify = false;
   bool profile = false;

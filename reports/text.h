@@ -34,6 +34,8 @@ std::string plain_percent(double share);
 /// "1 run", "2 runs".
 std::string counted(int64_t count, const std::string& noun);
 
+std::string lower_case(std::string text);  // of ASCII
+
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".

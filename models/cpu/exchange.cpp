@@ -41,6 +41,8 @@ Operation exchange(const std::string& name, const AllReduce& all_reduce, double 
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      float* gradient, StepState& state) {
+  std::erase_if(step.operations,
+                [](const Operation& o) { return std::string_view(o.phase) == "exchange"; });
   const std::vector<BucketRange> buckets =
       cut_buckets(slices_of(step), step.bytes(Region::gradients), bucket_bytes);
   std::vector<GradientBucket> bound;

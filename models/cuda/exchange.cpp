@@ -47,6 +47,8 @@ Kernel exchange(const std::string& name, const AllReduce& all_reduce, int64_t by
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, Precision precision,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes) {
+  std::erase_if(step.kernels,
+                [](const Kernel& kernel) { return std::string_view(kernel.phase) == "exchange"; });
   const std::vector<BucketRange> buckets = cut_buckets(
       slices_of(step, layout), layout.matrix_elements, bucket_bytes / element_bytes(precision));
   const std::vector<GradientBucket> bound = memory_of(buckets, precision, resources.parameters);

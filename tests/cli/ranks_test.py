@@ -73,6 +73,17 @@ class Ranks(cli.CliTest):
         self.assertIn("gradients averaged every step", process.out)
         self.assertEqual(process.out.count("throughput"), 1, "one rank speaks")
 
+    def test_the_size_of_buckets_is_measured_where_asked_for(self):
+        process = self.job((2, ["--steps", "4", "--bucket-mib", "auto", "--output", "report.json"]))
+        exchange = self.run_of(process)["communication"]
+        tried = {bucket["bucket_mib"]: bucket["step_seconds"] for bucket in exchange["tried"]}
+        self.assertEqual(sorted(tried), [0, 4, 8, 16, 32])
+        self.assertEqual(exchange["bucket_mib"], min(tried, key=tried.get))
+        self.assertIn("step by size of bucket: all at once", process.err)
+        setting = self.report()["invocation"]["config"]["bucket_mib"]
+        self.assertEqual(setting, {"value": None, "origin": "flag"})
+        self.assertEqual(exchange["unknown"]["nccl"], "NCCL is for GPUs")
+
     def test_ranks_independent_of_each_other(self):
         run = self.run_of(self.job((2, ["--steps", "4", "--warmup", "2", "--update", "independent",
                                         "--output", "report.json"])))

@@ -82,6 +82,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"ranks", "--ranks", "4"},
       {"bind", "--bind", "off"},
       {"bucket_mib", "--bucket-mib", "8"},
+      {"nccl_algorithm", "--nccl-algorithm", "tree"},
       {"forward_only", "--forward-only"},
       {"verify", "--verify"},
       {"profile", "--profile"},

@@ -129,6 +129,13 @@ TEST_F(CheckSettings, HostInputNeedsAGpu) {
   config.input = "host";
   EXPECT_THAT(refusal("cpu", {"input"}), HasSubstr("--input"));
 }
+TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
+  EXPECT_THAT(refusal("cpu", {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));
+  config.nccl_algorithm = "ring";
+  EXPECT_EQ(refusal("cuda", {"nccl_algorithm"}), "");
+  config.launch = "stream";
+  EXPECT_THAT(refusal("cuda", {"nccl_algorithm"}), HasSubstr("leave --launch stream out"));
+}
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
   EXPECT_THAT(refusal("cuda", {"threads"}), HasSubstr("--threads"));

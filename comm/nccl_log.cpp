@@ -1,0 +1,59 @@
+#include "comm/nccl_log.h"
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+template <class T>
+void add_once(std::vector<T>& values, const T& value) {
+  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+}
+
+}  // namespace
+
+Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes) {
+  static const std::regex sum(
+      R"(AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})");
+  static const std::regex transport(R"( via ([A-Z][^ ]*))");
+  static const std::regex ring(R"(Channel \d+/\d+ : (\d+(?: \d+)*)\s*$)");
+  NcclChoices choices;
+  std::istringstream lines(log);
+  size_t bytes = 0;  // before the line
+  for (std::string line; std::getline(lines, line); bytes += line.size() + 1) {
+    std::smatch found;
+    if (std::regex_search(line, found, sum)) {
+      if (bytes < earlier_bytes) continue;
+      add_once(choices.sums, {.bytes = std::stoll(found[1]),
+                              .algorithm = lower_case(found[2]),
+                              .protocol = lower_case(found[3]),
+                              .channels = std::stoll(found[5]) - std::stoll(found[4]) + 1});
+    } else if (std::regex_search(line, found, transport)) {
+      add_once(choices.transports, found[1].str());
+    } else if (std::regex_search(line, found, ring)) {
+      add_once(choices.rings, found[1].str());
+    }
+  }
+  if (choices.sums.empty()) return Unknown{"NCCL's log names no sum"};
+  return choices;
+}
+
+void require_algorithm(const Maybe<NcclChoices>& choices, const std::string& algorithm) {
+  if (algorithm == "auto") return;
+  if (!choices) {
+    throw std::runtime_error("--nccl-algorithm " + algorithm +
+                             " cannot be checked: " + choices.reason);
+  }
+  for (const SumChoice& sum : choices->sums) {
+    if (sum.algorithm == algorithm) continue;
+    throw std::runtime_error("NCCL takes " + sum.algorithm + " for " + std::to_string(sum.bytes) +
+                             " bytes in spite of --nccl-algorithm " + algorithm);
+  }
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,19 @@
+// What NCCL chose, which it tells in its log alone.
+#pragma once
+
+#include <string>
+
+#include "reports/types.h"
+
+namespace nearmetal {
+
+/// Of what NCCL 2.25 or later writes at the level INFO for the subsystems INIT, GRAPH and TUNING
+/// (src/enqueue.cc, src/init.cc and src/transport of its sources). Each thing once, in the order of
+/// the log; sums only of what follows its first `earlier_bytes`. Unknown where there is none.
+Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes = 0);
+
+/// Throws std::runtime_error unless `choices` are known and every sum took `algorithm`, which may
+/// be "auto": any.
+void require_algorithm(const Maybe<NcclChoices>& choices, const std::string& algorithm);
+
+}  // namespace nearmetal
