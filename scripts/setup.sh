@@ -32,6 +32,7 @@ libgtest-dev        header   gtest/gtest.h
 libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
 gnuplot-nox         program  gnuplot
+iproute2            program  ip
 '
 # Looks at the pages that the program writes.
 browser_needs='

@@ -1,0 +1,177 @@
+"""Two hosts that are network namespaces with names of their own and a cable between them: one
+network trained over both, the cable cut, a host that does not answer."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import unittest
+
+import cli
+
+HOSTS = {"host-a": "10.213.77.1", "host-b": "10.213.77.2"}
+
+SHELL = """#!/bin/sh
+# In place of ssh: HOST COMMAND...
+case $1 in
+{cases}
+*) echo "no route to $1" >&2; exit 255 ;;
+esac
+shift
+exec nsenter --target $pid --net --uts -- sh -c "$*"
+"""
+
+
+def why_not():
+    """Empty where this process may make hosts."""
+    for tool in ("ip", "unshare", "nsenter", "mpirun"):
+        if shutil.which(tool) is None:
+            return f"there is no {tool}"
+    tried = subprocess.run(["unshare", "--net", "--uts", "ip", "link", "add", "name", "left",
+                            "type", "veth", "peer", "name", "right"], capture_output=True, text=True, check=False)
+    return tried.stderr.strip()
+
+
+@unittest.skipIf(why_not(), "no network namespaces here: " + why_not())
+class Network(cli.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.pids = {host: self.start_host(host) for host in HOSTS}
+        pid_a, pid_b = (str(pid) for pid in self.pids.values())
+        subprocess.run(["ip", "link", "add", "name", "cable", "netns", pid_a, "type", "veth",
+                        "peer", "name", "cable", "netns", pid_b], check=True)
+        for host, address in HOSTS.items():
+            self.on(host, "ip", "address", "add", address + "/24", "dev", "cable")
+            self.on(host, "ip", "link", "set", "cable", "up")
+        cases = "\n".join(f"{address}) pid={self.pids[host]} ;;"
+                          for host, address in HOSTS.items())
+        os.chmod(self.write("shell", SHELL.format(cases=cases)), 0o755)
+
+    def start_host(self, name):
+        """The process that holds its namespaces; with it they go."""
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--uts", "sh", "-c",
+             f"hostname {name} && ip link set lo up && echo up && exec sleep 1000"],
+            stdout=subprocess.PIPE, text=True)
+        self.addCleanup(holder.stdout.close)
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        self.assertEqual(holder.stdout.readline(), "up\n")
+        return holder.pid
+
+    def inside(self, host, *command):
+        return ["nsenter", "--target", str(self.pids[host]), "--net", "--uts", "--", *command]
+
+    def on(self, host, *command):
+        subprocess.run(self.inside(host, *command), check=True)
+
+    def start_sweep(self, layouts, **members):
+        """From host-a, over hosts of the layout file."""
+        document = {
+            "hosts": [{"name": host, "address": address, "gpus": 0}
+                      for host, address in HOSTS.items()],
+            "launcher": {"network": "10.213.77.0/24", "remote_shell": self.path("shell")},
+            "workload": {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
+                         "threads": 1, "warmup": 2},
+            "layouts": layouts, "repeats": 1, "order": "listed", **members}
+        command = [cli.EXECUTABLE, "sweep", self.write("layouts.json", json.dumps(document)),
+                   "--output", "s.json"]
+        return subprocess.Popen(self.inside("host-a", *command), cwd=self.folder,
+                                env=cli.clean_environment(), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finished(self, process):
+        process.out, process.err = process.communicate(timeout=100)
+        return process
+
+    def processes_on(self, host):
+        """All in the network of the host but the one that holds it."""
+        network = os.readlink(f"/proc/{self.pids[host]}/ns/net")
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/ns/net") == network:
+                    found.append(int(pid))
+            except OSError:
+                pass  # it ended meanwhile, or is not ours to see
+        return [pid for pid in found if pid != self.pids[host]]
+
+    def assert_nothing_is_left(self):
+        for _ in range(100):
+            left = {host: self.processes_on(host) for host in HOSTS}
+            if not any(left.values()):
+                return
+            time.sleep(0.1)
+        self.fail(f"processes are left: {left}")
+
+    def test_one_network_over_two_hosts(self):
+        process = self.finished(self.start_sweep(
+            [{"shape": "1x1x1", "workload": {"steps": 5}},
+             {"shape": "2x1x1", "workload": {"steps": 5}}]))
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        report = self.report("s.json")
+        names = [environment["host_name"] for environment in report["environments"]]
+        self.assertEqual(sorted(names), ["host-a", "host-b"])
+        run = report["arms"][1]["runs"][0]
+        self.assertEqual([names[rank["environment"]] for rank in run["ranks"]],
+                         ["host-a", "host-b"])
+        self.assertTrue(run["proof"]["replicas_identical"])
+        self.assertTrue(run["proof"]["sums_exact"])
+        self.assertGreater(run["communication"]["exposed_seconds_per_step"], 0)
+        self.assertIn("2x1x1", process.out)
+        self.assert_nothing_is_left()
+
+    def test_a_cable_that_is_cut_is_a_time_out_and_the_next_layout_runs(self):
+        process = self.start_sweep(
+            [{"shape": "2x1x1", "workload": {"duration": 600}},
+             {"shape": "1x1x1", "workload": {"steps": 3}}],
+            limits={"step_seconds": 3})
+        for line in process.stderr:
+            if "steady" in line or "prepared" in line:
+                break
+        time.sleep(2)
+        self.on("host-b", "ip", "link", "set", "cable", "down")
+        start = time.monotonic()
+        self.finished(process)
+        self.assertLess(time.monotonic() - start, 40, process.err)
+        self.assertEqual(process.returncode, 7, process.err)
+        cut, alone = (arm["runs"][0] for arm in self.report("s.json")["arms"])
+        self.assertRegex(cut["failure"], "no (step|sign of life) for ")
+        self.assertEqual(alone["status"], "complete")
+        self.assert_nothing_is_left()
+
+    def test_doctor_tries_the_hosts_of_a_layout_file(self):
+        document = {"hosts": [{"name": host, "address": address, "gpus": 0}
+                              for host, address in HOSTS.items()],
+                    "launcher": {"network": "10.213.77.0/24", "remote_shell": self.path("shell")},
+                    "layouts": [{"shape": "2x1x1"}]}
+        command = self.inside("host-a", cli.EXECUTABLE, "doctor", "--json",
+                              self.write("layouts.json", json.dumps(document)))
+
+        def findings():
+            process = subprocess.run(command, cwd=self.folder, env=cli.clean_environment(),
+                                     capture_output=True, text=True, timeout=120, check=False)
+            return {finding["code"]: finding for finding in json.loads(process.stdout)["findings"]}
+
+        self.assertEqual(findings()["hosts"]["seen"], "a sum over ranks on host-a, host-b arrives")
+        self.on("host-b", "ip", "link", "set", "cable", "down")
+        self.assertEqual(findings()["hosts_exchange"]["severity"], "blocker")
+        self.assert_nothing_is_left()
+
+    def test_a_host_that_does_not_answer_fails_its_layout_alone(self):
+        hosts = [{"name": host, "address": address, "gpus": 0}
+                 for host, address in {**HOSTS, "host-c": "10.213.77.9"}.items()]
+        process = self.finished(self.start_sweep(
+            [{"shape": "3x1x1", "workload": {"steps": 3}},
+             {"shape": "2x1x1", "workload": {"steps": 3}}], hosts=hosts))
+        self.assertEqual(process.returncode, 6, process.err)
+        failed, good = (arm["runs"][0] for arm in self.report("s.json")["arms"])
+        self.assertIn("10.213.77.9", failed["failure"])
+        self.assertEqual(good["status"], "complete")
+        self.assert_nothing_is_left()
+
+
+if __name__ == "__main__":
+    cli.main()
