@@ -24,7 +24,7 @@ Examples:
 
 Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond
 it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree or have no
-row in common.
+row in common. Of runs with --attribute it also says what the difference comes from.
 
 Metrics: throughput_images_per_second, median_step_seconds, p95_step_seconds, p99_step_seconds,
   set_up_seconds.)";

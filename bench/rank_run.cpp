@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "bench/attribute.h"
 #include "bench/bucket_size.h"
 #include "bench/defaults.h"
 #include "bench/gpu_ranks.h"
@@ -245,6 +246,10 @@ void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
     if (all_reduce != nullptr) prove_replicas(task.world, program, run);
     if (task.config.profile) {
       run.profile = summarise(program.profile(profile_repeats), rank.step_time->median_seconds);
+    }
+    if (task.config.attribute) {
+      task.terminal.remark("timing this machine (--attribute)");
+      rank.probes = time_machine(task, program);
     }
     if (task.config.verify) verify(task, program, run);
     if (all_reduce != nullptr) measure_exchange(*all_reduce, communication, run);

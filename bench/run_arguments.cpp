@@ -82,6 +82,7 @@ std::vector<std::string> run_arguments(const RunConfig& config) {
   arguments.toggle("--forward-only", config.forward_only);
   arguments.toggle("--verify", config.verify);
   arguments.toggle("--profile", config.profile);
+  arguments.toggle("--attribute", config.attribute);
   return arguments.take();
 }
 

@@ -203,6 +203,8 @@ void add_measurement(RunOptions& options, RunConfig& run) {
                  "fewest steps before, more until steady [cuda: 120, cpu: 3]");
   options.toggle("--verify", run.verify, "prove that the network memorises a small set");
   options.toggle("--profile", run.profile, "show where the step goes");
+  options.toggle("--attribute", run.attribute,
+                 "time the machine, for compare to say why runs differ");
 }
 
 void add_evidence(RunOptions& options, RunConfig& run) {

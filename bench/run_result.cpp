@@ -9,6 +9,7 @@ void print_result(std::ostream& out, const Report& report, bool colour) {
   const Run& run = report.arms.front().runs.front();
   print_summary(out, report, run, colour);
   if (run.profile) print_profile(out, *run.profile);
+  if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
 }
 
 }  // namespace

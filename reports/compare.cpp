@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 
@@ -66,6 +67,56 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     comparison.rows.push_back(compare_arms(*pair.base, *pair.next, *metric, comparison.options));
     comparison.rows.back().arm = pair.name;
   }
+}
+
+ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environments) {
+  ExplainedSide side;
+  std::set<int64_t> places;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.status != Status::complete) continue;
+    side.runs.push_back(&run.run);
+    for (const Rank& rank : run.run.ranks) places.insert(rank.environment);
+  }
+  for (const int64_t place : places) {
+    if (place >= 0) side.environments.push_back(&environments.at(place));
+  }
+  return side;
+}
+
+// Half the interval of the difference.
+Maybe<double> noise_of(const ArmPair& pair, const CompareOptions& options) {
+  const Metric& throughput = all_metrics().front();
+  const Maybe<Interval> interval =
+      compare_arms(*pair.base, *pair.next, throughput, options).difference_interval;
+  if (!interval) return Unknown{interval.reason};
+  return (interval->upper - interval->lower) / 2;
+}
+
+// Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
+bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
+  return std::any_of(comparison.rows.begin(), comparison.rows.end(), [&](const ComparisonRow& row) {
+    return row.arm == arm && row.difference && !(only_open && row.verdict == Verdict::equivalent);
+  });
+}
+
+void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& base,
+                     const RunSet& next) {
+  const ExplainedSide base_side = side_of(*pair.base, base.environments);
+  const ExplainedSide new_side = side_of(*pair.next, next.environments);
+  const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);
+  if (of_base.empty() && of_new.empty()) {
+    comparison.explanations.push_back(
+        explain(base_side, new_side, noise_of(pair, comparison.options)));
+    comparison.explanations.back().arm = pair.name;
+    return;
+  }
+  const Warning hint = {"not_explained",
+                        "where the difference comes from is not known (" +
+                            (of_base.empty() ? "new: " + of_new : "base: " + of_base) +
+                            "); run both sides with --attribute"};
+  const auto& notes = comparison.notes;
+  const bool told = std::find(notes.begin(), notes.end(), hint) != notes.end();
+  if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
 }
 
 // Above 0 the better side.
@@ -152,6 +203,9 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
   if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);
+  for (const ArmPair& pair : paired_arms(base, next)) {
+    if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
+  }
   return comparison;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/attribution.h"
 #include "reports/environment_differences.h"
 #include "reports/inference.h"
 #include "reports/metric.h"
@@ -78,6 +79,7 @@ struct Comparison {
   std::vector<FoundDifference> key_differences;  // of all rows, distinct
   std::vector<ComparisonRow> rows;               // worst first
   std::vector<EnvironmentDifference> environment_differences;
+  std::vector<Explanation> explanations;       // of the arms whose runs have probes
   std::vector<Warning> notes;                  // of the whole
   std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
 };

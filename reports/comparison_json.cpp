@@ -75,6 +75,48 @@ void fields(Archive& field, In<Archive, EnvironmentDifference> difference) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, SeenProbe> seen) {
+  field("name", seen.name);
+  field("unit", seen.unit);
+  field("base", seen.base);
+  field("other", seen.other);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, LayerShare> share) {
+  field("layer", share.layer);
+  field("seconds", share.seconds);
+  field("share_of_step", share.share_of_step);
+  field("share_of_difference", share.share_of_difference);
+  field("sensitive", share.sensitive);
+  field("below_noise", share.below_noise);
+  field("statement", share.statement);
+  field("seen", share.seen);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, KnownCause> cause) {
+  field("code", cause.code);
+  field("layer", cause.layer);
+  field("seen", cause.seen);
+  field("hint", cause.hint);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Explanation> explanation) {
+  field("arm", explanation.arm);
+  field("model", std::string(attribution_model));
+  field("base_step_seconds", explanation.base_step_seconds);
+  field("new_step_seconds", explanation.new_step_seconds);
+  field("difference_seconds", explanation.difference_seconds);
+  field("noise_seconds", explanation.noise_seconds);
+  field("layers", explanation.layers);
+  field("unexplained_seconds", explanation.unexplained_seconds);
+  field("unexplained_share", explanation.unexplained_share);
+  field("causes", explanation.causes);
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, CompareOptions> options) {
   field("margin", options.rule.margin);
   field("alpha", options.rule.alpha);
@@ -119,6 +161,7 @@ void fields(Archive& field, const Document& document) {
   field("rows", document.comparison.rows);
   field("geometric_means", document.comparison.geometric_means);
   field("key_differences", document.comparison.key_differences);
+  field("explanations", document.comparison.explanations);
   field("environment_differences", document.comparison.environment_differences);
   field("notes", document.comparison.notes);
 }

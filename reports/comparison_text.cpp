@@ -192,6 +192,9 @@ ComparisonText text_of(const Comparison& comparison) {
   }
   text.rows = table_of(comparison, footnotes);
   text.rule = rule_text(comparison.options.rule);
+  for (const Explanation& explanation : comparison.explanations) {
+    text.explanations.push_back(text_of(explanation));
+  }
   if (!comparison.environment_differences.empty()) {
     text.environments = table_of_environments(comparison);
   }
@@ -208,6 +211,11 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
   }
   print_aligned(out, text.rows, styles_of(comparison, colour));
   out << text.rule << '\n';
+  for (const ExplanationText& explanation : text.explanations) {
+    out << '\n' << printable(explanation.title) << ":\n";
+    print_aligned(out, explanation.layers);
+    for (const std::string& line : explanation.remarks) out << printable(line) << '\n';
+  }
   if (comparison.options.vm_form && !text.environments.rows.empty()) {
     out << '\n';
     print_aligned(out, text.environments);
@@ -224,6 +232,15 @@ void print_comparison_markdown(std::ostream& out, const Comparison& comparison) 
   }
   print_markdown(out, text.rows);
   out << '\n' << markdown_escaped(text.rule) << "\n\n";
+  for (const ExplanationText& explanation : text.explanations) {
+    out << markdown_escaped(explanation.title) << ":\n\n";
+    print_markdown(out, explanation.layers);
+    out << '\n';
+    for (const std::string& line : explanation.remarks) {
+      out << "- " << markdown_escaped(line) << '\n';
+    }
+    out << '\n';
+  }
   if (comparison.options.vm_form && !text.environments.rows.empty()) {
     print_markdown(out, text.environments);
     out << '\n';

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/attribution_text.h"
 #include "reports/compare.h"
 #include "reports/text_table.h"
 
@@ -18,6 +19,7 @@ struct ComparisonText {
   TextTable key_differences;
   TextTable rows;  // worst first, geometric means last
   std::string rule;
+  std::vector<ExplanationText> explanations;
   TextTable environments;
   std::vector<std::string> remarks;  // footnotes of the rows, notes, published figures
 };

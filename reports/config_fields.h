@@ -56,6 +56,7 @@ void fields(Archive& field, In<Archive, RunConfig> config) {
   field("forward_only", config.forward_only);
   field("verify", config.verify);
   field("profile", config.profile);
+  field.added("attribute", config.attribute);
   field("plan_cache", config.plan_cache);
   field("plans", config.plans);
   field("output", config.output);

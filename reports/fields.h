@@ -5,6 +5,7 @@
 #include "reports/config_fields.h"
 #include "reports/environment_fields.h"
 #include "reports/json_archive.h"
+#include "reports/probe_fields.h"
 
 namespace nearmetal::json {
 
@@ -143,6 +144,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
   field.added("monitoring", rank.monitoring);
   field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0));
+  field.added("probes", rank.probes);
   field("step_seconds", rank.step_seconds, above(0));
   field("loss", rank.loss);
 }

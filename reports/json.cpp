@@ -21,7 +21,7 @@ constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
 // too: they have a hash of their own.
 const std::set<std::string> display_settings = {
     "output", "force",       "json",       "quiet",        "no_progress", "plan_cache",
-    "plans",  "environment", "host_facts", "no_host_info", "monitor_hz"};
+    "plans",  "environment", "host_facts", "no_host_info", "monitor_hz",  "attribute"};
 
 // What reading a text may take: about 2 GiB of memory at the very worst. 10000 runs of 1000 steps
 // are a tenth of it.

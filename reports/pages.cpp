@@ -83,6 +83,10 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   }
   page.tables.push_back({"Comparison: " + text.rule, with_last_column_second(text.rows)});
   page.remarks = text.remarks;
+  for (const ExplanationText& explanation : text.explanations) {
+    page.tables.push_back({explanation.title, explanation.layers});
+    page.remarks.insert(page.remarks.end(), explanation.remarks.begin(), explanation.remarks.end());
+  }
   page.charts = charts_of(base, next, comparison);
   if (!text.environments.rows.empty()) {
     page.tables.push_back({"Where the environments differ", text.environments});

@@ -45,6 +45,7 @@ struct RunConfig {
   bool forward_only = false;
   bool verify = false;
   bool profile = false;
+  bool attribute = false;                  // time probes, by which a difference is explained
   std::optional<std::string> plan_cache;   // path, or "off"
   std::optional<std::string> plans;        // report whose plans are pinned
   std::optional<std::string> output;       // path, or "-"

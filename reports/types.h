@@ -11,6 +11,7 @@
 #include "models/program.h"
 #include "reports/environment.h"
 #include "reports/maybe.h"
+#include "reports/rank_probes.h"
 #include "reports/run_config.h"
 
 namespace nearmetal {
@@ -128,6 +129,7 @@ struct Rank {
   std::optional<Monitoring> monitoring;  // null: not asked for, or the window did not open
   // Per step of the window, the median: gradients on their way and nothing else to do.
   Maybe<double> exposed_communication_seconds;
+  std::optional<RankProbes> probes;  // null: not asked for
 
   bool operator==(const Rank&) const = default;
 };

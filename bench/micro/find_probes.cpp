@@ -4,18 +4,13 @@
 #include <cstdint>
 
 #include "bench/gpu_ranks.h"
+#include "bench/micro/chain.h"
 #include "bench/plan_source.h"
 #include "bench/rank_run.h"
 #include "models/initialise.h"
 
 namespace nearmetal {
 namespace {
-
-// A chain in which every step needs the one before, so that no processor does it side by side.
-uint64_t chain(uint64_t value, int64_t length) {
-  for (int64_t i = 0; i < length; ++i) value = value * 6364136223846793005U + 1442695040888963407U;
-  return value;
-}
 
 void append(std::vector<Probe>& all, std::vector<Probe> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
@@ -38,7 +33,7 @@ Probe cpu_quantum_probe() {
               using Clock = std::chrono::steady_clock;
               const Clock::time_point begin = Clock::now();
               volatile uint64_t value = 1;
-              for (int64_t run = 0; run < runs; ++run) value = chain(value, length);
+              for (int64_t run = 0; run < runs; ++run) value = multiply_in_a_chain(value, length);
               return std::chrono::duration<double>(Clock::now() - begin).count();
             };
           }};

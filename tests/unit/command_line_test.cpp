@@ -86,6 +86,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"forward_only", "--forward-only"},
       {"verify", "--verify"},
       {"profile", "--profile"},
+      {"attribute", "--attribute"},
       {"plan_cache", "--plan-cache", "off"},
       {"plans", "--plans", "r.json"},
       {"output", "--output", "o.json"},

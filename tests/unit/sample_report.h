@@ -31,6 +31,15 @@ inline Rank sample_rank() {
                                .not_monitored = {{"sm_clock_hertz", "not told"}},
                                .joules = 130.0,
                                .images_per_joule = Unknown{"not told"}};
+  rank.probes =
+      RankProbes{.needs = {.kernels = 250,
+                           .input_bytes = 77070336,
+                           .launch = "graph",
+                           .memory_seconds = 0.006,
+                           .compute_seconds = Unknown{"the rate of product/fp16 is not known"}},
+                 .probes = {{"copy/device", "1 GiB", 2147483648, 0, 100, 5e-4, 5.1e-4, 6e-4},
+                            {"product/fp16", "a product", 0, 1.1e12, 0, Unknown{"no memory"},
+                             Unknown{"no memory"}, Unknown{"no memory"}}}};
   rank.device_bytes = 41'200'000'000;
   rank.plans_sha256 = plans_sha256({});
   return rank;

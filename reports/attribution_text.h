@@ -1,0 +1,20 @@
+// Where a difference comes from, for people. Computes nothing but units.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/attribution.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+
+struct ExplanationText {
+  std::string title;
+  TextTable layers;                  // what is unexplained last
+  std::vector<std::string> remarks;  // the model; known causes, most likely first
+};
+
+ExplanationText text_of(const Explanation& explanation);
+
+}  // namespace nearmetal
