@@ -13,6 +13,18 @@
 namespace nearmetal {
 namespace {
 
+// What a step takes; beyond lies damage, or a joke.
+constexpr double longest_step_seconds = 1e6;
+constexpr double shortest_step_seconds = 1e-9;
+
+bool makes_sense(const Run& run) {
+  const double step = run.window->seconds / static_cast<double>(run.window->steps);
+  const double exposed =
+      run.communication ? run.communication->exposed_seconds_per_step.value.value_or(0) : 0;
+  return step >= shortest_step_seconds && step <= longest_step_seconds &&
+         exposed <= longest_step_seconds;
+}
+
 // Worse by so much must change a step that is sensitive to a layer.
 constexpr double tried_change = 0.1;
 
@@ -135,6 +147,7 @@ std::string cannot_explain(const ExplainedSide& side) {
   for (const Run* run : side.runs) {
     if (!run->jobs.empty()) return "several jobs ran at once";
     if (!run->window || run->ranks.empty()) return "a run has no timed window";
+    if (!makes_sense(*run)) return "the times of a run make no sense";
     for (const Rank& rank : run->ranks) {
       if (!rank.probes) return "not all runs were taken with --attribute";
     }

@@ -89,7 +89,9 @@ Maybe<double> noise_of(const ArmPair& pair, const CompareOptions& options) {
   const Maybe<Interval> interval =
       compare_arms(*pair.base, *pair.next, throughput, options).difference_interval;
   if (!interval) return Unknown{interval.reason};
-  return (interval->upper - interval->lower) / 2;
+  const double half = (interval->upper - interval->lower) / 2;
+  // An interval so wide says nothing, and would not fit into a number of seconds.
+  return half < 1e6 ? Maybe<double>(half) : Unknown{"the interval of the difference is too wide"};
 }
 
 // Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.

@@ -7,9 +7,14 @@
 namespace nearmetal {
 namespace {
 
+// Of two machines that do the same; beyond lies damage, or a joke.
+constexpr double largest_ratio = 1e6;
+
 Maybe<double> ratio(const Maybe<double>& other, const Maybe<double>& base) {
   if (!base || !other) return Unknown{base ? other.reason : base.reason};
-  return *other / *base;
+  const double found = *other / *base;
+  if (found >= 1 / largest_ratio && found <= largest_ratio) return found;
+  return Unknown{"the values make no sense"};
 }
 
 // What is left of `factor` where `known` is known.
@@ -22,7 +27,8 @@ Maybe<double> rate_of(const SideFigures& side, const std::string& name, double P
   const ProbeTime* probe = side.first_of(name);
   if (probe == nullptr) return Unknown{"not probed"};
   if (!probe->median_seconds) return probe->median_seconds;
-  return probe->*amount / *probe->median_seconds;
+  const double rate = probe->*amount / *probe->median_seconds;
+  return std::isfinite(rate) ? Maybe<double>(rate) : Unknown{"the values make no sense"};
 }
 
 // Of two sides.

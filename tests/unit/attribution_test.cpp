@@ -273,6 +273,22 @@ TEST(Attribution, WhateverDiffersTheSumIsTheDifference) {
   }
 }
 
+TEST(Attribution, ValuesThatMakeNoSenseGiveNoFigure) {
+  nearmetal::Run base = run_on({.input_bytes = 1e300}), next = run_on({.input_bytes = 1e-300});
+  for (ProbeTime& probe : base.ranks[0].probes->probes) probe.median_seconds = 1e-307;
+  for (ProbeTime& probe : next.ranks[0].probes->probes) probe.median_seconds = 1e307;
+  const Explanation explanation = explained({base}, {next});
+  for (const LayerShare& share : explanation.layers) {
+    EXPECT_TRUE(std::isfinite(share.seconds.value.value_or(0))) << to_string(share.layer);
+    for (const SeenProbe& probe : share.seen) {
+      EXPECT_TRUE(std::isfinite(probe.base.value.value_or(0))) << probe.name;
+    }
+  }
+  EXPECT_THAT(layer_in(explanation, Layer::memory).statement, HasSubstr("make no sense"));
+  next.window.value->seconds = 1e300;
+  EXPECT_THAT(cannot_explain({{&next}, {}}), HasSubstr("make no sense"));
+}
+
 TEST(Attribution, RefusesSidesWithoutProbes) {
   const nearmetal::Run good = run_on({});
   nearmetal::Run bare = good;
