@@ -51,12 +51,26 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
+// What a launcher, or ssh below it, says last before it sums up between lines of dashes; where it
+// says nothing before them, the first line after.
+std::optional<std::string> said_at_the_end(const JobProcess& job) {
+  std::optional<std::string> last;
+  bool summed_up = false;
+  for (const std::string& line : job.errors()) {
+    const bool rule = line.find_first_not_of('-') == line.npos;
+    summed_up = summed_up || (rule && !line.empty());
+    if (summed_up && last) break;
+    if (!rule) last = line;
+  }
+  return last;
+}
+
 }  // namespace
 
 std::string reason_of_end(const JobProcess& job) {
   std::optional<std::string> reason = killed_process(job);
   if (!reason) reason = said_first(job);
-  if (!reason && !job.errors().empty()) reason = job.errors().back();
+  if (!reason) reason = said_at_the_end(job);
   if (!reason) reason = "it said nothing";
   return *reason + " (" + job.ending() + "; " + place_of_rank(job, rank_in(*reason)) + ")";
 }

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include "reports/communication_fields.h"
 #include "reports/config_fields.h"
 #include "reports/environment_fields.h"
 #include "reports/json_archive.h"
@@ -221,49 +222,6 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
   field("roofline_seconds", profile.roofline_seconds, at_least(0));
   field("share_of_roofline", profile.share_of_roofline, at_least(0));
   field("entries", profile.entries);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Bucket> bucket) {
-  field("bytes", bucket.bytes, at_least(1));
-  field("seconds", bucket.seconds, above(0));
-  field("bus_bandwidth_bytes_per_second", bucket.bus_bandwidth_bytes_per_second, at_least(0));
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, TriedBucket> tried) {
-  field("bucket_mib", tried.bucket_mib, at_least(0));
-  field("step_seconds", tried.step_seconds, above(0));
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, SumChoice> sum) {
-  field("bytes", sum.bytes, at_least(1));
-  field("algorithm", sum.algorithm);
-  field("protocol", sum.protocol);
-  field("channels", sum.channels, at_least(1));
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, NcclChoices> choices) {
-  field("sums", choices.sums);
-  field("transports", choices.transports);
-  field("rings", choices.rings);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Communication> communication) {
-  field("library", communication.library);
-  field("bytes_per_step", communication.bytes_per_step, at_least(1));
-  field.added("bucket_mib", communication.bucket_mib, at_least(0));
-  field.added("tried", communication.tried);
-  field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0));
-  field.added("best_bus_bandwidth_bytes_per_second",
-              communication.best_bus_bandwidth_bytes_per_second, above(0));
-  field.added("least_seconds_per_step", communication.least_seconds_per_step, above(0));
-  field("buckets_seconds", communication.buckets_seconds, above(0));
-  field("buckets", communication.buckets);
-  field.added("nccl", communication.nccl);
 }
 
 template <class Archive>

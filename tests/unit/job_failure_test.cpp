@@ -61,6 +61,24 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
             "(exit code 137; window, step 8)");
 }
 
+TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
+  const auto reason_of = [](std::initializer_list<const char*> lines) {
+    std::string script;
+    for (const char* line : lines) print(script, line, to_err);
+    Job job(script + "exit 255");
+    job.update_for(long_enough);
+    return reason_of_end(job.process);
+  };
+  const std::string end = " (exit code 255; before it said anything)";
+  EXPECT_EQ(reason_of({"Warning: added vm0", "ssh: connect to host vm1: no route", "-----",
+                       "ORTE was unable", "-----"}),
+            "ssh: connect to host vm1: no route" + end);
+  EXPECT_EQ(reason_of({"-----", "There are not enough slots", "for all", "-----"}),
+            "There are not enough slots" + end);
+  EXPECT_EQ(reason_of({"bash: mpirun: not found"}), "bash: mpirun: not found" + end);
+  EXPECT_EQ(reason_of({}), "it said nothing" + end);
+}
+
 TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
   std::string script;
   print(script, heartbeat(0, "window", 10));
