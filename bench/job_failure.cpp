@@ -57,10 +57,11 @@ std::optional<std::string> said_at_the_end(const JobProcess& job) {
   std::optional<std::string> last;
   bool summed_up = false;
   for (const std::string& line : job.errors()) {
+    if (line.find_first_not_of(' ') == line.npos) continue;
     const bool rule = line.find_first_not_of('-') == line.npos;
-    summed_up = summed_up || (rule && !line.empty());
+    summed_up = summed_up || rule;
     if (summed_up && last) break;
-    if (!rule) last = line;
+    if (!rule) last = line.substr(line.find_first_not_of(' '));
   }
   return last;
 }

@@ -18,7 +18,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t most_errors = 20;
+constexpr size_t most_errors = 100;
 constexpr std::chrono::seconds patience{5};  // of an end that was asked for
 
 struct Pipe {
