@@ -76,7 +76,7 @@ Maybe<bool> acs_redirects(const fs::path& device) {
   const std::vector<fs::path> bridges = bridges_above(device);
   if (bridges.empty()) return Unknown{"no bridge above it is seen from here"};
   for (const fs::path& bridge : bridges) {
-    const Maybe<bool> redirects = control_has(bridge, acs_id, acs_request_redirect);
+    Maybe<bool> redirects = control_has(bridge, acs_id, acs_request_redirect);
     if (!redirects || *redirects) return redirects;
   }
   return false;

@@ -57,7 +57,7 @@ class Attribution(cli.CliTest):
         What else runs here may disturb the base as much as the cause does the other run: then
         nothing is shown, and the test is skipped.
         """
-        for _ in range(2):
+        for _ in range(3):
             explanation = self.explanation(*run_pair())
             self.assert_adds_up(explanation)
             first = explanation["layers"][0]
