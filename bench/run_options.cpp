@@ -175,16 +175,16 @@ void add_exchange(RunOptions& options, RunConfig& run) {
   options.group("Several ranks (under mpirun or srun)");
   options.choice("--update", run.update, {"allreduce", "independent"}, "allreduce|independent",
                  "average gradients, or train each rank for itself");
-  options.add("--bucket-mib", "bucket_mib", "N|auto",
-              "gradients sent at once; 0: all, after the backward pass; auto: as measured" +
-                  default_text(*run.bucket_mib),
-              [&](const std::string& text) {
-                run.bucket_mib.reset();
-                if (text == "auto") return;
-                run.bucket_mib = parse_number<int64_t>("--bucket-mib", text, {0, 65536});
-              });
+  options.add(
+      "--bucket-mib", "bucket_mib", "N|auto",
+      "gradients sent at once; 0: all at the end; auto: measured" + default_text(*run.bucket_mib),
+      [&](const std::string& text) {
+        run.bucket_mib.reset();
+        if (text == "auto") return;
+        run.bucket_mib = parse_number<int64_t>("--bucket-mib", text, {0, 65536});
+      });
   options.choice("--nccl-algorithm", run.nccl_algorithm, {"auto", "ring", "tree"}, "auto|ring|tree",
-                 "by which NCCL must sum them, and is seen to; auto: its choice");
+                 "NCCL must sum by it, as is checked; auto: its choice");
 }
 
 void add_ranks(RunOptions& options, RunConfig& run) {
