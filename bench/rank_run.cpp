@@ -128,8 +128,8 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, size_t earlier_bytes_of
   if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
   if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
   const std::string log = nccl_log(task);
-  const Maybe<NcclChoices> choices = log.empty() ? Unknown{"NCCL_DEBUG sends NCCL's log elsewhere"}
-                                                 : parse_nccl_log(log, earlier_bytes_of_log);
+  Maybe<NcclChoices> choices = log.empty() ? Unknown{"NCCL_DEBUG sends NCCL's log elsewhere"}
+                                           : parse_nccl_log(log, earlier_bytes_of_log);
   require_algorithm(choices, task.config.nccl_algorithm);
   return choices;
 }
