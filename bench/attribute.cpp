@@ -22,10 +22,14 @@ constexpr size_t fewest_runs = 3;
 constexpr size_t most_runs = 200;
 constexpr int queued_steps = 5;
 
+void leave_unknown(ProbeTime& time, const std::string& reason) {
+  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
+}
+
 ProbeTime unknown_time(const std::string& name, const std::string& reason) {
   ProbeTime time;
   time.name = name;
-  time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
+  leave_unknown(time, reason);
   return time;
 }
 
@@ -56,8 +60,7 @@ ProbeTime time_of(const Probe& probe) {
     }
     fill_times(time, run_seconds);
   } catch (const std::exception& error) {  // such as no memory left beside the program
-    const std::string reason = error.what();
-    time.median_seconds = time.mean_seconds = time.p99_seconds = Unknown{reason};
+    leave_unknown(time, error.what());
   }
   return time;
 }
@@ -149,9 +152,8 @@ StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& pro
   if (ceilings.copy_bytes_per_second <= 0 || ceilings.matrix_flops_per_second <= 0) return needs;
   double by_bytes = 0, by_operations = 0;
   for (const Probe& kernel : kernels) {
-    const double bytes = kernel.bytes / ceilings.copy_bytes_per_second;
-    const double operations = kernel.flops / ceilings.matrix_flops_per_second;
-    (bytes >= operations ? by_bytes : by_operations) += std::max(bytes, operations);
+    (bytes_bind(kernel.bytes, kernel.flops, ceilings) ? by_bytes : by_operations) +=
+        floor_seconds(kernel.bytes, kernel.flops, ceilings);
   }
   needs.memory_seconds = by_bytes;
   needs.compute_seconds = by_operations;

@@ -1,6 +1,7 @@
 #include "bench/cmd_doctor.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "bench/doctor/collect.h"
 #include "comm/layout_json.h"
@@ -18,10 +19,21 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
   }
 }
 
+// With the hosts to try; none where no file was named.
+LayoutFile asked_layouts(const CommandLine& line) {
+  if (!line.doctor_layout) return {};
+  LayoutFile layouts = read_layout(*line.doctor_layout);
+  if (layouts.hosts.size() < 2) {
+    throw std::invalid_argument(*line.doctor_layout +
+                                " has fewer than two hosts, and no path between any to try");
+  }
+  return layouts;
+}
+
 }  // namespace
 
 ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
-  const LayoutFile layouts = line.doctor_layout ? read_layout(*line.doctor_layout) : LayoutFile{};
+  const LayoutFile layouts = asked_layouts(line);
   const std::vector<Finding> findings = diagnose(collect_checkup(layouts));
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Urgency::blocker;

@@ -188,7 +188,7 @@ CLI::App* add_gate_command(CLI::App& app, CommandLine& line) {
             });
   command->add_flag_callback(
       "--require-clean", [&judging] { judging.gate.require_clean = true; },
-      "exit 4 where a GPU was throttled, drifting or shared");
+      "exit 4 unless each run's monitor shows it undisturbed");
   add_value(command, "--window", "N", "latest runs of a baseline that count [20]",
             [&](const std::string& text) {
               judging.window = parse_number<int64_t>("--window", text, {2, 100000});

@@ -128,7 +128,7 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, size_t earlier_bytes_of
   if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
   if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
   const std::string log = nccl_log(task);
-  Maybe<NcclChoices> choices = log.empty() ? Unknown{"NCCL_DEBUG sends NCCL's log elsewhere"}
+  Maybe<NcclChoices> choices = log.empty() ? Unknown{"no log of NCCL is kept: unset NCCL_DEBUG"}
                                            : parse_nccl_log(log, earlier_bytes_of_log);
   require_algorithm(choices, task.config.nccl_algorithm);
   return choices;
@@ -254,6 +254,10 @@ void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
     if (task.config.verify) verify(task, program, run);
     if (all_reduce != nullptr) measure_exchange(*all_reduce, communication, run);
   } catch (const std::exception& error) {
+    // The others are in what all do together, and would wait there for ever.
+    if (task.world.size() > 1 && (all_reduce != nullptr || task.config.attribute)) {
+      abort_job(task, "after the window", error.what());
+    }
     fail_run(run, error.what());
   }
 }

@@ -16,4 +16,9 @@ inline double floor_seconds(double bytes, double flops, const Ceilings& ceilings
   return std::max(bytes / ceilings.copy_bytes_per_second, flops / ceilings.matrix_flops_per_second);
 }
 
+/// Which of the two takes longer.
+inline bool bytes_bind(double bytes, double flops, const Ceilings& ceilings) {
+  return bytes / ceilings.copy_bytes_per_second >= flops / ceilings.matrix_flops_per_second;
+}
+
 }  // namespace nearmetal

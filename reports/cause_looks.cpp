@@ -99,6 +99,13 @@ std::string list_of(const std::set<std::string>& texts) {
   return joined({texts.begin(), texts.end()});
 }
 
+// Where both are known.
+Seen if_other(const char* what, const std::set<std::string>& base,
+              const std::set<std::string>& next) {
+  if (base.empty() || next.empty() || base == next) return std::nullopt;
+  return std::string(what) + " " + list_of(next) + " instead of " + list_of(base);
+}
+
 bool all_bound(const Side& side) {
   bool bound = true;
   each_rank(side,
@@ -149,10 +156,8 @@ Look peers_lack(const char* what, Maybe<bool> GpuPeer::*fact) {
 }
 
 Look other_text(const char* what, const TextFact& fact) {
-  return [=](const Side& base, const Side& next) -> Seen {
-    const std::set<std::string> there = texts_of(base, fact), here = texts_of(next, fact);
-    if (there.empty() || here.empty() || there == here) return std::nullopt;
-    return std::string(what) + " " + list_of(here) + " instead of " + list_of(there);
+  return [=](const Side& base, const Side& next) {
+    return if_other(what, texts_of(base, fact), texts_of(next, fact));
   };
 }
 
@@ -197,6 +202,19 @@ Seen transport_variables(const Side& base, const Side& next) {
                       std::inserter(added, added.end()));
   if (added.empty()) return std::nullopt;
   return list_of(added);
+}
+
+Seen chosen_transports(const Side& base, const Side& next) {
+  const auto transports_of = [](const Side& side) {
+    std::set<std::string> set;
+    for (const Run* run : side.runs) {
+      if (!run->communication || !run->communication->nccl) continue;
+      const std::vector<std::string>& found = run->communication->nccl->transports;
+      set.insert(found.begin(), found.end());
+    }
+    return set;
+  };
+  return if_other("NCCL goes by", transports_of(base), transports_of(next));
 }
 
 Seen not_bound(const Side& base, const Side& next) {

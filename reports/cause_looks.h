@@ -30,6 +30,8 @@ Seen stolen_time(const ExplainedSide& base, const ExplainedSide& next);
 Seen other_processes(const ExplainedSide& base, const ExplainedSide& next);
 /// Environment variables that keep NCCL from a transport or an algorithm.
 Seen transport_variables(const ExplainedSide& base, const ExplainedSide& next);
+/// What NCCL says that it took.
+Seen chosen_transports(const ExplainedSide& base, const ExplainedSide& next);
 Seen not_bound(const ExplainedSide& base, const ExplainedSide& next);
 /// Pinned copies are hardly faster than pageable ones.
 Seen copies_as_if_pageable(const ExplainedSide& base, const ExplainedSide& next);

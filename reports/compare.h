@@ -43,6 +43,7 @@ struct SideSummary {
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
+  std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
 };
 
 /// One layout and metric.

@@ -5,6 +5,7 @@
 
 #include "reports/run_notes.h"
 #include "reports/statistics.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -62,10 +63,31 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   return side;
 }
 
+// What its monitor saw, or why it saw nothing; empty: each rank was alone, at steady clocks.
+std::string disturbance_of(const SetRun& run) {
+  const std::string name = "a run of " + run.source;
+  if (run.run.ranks.empty()) return name + " has no ranks";
+  for (const Rank& rank : run.run.ranks) {
+    if (!rank.monitoring) return name + " was not monitored";
+    const Monitoring& found = *rank.monitoring;
+    if (found.verdict != "clean") {
+      return name + " was " + found.verdict + ": " + joined(found.seen, "; ");
+    }
+    const auto unseen = found.not_monitored.find("sm_clock_hertz");
+    if (run.run.device == "cuda" && unseen != found.not_monitored.end()) {
+      return name + " tells no clock of its GPU: " + unseen->second;
+    }
+  }
+  return "";
+}
+
 SideSummary summary_of(const SideValues& side) {
   SideSummary summary;
   summary.runs = static_cast<int64_t>(side.values.size());
   summary.left_out = static_cast<int64_t>(side.left_out.size());
+  for (const SetRun* run : side.runs) {
+    if (summary.disturbed.empty()) summary.disturbed = disturbance_of(*run);
+  }
   summary.geometric_mean = Unknown{"no complete run"};
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};
   summary.spread = Unknown{"fewer than 2 runs"};

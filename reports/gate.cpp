@@ -58,12 +58,9 @@ bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
   return std::min(row.base_side.runs, row.new_side.runs) < options.minimum_runs;
 }
 
-// Why the runs of a row were not taken in peace; null: they were.
-const Warning* unclean(const ComparisonRow& row) {
-  const auto found = std::find_if(row.notes.begin(), row.notes.end(), [](const Warning& note) {
-    return note.code.starts_with("monitor_");
-  });
-  return found == row.notes.end() ? nullptr : &*found;
+// Why the runs of a row are not shown to be taken in peace; empty: they are.
+const std::string& unclean(const ComparisonRow& row) {
+  return row.base_side.disturbed.empty() ? row.new_side.disturbed : row.base_side.disturbed;
 }
 
 // What keeps the rows from being judged at all; false where nothing does.
@@ -86,10 +83,10 @@ bool refuse(const Comparison& comparison, GateResult& result) {
                "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
   }
   const Rows disturbed =
-      rows_where(comparison, [](const ComparisonRow& row) { return unclean(row) != nullptr; });
+      rows_where(comparison, [](const ComparisonRow& row) { return !unclean(row).empty(); });
   if (result.options.require_clean && !disturbed.empty()) {
     return end(ExitCode::not_comparable, "not clean: " + names_of(disturbed, comparison) + ": " +
-                                             unclean(*disturbed.front())->text);
+                                             unclean(*disturbed.front()));
   }
   const Rows few = rows_where(
       comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });

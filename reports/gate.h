@@ -20,7 +20,7 @@ const char* to_string(FailOn fail_on);
 struct GateOptions {
   FailOn fail_on = FailOn::regression;
   int64_t minimum_runs = 3;    // a side
-  bool require_clean = false;  // no run whose monitor saw the GPU throttled, drifting or shared
+  bool require_clean = false;  // each run shown by its monitor to be clean
 };
 
 /// Of one row. tolerated: inconclusive, which the policy lets pass; unshown: what the policy asks

@@ -46,7 +46,11 @@ std::vector<Rule> rules_of_communication() {
       {"transport",
        {communication},
        transport_variables,
-       "unset them: they keep NCCL from its fastest transport (NCCL_DEBUG=INFO names it)"},
+       "unset them: they keep NCCL from its fastest transport"},
+      {"transport_chosen",
+       {communication},
+       chosen_transports,
+       "NCCL_DEBUG=INFO tells why: P2P needs peer access, shared memory one host, RDMA its NICs"},
   };
 }
 
@@ -156,7 +160,8 @@ const char* where_to_look(Layer layer) {
     case Layer::input:
       return "look at the way of PCIe: IOMMU, switches, NUMA node of the pinned memory";
     case Layer::communication:
-      return "time the links (nearmetal micro); NCCL_DEBUG=INFO tells the transport";
+      return "time the links (nearmetal micro); communication.nccl of the reports has the "
+             "transports";
   }
   throw std::logic_error("unnamed Layer");
 }

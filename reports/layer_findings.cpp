@@ -37,11 +37,12 @@ class Probes {
   Probes(const SideFigures& base, const SideFigures& next) : base_(base), next_(next) {}
 
   Maybe<double> median_ratio(const std::string& name) const {
-    return ratio(next_.median_seconds(name), base_.median_seconds(name));
+    return ratio(next_.seconds(name), base_.seconds(name));
   }
   // Of all that the CPUs do, by what they take away and by their clock.
   Maybe<double> cpu_ratio() const {
-    return ratio(next_.mean_seconds(quantum_probe), base_.mean_seconds(quantum_probe));
+    return ratio(next_.seconds(quantum_probe, &ProbeTime::mean_seconds),
+                 base_.seconds(quantum_probe, &ProbeTime::mean_seconds));
   }
   Maybe<double> sm_cycle_ratio() const { return ratio(base_.sm_hertz, next_.sm_hertz); }
   // A factor of what only the floors tell apart.
@@ -55,7 +56,7 @@ class Probes {
             rate_of(next_, name, &ProbeTime::bytes)};
   }
   SeenProbe seconds(const std::string& name) const {
-    return {name, "seconds", base_.median_seconds(name), next_.median_seconds(name)};
+    return {name, "seconds", base_.seconds(name), next_.seconds(name)};
   }
   SeenProbe sm_clock() const { return {"sm_clock_hertz", "hertz", base_.sm_hertz, next_.sm_hertz}; }
   SeenProbe product() const {
@@ -66,8 +67,10 @@ class Probes {
   }
   std::vector<SeenProbe> cpu() const {
     const std::string name = quantum_probe;
-    return {{name + " mean", "seconds", base_.mean_seconds(name), next_.mean_seconds(name)},
-            {name + " p99", "seconds", base_.p99_seconds(name), next_.p99_seconds(name)},
+    return {{name + " mean", "seconds", base_.seconds(name, &ProbeTime::mean_seconds),
+             next_.seconds(name, &ProbeTime::mean_seconds)},
+            {name + " p99", "seconds", base_.seconds(name, &ProbeTime::p99_seconds),
+             next_.seconds(name, &ProbeTime::p99_seconds)},
             {"cpu_steal_share", "share", base_.steal_share, next_.steal_share}};
   }
   std::vector<SeenProbe> communication() const {
@@ -171,7 +174,7 @@ std::string part_of_communication(const SideFigures& base, const SideFigures& ne
   const auto differs = [](const Maybe<double>& factor) {
     return factor && std::abs(*factor - 1) >= probes_may_differ_by;
   };
-  if (differs(ratio(next.median_seconds("p2p/"), base.median_seconds("p2p/")))) {
+  if (differs(ratio(next.seconds("p2p/"), base.seconds("p2p/")))) {
     return "the links between GPUs differ";
   }
   if (differs(ratio(next.sums_alone_seconds, base.sums_alone_seconds))) {

@@ -98,19 +98,9 @@ double mean_step(const ExplainedSide& side) {
 
 }  // namespace
 
-Maybe<double> SideFigures::median_seconds(const std::string& name) const {
+Maybe<double> SideFigures::seconds(const std::string& name, Maybe<double> ProbeTime::*which) const {
   const ProbeTime* probe = first_of(name);
-  return probe == nullptr ? Maybe<double>(Unknown{"not probed"}) : probe->median_seconds;
-}
-
-Maybe<double> SideFigures::mean_seconds(const std::string& name) const {
-  const ProbeTime* probe = first_of(name);
-  return probe == nullptr ? Maybe<double>(Unknown{"not probed"}) : probe->mean_seconds;
-}
-
-Maybe<double> SideFigures::p99_seconds(const std::string& name) const {
-  const ProbeTime* probe = first_of(name);
-  return probe == nullptr ? Maybe<double>(Unknown{"not probed"}) : probe->p99_seconds;
+  return probe == nullptr ? Maybe<double>(Unknown{"not probed"}) : probe->*which;
 }
 
 const ProbeTime* SideFigures::first_of(const std::string& prefix) const {
@@ -158,7 +148,7 @@ StepModel model_of(const SideFigures& base) {
   const double busy = std::max(0.0, base.step_seconds - base.exposed_seconds);
   const double memory = base.needs.memory_seconds.value.value_or(0);
   const double compute = base.needs.compute_seconds.value.value_or(0);
-  model.queueing = base.median_seconds(queue_probe).value.value_or(0);
+  model.queueing = base.seconds(queue_probe).value.value_or(0);
   const ProbeTime* copy = base.first_of(input_probe);
   if (copy != nullptr && copy->median_seconds && copy->bytes > 0) {
     model.input = base.needs.input_bytes * *copy->median_seconds / copy->bytes;

@@ -22,9 +22,9 @@ struct SideFigures {
   Maybe<double> sums_alone_seconds;  // of a step's gradients, with nothing else going on
   std::vector<ProbeTime> probes;
 
-  Maybe<double> median_seconds(const std::string& name) const;
-  Maybe<double> mean_seconds(const std::string& name) const;
-  Maybe<double> p99_seconds(const std::string& name) const;
+  /// Of the probe that first_of() finds.
+  Maybe<double> seconds(const std::string& name,
+                        Maybe<double> ProbeTime::*which = &ProbeTime::median_seconds) const;
   /// Of the only probe whose name begins so: "product/", "p2p/".
   const ProbeTime* first_of(const std::string& prefix) const;
 };

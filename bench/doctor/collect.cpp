@@ -96,10 +96,10 @@ void try_two_ranks(Checkup& checkup) {
 
 // As a sweep would start them.
 void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
-  if (!checkup.mpi || layouts.hosts.size() < 2) return;
+  for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);
+  if (!checkup.mpi || layouts.hosts.empty()) return;
   PlacedJob job;
   for (const Host& host : layouts.hosts) {
-    checkup.host_names.push_back(host.name);
     PlacedRank& rank = job.ranks.emplace_back();
     rank.rank = std::ssize(job.ranks) - 1;
     rank.host = host.name;

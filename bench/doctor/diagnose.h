@@ -34,8 +34,8 @@ struct Checkup {
   std::map<std::string, std::string> backends;  // name to why it does not work; empty: it does
   std::optional<MpiLaunch> mpi;                 // none: there is no mpirun
   std::optional<MpiLaunch> nccl;        // sums over two GPUs; none: not tried, as there are not two
-  std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not asked for
-  std::vector<std::string> host_names;  // of a layout file
+  std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not tried
+  std::vector<std::string> host_names;  // of a layout file; empty: not asked for
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go

@@ -90,8 +90,13 @@ void add_nccl(const std::optional<MpiLaunch>& nccl, std::vector<Finding>& findin
 }
 
 void add_hosts(const Checkup& checkup, std::vector<Finding>& findings) {
-  if (!checkup.hosts) return;
+  if (checkup.host_names.empty()) return;
   const std::string what = "a sum over ranks on " + shortened(joined(checkup.host_names));
+  if (!checkup.hosts) {
+    findings.push_back({Urgency::blocker, "hosts_untried", what + " was not tried: no mpirun",
+                        "jobs over these hosts cannot start", "install Open MPI here and there"});
+    return;
+  }
   if (checkup.hosts->status == 0) {
     findings.push_back({Urgency::ok, "hosts", what + " arrives", "", ""});
     return;

@@ -21,6 +21,16 @@ def clean_environment():
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
+def cpu_seconds(pid):
+    """That a process has used; 0 where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class CliTest(unittest.TestCase):
     """Each test has a folder of its own, in which the executable runs."""
 

@@ -37,6 +37,11 @@ class Doctor(cli.CliTest):
         found = self.findings()
         self.assertEqual(found["mpi"]["seen"], "mpirun started two ranks")
 
+    def test_a_layout_file_must_have_hosts_to_try(self):
+        layouts = self.write("layouts.json", '{"layouts": [{"shape": "1x1x1"}]}')
+        self.assert_refused(self.call("doctor", layouts), 2, layouts, "fewer than two hosts")
+        self.assert_refused(self.call("doctor", "missing.json"), 2, "missing.json")
+
     def test_an_mpirun_that_fails_blocks(self):
         self.write("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho no slots; exit 1\n")
         os.chmod(self.path("mpirun"), 0o755)

@@ -34,7 +34,10 @@ def why_not():
     return tried.stderr.strip()
 
 
-@unittest.skipIf(why_not(), "no network namespaces here: " + why_not())
+WHY_NOT = why_not()
+
+
+@unittest.skipIf(WHY_NOT, "no network namespaces here: " + WHY_NOT)
 class Network(cli.CliTest):
     def setUp(self):
         super().setUp()
@@ -99,19 +102,10 @@ class Network(cli.CliTest):
                 pass  # it ended meanwhile, or is not ours to see
         return [pid for pid in found if pid != self.pids[host]]
 
-    @staticmethod
-    def cpu_seconds(pid):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-        except OSError:
-            return 0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def wait_until_both_train(self):
         # A rank that trains has used seconds of CPU, what starts it has not.
         for _ in range(600):
-            if all(any(self.cpu_seconds(pid) > 2 for pid in self.processes_on(host))
+            if all(any(cli.cpu_seconds(pid) > 2 for pid in self.processes_on(host))
                    for host in HOSTS):
                 return
             time.sleep(0.1)

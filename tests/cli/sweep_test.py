@@ -53,19 +53,10 @@ class Sweep(cli.CliTest):
         for _ in range(600):
             ranks = ranks_below(process.pid)
             # A rank that trains has used a second of CPU, a rank that sets up has not.
-            if len(ranks) == 2 and all(self.cpu_seconds(rank) > 1.5 for rank in ranks):
+            if len(ranks) == 2 and all(cli.cpu_seconds(rank) > 1.5 for rank in ranks):
                 return process, ranks
             time.sleep(0.1)
         self.fail("the ranks did not start")
-
-    @staticmethod
-    def cpu_seconds(pid):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return 0
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @staticmethod
     def rank_of(pid):

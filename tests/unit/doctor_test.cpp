@@ -76,6 +76,10 @@ TEST(Doctor, FindsEachFault) {
       {"blocker nccl_start", [](Checkup& c) { c.nccl = MpiLaunch{}; }},
       {"warning nccl_start",
        [](Checkup& c) { c.nccl = MpiLaunch{.status = 8, .text = "no module"}; }},
+      {"blocker hosts_untried",
+       [](Checkup& c) {
+         c.host_names = {"vm0", "vm1"};
+       }},
       {"blocker hosts_exchange",
        [](Checkup& c) {
          c.host_names = {"vm0", "vm1"};

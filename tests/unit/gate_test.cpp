@@ -66,16 +66,39 @@ TEST(Gate, TooFewRunsAreNeverAPass) {
   EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
 }
 
-TEST(Gate, ADisturbedRunIsRefusedWhereCleanOnesAreAskedFor) {
-  RunSet next = set_at(1000, 60);
-  next.arms[0].runs[1].run.warnings.push_back({"monitor_throttled", "at 83 degrees"});
-  const Comparison comparison = compare(set_at(1000), next, {});
-  EXPECT_EQ(judge(comparison, {}).exit_code, ExitCode::ok) << "told alone";
-  const GateResult result = judge(comparison, {.require_clean = true});
-  EXPECT_EQ(result.exit_code, ExitCode::not_comparable);
-  EXPECT_EQ(result.verdict, "not clean: run: 1 of 5 runs of the new set warned: monitor_throttled");
-  EXPECT_EQ(judge(compare(set_at(1000), set_at(1000, 60), {}), {.require_clean = true}).exit_code,
-            ExitCode::ok);
+// Five runs whose monitors saw nothing, but for the second, which is as `change` leaves it.
+template <class Change>
+RunSet monitored_set(int minute, const Change& change) {
+  RunSet set = set_at(1000, minute);
+  for (SetRun& run : set.arms[0].runs) {
+    Monitoring& monitoring = run.run.ranks.at(0).monitoring.emplace();
+    monitoring.verdict = "clean";
+  }
+  change(set.arms[0].runs[1].run.ranks.at(0).monitoring);
+  return set;
+}
+
+TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
+  using Found = std::optional<Monitoring>;
+  const auto judged = [](auto change, bool require_clean = true) {
+    const RunSet base = monitored_set(0, [](Found&) {}), next = monitored_set(60, change);
+    return judge(compare(base, next, {}), {.require_clean = require_clean});
+  };
+  EXPECT_EQ(judged([](Found&) {}).exit_code, ExitCode::ok);
+  const auto throttled = [](Found& found) {
+    found->verdict = "throttled";
+    found->seen = {"at 83 degrees"};
+  };
+  EXPECT_EQ(judged(throttled, false).exit_code, ExitCode::ok) << "told alone";
+  EXPECT_EQ(judged(throttled).exit_code, ExitCode::not_comparable);
+  EXPECT_EQ(judged(throttled).verdict,
+            "not clean: run: a run of made up was throttled: at 83 degrees");
+  const GateResult blind = judged([](Found& found) { found.reset(); });
+  EXPECT_EQ(blind.exit_code, ExitCode::not_comparable) << "what was not watched is not clean";
+  EXPECT_THAT(blind.verdict, HasSubstr("was not monitored"));
+  const GateResult no_nvml =
+      judged([](Found& found) { found->not_monitored["sm_clock_hertz"] = "no NVML"; });
+  EXPECT_THAT(no_nvml.verdict, HasSubstr("tells no clock of its GPU: no NVML"));
 }
 
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.

@@ -83,6 +83,21 @@ TEST_F(KnownCauses, OfLinks) {
   EXPECT_EQ(codes({Layer::communication}).front(), "nvlink_absent") << "unknown is not refused";
 }
 
+TEST_F(KnownCauses, WhatNcclTookIsToldWhereBothSidesKnowIt) {
+  const auto took = [](nearmetal::Run& run, const char* transport) {
+    NcclChoices choices;
+    choices.transports = {transport};
+    run.communication.emplace().nccl = choices;
+  };
+  took(base_run, "P2P/CUMEM");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
+  took(new_run, "NET/Socket/0");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("transport_chosen"));
+  EXPECT_EQ(found[0].seen, "NCCL goes by NET/Socket/0 instead of P2P/CUMEM");
+  took(new_run, "P2P/CUMEM");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
+}
+
 TEST_F(KnownCauses, OfTheGpu) {
   base_machine.gpus[0].power_limit_watts = 700.0;
   gpu().power_limit_watts = 500.0;
