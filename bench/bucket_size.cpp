@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t sizes_mib[] = {0, 4, 8, 16, 32};
 constexpr double seconds_per_try = 0.5;
-constexpr double fewest_steps = 2, most_steps = 20;  // beside the first
+constexpr double fewest_tried_steps = 2, most_tried_steps = 20;  // beside the first
 
 double step_seconds(Program& program) {
   program.enqueue_step();
@@ -28,8 +28,8 @@ int64_t maximum_of_ranks(World& world, double value) {
 // Of the slowest rank.
 double median_step_seconds(World& world, Program& program) {
   const double first = step_seconds(program);
-  const int64_t steps =
-      maximum_of_ranks(world, std::clamp(seconds_per_try / first, fewest_steps, most_steps));
+  const int64_t steps = maximum_of_ranks(
+      world, std::clamp(seconds_per_try / first, fewest_tried_steps, most_tried_steps));
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) seconds.push_back(step_seconds(program));
   return 1e-9 * static_cast<double>(maximum_of_ranks(world, 1e9 * median(seconds)));

@@ -141,10 +141,10 @@ ExitCode exit_code_of(const Run& run, int stop_signal) {
 }
 
 // What one rank does for `run`.
-class Job {
+class RankJob {
  public:
-  Job(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
-      const std::atomic<int>& stop, const BackendLoader& load, World& world)
+  RankJob(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
+          const std::atomic<int>& stop, const BackendLoader& load, World& world)
       : line_(line),
         clock_(clock),
         terminal_(terminal),
@@ -298,7 +298,7 @@ ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Termi
                  const std::atomic<int>& stop, const BackendLoader& load) {
   const std::unique_ptr<World> world = join_world(line.run.ranks);
   return as_rank(*world, terminal.err,
-                 [&] { return Job{line, clock, terminal, stop, load, *world}.run(); });
+                 [&] { return RankJob{line, clock, terminal, stop, load, *world}.run(); });
 }
 
 }  // namespace nearmetal

@@ -9,15 +9,10 @@
 #include <limits>
 
 namespace nearmetal {
-namespace {
-
-constexpr int poll_milliseconds = 50;
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
-
-}  // namespace
 
 Conductor::Conductor(Teller& teller, int orders)
     : teller_(teller),

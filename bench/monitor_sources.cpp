@@ -18,11 +18,9 @@ namespace {
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 // Numbers of nvml.h.
-enum : unsigned { clock_sm = 1, clock_memory = 2 };
 enum : unsigned { uncorrected = 1, since_load = 0 };
 enum : unsigned { link_replays = 0, link_recoveries = 1, link_kinds = 2 };
 constexpr unsigned pcie_sent = 0, pcie_received = 1;
-constexpr unsigned most_nvlinks = 36;
 // nvmlProcessInfo_t
 struct ProcessInfo {
   unsigned pid;

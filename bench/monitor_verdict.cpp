@@ -8,8 +8,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t most_values = 300;        // of a series in the report
-constexpr size_t fewest_for_drift = 8;     // samples
+constexpr size_t most_values = 300;  // of a series in the report
+constexpr size_t fewest_samples_for_drift = 8;
 constexpr double clock_may_drift = 0.02;   // from the first quarter of the window to the last
 constexpr double steal_may_be = 0.01;      // of the time of all CPUs
 constexpr double others_may_use = 0.5;     // CPUs
@@ -112,7 +112,7 @@ bool saw_throttling(const MonitorTable& table, Monitoring& result) {
 
 bool saw_drift(const MonitorTable& table, Monitoring& result) {
   bool drifted = false;
-  if (table.seconds.size() < fewest_for_drift) return false;
+  if (table.seconds.size() < fewest_samples_for_drift) return false;
   for (const char* name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
     if (series_named(result, name) == nullptr) continue;
     const auto column = std::find(table.names.begin(), table.names.end(), name);

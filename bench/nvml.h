@@ -10,6 +10,10 @@ namespace nearmetal {
 /// A GPU, MIG device included, as NVML knows it.
 using NvmlDevice = void*;
 
+// Numbers of nvml.h.
+enum NvmlClock : unsigned { clock_sm = 1, clock_memory = 2 };
+constexpr unsigned most_nvlinks = 36;
+
 /// NVML is part of the driver, so that every build can ask it and none needs its header: functions
 /// are found by name, and called with the types of their arguments as nvml.h declares them.
 class Nvml {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "bench/suggest.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -23,12 +24,6 @@ std::string shown(double bound) {
 std::string described(const Bounds& bounds) {
   return (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
          (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 }  // namespace

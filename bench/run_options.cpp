@@ -7,12 +7,11 @@
 
 #include "bench/command_options.h"
 #include "bench/parse_value.h"
+#include "bench/trainer.h"
 #include "models/resnet.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr double most_steps = 1e7;  // days, and memory for their times
 
 constexpr const char* run_examples = R"(
 Examples:

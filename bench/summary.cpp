@@ -7,6 +7,7 @@
 
 #include "models/roofline.h"
 #include "reports/statistics.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -16,13 +17,6 @@ constexpr double clock_noise_seconds = 0.005;  // of one look at the host's cloc
 constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
 constexpr double vanished_below = 0.1;         // of the value at the window's start
 constexpr double diverged_above = 10;          // times the loss of guessing, ln(classes)
-
-std::string percent(double share) {
-  std::ostringstream text;
-  text.precision(2);
-  text << 100 * share << " %";
-  return text.str();
-}
 
 void warn(Run& run, const char* code, const std::string& text) {
   run.warnings.push_back({code, text});
@@ -104,14 +98,14 @@ void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
   }
   const Maybe<double>& drift = rank.step_time->drift;
   if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
-    warn(run, "drift", "step times changed by " + percent(*drift) + " over the timed window");
+    warn(run, "drift", "step times changed by " + percent(*drift, 2) + " over the timed window");
   }
   const double seconds = run.window->seconds;
   const double difference = *rank.host_window_seconds - seconds;
   if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
     warn(run, "clocks_differ",
          "the host's clock differs from the sum of the window's steps by " +
-             percent(difference / seconds));
+             percent(difference / seconds, 2));
   }
 }
 

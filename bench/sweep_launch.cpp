@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "bench/conductor.h"
 #include "bench/job_failure.h"
 #include "bench/job_process.h"
 #include "reports/text.h"
@@ -16,15 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int poll_milliseconds = 50;
 // From the order to the start: enough for it to reach every host.
 constexpr double start_delay_seconds = 0.5;
 constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
 constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string seconds_text(double seconds) { return significant(seconds, 3) + " s"; }
 

@@ -16,9 +16,6 @@ std::string time_text(double seconds) {
 std::string steps_text(int64_t steps) {
   return std::to_string(steps) + (steps == 1 ? " step" : " steps");
 }
-std::string percent(double share, int digits = 3) {
-  return significant(100 * share, digits) + " %";
-}
 std::string gigabytes(double bytes) { return significant(1e-9 * bytes, 3) + " GB"; }
 
 std::string flops(double per_second) {

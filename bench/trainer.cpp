@@ -117,7 +117,6 @@ class Trainer {
   int64_t steps_of_duration(const WarmUp& judged) const {
     const auto recent = std::max<int64_t>(judged.judged_steps, 1);
     const double step_seconds = median(std::span(warm_up_seconds_).last(recent));
-    constexpr double most_steps = 1e7;  // memory for their records
     return std::llround(
         std::clamp(std::ceil(options_.window_seconds / step_seconds), 1., most_steps));
   }

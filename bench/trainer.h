@@ -14,6 +14,8 @@
 
 namespace nearmetal {
 
+constexpr double most_steps = 1e7;  // of a window: days, and memory for their times
+
 struct TrainerOptions {
   WarmUpRule warm_up;
   std::optional<int64_t> window_steps;  // else as many as fill the duration

@@ -9,6 +9,8 @@
 
 namespace nearmetal {
 
+constexpr int64_t most_ranks = 65536;  // of a job
+
 /// CPUs and the GPUs next to them.
 struct NumaNode {
   std::string cpus;           // "0-15,32-47"

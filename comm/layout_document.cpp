@@ -11,7 +11,7 @@
 namespace nearmetal {
 namespace {
 
-using Json = nlohmann::json;
+using ParsedJson = nlohmann::json;
 
 constexpr size_t largest_bytes = size_t{1} << 20;
 constexpr size_t deepest = 16;
@@ -19,8 +19,8 @@ constexpr size_t deepest = 16;
 // Follows the parser from value to value: at any time, the levels from the root to where it is.
 class Watch {
  public:
-  bool operator()(int, Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
+  bool operator()(int, ParsedJson::parse_event_t event, const ParsedJson& parsed) {
+    using Event = ParsedJson::parse_event_t;
     if (event == Event::key) {
       enter_member(parsed.get_ref<const std::string&>());
     } else if (event == Event::object_end || event == Event::array_end) {
@@ -51,7 +51,7 @@ class Watch {
   }
 
   std::string pointer() const {
-    Json::json_pointer pointer;
+    ParsedJson::json_pointer pointer;
     for (const Level& level : levels_) {
       if (level.element) {
         pointer /= static_cast<size_t>(*level.element);
@@ -67,15 +67,16 @@ class Watch {
 
 }  // namespace
 
-Json parse_layout_document(std::string_view text) {
+ParsedJson parse_layout_document(std::string_view text) {
   if (text.size() > largest_bytes) throw std::invalid_argument("it is larger than 1 MiB");
   try {
     Watch watch;
-    const Json::parser_callback_t follow = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    const ParsedJson::parser_callback_t follow = [&](int depth, ParsedJson::parse_event_t event,
+                                                     ParsedJson& parsed) {
       return watch(depth, event, parsed);
     };
-    return Json::parse(text, follow, true, true);
-  } catch (const Json::exception& error) {
+    return ParsedJson::parse(text, follow, true, true);
+  } catch (const ParsedJson::exception& error) {
     throw std::invalid_argument("not JSON: " + parser_reason(error.what()));
   }
 }

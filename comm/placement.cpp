@@ -12,7 +12,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr int64_t most_ranks = 65536;
 constexpr int first_ras_port = 28028;  // NCCL's default
 
 // What the jobs of a layout take of one host.

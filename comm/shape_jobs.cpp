@@ -23,7 +23,7 @@ struct Stock {
 };
 
 // A machine with its VMs, or a host alone.
-struct Node {
+struct NodeStock {
   std::string name;
   std::vector<Stock> hosts;
   int64_t jobs = 0;
@@ -36,15 +36,15 @@ int64_t slots_of(const Host& host) {
 }
 
 // Hosts without GPUs count where no host has any.
-std::vector<Node> nodes_of(const std::vector<Host>& hosts) {
+std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
   const bool gpus =
       std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.gpus > 0; });
-  std::vector<Node> nodes;
+  std::vector<NodeStock> nodes;
   for (const Host& host : hosts) {
     if (gpus && host.gpus == 0) continue;
     auto node = std::find_if(nodes.begin(), nodes.end(),
-                             [&](const Node& other) { return other.name == node_of(host); });
-    if (node == nodes.end()) node = nodes.insert(node, Node{node_of(host), {}, 0});
+                             [&](const NodeStock& other) { return other.name == node_of(host); });
+    if (node == nodes.end()) node = nodes.insert(node, NodeStock{node_of(host), {}, 0});
     node->hosts.push_back({&host, 0, slots_of(host)});
   }
   return nodes;
@@ -61,7 +61,7 @@ Instance take(Stock& stock, int64_t slots) {
 }
 
 // The hosts of a node that can be the VMs of a job, at most as many as it wants.
-std::vector<Stock*> vms_of(Node& node, const JobShape& shape) {
+std::vector<Stock*> vms_of(NodeStock& node, const JobShape& shape) {
   std::vector<Stock*> hosts;
   for (Stock& stock : node.hosts) {
     if (stock.free() >= shape.gpus) hosts.push_back(&stock);
@@ -72,12 +72,12 @@ std::vector<Stock*> vms_of(Node& node, const JobShape& shape) {
   return hosts;
 }
 
-bool fits(Node& node, const JobShape& shape, bool emulate) {
+bool fits(NodeStock& node, const JobShape& shape, bool emulate) {
   if (emulate) return node.hosts.size() == 1 && node.hosts[0].free() >= shape.vms * shape.gpus;
   return static_cast<int64_t>(vms_of(node, shape).size()) == shape.vms;
 }
 
-void take_from(Node& node, const JobShape& shape, bool emulate, Job& job) {
+void take_from(NodeStock& node, const JobShape& shape, bool emulate, Job& job) {
   ++node.jobs;
   if (!emulate) {
     for (Stock* stock : vms_of(node, shape)) job.instances.push_back(take(*stock, shape.gpus));
@@ -107,22 +107,22 @@ void take_from(Node& node, const JobShape& shape, bool emulate, Job& job) {
 }  // namespace
 
 std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts) {
-  std::vector<Node> nodes = nodes_of(hosts);
+  std::vector<NodeStock> nodes = nodes_of(hosts);
   std::vector<Job> jobs;
   for (const JobShape& shape : parse_short_form(*layout.shape)) {
-    std::vector<Node*> fitting;
-    for (Node& node : nodes) {
+    std::vector<NodeStock*> fitting;
+    for (NodeStock& node : nodes) {
       if (fits(node, shape, layout.emulate)) fitting.push_back(&node);
     }
     if (static_cast<int64_t>(fitting.size()) < shape.nodes) {
       refuse(layout, shape, jobs.size(), static_cast<int64_t>(fitting.size()));
     }
     std::stable_sort(fitting.begin(), fitting.end(),
-                     [](const Node* a, const Node* b) { return a->jobs < b->jobs; });
+                     [](const NodeStock* a, const NodeStock* b) { return a->jobs < b->jobs; });
     fitting.resize(shape.nodes);
     std::sort(fitting.begin(), fitting.end());  // ranks go along the hosts of the file
     Job& job = jobs.emplace_back();
-    for (Node* node : fitting) take_from(*node, shape, layout.emulate, job);
+    for (NodeStock* node : fitting) take_from(*node, shape, layout.emulate, job);
   }
   return jobs;
 }

@@ -4,11 +4,12 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "comm/layout.h"
+
 namespace nearmetal {
 namespace {
 
 constexpr int64_t most_jobs = 4096;
-constexpr int64_t most_ranks = 65536;
 
 class Parser {
  public:

@@ -141,8 +141,6 @@ void fields(Archive& field, In<Archive, GateResult> gate) {
 
 namespace {
 
-constexpr auto replace_bad_utf8 = json::Json::error_handler_t::replace;
-
 struct Document {
   std::string schema = "nearmetal/comparison";
   std::string schema_version = "1.1";
@@ -172,7 +170,7 @@ std::string to_json(const Comparison& comparison, const std::optional<GateResult
                     ExitCode exit_code) {
   const Document document{
       .exit_code = static_cast<int64_t>(exit_code), .comparison = comparison, .gate = gate};
-  return json::Writer::json_of(document).dump(2, ' ', false, replace_bad_utf8) + "\n";
+  return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }
 
 }  // namespace nearmetal

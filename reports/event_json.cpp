@@ -20,7 +20,7 @@ void fields(Archive& field, In<Archive, Event> event) {
 }  // namespace json
 
 std::string to_json_line(const Event& event) {
-  return json::Writer::json_of(event).dump(-1, ' ', false, json::Json::error_handler_t::replace);
+  return json::Writer::json_of(event).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
 Event event_from_json(const std::string& line) {

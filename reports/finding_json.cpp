@@ -51,8 +51,7 @@ std::string findings_to_json(const std::vector<Finding>& findings, int exit_code
   json::Findings document;
   document.exit_code = exit_code;
   document.findings = findings;
-  return json::Writer::json_of(document).dump(2, ' ', false, json::Json::error_handler_t::replace) +
-         "\n";
+  return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }
 
 }  // namespace nearmetal

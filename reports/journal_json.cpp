@@ -46,7 +46,7 @@ namespace {
 
 template <class T>
 std::string line_of(const T& value) {
-  return json::Writer::json_of(value).dump(-1, ' ', false, json::Json::error_handler_t::replace);
+  return json::Writer::json_of(value).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
 template <class T>

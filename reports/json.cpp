@@ -15,8 +15,6 @@ namespace {
 
 using json::Json;
 
-constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
-
 // What a run shows and where it writes; the rest decides what is computed. The plans are left out,
 // too: they have a hash of their own.
 const std::set<std::string> display_settings = {
@@ -33,7 +31,7 @@ constexpr int64_t weight_of_container = 8;  // in values, of its memory
 }  // namespace
 
 std::string to_json(const Report& report) {
-  return json::Writer::json_of(report).dump(2, ' ', false, replace_bad_utf8) + "\n";
+  return json::Writer::json_of(report).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }
 
 void require_within_limits(std::string_view text) {
@@ -107,13 +105,13 @@ Report read_report(const std::filesystem::path& path) {
 }
 
 std::string to_json(const RunConfig& config) {
-  return json::Writer::json_of(config).dump(-1, ' ', false, replace_bad_utf8);
+  return json::Writer::json_of(config).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
 std::string config_sha256(const RunConfig& config) {
   Json settings = json::Writer::json_of(config);
   for (const std::string& name : display_settings) settings.erase(name);
-  return sha256(settings.dump(-1, ' ', false, replace_bad_utf8));
+  return sha256(settings.dump(-1, ' ', false, json::replace_bad_utf8));
 }
 
 std::string plans_sha256(const std::vector<Plan>& plans) {

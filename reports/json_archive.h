@@ -24,6 +24,7 @@
 namespace nearmetal::json {
 
 using Json = nlohmann::ordered_json;
+constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
 
 /// JSON readers at large (JavaScript, jq) hold integers in doubles: exact up to here.
 inline constexpr int64_t largest_integer = (int64_t{1} << 53) - 1;

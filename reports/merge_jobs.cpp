@@ -8,14 +8,14 @@
 namespace nearmetal {
 namespace {
 
-struct Interval {
+struct TimeSpan {
   double begin = 0;  // Unix time, seconds
   double end = 0;
 };
 
 // In which every rank of every job was in its window; empty where the end is not behind the begin.
-Interval common_interval(const std::vector<Report>& jobs) {
-  Interval common{-INFINITY, INFINITY};
+TimeSpan common_interval(const std::vector<Report>& jobs) {
+  TimeSpan common{-INFINITY, INFINITY};
   for (const Report& report : jobs) {
     const Run& run = report.arms[0].runs[0];
     for (const Rank& rank : run.ranks) {
@@ -31,7 +31,7 @@ Interval common_interval(const std::vector<Report>& jobs) {
 }
 
 // Steps of a rank in the interval; those that it cuts count by their share.
-double steps_within(const Rank& rank, int64_t first_step, const Interval& interval) {
+double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& interval) {
   double begin = rank.window_start_unix_seconds.value_or(INFINITY);
   double steps = 0;
   for (size_t i = first_step; i < rank.step_seconds.size(); ++i) {
@@ -43,7 +43,7 @@ double steps_within(const Rank& rank, int64_t first_step, const Interval& interv
   return steps;
 }
 
-double images_within(const Report& report, const Interval& interval) {
+double images_within(const Report& report, const TimeSpan& interval) {
   const Run& run = report.arms[0].runs[0];
   const auto batch = static_cast<double>(report.invocation.config.batch.value_or(0));
   double images = 0;
@@ -71,7 +71,7 @@ double first_start(const std::vector<Report>& jobs) {
 }
 
 void merge_throughput(const std::vector<Report>& jobs, Run& run) {
-  const Interval common = common_interval(jobs);
+  const TimeSpan common = common_interval(jobs);
   const double seconds = common.end - common.begin;
   if (!(seconds > 0)) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};

@@ -27,7 +27,7 @@ Maybe<double> sum(std::vector<Report>& reports, const Get& get) {
 }
 
 template <class Get>
-Maybe<double> mean(std::vector<Report>& reports, const Get& get) {
+Maybe<double> average(std::vector<Report>& reports, const Get& get) {
   Maybe<double> value = sum(reports, get);
   if (value) *value.value /= static_cast<double>(reports.size());
   return value;
@@ -59,7 +59,7 @@ void merge_throughput(std::vector<Report>& reports, bool in_step, Run& run) {
 
 void merge_proof(std::vector<Report>& reports, Proof& proof) {
   const auto mean_of = [&](auto member) {
-    return mean(reports, [member](const Run& r) { return r.proof.*member; });
+    return average(reports, [member](const Run& r) { return r.proof.*member; });
   };
   Proof merged = proof;
   merged.window_start_loss = mean_of(&Proof::window_start_loss);

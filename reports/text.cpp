@@ -59,6 +59,8 @@ std::string signed_percent(double share, const Interval& interval) {
          bound(interval.upper) + "]";
 }
 
+std::string percent(double share, int digits) { return significant(100 * share, digits) + " %"; }
+
 std::string plain_percent(double share) {
   std::ostringstream text;
   text << std::setprecision(6) << 100 * share << " %";

@@ -28,6 +28,8 @@ std::string signed_percent(double share, int decimals = 2);
 /// "-1.64 % [-2.17, -1.10]"
 std::string signed_percent(double share, const Interval& interval);
 
+/// "93.1 %"
+std::string percent(double share, int digits = 3);
 /// "2 %", "2.5 %": no more digits than the share has.
 std::string plain_percent(double share);
 

@@ -68,7 +68,7 @@ MpiLaunch launch(const std::vector<std::string>& command, double may_take_second
   return launch;
 }
 
-std::string own_path() {
+std::string this_program() {
   std::error_code ignored;
   return fs::read_symlink("/proc/self/exe", ignored).string();
 }
@@ -77,7 +77,7 @@ std::string own_path() {
 MpiLaunch launch_two(const std::vector<std::string>& arguments, double may_take_seconds) {
   std::vector<std::string> command = {"mpirun", "--oversubscribe"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  command.insert(command.end(), {"-n", "2", own_path()});
+  command.insert(command.end(), {"-n", "2", this_program()});
   command.insert(command.end(), arguments.begin(), arguments.end());
   return launch(command, may_take_seconds);
 }
@@ -107,7 +107,7 @@ void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
     rank.variables = layouts.launcher.variables;
   }
   Launcher launcher = layouts.launcher;
-  if (!launcher.program) launcher.program = own_path();
+  if (!launcher.program) launcher.program = this_program();
   const LaunchOptions options{.as_root = geteuid() == 0, .timeout_seconds = hosts_may_take_seconds};
   checkup.hosts = launch(launch_command(job, launcher, short_sum("mpi"), options),
                          hosts_may_take_seconds + mpi_may_take_seconds);

@@ -31,7 +31,7 @@ std::vector<int64_t> numbers_in(hwloc_const_bitmap_t bits) {
 }
 
 // With CPUs and nodes that the process may not use, to tell which they are.
-Topology this_machine() {
+Topology topology_of_this_machine() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
   setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
@@ -80,7 +80,7 @@ Maybe<std::vector<int64_t>> cpus_of_node(hwloc_topology* topology, int64_t node,
 
 Binding bind_to_node(const Maybe<int64_t>& node) {
   Binding binding;
-  const Topology topology = this_machine();
+  const Topology topology = topology_of_this_machine();
   if (!topology) {
     binding.numa_node = binding.memory_node = Unknown{"hwloc cannot read the topology"};
     return binding;

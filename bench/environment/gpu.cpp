@@ -16,9 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Numbers of nvml.h, which are part of its binary interface.
-enum : unsigned { clock_sm = 1, clock_memory = 2 };
 enum : unsigned { p2p_read = 0, p2p_nvlink = 2, p2p_atomics = 3 };
-constexpr unsigned most_nvlinks = 36;
 
 // nvmlBAR1Memory_t
 struct Bar1Memory {

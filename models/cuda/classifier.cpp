@@ -5,7 +5,7 @@
 namespace nearmetal {
 namespace {
 
-cudaDataType_t data_type(Precision precision) {
+cudaDataType_t cublas_type(Precision precision) {
   switch (precision) {
     case Precision::fp16:
       return CUDA_R_16F;
@@ -48,11 +48,11 @@ Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShap
                  int64_t workspace_bytes)
     : handle_(handle),
       operation_(make_operation(precision, shape)),
-      a_(make_layout(data_type(precision), shape.a_transposed ? shape.inner : shape.rows,
+      a_(make_layout(cublas_type(precision), shape.a_transposed ? shape.inner : shape.rows,
                      shape.a_transposed ? shape.rows : shape.inner, shape.a_stride)),
-      b_(make_layout(data_type(precision), shape.b_transposed ? shape.columns : shape.inner,
+      b_(make_layout(cublas_type(precision), shape.b_transposed ? shape.columns : shape.inner,
                      shape.b_transposed ? shape.inner : shape.columns, shape.b_stride)),
-      d_(make_layout(shape.fp32_result ? CUDA_R_32F : data_type(precision), shape.rows,
+      d_(make_layout(shape.fp32_result ? CUDA_R_32F : cublas_type(precision), shape.rows,
                      shape.columns, shape.d_stride)),
       workspace_bytes_(workspace_bytes) {
   cublasLtMatmulPreference_t raw = nullptr;

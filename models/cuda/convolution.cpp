@@ -12,7 +12,7 @@ namespace {
 // Unique ids of the tensors of a convolution's graph.
 enum TensorId : int64_t { x_id = 1, weights_id, y_id, sum_id, square_sum_id };
 
-cudnnDataType_t data_type(Precision precision) {
+cudnnDataType_t cudnn_type(Precision precision) {
   switch (precision) {
     case Precision::fp16:
       return CUDNN_DATA_HALF;
@@ -106,7 +106,7 @@ Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& sha
 
 Descriptor operation_graph(const PlanDevice& device, const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
-  const cudnnDataType_t type = data_type(problem.precision);
+  const cudnnDataType_t type = cudnn_type(problem.precision);
   const Descriptor y = tensor(y_id, type, shape.batch, shape.output_channels, shape.output_height,
                               shape.output_width);
   const OperationNames names = operation_names(problem.op);

@@ -9,6 +9,8 @@
 
 namespace nearmetal {
 
+constexpr double milliseconds = 1e3;  // of a second
+
 struct Chart {
   std::string name;  // of files: "throughput"
   std::string title;

@@ -8,8 +8,6 @@
 namespace nearmetal {
 namespace {
 
-constexpr double milliseconds = 1e3;
-
 struct Part {
   std::string name;
   double seconds = 0;

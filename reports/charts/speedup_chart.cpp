@@ -9,7 +9,7 @@
 namespace nearmetal {
 namespace {
 
-struct Group {
+struct ShownGroup {
   size_t index = 0;  // in the data
   std::string title;
 };
@@ -17,7 +17,7 @@ struct Group {
 struct Speedups {
   std::ostringstream csv;
   TextTable table;
-  std::map<std::string, Group> groups;  // arms held against the same reference in the same way
+  std::map<std::string, ShownGroup> groups;  // arms held against the same reference in the same way
   std::map<std::pair<size_t, Kind>, std::string> looks;
   std::vector<std::pair<std::string, std::string>> counts;
   int64_t most_ranks = 0;
@@ -31,8 +31,8 @@ std::string speedup_text(const ScalingPoint& point) {
 void add_point(Speedups& speedups, const ScalingPoint& point, const std::string& side) {
   const std::string title =
       labelled(point.reference, side) + "; " + to_string(point.scaling) + " scaling";
-  const Group group =
-      speedups.groups.emplace(title, Group{speedups.groups.size(), title}).first->second;
+  const ShownGroup group =
+      speedups.groups.emplace(title, ShownGroup{speedups.groups.size(), title}).first->second;
   const Interval whisker =
       point.speedup_interval ? *point.speedup_interval : Interval{point.speedup, point.speedup};
   const std::string label = labelled(point.arm, side);

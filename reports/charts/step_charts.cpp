@@ -10,7 +10,6 @@ namespace nearmetal {
 namespace {
 
 constexpr size_t most_arms = 8;
-constexpr double milliseconds = 1e3;
 constexpr const char* no_steps = "no arm has a complete run with its step times";
 
 struct Steps {

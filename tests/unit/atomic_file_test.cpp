@@ -90,7 +90,7 @@ TEST(AtomicFile, AFullDiskLeavesTheOldFileAndNoNewOne) {
   EXPECT_EQ(files_in(folder), 1u);
 }
 
-std::string refusal(const std::filesystem::path& path, bool replace = false) {
+std::string refusal_of_path(const std::filesystem::path& path, bool replace = false) {
   try {
     require_writable(path, replace);
   } catch (const OutputError& error) {
@@ -102,19 +102,19 @@ std::string refusal(const std::filesystem::path& path, bool replace = false) {
 TEST(AtomicFile, PathsAreCheckedBeforehand) {
   const TemporaryFolder folder;
   const auto existing = folder.write("old.json", "old");
-  EXPECT_EQ(refusal(folder / "new.json"), "");
+  EXPECT_EQ(refusal_of_path(folder / "new.json"), "");
   EXPECT_EQ(files_in(folder), 1u) << "the check leaves nothing behind";
-  EXPECT_THAT(refusal(folder.path()), HasSubstr("is a folder"));
-  EXPECT_THAT(refusal(folder.path() / ""), HasSubstr("is a folder"));
-  EXPECT_THAT(refusal(folder / "none/new.json"), HasSubstr("there is no folder"));
-  EXPECT_THAT(refusal(existing / "new.json"), HasSubstr("there is no folder"));
-  EXPECT_THAT(refusal(existing), HasSubstr("it exists; --force replaces it"));
-  EXPECT_EQ(refusal(existing, true), "");
+  EXPECT_THAT(refusal_of_path(folder.path()), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of_path(folder.path() / ""), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of_path(folder / "none/new.json"), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal_of_path(existing / "new.json"), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal_of_path(existing), HasSubstr("it exists; --force replaces it"));
+  EXPECT_EQ(refusal_of_path(existing, true), "");
   EXPECT_EQ(content_of(existing), "old");
 }
 
 TEST(AtomicFile, AFolderThatTakesNoFilesIsSeenBeforehand) {
-  EXPECT_THAT(refusal("/proc/new.json"), HasSubstr("cannot write /proc/new.json"));
+  EXPECT_THAT(refusal_of_path("/proc/new.json"), HasSubstr("cannot write /proc/new.json"));
 }
 
 }  // namespace

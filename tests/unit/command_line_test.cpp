@@ -20,7 +20,7 @@ CommandLine parse(std::vector<std::string> arguments) {
   return parse_command_line(arguments);
 }
 
-std::string refusal(const std::vector<std::string>& arguments) {
+std::string refusal_of_arguments(const std::vector<std::string>& arguments) {
   try {
     parse(arguments);
   } catch (const std::invalid_argument& error) {
@@ -137,7 +137,7 @@ TEST(CommandLineTest, BadValuesAreNamed) {
       {"--gpu", "-1"},           {"--threads", "-2"},      {"--output", ""},
       {"--device", "tpu"},       {"--precision", "fp8"},   {"--model", "vgg16"}};
   for (const auto& [flag, value] : bad) {
-    const std::string text = refusal({"run", flag, value});
+    const std::string text = refusal_of_arguments({"run", flag, value});
     EXPECT_THAT(text, HasSubstr(flag)) << flag << " " << value;
     EXPECT_THAT(text, HasSubstr("'" + value + "'")) << flag << " " << value;
     EXPECT_THAT(text, Not(HasSubstr("\n")));
@@ -145,29 +145,34 @@ TEST(CommandLineTest, BadValuesAreNamed) {
 }
 
 TEST(CommandLineTest, SuggestsWhatWasMeant) {
-  EXPECT_EQ(refusal({"rnu"}), "unknown command 'rnu'; did you mean 'run'? (nearmetal --help)");
-  EXPECT_THAT(refusal({"run", "--bacth", "3"}), HasSubstr("did you mean '--batch'?"));
-  EXPECT_THAT(refusal({"run", "--bacth=3"}), HasSubstr("did you mean '--batch'?"));
-  EXPECT_THAT(refusal({"run", "--model", "resnet51"}), HasSubstr("did you mean 'resnet50'?"));
-  EXPECT_THAT(refusal({"run", "--device", "gpu"}), HasSubstr("auto, cpu, cuda"));
-  EXPECT_THAT(refusal({"run", "surplus"}), HasSubstr("unknown argument 'surplus'"));
+  EXPECT_EQ(refusal_of_arguments({"rnu"}),
+            "unknown command 'rnu'; did you mean 'run'? (nearmetal --help)");
+  EXPECT_THAT(refusal_of_arguments({"run", "--bacth", "3"}), HasSubstr("did you mean '--batch'?"));
+  EXPECT_THAT(refusal_of_arguments({"run", "--bacth=3"}), HasSubstr("did you mean '--batch'?"));
+  EXPECT_THAT(refusal_of_arguments({"run", "--model", "resnet51"}),
+              HasSubstr("did you mean 'resnet50'?"));
+  EXPECT_THAT(refusal_of_arguments({"run", "--device", "gpu"}), HasSubstr("auto, cpu, cuda"));
+  EXPECT_THAT(refusal_of_arguments({"run", "surplus"}), HasSubstr("unknown argument 'surplus'"));
 }
 
 TEST(CommandLineTest, IncompleteLines) {
-  EXPECT_THAT(refusal({}), HasSubstr("a command is missing"));
-  EXPECT_EQ(refusal({"run", "--batch"}), "--batch takes a value");
-  EXPECT_THAT(refusal({"validate"}), HasSubstr("FILE"));
-  EXPECT_THAT(refusal({"schema", "plans"}), HasSubstr("'plans'"));
-  EXPECT_THAT(refusal({"compare"}), HasSubstr("BASE NEW"));
-  EXPECT_THAT(refusal({"compare", "a", "b", "c"}), HasSubstr("not 3"));
-  EXPECT_THAT(refusal({"compare", "--base", "a"}), HasSubstr("--new"));
-  EXPECT_THAT(refusal({"compare", "--bare", "a", "--new", "b"}), HasSubstr("one of: BASE NEW"));
-  EXPECT_THAT(refusal({"compare", "a", "b", "--base", "c", "--new", "d"}), HasSubstr("one of"));
-  EXPECT_THAT(refusal({"compare", "a", "b", "--json", "--markdown"}), HasSubstr("two forms"));
-  EXPECT_THAT(refusal({"gate", "a"}), HasSubstr("NEW"));
-  EXPECT_THAT(refusal({"baseline"}), HasSubstr("add, list or show"));
-  EXPECT_THAT(refusal({"baseline", "frob"}), HasSubstr("'frob'"));
-  EXPECT_THAT(refusal({"baseline", "add", "name"}), HasSubstr("FILE"));
+  EXPECT_THAT(refusal_of_arguments({}), HasSubstr("a command is missing"));
+  EXPECT_EQ(refusal_of_arguments({"run", "--batch"}), "--batch takes a value");
+  EXPECT_THAT(refusal_of_arguments({"validate"}), HasSubstr("FILE"));
+  EXPECT_THAT(refusal_of_arguments({"schema", "plans"}), HasSubstr("'plans'"));
+  EXPECT_THAT(refusal_of_arguments({"compare"}), HasSubstr("BASE NEW"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "c"}), HasSubstr("not 3"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "--base", "a"}), HasSubstr("--new"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "--bare", "a", "--new", "b"}),
+              HasSubstr("one of: BASE NEW"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--base", "c", "--new", "d"}),
+              HasSubstr("one of"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--json", "--markdown"}),
+              HasSubstr("two forms"));
+  EXPECT_THAT(refusal_of_arguments({"gate", "a"}), HasSubstr("NEW"));
+  EXPECT_THAT(refusal_of_arguments({"baseline"}), HasSubstr("add, list or show"));
+  EXPECT_THAT(refusal_of_arguments({"baseline", "frob"}), HasSubstr("'frob'"));
+  EXPECT_THAT(refusal_of_arguments({"baseline", "add", "name"}), HasSubstr("FILE"));
 }
 
 TEST(CommandLineTest, OtherCommands) {
@@ -204,7 +209,9 @@ TEST(CommandLineTest, Shares) {
   EXPECT_DOUBLE_EQ(margin("1.5%"), 0.015);
   EXPECT_DOUBLE_EQ(margin("0.03"), 0.03);
   for (const char* text : {"2", "0", "0%", "-1%", "51%", "%", "x%", "2%%", "nan"}) {
-    EXPECT_THAT(refusal({"compare", "a", "b", "--margin", text}), HasSubstr("--margin")) << text;
+    EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--margin", text}),
+                HasSubstr("--margin"))
+        << text;
   }
 }
 

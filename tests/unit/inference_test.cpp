@@ -18,14 +18,14 @@ using testing::ElementsAre;
 
 // Golden values: scipy 1.17 (ttest_ind with equal_var=False, ttest_rel, t.interval, gmean on the
 // logarithms; mannwhitneyu) and statsmodels 0.15 (ttost_ind, ttost_paired, multipletests).
-const Samples base_runs = {1412.3, 1405.8, 1420.1, 1409.9, 1416.6};
+const Samples old_runs = {1412.3, 1405.8, 1420.1, 1409.9, 1416.6};
 const Samples new_runs = {1389.2, 1401.7, 1377.4, 1394.0, 1385.5, 1399.1, 1381.8};
 const double margin = -std::log(0.98);
 
-LogEstimate welch() { return difference(*log_mean(base_runs), *log_mean(new_runs)); }
+LogEstimate welch() { return difference(*log_mean(old_runs), *log_mean(new_runs)); }
 
 TEST(Inference, GeometricMeanWithItsInterval) {
-  const auto estimate = log_mean(base_runs);
+  const auto estimate = log_mean(old_runs);
   ASSERT_TRUE(estimate);
   EXPECT_NEAR(std::exp(estimate->value), 1412.9311332553586, 1e-9);
   EXPECT_NEAR(estimate->standard_error, 0.0017713220234150029, 1e-15);
@@ -59,7 +59,7 @@ TEST(Inference, TwoOneSidedTests) {
 }
 
 TEST(Inference, PairedTest) {
-  const auto found = paired_difference(base_runs, std::span(new_runs).first(5));
+  const auto found = paired_difference(old_runs, std::span(new_runs).first(5));
   ASSERT_TRUE(found);
   EXPECT_NEAR(found->value / found->standard_error, -3.5592058777906233, 1e-9);
   EXPECT_DOUBLE_EQ(found->degrees_of_freedom, 4);
@@ -68,7 +68,7 @@ TEST(Inference, PairedTest) {
   EXPECT_NEAR(interval(*found, 0.9).upper - 1, -0.006673435481107732, 1e-11);
   EXPECT_NEAR(p_of_at_most(*found, -margin), 0.24816859152672585, 1e-11);
   EXPECT_NEAR(p_of_at_least(*found, margin), 0.0007058818140262826, 1e-12);
-  EXPECT_THROW(paired_difference(base_runs, new_runs), std::invalid_argument);
+  EXPECT_THROW(paired_difference(old_runs, new_runs), std::invalid_argument);
 }
 
 // Scaling efficiency of a VM over that of bare metal: four arms, each with its own spread.
@@ -77,7 +77,7 @@ TEST(Inference, RatioOfRatios) {
   const Samples vm_2 = {2701, 2688, 2719, 2695};
   const Samples vm_1 = {1389.2, 1401.7, 1377.4};
   const LogEstimate found = combined(std::vector<WeightedEstimate>{{-1, *log_mean(bare_2)},
-                                                                   {1, *log_mean(base_runs)},
+                                                                   {1, *log_mean(old_runs)},
                                                                    {1, *log_mean(vm_2)},
                                                                    {-1, *log_mean(vm_1)}});
   EXPECT_NEAR(std::exp(found.value), 0.9804198450007402, 1e-13);
@@ -89,17 +89,17 @@ TEST(Inference, RatioOfRatios) {
 
 TEST(Inference, NeitherScaleNorOrderNorSideMatter) {
   const LogEstimate found = welch();
-  Samples base = {base_runs.rbegin(), base_runs.rend()};
+  Samples base = {old_runs.rbegin(), old_runs.rend()};
   Samples next = {new_runs.rbegin(), new_runs.rend()};
   for (double& value : base) value *= 1e-3;
   for (double& value : next) value *= 1e-3;
   const LogEstimate scaled = difference(*log_mean(base), *log_mean(next));
   EXPECT_NEAR(scaled.value, found.value, 1e-13);
   EXPECT_NEAR(scaled.standard_error, found.standard_error, 1e-13);
-  const LogEstimate swapped = difference(*log_mean(new_runs), *log_mean(base_runs));
+  const LogEstimate swapped = difference(*log_mean(new_runs), *log_mean(old_runs));
   EXPECT_DOUBLE_EQ(swapped.value, -found.value);
   EXPECT_NEAR(p_of_at_most(swapped, -margin), p_of_at_least(found, margin), 1e-15);
-  EXPECT_DOUBLE_EQ(mann_whitney_p(new_runs, base_runs), mann_whitney_p(base_runs, new_runs));
+  EXPECT_DOUBLE_EQ(mann_whitney_p(new_runs, old_runs), mann_whitney_p(old_runs, new_runs));
 }
 
 TEST(Inference, Holm) {
@@ -111,7 +111,7 @@ TEST(Inference, Holm) {
 }
 
 TEST(MannWhitney, ExactWithoutTies) {
-  EXPECT_NEAR(mann_whitney_p(new_runs, base_runs), 0.0025252525252525255, 1e-15);
+  EXPECT_NEAR(mann_whitney_p(new_runs, old_runs), 0.0025252525252525255, 1e-15);
   EXPECT_NEAR(mann_whitney_p(Samples{1, 2, 3}, Samples{4, 5, 6}), 0.1, 1e-15);
   Samples sines;
   Samples cosines;
@@ -144,14 +144,14 @@ TEST(MannWhitney, ApproximationForManyValues) {
 
 TEST(Inference, SpreadBetweenAndWithinRuns) {
   const Samples within = {0.001, 0.001, 0.001, 0.001, 0.001};
-  const auto spread = run_spread(base_runs, within);
+  const auto spread = run_spread(old_runs, within);
   ASSERT_TRUE(spread);
   const double deviation = 0.0017713220234150029 * std::sqrt(5);
   EXPECT_NEAR(spread->deviation, deviation, 1e-14);
   EXPECT_NEAR(spread->within, 0.001, 1e-15);
   EXPECT_NEAR(spread->between, std::sqrt(deviation * deviation - 1e-6), 1e-14);
-  EXPECT_DOUBLE_EQ(run_spread(base_runs, Samples{0.1})->between, 0) << "noise explains it all";
-  EXPECT_DOUBLE_EQ(run_spread(base_runs, {})->within, 0);
+  EXPECT_DOUBLE_EQ(run_spread(old_runs, Samples{0.1})->between, 0) << "noise explains it all";
+  EXPECT_DOUBLE_EQ(run_spread(old_runs, {})->within, 0);
   EXPECT_FALSE(run_spread(Samples{1}, {}));
 }
 

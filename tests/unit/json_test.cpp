@@ -19,7 +19,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_report(const std::string& text) {
   try {
     report_from_json(text);
   } catch (const InvalidReport& error) {
@@ -99,28 +99,33 @@ TEST(ReportJson, NumbersThatAreNotFiniteAreNeverWritten) {
 }
 
 TEST(ReportJson, FieldsOfLaterMinorVersionsAreAllowed) {
-  EXPECT_EQ(refusal(sample_with("/schema_version", "1.7")), "");
-  EXPECT_EQ(refusal(sample_with("/arms/0/runs/0/moon_phase", 0.5)), "");
+  EXPECT_EQ(refusal_of_report(sample_with("/schema_version", "1.7")), "");
+  EXPECT_EQ(refusal_of_report(sample_with("/arms/0/runs/0/moon_phase", 0.5)), "");
 }
 
 TEST(ReportJson, ErrorsNameThePlace) {
-  EXPECT_THAT(refusal(sample_with("/schema_version", "2.0")), HasSubstr("/schema_version must be"));
-  EXPECT_THAT(refusal(sample_with("/schema", "other")), HasSubstr("nearmetal/report"));
-  EXPECT_THAT(refusal(sample_with("/arms/0/runs/0/ranks/0/step_seconds/2", -1)),
+  EXPECT_THAT(refusal_of_report(sample_with("/schema_version", "2.0")),
+              HasSubstr("/schema_version must be"));
+  EXPECT_THAT(refusal_of_report(sample_with("/schema", "other")), HasSubstr("nearmetal/report"));
+  EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/ranks/0/step_seconds/2", -1)),
               HasSubstr("/arms/0/runs/0/ranks/0/step_seconds/2 must be above 0"));
-  EXPECT_THAT(refusal(sample_with("/status", "fine")), HasSubstr("complete, partial, failed"));
-  EXPECT_THAT(refusal(sample_with("/exit_code", 256)), HasSubstr("from 0"));
-  EXPECT_THAT(refusal(sample_with("/invocation/config/batch/value", "many")), HasSubstr("batch"));
-  EXPECT_THAT(refusal(sample_with("/invocation/config/batch", 7)), HasSubstr("an object"));
-  EXPECT_THAT(refusal(sample_with("/arms/0/runs/0/window", Json())),
+  EXPECT_THAT(refusal_of_report(sample_with("/status", "fine")),
+              HasSubstr("complete, partial, failed"));
+  EXPECT_THAT(refusal_of_report(sample_with("/exit_code", 256)), HasSubstr("from 0"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/config/batch/value", "many")),
+              HasSubstr("batch"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/config/batch", 7)),
+              HasSubstr("an object"));
+  EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/window", Json())),
               HasSubstr("/arms/0/runs/0/unknown/window"));
-  EXPECT_THAT(refusal(sample_with("/invocation/started_at", "yesterday")), HasSubstr("a time"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/started_at", "yesterday")),
+              HasSubstr("a time"));
 }
 
 TEST(ReportJson, IntegersMayBeWrittenAsDoublesOfTheSameValue) {
-  EXPECT_EQ(refusal(sample_with("/exit_code", 6.0)), "");
-  EXPECT_NE(refusal(sample_with("/exit_code", 6.5)), "");
-  EXPECT_NE(refusal(sample_with("/arms/0/runs/0/parameters", 9007199254740992)), "");
+  EXPECT_EQ(refusal_of_report(sample_with("/exit_code", 6.0)), "");
+  EXPECT_NE(refusal_of_report(sample_with("/exit_code", 6.5)), "");
+  EXPECT_NE(refusal_of_report(sample_with("/arms/0/runs/0/parameters", 9007199254740992)), "");
 }
 
 TEST(ReportJson, WhatIsNoJsonIsRefused) {
@@ -129,7 +134,7 @@ TEST(ReportJson, WhatIsNoJsonIsRefused) {
        {std::string(), std::string("{"), good.substr(0, good.size() / 2), good + "x",
         std::string("{\"schema\": NaN}"), std::string("[1e999]"), std::string(1000000, '['),
         std::string("\xff\xfe\x00", 3), std::string("null")}) {
-    EXPECT_NE(refusal(text), "") << text.substr(0, 80);
+    EXPECT_NE(refusal_of_report(text), "") << text.substr(0, 80);
   }
 }
 
@@ -148,19 +153,20 @@ TEST(ReportJson, AReasonStaysShortWhereALongWordIsNoJson) {
 }
 
 TEST(ReportJson, WhatWouldTakeTooMuchIsRefused) {
-  EXPECT_THAT(refusal(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(refusal_of_report(std::string(65, '[') + std::string(65, ']')),
+              HasSubstr("nested too deeply"));
   std::string many_values = "[0";
   for (int i = 0; i < 50'000'001; ++i) many_values += ',';
-  EXPECT_THAT(refusal(many_values + "]"), HasSubstr("too many values"));
+  EXPECT_THAT(refusal_of_report(many_values + "]"), HasSubstr("too many values"));
   EXPECT_NO_THROW(require_within_limits("[\"" + std::string(1000, '[') + "\\\"[[\"]"));
   std::string many_keys = "{\"k\":0";
   for (int i = 0; i < 100'000; ++i) many_keys += ",\"" + std::to_string(i) + "\":0";
-  EXPECT_THAT(refusal(many_keys + "}"), HasSubstr("/schema must be there")) << "and soon";
+  EXPECT_THAT(refusal_of_report(many_keys + "}"), HasSubstr("/schema must be there")) << "and soon";
 }
 
 TEST(ReportJson, PlacesAreJsonPointers) {
   Json variables = {{"a/b~c", 7}};
-  EXPECT_THAT(refusal(sample_with("/environments/0/variables", variables)),
+  EXPECT_THAT(refusal_of_report(sample_with("/environments/0/variables", variables)),
               HasSubstr("/environments/0/variables/a~1b~0c must be a text"));
 }
 

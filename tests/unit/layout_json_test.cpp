@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_layout(const std::string& text) {
   try {
     layout_from_json(text);
   } catch (const std::invalid_argument& error) {
@@ -94,34 +94,35 @@ TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
 TEST(LayoutJson, RefusesWhatIsNoJson) {
   for (const char* text : {"", " ", "{", "nul", "{} {}", "{'a': 1}", R"({"layouts": [],})", "\xff",
                            R"({"repeats": 1e999})", R"({"repeats": NaN})", "{/* open"}) {
-    EXPECT_THAT(refusal(text), StartsWith("not JSON: ")) << text;
+    EXPECT_THAT(refusal_of_layout(text), StartsWith("not JSON: ")) << text;
   }
-  EXPECT_EQ(refusal(std::string(2 << 20, ' ')), "it is larger than 1 MiB");
+  EXPECT_EQ(refusal_of_layout(std::string(2 << 20, ' ')), "it is larger than 1 MiB");
 }
 
 TEST(LayoutJson, RefusesDeepNestingWhereItStarts) {
   const std::string deep(10000, '[');
-  EXPECT_THAT(refusal(deep), HasSubstr("is nested too deeply"));
-  EXPECT_THAT(refusal(with("\"hosts\": " + deep)), StartsWith("/hosts/0/0/0"));
+  EXPECT_THAT(refusal_of_layout(deep), HasSubstr("is nested too deeply"));
+  EXPECT_THAT(refusal_of_layout(with("\"hosts\": " + deep)), StartsWith("/hosts/0/0/0"));
   std::string objects;
   for (int i = 0; i < 10000; ++i) objects += R"({"a": )";
-  EXPECT_THAT(refusal(objects), StartsWith("/a/a/a"));
+  EXPECT_THAT(refusal_of_layout(objects), StartsWith("/a/a/a"));
 }
 
 TEST(LayoutJson, RefusesKeysGivenTwice) {
-  EXPECT_EQ(refusal(with(R"("repeats": 1, "repeats": 2)")), "/repeats is there twice");
-  EXPECT_EQ(refusal(with_host(R"("cpus": "0", "cpus": "1")")), "/hosts/0/cpus is there twice");
-  EXPECT_EQ(refusal(R"({"layouts": [{"shape": "1x1x1"}, {"name": "a", "name": "b"}]})"),
+  EXPECT_EQ(refusal_of_layout(with(R"("repeats": 1, "repeats": 2)")), "/repeats is there twice");
+  EXPECT_EQ(refusal_of_layout(with_host(R"("cpus": "0", "cpus": "1")")),
+            "/hosts/0/cpus is there twice");
+  EXPECT_EQ(refusal_of_layout(R"({"layouts": [{"shape": "1x1x1"}, {"name": "a", "name": "b"}]})"),
             "/layouts/1/name is there twice");
-  EXPECT_EQ(refusal(with(R"("workload": {"batch": 1, "batch": 1})")),
+  EXPECT_EQ(refusal_of_layout(with(R"("workload": {"batch": 1, "batch": 1})")),
             "/workload/batch is there twice");
 }
 
 TEST(LayoutJson, RefusesUnknownKeysAndNamesTheKnown) {
-  EXPECT_THAT(refusal(with(R"("repaets": 3)")),
+  EXPECT_THAT(refusal_of_layout(with(R"("repaets": 3)")),
               StartsWith("/repaets is not known; there are: $schema, hosts, launcher, layouts"));
-  EXPECT_THAT(refusal(with_host(R"("gpu": 1)")), StartsWith("/hosts/0/gpu is not known"));
-  EXPECT_THAT(refusal(with_layout(R"("shape": "1x1x1", "expect": {"a/b": 1})")),
+  EXPECT_THAT(refusal_of_layout(with_host(R"("gpu": 1)")), StartsWith("/hosts/0/gpu is not known"));
+  EXPECT_THAT(refusal_of_layout(with_layout(R"("shape": "1x1x1", "expect": {"a/b": 1})")),
               StartsWith("/layouts/0/expect/a~1b is not known"));
 }
 
@@ -153,7 +154,7 @@ TEST(LayoutJson, NamesPlaceAndReasonOfWrongValues) {
       {with_layout(R"("name": "-x", "shape": "1x1x1")"), "/layouts/0/name must be a text"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(refusal(text), StartsWith(expected)) << text;
+    EXPECT_THAT(refusal_of_layout(text), StartsWith(expected)) << text;
   }
 }
 
@@ -182,7 +183,7 @@ TEST(LayoutJson, RefusesWhatContradictsItself) {
        "/layouts/0/jobs/0/instances/0: it has either GPUs or"},
   };
   for (const auto& [text, expected] : cases) {
-    EXPECT_THAT(refusal(text), StartsWith(expected)) << text;
+    EXPECT_THAT(refusal_of_layout(text), StartsWith(expected)) << text;
   }
 }
 

@@ -65,7 +65,7 @@ std::vector<std::string> places(const Placement& placement) {
   return texts;
 }
 
-std::string refusal(const Layout& layout, const std::vector<Host>& hosts) {
+std::string refusal_of_hosts(const Layout& layout, const std::vector<Host>& hosts) {
   try {
     place(layout, hosts);
   } catch (const std::invalid_argument& error) {
@@ -188,43 +188,47 @@ TEST(Placement, RefusesWhatIsNotThereOrTaken) {
     return "/layouts/0/jobs/" + std::to_string(job) + "/instances/" + std::to_string(instance) +
            ": ";
   };
-  EXPECT_EQ(refusal(listed({Job{{on("c", {0})}}}), hosts), place_of(0, 0) + "there is no host 'c'");
-  EXPECT_EQ(refusal(listed({Job{{on("a", {0}), on("b", {2})}}}), hosts),
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{on("c", {0})}}}), hosts),
+            place_of(0, 0) + "there is no host 'c'");
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{on("a", {0}), on("b", {2})}}}), hosts),
             place_of(0, 1) + "'b' has 2 GPUs, from 0: there is no GPU 2");
-  EXPECT_EQ(refusal(listed({Job{{on("a", {0})}}, Job{{on("a", {0})}}}), hosts),
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{on("a", {0})}}, Job{{on("a", {0})}}}), hosts),
             place_of(1, 0) + "GPU 0 of 'a' is taken already");
-  EXPECT_THAT(refusal(listed({Job{{on("a", {0, 0})}}}), hosts), HasSubstr("is taken already"));
-  EXPECT_THAT(refusal(listed({Job{{on("a", {0}), on("a", {1})}}}), hosts),
+  EXPECT_THAT(refusal_of_hosts(listed({Job{{on("a", {0, 0})}}}), hosts),
+              HasSubstr("is taken already"));
+  EXPECT_THAT(refusal_of_hosts(listed({Job{{on("a", {0}), on("a", {1})}}}), hosts),
               StartsWith(place_of(0, 1) + "the job is on 'a' already"));
-  EXPECT_EQ(refusal(listed({Job{{on("a", {0}), on("a", {1})}}}, true), hosts), "accepted");
-  EXPECT_THAT(refusal(listed({Job{{{"a", {}, 2}}}}), hosts), HasSubstr("name those"));
-  EXPECT_THAT(refusal(listed({Job{{on("a", {0}), {"c", {}, 1}}}}), {hosts[0], host("c", 0)}),
-              HasSubstr("some ranks have GPUs and others have none"));
-  EXPECT_EQ(refusal(listed({Job{{{"c", {}, 3}}}}), {cpu_host("c", "0-1")}),
-            "/layouts/0: 'c' has 2 CPUs for 3 ranks");
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{on("a", {0}), on("a", {1})}}}, true), hosts), "accepted");
+  EXPECT_THAT(refusal_of_hosts(listed({Job{{{"a", {}, 2}}}}), hosts), HasSubstr("name those"));
   EXPECT_THAT(
-      refusal(listed({Job{{{"c", {}, 65536}, {"d", {}, 1}}}}), {host("c", 0), host("d", 0)}),
-      HasSubstr("more than 65536 ranks"));
+      refusal_of_hosts(listed({Job{{on("a", {0}), {"c", {}, 1}}}}), {hosts[0], host("c", 0)}),
+      HasSubstr("some ranks have GPUs and others have none"));
+  EXPECT_EQ(refusal_of_hosts(listed({Job{{{"c", {}, 3}}}}), {cpu_host("c", "0-1")}),
+            "/layouts/0: 'c' has 2 CPUs for 3 ranks");
+  EXPECT_THAT(refusal_of_hosts(listed({Job{{{"c", {}, 65536}, {"d", {}, 1}}}}),
+                               {host("c", 0), host("d", 0)}),
+              HasSubstr("more than 65536 ranks"));
   Layout expecting = shaped("1x1x2");
   expecting.expect.world_size = 4;
-  EXPECT_EQ(refusal(expecting, hosts),
+  EXPECT_EQ(refusal_of_hosts(expecting, hosts),
             "/layouts/0: it has 2 ranks, and a world_size of 4 is expected");
 }
 
 TEST(Placement, SaysWhatAShapeLacks) {
   EXPECT_EQ(
-      refusal(shaped("2x1x4"), {host("a", 4), host("b", 2)}),
+      refusal_of_hosts(shaped("2x1x4"), {host("a", 4), host("b", 2)}),
       "/layouts/0: job 1 of 2x1x4 needs 2 nodes with 1 host of 4 free GPUs (or, without GPUs, "
       "as many CPUs), and there is 1");
-  EXPECT_THAT(refusal(shaped("3*(1x1x1)"), {host("a", 2)}), StartsWith("/layouts/0: job 3 of"));
-  EXPECT_THAT(refusal(shaped("1x2x1"), {host("a", 4)}), HasSubstr("\"emulate\": true"));
-  EXPECT_THAT(refusal(shaped("1x2x3", true), {host("a", 4)}), HasSubstr("6 free GPUs"));
-  EXPECT_THAT(refusal(shaped("1x1x3"), {cpu_host("a", "0-1")}), HasSubstr("3 free GPUs"));
-  EXPECT_THAT(refusal(shaped("1x2x2", true), {vm("a", "n", 4), vm("b", "n", 4)}),
+  EXPECT_THAT(refusal_of_hosts(shaped("3*(1x1x1)"), {host("a", 2)}),
+              StartsWith("/layouts/0: job 3 of"));
+  EXPECT_THAT(refusal_of_hosts(shaped("1x2x1"), {host("a", 4)}), HasSubstr("\"emulate\": true"));
+  EXPECT_THAT(refusal_of_hosts(shaped("1x2x3", true), {host("a", 4)}), HasSubstr("6 free GPUs"));
+  EXPECT_THAT(refusal_of_hosts(shaped("1x1x3"), {cpu_host("a", "0-1")}), HasSubstr("3 free GPUs"));
+  EXPECT_THAT(refusal_of_hosts(shaped("1x2x2", true), {vm("a", "n", 4), vm("b", "n", 4)}),
               HasSubstr("and there are 0"));
   Host narrow = host("a", 4);
   narrow.numa = {{"0-1", {0, 1, 2, 3}}};
-  EXPECT_THAT(refusal(shaped("4*(1x1x1)", true), {narrow}), HasSubstr("too few CPUs"));
+  EXPECT_THAT(refusal_of_hosts(shaped("4*(1x1x1)", true), {narrow}), HasSubstr("too few CPUs"));
 }
 
 TEST(LaunchOrder, TakesEachLayoutOnceInEveryRepeat) {

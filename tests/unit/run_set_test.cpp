@@ -19,7 +19,7 @@ std::string report_text(const std::vector<double>& throughputs, int minute = 0) 
   return to_json(made_up_report({{"1x1", throughputs}, {"1x2", throughputs}}, minute));
 }
 
-std::string refusal(const Places& places) {
+std::string refusal_of_runs(const Places& places) {
   try {
     read_runs(places);
   } catch (const std::exception& error) {
@@ -64,13 +64,15 @@ TEST(RunSet, RefusalsNameTheFile) {
   const TemporaryFolder folder;
   const std::string a = folder.write("a.json", report_text({1}));
   const std::string copy = folder.write("copy.json", report_text({1}));
-  EXPECT_THAT(refusal({a, copy}), HasSubstr("would count twice"));
-  EXPECT_THAT(refusal({a, copy}), HasSubstr("copy.json"));
-  EXPECT_THAT(refusal({a + "#4x4"}), HasSubstr("no arm '4x4'; it has: 1x1, 1x2"));
-  EXPECT_THAT(refusal({a, folder.write("bad.json", "{")}), HasSubstr("bad.json is not a valid"));
-  EXPECT_THAT(refusal({(folder / "none.json").string()}), HasSubstr("none.json cannot be read"));
+  EXPECT_THAT(refusal_of_runs({a, copy}), HasSubstr("would count twice"));
+  EXPECT_THAT(refusal_of_runs({a, copy}), HasSubstr("copy.json"));
+  EXPECT_THAT(refusal_of_runs({a + "#4x4"}), HasSubstr("no arm '4x4'; it has: 1x1, 1x2"));
+  EXPECT_THAT(refusal_of_runs({a, folder.write("bad.json", "{")}),
+              HasSubstr("bad.json is not a valid"));
+  EXPECT_THAT(refusal_of_runs({(folder / "none.json").string()}),
+              HasSubstr("none.json cannot be read"));
   folder.write("empty/x.txt", "");
-  EXPECT_THAT(refusal({(folder / "empty").string()}), HasSubstr("holds no report"));
+  EXPECT_THAT(refusal_of_runs({(folder / "empty").string()}), HasSubstr("holds no report"));
 }
 
 TEST(Baseline, AddsCopiesAndOverwritesNothing) {
