@@ -48,9 +48,11 @@ class Explainer {
     for (const LayerFinding& finding : layer_findings(base_, next_, model_)) {
       layers.push_back(layer_of(finding));
     }
-    const auto order = [](const LayerShare& layer) {
-      const double size = std::abs(layer.seconds.value.value_or(0));
-      return std::tuple(!layer.counts(), !layer.seconds, !layer.sensitive, -size);
+    // What made the difference comes before what eased it, such as the clock of a GPU that waits.
+    const double direction = next_.step_seconds < base_.step_seconds ? -1 : 1;
+    const auto order = [direction](const LayerShare& layer) {
+      const double part = direction * layer.seconds.value.value_or(0);
+      return std::tuple(!layer.counts(), !layer.seconds, !layer.sensitive, -part);
     };
     std::stable_sort(layers.begin(), layers.end(),
                      [&](const LayerShare& a, const LayerShare& b) { return order(a) < order(b); });

@@ -47,15 +47,16 @@ struct KnownCause {
   std::string hint;  // what to do about it
 };
 
-/// Of one arm. The seconds of all layers that have any and `unexplained_seconds` sum up to
-/// `difference_seconds`.
+/// Of one arm. Layers that count come first: what made the difference, then what eased it, such as
+/// the clock of a GPU that waits. The seconds of all layers that have any and `unexplained_seconds`
+/// sum up to `difference_seconds`.
 struct Explanation {
   std::string arm;
   double base_step_seconds = 0;
   double new_step_seconds = 0;
   double difference_seconds = 0;   // new - base
   Maybe<double> noise_seconds;     // half the interval of the difference
-  std::vector<LayerShare> layers;  // those that count first, the largest first
+  std::vector<LayerShare> layers;  // those that count first; see above
   double unexplained_seconds = 0;
   Maybe<double> unexplained_share;  // of the difference
   std::vector<KnownCause> causes;   // most likely first

@@ -133,6 +133,20 @@ TEST(Attribution, TheInputCopyCountsAsFarAsItIsNotHidden) {
   expect_only(explained(bound, slower), Layer::input, 0.024);
 }
 
+// As with sums through sockets: GPUs that wait take less power, and clock higher.
+TEST(Attribution, WhatMadeTheDifferenceComesBeforeWhatEasedIt) {
+  const Machine fast{.step_seconds = 0.0255, .exposed_seconds = 0.0001};
+  Machine slow = fast;
+  slow.step_seconds = 0.027;
+  slow.exposed_seconds = 0.0009;
+  slow.sm_hertz *= 1.12;
+  const Explanation slower = explained(fast, slow);
+  EXPECT_EQ(slower.layers[0].layer, Layer::communication);
+  EXPECT_EQ(slower.layers[1].layer, Layer::clock);
+  EXPECT_LT(*slower.layers[1].seconds, -*slower.layers[0].seconds) << "the larger of the two";
+  EXPECT_EQ(explained(slow, fast).layers[0].layer, Layer::communication);
+}
+
 TEST(Attribution, CommunicationIsWhatIsExposed) {
   const Machine base{.step_seconds = 0.025, .exposed_seconds = 0.001};
   Machine next = base;
