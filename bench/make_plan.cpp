@@ -16,6 +16,7 @@
 #include "comm/layout_names.h"
 #include "comm/plan_json.h"
 #include "comm/short_form.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
@@ -191,7 +192,7 @@ LayoutFile asked_file(const PlanForm& form) {
 }
 
 std::string own_path() {
-  std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string path = program_path().string();
   if (is_plain_text(path)) return path;
   throw std::invalid_argument("the path of this program cannot be part of a command line: " + path);
 }

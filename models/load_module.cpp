@@ -5,11 +5,14 @@
 #include <filesystem>
 
 namespace nearmetal {
+
+std::filesystem::path program_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
 namespace {
 
 std::filesystem::path module_path(const std::string& name, const std::string& what) {
   const std::string file = "libnearmetal_" + name + ".so";
-  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto folder = program_path().parent_path();
   for (const auto& candidate : {folder / file, folder.parent_path() / "lib" / "nearmetal" / file}) {
     if (std::filesystem::exists(candidate)) return candidate;
   }

@@ -1,6 +1,7 @@
 // Loads a module of the program on first use.
 #pragma once
 
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,9 @@ namespace nearmetal {
 struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+/// Where the executable of this process lies.
+std::filesystem::path program_path();
 
 /// What libnearmetal_<name>.so exports as `entry`. Throws NotSupported where the module was not
 /// built or its libraries are not on this machine. It lies in the folder of the executable, or in

@@ -16,7 +16,7 @@ inline double floor_seconds(double bytes, double flops, const Ceilings& ceilings
   return std::max(bytes / ceilings.copy_bytes_per_second, flops / ceilings.matrix_flops_per_second);
 }
 
-/// Which of the two takes longer.
+/// Whether the bytes take longer than the operations, or as long.
 inline bool bytes_bind(double bytes, double flops, const Ceilings& ceilings) {
   return bytes / ceilings.copy_bytes_per_second >= flops / ceilings.matrix_flops_per_second;
 }

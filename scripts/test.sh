@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 jobs=$(nproc)
-tidy_seconds=120 # at most, so that many changed files do not hold up the rest
+tidy_seconds=240 # at most, so that many changed files do not hold up the rest
 failed=()
 
 # check TITLE COMMAND [ARGUMENT...]
@@ -30,7 +30,8 @@ check_format() {
 
 check_sources() { python3 -B scripts/check_sources_test.py && scripts/check_sources.py; }
 
-# Host files that changed, or whose header did, since main; on main itself, in its last commits.
+# Host files that changed, or whose header did, since main; on main itself, in its last commits. The
+# latest come first, as there may be no time for all.
 changed_files() {
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null) || base=
@@ -38,9 +39,10 @@ changed_files() {
     base=$(git rev-list --max-count=50 HEAD | tail -n 1)
   fi
   {
-    git diff --name-only "$base" -- '*.cpp' '*.h' &&
-      git ls-files --others --exclude-standard -- '*.cpp' '*.h'
-  } | sed 's/\.h$/.cpp/' | sort -u | while read -r file; do
+    git ls-files --others --exclude-standard -- '*.cpp' '*.h' &&
+      git diff --name-only HEAD -- '*.cpp' '*.h' &&
+      git log --format= --name-only "$base..HEAD" -- '*.cpp' '*.h'
+  } | sed 's/\.h$/.cpp/' | awk '!seen[$0]++' | while read -r file; do
     if [[ -f $file ]] && grep -q "/$file\"" build-tidy/compile_commands.json; then echo "$file"; fi
   done
 }
@@ -83,7 +85,7 @@ main() {
   cmake --build --preset "$preset"
   check tidy check_tidy "$preset"
   check sanitizers check_sanitizers "$cpu"
-  check fuzz scripts/fuzz.sh 30
+  check fuzz scripts/fuzz.sh 60
   check tests ctest --test-dir build --no-tests=error --output-on-failure \
     --timeout 300 -j "$jobs"
 

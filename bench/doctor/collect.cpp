@@ -15,6 +15,7 @@
 #include "bench/monitor_sources.h"
 #include "comm/launch_command.h"
 #include "models/backend.h"
+#include "models/load_module.h"
 #include "models/probe.h"
 #include "reports/plan_cache.h"
 
@@ -68,16 +69,11 @@ MpiLaunch launch(const std::vector<std::string>& command, double may_take_second
   return launch;
 }
 
-std::string this_program() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored).string();
-}
-
 // --oversubscribe, since there may be one core; root needs to be allowed.
 MpiLaunch launch_two(const std::vector<std::string>& arguments, double may_take_seconds) {
   std::vector<std::string> command = {"mpirun", "--oversubscribe"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
-  command.insert(command.end(), {"-n", "2", this_program()});
+  command.insert(command.end(), {"-n", "2", program_path().string()});
   command.insert(command.end(), arguments.begin(), arguments.end());
   return launch(command, may_take_seconds);
 }
@@ -107,7 +103,7 @@ void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
     rank.variables = layouts.launcher.variables;
   }
   Launcher launcher = layouts.launcher;
-  if (!launcher.program) launcher.program = this_program();
+  if (!launcher.program) launcher.program = program_path().string();
   const LaunchOptions options{.as_root = geteuid() == 0, .timeout_seconds = hosts_may_take_seconds};
   checkup.hosts = launch(launch_command(job, launcher, short_sum("mpi"), options),
                          hosts_may_take_seconds + mpi_may_take_seconds);
