@@ -1,7 +1,6 @@
 #include "reports/event_json.h"
 
-#include "reports/fields.h"
-#include "reports/json_reader.h"
+#include "reports/report_fields.h"
 
 namespace nearmetal {
 namespace json {

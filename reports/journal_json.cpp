@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "reports/atomic_file.h"
-#include "reports/fields.h"
-#include "reports/json_reader.h"
+#include "reports/forms.h"
+#include "reports/report_fields.h"
 
 namespace nearmetal {
 namespace json {

@@ -8,6 +8,7 @@
 #include "reports/fields.h"
 #include "reports/json_reader.h"
 #include "reports/parser_reason.h"
+#include "reports/report_fields.h"
 #include "reports/sha256.h"
 
 namespace nearmetal {
@@ -29,6 +30,9 @@ constexpr int64_t most_values = 50'000'000;
 constexpr int64_t weight_of_container = 8;  // in values, of its memory
 
 }  // namespace
+
+void json::fields(Writer& field, const Report& report) { fields<Writer>(field, report); }
+void json::fields(Reader& field, Report& report) { fields<Reader>(field, report); }
 
 std::string to_json(const Report& report) {
   return json::Writer::json_of(report).dump(2, ' ', false, json::replace_bad_utf8) + "\n";

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -81,20 +81,15 @@ class Writer {
   static constexpr bool writes = true;
 
   /// The object so far.
-  Json take() {
-    if (!unknown_.is_null()) object_["unknown"] = std::move(unknown_);
-    return std::move(object_);
-  }
+  Json take();
 
   template <class T>
   void operator()(const char* key, const T& value, CheckOf<T> = {}) {
-    object_[key] = json_of(value);
+    put(key, json_of(value));
   }
   template <class T>
   void operator()(const char* key, const Maybe<T>& value, CheckOf<T> = {}) {
-    if (unknown_.is_null()) unknown_ = Json::object();
-    object_[key] = value ? json_of(*value) : Json();
-    if (!value) unknown_[key] = value.reason;
+    value ? put_known(key, json_of(*value)) : put_unknown(key, value.reason);
   }
   template <class T, class... Check>
   void added(const char* key, const T& value, Check... check) {
@@ -103,23 +98,19 @@ class Writer {
   /// Each field as {value, origin}.
   template <class T>
   void settings(const char* key, const T& values, const Origins& origins) {
-    const Json plain = json_of(values);  // items() refers to it
-    Json wrapped = Json::object();
-    for (const auto& [name, value] : plain.items()) {
-      wrapped[name] = {{"value", value}, {"origin", to_string(origins.at(name))}};
-    }
-    object_[key] = std::move(wrapped);
+    put_settings(key, json_of(values), origins);
   }
 
   template <class T>
   static Json json_of(const T& value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) throw std::logic_error("a report must not hold NaN or infinity");
-      return value;
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
+      return scalar(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return scalar(static_cast<double>(value));
+    } else if constexpr (std::is_integral_v<T>) {
+      return scalar(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
     } else if constexpr (std::is_enum_v<T>) {
-      return to_string(value);
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-      return value;
+      return scalar(std::string(to_string(value)));
     } else {
       Writer writer;
       fields(writer, value);
@@ -132,17 +123,26 @@ class Writer {
   }
   template <class T>
   static Json json_of(const std::vector<T>& values) {
-    Json array = Json::array();
+    std::vector<Json> array;
+    array.reserve(values.size());
     for (const T& value : values) array.push_back(json_of(value));
-    return array;
+    return list(std::move(array));
   }
-  static Json json_of(const std::map<std::string, std::string>& values) {
-    Json object = Json::object();
-    for (const auto& [key, value] : values) object[key] = value;
-    return object;
-  }
+  static Json json_of(const std::map<std::string, std::string>& values);
 
  private:
+  // What is the same for all fields is not compiled anew for each of them.
+  void put(const char* key, Json value);
+  void put_known(const char* key, Json value);
+  void put_unknown(const char* key, const std::string& reason);
+  void put_settings(const char* key, const Json& plain, const Origins& origins);
+  static Json scalar(bool value);
+  static Json scalar(int64_t value);
+  static Json scalar(uint64_t value);
+  static Json scalar(double value);
+  static Json scalar(const std::string& value);
+  static Json list(std::vector<Json> values);
+
   Json object_ = Json::object();
   Json unknown_;  // null in an object without a field that may be unknown
 };

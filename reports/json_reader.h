@@ -2,9 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,22 +26,20 @@ struct Place {
   std::optional<size_t> index;    // of a list's element
 
   /// A JSON pointer (RFC 6901).
-  std::string pointer() const {
-    if (parent == nullptr) return "";
-    std::string text = parent->pointer() + "/";
-    if (index) return text + std::to_string(*index);
-    for (const char c : key) {
-      if (c == '~') {
-        text += "~0";
-      } else if (c == '/') {
-        text += "~1";
-      } else {
-        text += c;
-      }
-    }
-    return text;
-  }
+  std::string pointer() const;
 };
+
+/// Throws InvalidReport.
+[[noreturn]] void fail(const Place& place, const std::string& must_be);
+
+// The values of a JSON scalar that is as it must be, or fail(). Not templates: what is the same for
+// all fields is not compiled anew for each of them.
+bool truth_at(const Document& json, const Place& place);
+double number_at(const Document& json, const Place& place, const Range& range);
+double integer_at(const Document& json, const Place& place, const Range& range);
+std::string text_at(const Document& json, const Place& place, const Form& form);
+/// The index of the name that is there.
+size_t name_at(const Document& json, const Place& place, std::span<const char* const> names);
 
 /// In a document of a program, fields that are not known are tolerated, as minor versions of its
 /// schema add them; in one that is written by hand (`strict`) they are refused.
@@ -49,10 +48,7 @@ class BasicReader {
  public:
   static constexpr bool writes = false;
 
-  BasicReader(const Document& object, const Place& place, Origins* origins = nullptr)
-      : object_(object), place_(place), origins_(origins) {
-    if (!object_.is_object()) fail(place_, "an object");
-  }
+  BasicReader(const Document& object, const Place& place, Origins* origins = nullptr);
 
   template <class T>
   void operator()(const char* key, T& value, CheckOf<T> check = {}) {
@@ -68,12 +64,7 @@ class BasicReader {
       value = T{};
       return read(found, Place{&place_, key, {}}, *value.value, check);
     }
-    const auto reason = reasons_->find(key);
-    if (reason == reasons_->end()) {
-      const Place unknown{&place_, "unknown", {}};
-      fail(Place{&unknown, key, {}}, "there, as the value is null");
-    }
-    value = Unknown{reason->second};
+    value = Unknown{reason(key)};
   }
   /// A field that a minor version added: where an earlier report lacks it, `value` stays.
   template <class T, class... Check>
@@ -94,54 +85,31 @@ class BasicReader {
     if (object_.contains(key)) read(member(key), Place{&place_, key, {}}, value, check);
   }
   /// Every member of the object, numbers and truth values as their text.
-  void scalars(std::map<std::string, std::string>& values) {
-    for (const auto& [key, value] : object_.items()) {
-      const Place place{&place_, key, {}};
-      if (value.is_structured() || value.is_null()) fail(place, "a text, a number, true or false");
-      values[key] = value.is_string() ? value.template get<std::string>() : value.dump();
-      if (strict) known_.push_back(key);
-    }
-  }
+  void scalars(std::map<std::string, std::string>& values);
   /// After all fields: throws InvalidReport for a member that is none of them.
-  void require_all_known() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-      std::string names;
-      for (const std::string& name : known_) names += (names.empty() ? "" : ", ") + name;
-      throw InvalidReport(Place{&place_, key, {}}.pointer() + " is not known; there are: " + names);
-    }
-  }
-
-  [[noreturn]] static void fail(const Place& place, const std::string& must_be) {
-    const std::string pointer = place.pointer();
-    throw InvalidReport((pointer.empty() ? "/" : pointer) + " must be " + must_be);
-  }
+  void require_all_known() const;
 
  private:
-  const Document& member(const char* key) {
-    if (strict) known_.emplace_back(key);
-    const auto found = object_.find(key);
-    const Place place{&place_, key, {}};
-    if (found == object_.end()) fail(place, "there");
-    if (origins_ == nullptr) return *found;
-    BasicReader setting(*found, place);
-    setting("origin", (*origins_)[key]);
-    return setting.member("value");
-  }
+  const Document& member(const char* key);
+  /// Why the value of `key`, which is null, is not known.
+  const std::string& reason(const char* key) const;
 
   template <class T>
   static void read(const Document& json, const Place& place, T& value, CheckOf<T> check) {
     if constexpr (std::is_same_v<T, bool>) {
-      if (!json.is_boolean()) fail(place, "true or false");
-      value = json.get<bool>();
-    } else if constexpr (is_number<T>) {
-      read_number(json, place, value, check);
+      value = truth_at(json, place);
+    } else if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(integer_at(json, place, check));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      value = static_cast<T>(number_at(json, place, check));
     } else if constexpr (std::is_same_v<T, std::string>) {
-      if (!json.is_string()) fail(place, "a text");
-      value = json.get<std::string>();
-      if (!check.matches(value)) fail(place, check.description);
+      value = text_at(json, place, check);
     } else if constexpr (std::is_enum_v<T>) {
-      read_name(json, place, value);
+      constexpr auto values = names_of(T{});
+      std::array<const char*, values.size()> names;
+      std::transform(values.begin(), values.end(), names.begin(),
+                     [](T named) { return to_string(named); });
+      value = values[name_at(json, place, names)];
     } else {
       BasicReader reader(json, place);
       fields(reader, value);
@@ -164,49 +132,7 @@ class BasicReader {
     }
   }
   static void read(const Document& json, const Place& place,
-                   std::map<std::string, std::string>& values, Form) {
-    if (!json.is_object()) fail(place, "an object");
-    for (const auto& [key, value] : json.items()) {
-      read(value, Place{&place, key, {}}, values[key], {});
-    }
-  }
-
-  template <class T>
-  static void read_number(const Document& json, const Place& place, T& value, const Range& range) {
-    if (!json.is_number()) fail(place, "a number");
-    const double number = json.get<double>();
-    if constexpr (std::is_integral_v<T>) {
-      if (number != std::trunc(number)) fail(place, "an integer");
-      if (std::abs(number) > static_cast<double>(largest_integer)) {
-        fail(place, "within the integers that a double holds");
-      }
-    }
-    const bool below = range.above_minimum ? !(number > range.minimum) : number < range.minimum;
-    if (below || number > range.maximum) fail(place, described(range));
-    value = static_cast<T>(number);
-  }
-  template <class T>
-  static void read_name(const Document& json, const Place& place, T& value) {
-    std::string names;
-    for (const T candidate : names_of(T{})) {
-      if (json == to_string(candidate)) {
-        value = candidate;
-        return;
-      }
-      names += std::string(names.empty() ? "" : ", ") + to_string(candidate);
-    }
-    fail(place, "one of: " + names);
-  }
-  static std::string described(const Range& range) {
-    const auto text = [](double bound) {
-      const bool whole = std::abs(bound) < 1e15 && bound == std::trunc(bound);
-      return whole ? std::to_string(static_cast<int64_t>(bound)) : Document(bound).dump();
-    };
-    if (std::isfinite(range.maximum)) {
-      return "from " + text(range.minimum) + " to " + text(range.maximum);
-    }
-    return (range.above_minimum ? "above " : "at least ") + text(range.minimum);
-  }
+                   std::map<std::string, std::string>& values, Form);
 
   const Document& object_;
   Place place_;
@@ -215,6 +141,8 @@ class BasicReader {
   std::vector<std::string> known_;                             // fields, in strict documents
 };
 
+extern template class BasicReader<false>;
+extern template class BasicReader<true>;
 using Reader = BasicReader<false>;
 using StrictReader = BasicReader<true>;
 
