@@ -1,18 +1,16 @@
 #include "reports/inference.h"
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
 #include "reports/statistics.h"
+#include "reports/students_t.h"
 
 namespace nearmetal {
 namespace {
-
-using StudentsT = boost::math::students_t;
 
 constexpr double outlying_from = 3.5;
 constexpr size_t fewest_for_outliers = 10;

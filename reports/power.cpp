@@ -1,20 +1,16 @@
 #include "reports/power.h"
 
 #include <algorithm>
-#include <boost/math/distributions/non_central_t.hpp>
-#include <boost/math/distributions/students_t.hpp>
 #include <boost/math/tools/roots.hpp>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
 
+#include "reports/students_t.h"
+
 namespace nearmetal {
 namespace {
-
-// Doubles are precise enough here, and four times as fast as Boost's default of long doubles.
-using Policy = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
-using NonCentralT = boost::math::non_central_t_distribution<double, Policy>;
 
 constexpr int64_t most_added_runs = 1000;
 
@@ -40,7 +36,7 @@ Error error_of(std::span<const RunGroup> groups, int64_t added = 0) {
 }
 
 double critical_t(const Error& error, const DecisionRule& rule) {
-  return quantile(complement(boost::math::students_t(error.degrees_of_freedom), rule.alpha));
+  return quantile(complement(StudentsT(error.degrees_of_freedom), rule.alpha));
 }
 
 // Chance that Student's t of an estimate that truly lies this many standard errors from the bound
