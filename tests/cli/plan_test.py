@@ -34,8 +34,10 @@ MODULES_ARE_THERE = all(
     for name in ("cpu", "mpi"))
 
 # For each argument one line; the report that the real one would print. Fails where it is told to.
+# One write for a call, as several may be made at once: printf alone would write line by line.
 FAKE_MPIRUN = """#!/bin/bash
-printf '%s\\n' "$@" --- >>"$CALLS"
+call=$(printf '%s\\n' "$@" ---)
+cat <<<"$call" >>"$CALLS"
 echo '{"fake": "report"}'
 for word; do [[ $word != --batch=13 ]] || exit 6; done
 """
