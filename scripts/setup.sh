@@ -44,6 +44,7 @@ lint_needs='
 ccache              program  ccache
 clang-14            program  clang++-14
 libclang-rt-14-dev  file     /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a
+libomp-14-dev       file     /usr/lib/llvm-14/lib/libomp.so
 clang-format-14     program  clang-format-14
 clang-tidy-14       program  clang-tidy-14
 '
