@@ -88,8 +88,8 @@ bool saw_sharing(const MonitorTable& table, bool others_count, Monitoring& resul
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
-  if (others != nullptr && others->mean > others_may_use) {
-    shared = shared || others_count;
+  if (others_count && others != nullptr && others->mean > others_may_use) {
+    shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
   }
   return shared;

@@ -69,6 +69,7 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
   EXPECT_EQ(judge_samples(table, true).verdict, "shared");
   EXPECT_EQ(judge_samples(table, false).verdict, "clean") << "ranks of the same job";
+  EXPECT_THAT(judge_samples(table, false).seen, testing::IsEmpty()) << "they are no others";
 }
 
 TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
