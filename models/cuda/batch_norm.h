@@ -87,24 +87,20 @@ struct NormaliseOperands {
 void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
                       int multiprocessors, cudaStream_t stream);
 
-enum class ReluMask {
-  none,        // no ReLU
-  recomputed,  // from x and the forward multiplier and shift
-  stored,      // as launch_normalise wrote it
-};
-
-/// dz = mask * (dy + dy_second); from it the gradients of scale and bias and dx.
+/// dz = mask * (dy + dy_second), where the mask is that of the ReLU; from it the gradients of scale
+/// and bias and dx.
 struct NormBackwardOperands {
   int64_t count = 0;  // values per channel over which the forward statistics were taken
   const void* dy = nullptr;
   const void* dy_second = nullptr;  // null: the output has one consumer
-  ReluMask relu = ReluMask::none;
+  // As launch_normalise wrote it where it added a residual; null where it added none, so that x and
+  // the forward multiplier and shift tell the mask.
   const uint8_t* mask = nullptr;
   const void* x = nullptr;
   BatchNormState state;
   void* dx = nullptr;
-  // Where it is wanted, `dz` is stored. A residual that was normalised in the forward pass has its
-  // own x, state and dx.
+  // Where it is wanted, `dz` is stored; that of a residual that was added as it is always is. A
+  // residual that was normalised in the forward pass has its own x, state and dx.
   void* dz = nullptr;
   const void* residual_x = nullptr;
   BatchNormState residual_state;

@@ -11,6 +11,8 @@ namespace {
 constexpr int apply_unroll = 2;
 constexpr int sums_blocks = 1;  // at once on a multiprocessor
 
+enum class ReluMask { none, recomputed, stored };
+
 // dz = mask * (dy + dy_second) of one pack.
 template <class T, ReluMask relu, bool two>
 struct Gradient {
@@ -196,23 +198,10 @@ __global__ void __launch_bounds__(sweep_threads, 2)
   });
 }
 
-template <ReluMask value>
-using MaskConstant = std::integral_constant<ReluMask, value>;
-
-// Turns the run-time form of an operation into template arguments.
+// body<two>(), whether the output has two consumers.
 template <class Body>
-void with_gradient_form(const NormBackwardOperands& operands, Body&& body) {
-  const auto with_mask = [&](auto mask) {
-    operands.dy_second != nullptr ? body(mask, std::true_type()) : body(mask, std::false_type());
-  };
-  switch (operands.relu) {
-    case ReluMask::none:
-      return with_mask(MaskConstant<ReluMask::none>());
-    case ReluMask::recomputed:
-      return with_mask(MaskConstant<ReluMask::recomputed>());
-    case ReluMask::stored:
-      return with_mask(MaskConstant<ReluMask::stored>());
-  }
+void with_consumers(const NormBackwardOperands& operands, Body&& body) {
+  operands.dy_second != nullptr ? body(std::true_type()) : body(std::false_type());
 }
 
 }  // namespace
@@ -220,21 +209,24 @@ void with_gradient_form(const NormBackwardOperands& operands, Body&& body) {
 void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
                                Extent extent, const ReductionScratch& scratch,
                                cudaStream_t stream) {
+  const bool stores_dz = operands.dz != nullptr;
   with_element_type(precision, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    with_gradient_form(operands, [&](auto mask, auto two) {
-      const auto launch = [&]<Residual residual>() {
+    with_consumers(operands, [&](auto two) {
+      const auto launch = [&]<ReluMask relu, Residual residual>() {
         const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, two, residual>,
                                          scratch.multiprocessors, sums_blocks);
-        backward_sums_kernel<T, mask, two, residual><<<grid, reduction_threads, 0, stream>>>(
+        backward_sums_kernel<T, relu, two, residual><<<grid, reduction_threads, 0, stream>>>(
             operands, extent, Count(operands.count), scratch);
       };
       if (operands.residual_x != nullptr) {
-        operands.dz != nullptr ? launch.template operator()<Residual::normalised_tensor>()
-                               : launch.template operator()<Residual::normalised>();
+        stores_dz ? launch.template operator()<ReluMask::stored, Residual::normalised_tensor>()
+                  : launch.template operator()<ReluMask::stored, Residual::normalised>();
+      } else if (operands.mask != nullptr) {
+        launch.template operator()<ReluMask::stored, Residual::tensor>();
       } else {
-        operands.dz != nullptr ? launch.template operator()<Residual::tensor>()
-                               : launch.template operator()<Residual::none>();
+        stores_dz ? launch.template operator()<ReluMask::recomputed, Residual::tensor>()
+                  : launch.template operator()<ReluMask::recomputed, Residual::none>();
       }
     });
   });
@@ -243,24 +235,21 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
 
 void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream) {
-  NormBackwardOperands used = operands;
-  if (operands.dz != nullptr) {  // the first sweep has left dz: nothing more to add or to mask
-    used.dy = operands.dz;
-    used.dy_second = nullptr;
-    used.relu = ReluMask::none;
-  }
   with_element_type(precision, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
     const SweepShape shape(extent, pack_width<T>, apply_unroll, multiprocessors);
-    with_gradient_form(used, [&](auto mask, auto two) {
-      const auto launch = [&](auto kernel) {
-        kernel<<<shape.grid(), sweep_threads, 0, stream>>>(used, extent, shape);
-      };
-      if (used.residual_x != nullptr) {
-        launch(backward_apply_kernel<T, mask, two, true>);
-      } else {
-        launch(backward_apply_kernel<T, mask, two, false>);
-      }
+    const auto launch = [&](auto kernel, const NormBackwardOperands& used) {
+      kernel<<<shape.grid(), sweep_threads, 0, stream>>>(used, extent, shape);
+    };
+    if (operands.dz != nullptr) {  // the sums have left dz: nothing more to add or to mask
+      NormBackwardOperands used = operands;
+      used.dy = operands.dz;
+      return launch(backward_apply_kernel<T, ReluMask::none, false, false>, used);
+    }
+    with_consumers(operands, [&](auto two) {
+      operands.residual_x != nullptr
+          ? launch(backward_apply_kernel<T, ReluMask::stored, two, true>, operands)
+          : launch(backward_apply_kernel<T, ReluMask::recomputed, two, false>, operands);
     });
   });
   NM_CHECK_LAUNCH();

@@ -101,7 +101,6 @@ void Lowering::backward_norm(const NormPattern& pattern) {
     operands.count = extent.rows;
     operands.dy = dy->data;
     operands.dy_second = data(dy_second);
-    operands.relu = mask != nullptr ? ReluMask::stored : ReluMask::recomputed;
     operands.mask = static_cast<const uint8_t*>(data(mask));
     operands.x = x->data;
     operands.state = r.norms[pattern.norm];
@@ -145,7 +144,6 @@ void Lowering::backward_norm_pool(int pool) {
          operands.count = shape.input().rows;
          operands.dy = dy->data;
          if (dy_second != nullptr) operands.dy_second = dy_second->data;
-         operands.relu = ReluMask::recomputed;
          operands.x = winner_x->data;
          operands.state = r.norms[pattern.norm];
          operands.dz = dz->data;
