@@ -22,7 +22,7 @@ double now_seconds() {
 }  // namespace
 
 struct Monitor::Sources {
-  explicit Sources(const std::filesystem::path& root) : cpu(root) {}
+  explicit Sources(const MonitorOptions& options) : cpu(options.root, options.ranks_on_host) {}
 
   CpuSource cpu;
   std::unique_ptr<GpuSource> gpu;
@@ -35,7 +35,7 @@ struct Monitor::Sources {
 Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
     : options_(options), progress_(progress) {
   if (options.hz <= 0) return;
-  sources_ = std::make_unique<Sources>(options.root);
+  sources_ = std::make_unique<Sources>(options);
   table_.names = CpuSource::names();
   if (!options.pci_id.empty()) {
     try {
@@ -127,7 +127,7 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) 
   wake_.notify_all();
   thread_.join();
   if (table_.seconds.empty()) return std::nullopt;
-  Monitoring result = judge_samples(table_, options_.ranks_on_host == 1);
+  Monitoring result = judge_samples(table_);
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.images_per_joule = Unknown{result.joules.reason};
   const auto power = std::find_if(result.series.begin(), result.series.end(),

@@ -19,7 +19,7 @@ namespace nearmetal {
 struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
-  int64_t ranks_on_host = 1;  // more than one: what others do on the CPUs is no disturbance
+  int64_t ranks_on_host = 1;  // of this job: their work is not that of others
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";
 };
@@ -64,7 +64,7 @@ class Monitor {
   std::thread thread_;
 };
 
-/// What the samples say. `others_count`: whether work of other processes on the CPUs disturbs.
-Monitoring judge_samples(const MonitorTable& table, bool others_count);
+/// What the samples say.
+Monitoring judge_samples(const MonitorTable& table);
 
 }  // namespace nearmetal

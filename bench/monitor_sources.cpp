@@ -39,6 +39,44 @@ double cpu_seconds_of_process() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+struct ProcessTimes {
+  std::string name;
+  int parent = 0;
+  double cpu_ticks = 0;
+};
+
+// Of /proc/PID/stat, as in proc(5): pid (name) state parent ..., where a name may hold anything.
+ProcessTimes process_times(const std::filesystem::path& stat) {
+  ProcessTimes found;
+  std::ifstream file(stat);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t open = text.find('('), close = text.rfind(')');
+  if (close == std::string::npos) return found;
+  found.name = text.substr(open + 1, close - open - 1);
+  std::istringstream rest(text.substr(close + 1));
+  std::string skipped;
+  rest >> skipped >> found.parent;
+  for (int field = 5; field < 14; ++field) rest >> skipped;
+  double user = 0, system = 0;
+  if (rest >> user >> system) found.cpu_ticks = user + system;
+  return found;
+}
+
+// The same program, started by the same launcher.
+std::vector<std::filesystem::path> siblings(const std::filesystem::path& root) {
+  const std::string name = process_times("/proc/self/stat").name;
+  std::vector<std::filesystem::path> found;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "proc", failed)) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (pid == std::to_string(getpid())) continue;
+    const ProcessTimes process = process_times(entry.path() / "stat");
+    if (process.parent == getppid() && process.name == name) found.push_back(entry.path() / "stat");
+  }
+  return found;
+}
+
 // Of the first CPU: by the governor, else as /proc/cpuinfo shows it.
 double cpu_hertz(const std::filesystem::path& root) {
   double kilohertz = 0;
@@ -139,7 +177,10 @@ Maybe<double> GpuSource::joules() const {
   return 1e-3 * static_cast<double>(*millijoules);
 }
 
-CpuSource::CpuSource(const std::filesystem::path& root) : root_(root), last_(times()) {}
+CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks) : root_(root) {
+  if (ranks > 1) siblings_ = siblings(root);
+  last_ = times();
+}
 
 std::vector<std::string> CpuSource::names() {
   return {"cpu_busy_share", "cpu_steal_share", "cpus_busy_with_others", "cpu_hertz"};
@@ -162,6 +203,7 @@ CpuSource::Times CpuSource::times() const {
   found.steal = second * ticks[7];
   found.busy = found.total - second * (ticks[3] + ticks[4]) - found.steal;
   found.own = cpu_seconds_of_process();
+  for (const auto& stat : siblings_) found.own += second * process_times(stat).cpu_ticks;
   found.wall =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   return found;

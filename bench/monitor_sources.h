@@ -33,7 +33,8 @@ class GpuSource {
 
 class CpuSource {
  public:
-  explicit CpuSource(const std::filesystem::path& root);
+  /// `ranks`: of the job on this host; what they use is not counted as that of others.
+  CpuSource(const std::filesystem::path& root, int64_t ranks);
 
   static std::vector<std::string> names();
   /// In the order of names(), since the last call; NaN for what the kernel does not tell.
@@ -42,12 +43,13 @@ class CpuSource {
  private:
   struct Times {
     double total = 0, busy = 0, steal = 0;  // CPU seconds of all CPUs
-    double own = 0;                         // of this process
+    double own = 0;                         // of the job's ranks on this host
     double wall = 0;
   };
   Times times() const;
 
   std::filesystem::path root_;
+  std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of the job's other ranks here
   Times last_;
 };
 

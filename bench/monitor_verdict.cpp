@@ -75,7 +75,7 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   }
 }
 
-bool saw_sharing(const MonitorTable& table, bool others_count, Monitoring& result) {
+bool saw_sharing(const MonitorTable& table, Monitoring& result) {
   bool shared = false;
   if (table.most_processes > 1) {
     shared = true;
@@ -88,7 +88,7 @@ bool saw_sharing(const MonitorTable& table, bool others_count, Monitoring& resul
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
-  if (others_count && others != nullptr && others->mean > others_may_use) {
+  if (others != nullptr && others->mean > others_may_use) {
     shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
   }
@@ -131,7 +131,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
 
 }  // namespace
 
-Monitoring judge_samples(const MonitorTable& table, bool others_count) {
+Monitoring judge_samples(const MonitorTable& table) {
   Monitoring result;
   const size_t rows = table.seconds.size();
   const size_t group = (rows + most_values - 1) / most_values;
@@ -141,7 +141,7 @@ Monitoring judge_samples(const MonitorTable& table, bool others_count) {
       span > 0 ? span / static_cast<double>(rows - 1) * static_cast<double>(group) : 1;
   result.joules = table.joules;
   add_series(table, std::max<size_t>(group, 1), result);
-  const bool shared = saw_sharing(table, others_count, result);
+  const bool shared = saw_sharing(table, result);
   const bool throttled = saw_throttling(table, result);
   const bool drifted = saw_drift(table, result);
   if (table.memory_errors > 0) {

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 
+#include "bench/monitor_sources.h"
 #include "tests/unit/temporary_folder.h"
 
 namespace nearmetal {
@@ -34,7 +37,7 @@ MonitorTable quiet(size_t rows = 40) {
 }
 
 TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
-  const Monitoring result = judge_samples(quiet(), true);
+  const Monitoring result = judge_samples(quiet());
   EXPECT_EQ(result.verdict, "clean");
   EXPECT_THAT(result.seen, ElementsAre());
   EXPECT_NEAR(result.interval_seconds, 0.1, 1e-12);
@@ -45,43 +48,42 @@ TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
 TEST(MonitorVerdict, HeatThrottlesAndAPowerLimitIsOnlySaid) {
   MonitorTable table = quiet();
   for (auto& bits : table.throttle_bits) bits = 0x4;
-  EXPECT_EQ(judge_samples(table, true).verdict, "clean");
-  EXPECT_THAT(judge_samples(table, true).seen, ElementsAre(HasSubstr("power limit in 100 %")));
+  EXPECT_EQ(judge_samples(table).verdict, "clean");
+  EXPECT_THAT(judge_samples(table).seen, ElementsAre(HasSubstr("power limit in 100 %")));
   table.throttle_bits[7] |= 0x40;
-  EXPECT_EQ(judge_samples(table, true).verdict, "throttled");
+  EXPECT_EQ(judge_samples(table).verdict, "throttled");
 }
 
 TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
   const auto falling = [](size_t row) { return 2e9 - 1e6 * static_cast<double>(row); };
-  EXPECT_EQ(judge_samples(table_of(40, falling), true).verdict, "clean") << "by 1.5 %";
-  EXPECT_EQ(judge_samples(table_of(80, falling), true).verdict, "drifted") << "by 3 %";
+  EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, "clean") << "by 1.5 %";
+  EXPECT_EQ(judge_samples(table_of(80, falling)).verdict, "drifted") << "by 3 %";
 }
 
 TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   MonitorTable table = quiet();
   table.most_processes = 2;
-  EXPECT_EQ(judge_samples(table, true).verdict, "shared");
+  EXPECT_EQ(judge_samples(table).verdict, "shared");
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
-  EXPECT_EQ(judge_samples(table, true).verdict, "shared");
-  EXPECT_THAT(judge_samples(table, true).seen, Contains(HasSubstr("5.00 % of the CPUs")));
+  EXPECT_EQ(judge_samples(table).verdict, "shared");
+  EXPECT_THAT(judge_samples(table).seen, Contains(HasSubstr("5.00 % of the CPUs")));
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
-  EXPECT_EQ(judge_samples(table, true).verdict, "shared");
-  EXPECT_EQ(judge_samples(table, false).verdict, "clean") << "ranks of the same job";
-  EXPECT_THAT(judge_samples(table, false).seen, testing::IsEmpty()) << "they are no others";
+  EXPECT_EQ(judge_samples(table).verdict, "shared");
+  EXPECT_THAT(judge_samples(table).seen, ElementsAre("other processes kept 1.50 CPUs busy"));
 }
 
 TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
   MonitorTable table = quiet();
   table.values[4] = std::numeric_limits<double>::quiet_NaN();
-  const Monitoring result = judge_samples(table, true);
+  const Monitoring result = judge_samples(table);
   EXPECT_EQ(result.series.size(), 2);
   EXPECT_TRUE(result.not_monitored.contains("cpu_steal_share"));
 }
 
 TEST(MonitorVerdict, LongWindowsHaveShortSeries) {
-  const Monitoring result = judge_samples(quiet(3001), true);
+  const Monitoring result = judge_samples(quiet(3001));
   EXPECT_LE(result.series[0].values.size(), 300);
   EXPECT_NEAR(result.interval_seconds, 1.1, 1e-9);
   EXPECT_EQ(result.samples, 3001);
@@ -89,6 +91,39 @@ TEST(MonitorVerdict, LongWindowsHaveShortSeries) {
 
 void wait_seconds(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+// What /proc shows of a process that has used the CPUs for `ticks`.
+void write_process(const TemporaryFolder& root, int pid, const std::string& name, int parent,
+                   int64_t ticks) {
+  root.write("proc/" + std::to_string(pid) + "/stat",
+             std::to_string(pid) + " (" + name + ") R " + std::to_string(parent) +
+                 " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0 0 0\n");
+}
+
+TEST(Monitor, RanksOfTheSameJobAreNoOthers) {
+  const TemporaryFolder root;
+  std::string name;
+  std::ifstream comm("/proc/self/comm");
+  std::getline(comm, name);
+  const int other = getpid() + 1, other_job = getpid() + 2;
+  const auto write_all = [&](int64_t busy, int64_t sibling, int64_t stranger) {
+    write_process(root, getpid(), name, getppid(), busy);  // its own clock counts, not this
+    write_process(root, other, name, getppid(), sibling);
+    write_process(root, other_job, name, getppid() + 1, stranger);
+    root.write("proc/stat", "cpu " + std::to_string(busy) + " 0 0 1000 0 0 0 0\n");
+  };
+  const auto others_after = [&](int64_t ranks, int64_t sibling, int64_t stranger) {
+    write_all(0, 0, 0);
+    CpuSource source(root.path(), ranks);
+    write_all(1'000'000, sibling, stranger);
+    std::vector<double> values(CpuSource::names().size());
+    source.read(values.data());
+    return values[2];
+  };
+  EXPECT_LT(others_after(2, 1'000'000, 0), 1);
+  EXPECT_GT(others_after(2, 0, 1'000'000), 100);
+  EXPECT_GT(others_after(1, 1'000'000, 0), 100) << "a run of its own, from the same shell";
 }
 
 TEST(Monitor, SamplesOnlyInsideTheWindow) {
@@ -127,9 +162,7 @@ TEST(Monitor, ConstructedH200GivesSeriesAndImagesPerJoule) {
   TrainerProgress progress;
   progress.window_steps = 10;
   progress.window_first_step = 0;
-  Monitor monitor(
-      {.hz = 50, .pci_id = "0000:1b:00.0", .ranks_on_host = 2, .nvml_library = NM_FAKE_NVML},
-      progress);
+  Monitor monitor({.hz = 50, .pci_id = "0000:1b:00.0", .nvml_library = NM_FAKE_NVML}, progress);
   wait_seconds(0.6);
   const auto found = monitor.stop(1224.69);
   unsetenv("FAKE_NVML_ANSWERS");
