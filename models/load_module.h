@@ -12,7 +12,8 @@ struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Where the executable of this process lies.
+/// Where the executable of this process lies. Throws std::filesystem::filesystem_error without
+/// /proc.
 std::filesystem::path program_path();
 
 /// What libnearmetal_<name>.so exports as `entry`. Throws NotSupported where the module was not

@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 seconds=${1:-60}
-[[ -f build-debug/build.ninja ]] || configure debug >/dev/null
+configure debug >/dev/null
 cmake --build --preset debug --target report_fuzz
 mkdir -p build-debug/corpus
 # 2 GiB and 10 s for one input: memory and time are bounded, too.

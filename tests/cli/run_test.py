@@ -22,7 +22,7 @@ class Run(cli.CliTest):
         self.assertNotIn("\033", process.out + process.err, "no colour in a pipe")
 
     def test_the_figures_of_the_report_fit_together(self):
-        self.tiny("--steps", "5", "--seed", "3", "--output", "report.json")
+        self.call(*cli.TINY, "--steps", "5", "--seed", "3", "--output", "report.json")
         report = self.report()
         self.assertEqual((report["status"], report["exit_code"]), ("complete", 0))
         run = report["arms"][0]["runs"][0]
@@ -102,7 +102,7 @@ class Run(cli.CliTest):
 
 class Json(cli.CliTest):
     def test_stdout_holds_the_report_and_nothing_else(self):
-        for arguments in (["--json"], ["--output", "-"], ["--json", "--profile"]):
+        for arguments in (["--json"], ["--output", "-"], ["--json", "--profile", "--verify"]):
             with self.subTest(arguments=arguments):
                 process = self.tiny("--steps", "3", *arguments)
                 self.assertEqual(process.returncode, 0, process.err)
