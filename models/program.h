@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -136,6 +137,7 @@ struct DeviceInfo {
   std::string driver_version;
   int multiprocessors = 0;  // GPU
   std::string compute_capability;
+  std::optional<bool> dma_buf;  // GPU: its memory can be shared with NICs as a dma-buf
   int64_t memory_bytes = 0;
   int64_t free_memory_bytes = 0;
   std::map<std::string, std::string> libraries;  // name to version, as loaded

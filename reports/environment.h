@@ -96,6 +96,7 @@ struct Gpu {
   Maybe<int64_t> multiprocessors;
   Maybe<std::string> compute_capability;
   Maybe<std::string> driver_version;
+  Maybe<bool> dma_buf;  // its memory can be shared with NICs as a dma-buf: GPUDirect RDMA
   // By NVML:
   Maybe<std::string> serial;
   Maybe<std::string> vbios;

@@ -90,6 +90,7 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field("multiprocessors", gpu.multiprocessors, at_least(1));
   field("compute_capability", gpu.compute_capability);
   field("driver_version", gpu.driver_version);
+  field.added("dma_buf", gpu.dma_buf);
   field.added("serial", gpu.serial);
   field.added("vbios", gpu.vbios);
   field.added("virtualisation", gpu.virtualisation);

@@ -221,6 +221,8 @@ Gpu describe_gpu(const DeviceInfo& device) {
   gpu.multiprocessors = known_count(device.multiprocessors);
   gpu.compute_capability = known_text(device.compute_capability);
   gpu.driver_version = known_text(device.driver_version);
+  gpu.dma_buf = Unknown{"the driver does not tell"};
+  if (device.dma_buf) gpu.dma_buf = *device.dma_buf;
   return gpu;
 }
 
@@ -298,6 +300,7 @@ std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
     gpu.name = nvml.text("nvmlDeviceGetName", *device).value.value_or("GPU " + std::to_string(i));
     gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
     gpu.pci_id = pci_id_of(nvml, *device);
+    gpu.dma_buf = Unknown{"NVML does not tell"};
     add_nvml_facts(gpu, nvml);
     add_kernel_facts(gpu, root);
   }

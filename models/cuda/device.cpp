@@ -1,7 +1,10 @@
 #include "models/cuda/device.h"
 
+#include <cuda.h>
+
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 
 #include "models/cuda/check.h"
@@ -13,6 +16,15 @@ int attribute(cudaDeviceAttr name, int gpu) {
   int value = 0;
   NM_CALL(cudaDeviceGetAttribute(&value, name, gpu));
   return value;
+}
+
+// The runtime has no name for this attribute, but the same number as the driver's API.
+std::optional<bool> shares_dma_buf(int gpu) {
+  constexpr auto name = static_cast<cudaDeviceAttr>(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, name, gpu) == cudaSuccess) return value != 0;
+  cudaGetLastError();  // a driver that does not know it; nothing that a later call may find
+  return std::nullopt;
 }
 
 // Dense operations per clock and multiprocessor, from NVIDIA's architecture white papers (Ampere
@@ -79,6 +91,7 @@ DeviceInfo describe_gpu(int gpu) {
   info.multiprocessors = properties.multiProcessorCount;
   info.compute_capability =
       std::to_string(properties.major) + "." + std::to_string(properties.minor);
+  info.dma_buf = shares_dma_buf(gpu);
   size_t free = 0, total = 0;
   NM_CALL(cudaMemGetInfo(&free, &total));
   info.memory_bytes = static_cast<int64_t>(total);

@@ -82,7 +82,10 @@ TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {
   DeviceInfo device;
   device.name = "NVIDIA H200";
   device.pci_id = "0000:1b:00.0";
+  EXPECT_EQ(describe_gpu(device).dma_buf.reason, "the driver does not tell");
+  device.dma_buf = true;
   Gpu gpu = describe_gpu(device);
+  EXPECT_TRUE(*gpu.dma_buf);
   add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
   EXPECT_EQ(*gpu.serial, "1650000000001");
   gpu.pci_id = std::string("0000:99:00.0");
