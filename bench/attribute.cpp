@@ -138,7 +138,8 @@ StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& pro
   const RunConfig& config = task.config;
   StepNeeds needs;
   needs.launch = config.device == "cpu" ? "call" : config.launch.value_or("graph");
-  if (config.device != "cpu" && config.input == "host") {
+  needs.input_pageable = config.input == "pageable";
+  if (config.input != "device") {
     needs.input_bytes = static_cast<double>(*config.batch * task.graph.image().elements() *
                                             element_bytes(*config.precision));
   }
@@ -174,7 +175,9 @@ RankProbes time_machine(const RankTask& task, Program& program) {
   if (task.config.device != "cpu") {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));
     task.world.maximum(nothing);
-    probed.probes.push_back(time_queueing(program));
+    probed.probes.push_back(task.config.input == "pageable"
+                                ? unknown_time(queue_probe, "copying pageable images is part of it")
+                                : time_queueing(program));
   }
   probed.needs = needs_of(task, program, probed);
   return probed;

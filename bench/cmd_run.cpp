@@ -47,7 +47,7 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
   ProgramOptions options;
   options.precision = *config.precision;
   options.forward_only = config.forward_only;
-  options.input_from_host = config.input == "host";
+  options.input = input_of(config);
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
   config.batch.reset();

@@ -89,7 +89,7 @@ void check_settings(const RunConfig& config, const Origins& origins) {
           "--steps and --duration both say how long; give one of them");
   require(cuda || !given("launch"), "--launch is for GPUs; leave it out with --device cpu");
   require(cuda || config.input == "device",
-          "--input host is for GPUs; leave it out with --device cpu");
+          "--input host and pageable are for GPUs; leave it out with --device cpu");
   require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
   require(cuda || !given("nccl_algorithm"),
           "--nccl-algorithm is for GPUs; leave it out with --device cpu");

@@ -264,12 +264,17 @@ void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
 
 }  // namespace
 
+Input input_of(const RunConfig& config) {
+  if (config.input == "device") return Input::device;
+  return config.input == "pageable" ? Input::pageable : Input::pinned;
+}
+
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank) {
   ProgramOptions options;
   options.batch_size = config.batch.value();
   options.precision = config.precision.value();
   options.forward_only = config.forward_only;
-  options.input_from_host = config.input == "host";
+  options.input = input_of(config);
   options.launch_as_graph = config.launch != "stream";
   options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
   options.loss_scale = config.loss_scale.value();

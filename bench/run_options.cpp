@@ -142,8 +142,8 @@ void add_workload(RunOptions& options, RunConfig& run) {
 
 void add_variants(RunOptions& options, RunConfig& run) {
   options.toggle("--forward-only", run.forward_only, "forward pass and loss alone");
-  options.choice("--input", run.input, {"device", "host"}, "device|host",
-                 "images stay on the GPU, or are copied every step");
+  options.choice("--input", run.input, {"device", "host", "pageable"}, "device|host|pageable",
+                 "where images are: pageable is not pinned");
 }
 
 void add_export(RunOptions& options, RunConfig& run) {

@@ -28,12 +28,16 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Where the images of a step come from: they stay on the device, or every step copies them from
+/// host memory, which a GPU can read by itself (pinned) or not (pageable).
+enum class Input { device, pinned, pageable };
+
 struct ProgramOptions {
   int64_t batch_size = 1;
   Precision precision = Precision::fp32;
-  bool forward_only = false;     // forward and loss alone
-  bool input_from_host = false;  // copy the images of every step from (pinned) host memory
-  bool launch_as_graph = true;   // GPU: the step as one CUDA graph, else kernel by kernel
+  bool forward_only = false;  // forward and loss alone
+  Input input = Input::device;
+  bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
   SgdOptions sgd;
   LossScale loss_scale;
   uint64_t data_seed = 1;     // of images and labels; differs from rank to rank

@@ -80,19 +80,20 @@ inline constexpr const char* attribution_model =
 ///   step = max(device work, input copy, queueing) + exposed communication
 ///
 /// Exposed communication is measured. Queueing is the time in which the host queues one step, and
-/// the input copy that of a step's images at the rate of copies from pinned memory; of either, what
-/// is hidden behind the device's work costs nothing. Device work is the rest of the base's step
-/// (where queueing or input copy fill nine tenths of it, the sum of its kernels' floors). It falls
-/// into what is bound by memory and what is bound by operations in the ratio of the sums of their
-/// floors (models/roofline.h).
+/// the input copy that of a step's images at the rate of copies from pinned (or, with --input
+/// pageable, from other) memory; of either, what is hidden behind the device's work costs nothing.
+/// Device work is the rest of the base's step (where queueing or input copy fill nine tenths of it,
+/// the sum of its kernels' floors). It falls into what is bound by memory and what is bound by
+/// operations in the ratio of the sums of their floors (models/roofline.h).
 ///
 /// From the base to the new side, these change: the part bound by memory as copy/device does;
 /// that bound by operations as product/PRECISION does, of which the change of the SM clock in the
 /// window (monitor) is the layer clock, and what goes beyond it the layer compute; queueing as
 /// launch/step does, of which the change of the mean of cpu/quantum is the layer cpu; the input
-/// copy as copy/h2d_pinned does. Where the CPU computes, clock (median of cpu/quantum) and cpu (its
-/// mean / its median) change all of the device's work, and copy/device and product/PRECISION count
-/// with what goes beyond them. Communication is the difference of what was exposed.
+/// copy as copy/h2d_pinned (or copy/h2d_pageable) does. Where the CPU computes, clock (median of
+/// cpu/quantum) and cpu (its mean / its median) change all of the device's work, and copy/device
+/// and product/PRECISION count with what goes beyond them. Communication is the difference of what
+/// was exposed.
 ///
 /// The figure of a layer is model(base with this layer of the new side) - model(base); what layers
 /// do to one another, and all that the model does not know, is unexplained. Of several ranks the

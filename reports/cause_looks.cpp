@@ -122,6 +122,14 @@ bool copies_alike(const RankProbes& probed) {
   return pinned > 0 && pageable > 0 && pageable < pinned_is_faster_by * pinned;
 }
 
+bool any_input_pageable(const Side& side) {
+  bool pageable = false;
+  each_rank(side, [&](const Rank& rank) {
+    pageable = pageable || (rank.probes && rank.probes->needs.input_pageable);
+  });
+  return pageable;
+}
+
 bool any_copies_alike(const Side& side) {
   bool alike = false;
   each_rank(side, [&](const Rank& rank) {
@@ -220,6 +228,11 @@ Seen chosen_transports(const Side& base, const Side& next) {
 Seen not_bound(const Side& base, const Side& next) {
   return if_new(!all_bound(base), !all_bound(next),
                 "not bound to the CPUs and memory of a NUMA node");
+}
+
+Seen pageable_input(const Side& base, const Side& next) {
+  return if_new(any_input_pageable(base), any_input_pageable(next),
+                "images come from pageable memory");
 }
 
 Seen copies_as_if_pageable(const Side& base, const Side& next) {

@@ -8,8 +8,10 @@ namespace nearmetal::json {
 
 inline constexpr Form device_kind{
     [](const std::string& text) { return text == "cpu" || text == "cuda"; }, "cpu or cuda"};
-inline constexpr Form input_kind{
-    [](const std::string& text) { return text == "device" || text == "host"; }, "device or host"};
+inline constexpr Form input_kind{[](const std::string& text) {
+                                   return text == "device" || text == "host" || text == "pageable";
+                                 },
+                                 "device, host or pageable"};
 inline constexpr Form launch_kind{
     [](const std::string& text) { return text == "graph" || text == "stream"; }, "graph or stream"};
 inline constexpr Form update_kind{

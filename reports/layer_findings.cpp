@@ -44,6 +44,11 @@ class Probes {
     return ratio(next_.seconds(quantum_probe, &ProbeTime::mean_seconds),
                  base_.seconds(quantum_probe, &ProbeTime::mean_seconds));
   }
+  // Of the same images, each side by its own way.
+  Maybe<double> input_ratio() const {
+    return ratio(rate_of(base_, base_.input_copy(), &ProbeTime::bytes),
+                 rate_of(next_, next_.input_copy(), &ProbeTime::bytes));
+  }
   Maybe<double> sm_cycle_ratio() const { return ratio(base_.sm_hertz, next_.sm_hertz); }
   // A factor of what only the floors tell apart.
   Maybe<double> if_split(const Maybe<double>& factor) const {
@@ -151,7 +156,7 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
            queueing},
           {Layer::input,
            &LayerFactors::input,
-           probes.median_ratio(input_probe),
+           probes.input_ratio(),
            {probes.bytes(input_probe), probes.bytes(pageable_probe)},
            copying}};
 }

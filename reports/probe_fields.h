@@ -26,6 +26,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, StepNeeds> needs) {
   field("kernels", needs.kernels, at_least(0));
   field("input_bytes", needs.input_bytes, at_least(0));
+  field.added("input_pageable", needs.input_pageable);
   field("launch", needs.launch, step_launch_kind);
   field("memory_seconds", needs.memory_seconds, at_least(0));
   field("compute_seconds", needs.compute_seconds, at_least(0));

@@ -28,7 +28,8 @@ struct ProbeTime {
 struct StepNeeds {
   int64_t kernels = 0;     // or primitives
   double input_bytes = 0;  // copied from the host; 0: images stay on the device
-  std::string launch;      // graph, stream, or call where the CPU computes
+  bool input_pageable = false;
+  std::string launch;  // graph, stream, or call where the CPU computes
   // Floors of the kernels at the rates of this rank's probes, summed over those that their bytes
   // bind (copy/device) and those that their operations bind (product/PRECISION).
   Maybe<double> memory_seconds;

@@ -149,7 +149,7 @@ StepModel model_of(const SideFigures& base) {
   const double memory = base.needs.memory_seconds.value.value_or(0);
   const double compute = base.needs.compute_seconds.value.value_or(0);
   model.queueing = base.seconds(queue_probe).value.value_or(0);
-  const ProbeTime* copy = base.first_of(input_probe);
+  const ProbeTime* copy = base.first_of(base.input_copy());
   if (copy != nullptr && copy->median_seconds && copy->bytes > 0) {
     model.input = base.needs.input_bytes * *copy->median_seconds / copy->bytes;
   }

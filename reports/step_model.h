@@ -22,6 +22,8 @@ struct SideFigures {
   Maybe<double> sums_alone_seconds;  // of a step's gradients, with nothing else going on
   std::vector<ProbeTime> probes;
 
+  /// Of the copy by which images come.
+  const char* input_copy() const { return needs.input_pageable ? pageable_probe : input_probe; }
   /// Of the probe that first_of() finds.
   Maybe<double> seconds(const std::string& name,
                         Maybe<double> ProbeTime::*which = &ProbeTime::median_seconds) const;

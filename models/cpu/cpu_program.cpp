@@ -59,7 +59,7 @@ void CpuProgram::allocate() {
     momentum_ = allocate_host(4 * parameters);
     partial_sums_.resize(square_sum_parts(parameters));
   }
-  if (options_.input_from_host) host_images_ = allocate_host(step_.images->bytes());
+  if (options_.input != Input::device) host_images_ = allocate_host(step_.images->bytes());
   state_.labels.resize(options_.batch_size);
   state_.losses.resize(options_.batch_size);
   state_.running_statistics.resize(step_.bytes(Region::statistics) / 4);
@@ -69,7 +69,7 @@ void CpuProgram::surround_with_input_and_update() {
   std::vector<Operation> input(1);
   input[0] = {"labels", "input", "", "own loop", 0, 0, {}, {}, nullptr, [this] { draw_labels(); }};
   input[0].bytes = 4.0 * static_cast<double>(options_.batch_size);
-  if (options_.input_from_host) {
+  if (options_.input != Input::device) {
     Operation copy{"images", "input", "", "own copy", 0, 0, {step_.images}, {}, nullptr, nullptr};
     copy.bytes = 2.0 * static_cast<double>(step_.images->bytes());
     copy.run = [this, bytes = step_.images->bytes()] {

@@ -72,7 +72,7 @@ class CpuProgram : public Program {
   LoweredStep step_;
   std::array<HostMemory, region_count> regions_;
   HostMemory momentum_;
-  HostMemory host_images_;             // null unless input_from_host
+  HostMemory host_images_;             // null where images stay where they are
   std::vector<int32_t> fixed_labels_;  // empty: drawn every step
   std::vector<double> partial_sums_;
 

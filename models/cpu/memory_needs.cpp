@@ -38,7 +38,7 @@ ProgramOptions CpuProgram::complete(ProgramOptions options) {
 int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
   int64_t bytes = step.total_bytes() + step.bytes(Region::statistics);  // running ones as well
   bytes += step.bytes(Region::gradients);                               // momentum
-  if (options.input_from_host) bytes += step.images->bytes();
+  if (options.input != Input::device) bytes += step.images->bytes();
   return bytes;
 }
 

@@ -43,7 +43,6 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, With
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
   require_memory(graph_, options_);
   stream_ = make_stream();
-  copy_stream_ = make_stream();
   cudnnHandle_t cudnn = nullptr;
   NM_CALL(cudnnCreate(&cudnn));
   cudnn_.reset(cudnn);
@@ -106,18 +105,9 @@ void CudaProgram::allocate() {
   for (size_t i = 0; i < step_.tensors.size(); ++i) {
     step_.tensors[i].data = static_cast<char*>(activations_.get()) + step_.memory.offsets[i];
   }
-  if (options_.input_from_host) allocate_host_images();
-}
-
-void CudaProgram::allocate_host_images() {
-  const int64_t bytes = host_image_bytes(graph_, options_);
-  void* images = nullptr;
-  NM_CALL(cudaHostAlloc(&images, bytes, cudaHostAllocDefault));
-  host_images_.reset(images);
-  staged_images_ = allocate_device(bytes);
-  device_bytes_ += bytes;
-  images_taken_ = make_event();
-  images_staged_ = make_event();
+  if (options_.input == Input::device) return;
+  host_input_.emplace(graph_, options_, step_.image_layout);
+  device_bytes_ += HostInput::bytes(graph_, options_);
 }
 
 void CudaProgram::bind_convolutions() {
@@ -153,18 +143,10 @@ void CudaProgram::bind_convolutions() {
 
 void CudaProgram::launch_step() {
   cudaStream_t stream = stream_.get();
-  if (options_.input_from_host) {
-    launch_unpack_images(options_.precision, step_.image_layout, staged_images_.get(),
-                         step_.images->data, stream);
-    NM_CALL(cudaEventRecord(images_taken_.get(), stream));
-    NM_CALL(cudaStreamWaitEvent(copy_stream_.get(), images_taken_.get()));
-    NM_CALL(cudaMemcpyAsync(staged_images_.get(), host_images_.get(),
-                            host_image_bytes(graph_, options_), cudaMemcpyHostToDevice,
-                            copy_stream_.get()));
-    NM_CALL(cudaEventRecord(images_staged_.get(), copy_stream_.get()));
-  }
+  if (host_input_) host_input_->take(step_.images->data, stream);
   for (const Kernel& kernel : step_.kernels) kernel.launch(stream);
-  if (options_.input_from_host) NM_CALL(cudaStreamWaitEvent(stream, images_staged_.get()));
+  // After the kernels, as the host itself takes part in copies from pageable memory.
+  if (host_input_) host_input_->copy_next(stream);
 }
 
 void CudaProgram::capture_step() {
@@ -304,13 +286,7 @@ void CudaProgram::use_synthetic_batch() {
 }
 
 void CudaProgram::stage_images() {
-  if (options_.input_from_host) {
-    const int64_t bytes = host_image_bytes(graph_, options_);
-    launch_pack_images(options_.precision, step_.image_layout, step_.images->data,
-                       staged_images_.get(), stream_.get());
-    NM_CALL(cudaMemcpyAsync(host_images_.get(), staged_images_.get(), bytes, cudaMemcpyDeviceToHost,
-                            stream_.get()));
-  }
+  if (host_input_) host_input_->keep(step_.images->data, stream_.get());
   wait_until_idle();
 }
 

@@ -3,9 +3,11 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "models/cuda/check.h"
+#include "models/cuda/host_input.h"
 #include "models/cuda/lowering.h"
 #include "models/cuda/resources.h"
 #include "models/cuda/tuner.h"
@@ -49,8 +51,6 @@ class CudaProgram : public Program {
  private:
   /// Throws OutOfMemory, or std::invalid_argument for a batch that no GPU takes.
   static void require_memory(const Graph& graph, const ProgramOptions& options);
-  /// The images of a batch as a loader delivers them: NHWC without padding.
-  static int64_t host_image_bytes(const Graph& graph, const ProgramOptions& options);
 
   // Enough to hide the host; more would fill the launch queue (1024 kernels) and block it.
   static constexpr int steps_in_flight = 3;
@@ -61,7 +61,6 @@ class CudaProgram : public Program {
 
   void choose_kernels();
   void allocate();
-  void allocate_host_images();
   void bind_convolutions();
   void stage_images();
   void launch_step();
@@ -75,7 +74,7 @@ class CudaProgram : public Program {
   Graph graph_;
   ProgramOptions options_;
   int multiprocessors_ = 1;
-  StreamHandle stream_, copy_stream_;
+  StreamHandle stream_;
   CudnnHandle cudnn_;
   CublasLtHandle cublas_;
   std::unique_ptr<Tuner> tuner_;
@@ -88,11 +87,7 @@ class CudaProgram : public Program {
   DeviceMemory activations_, workspace_;
   int64_t device_bytes_ = 0;
 
-  // Input from the host: the images of the next step are copied while this one runs.
-  PinnedMemory host_images_;
-  DeviceMemory staged_images_;
-  EventHandle images_taken_, images_staged_;
-
+  std::optional<HostInput> host_input_;
   GraphExecHandle executable_;
   std::vector<EventHandle> step_ends_;   // a ring, one more than steps in flight
   int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()

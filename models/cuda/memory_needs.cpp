@@ -10,10 +10,6 @@ constexpr int assumed_multiprocessors = 1024;  // for an upper bound of memory
 
 }  // namespace
 
-int64_t CudaProgram::host_image_bytes(const Graph& graph, const ProgramOptions& options) {
-  return options.batch_size * graph.image().elements() * element_bytes(options.precision);
-}
-
 void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
   if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
   if (options.batch_size > largest_batch_size) {
@@ -39,7 +35,7 @@ int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& opti
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);
-  const int64_t staged = options.input_from_host ? host_image_bytes(graph, options) : 0;
+  const int64_t staged = options.input != Input::device ? HostInput::bytes(graph, options) : 0;
   return step.memory.total_bytes +
          PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
          workspace_limit(options.precision) + staged;

@@ -86,10 +86,10 @@ std::vector<float> losses(Backend& backend, const Graph& graph, const ProgramOpt
 
 TEST_F(ProgramTest, GraphAndStreamLaunchComputeTheSame) {
   const Graph graph = small_graph();
-  for (const bool input_from_host : {false, true}) {
+  for (const Input input : {Input::device, Input::pinned, Input::pageable}) {
     ProgramOptions options;
     options.batch_size = 8;
-    options.input_from_host = input_from_host;
+    options.input = input;
     options.plans = backend().prepare(graph, options)->plans();
     const std::vector<float> as_graph = losses(backend(), graph, options);
     options.launch_as_graph = false;

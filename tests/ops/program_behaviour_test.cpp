@@ -147,15 +147,19 @@ TEST_F(ProgramTest, InputFromHostTrainsTheSame) {
   ProgramOptions options = with_batch();
   const auto device = started(backend(), graph, options);
   options.plans = device->plans();  // other kernels round otherwise
-  options.input_from_host = true;
-  const auto host = started(backend(), graph, options);
-  EXPECT_EQ(losses(*host, 4), losses(*device, 4));
   const RandomCase random = random_case(graph, batch_size, 1);
-  for (Program* program : {host.get(), device.get()}) {
-    program->restart(random.parameters);
-    program->use_batch(random.images, random.labels);
+  for (const Input input : {Input::pinned, Input::pageable}) {
+    options.input = input;
+    const auto host = started(backend(), graph, options);
+    device->restart(initial_parameters(graph, 1));
+    device->use_synthetic_batch();
+    EXPECT_EQ(losses(*host, 4), losses(*device, 4));
+    for (Program* program : {host.get(), device.get()}) {
+      program->restart(random.parameters);
+      program->use_batch(random.images, random.labels);
+    }
+    EXPECT_EQ(losses(*host, 4), losses(*device, 4));
   }
-  EXPECT_EQ(losses(*host, 4), losses(*device, 4));
 }
 
 TEST_F(ProgramTest, ProbesTimeEveryKernelOfTheStep) {

@@ -67,5 +67,18 @@ TEST(Attribution, CompareSaysHowToGetAnExplanation) {
   EXPECT_THAT(without.notes.back().text, HasSubstr("run both sides with --attribute"));
 }
 
+TEST(AttributionCompare, RefusesSidesWithoutProbes) {
+  const nearmetal::Run good = run_on({});
+  nearmetal::Run bare = good;
+  bare.ranks[0].probes.reset();
+  EXPECT_THAT(cannot_explain({{&good, &bare}, {}}), HasSubstr("--attribute"));
+  EXPECT_THAT(cannot_explain({}), HasSubstr("no complete run"));
+  nearmetal::Run jobs = good;
+  jobs.jobs.resize(2);
+  EXPECT_THAT(cannot_explain({{&jobs}, {}}), HasSubstr("several jobs"));
+  EXPECT_EQ(cannot_explain({{&good}, {}}), "");
+  EXPECT_THROW(explain({{&good}, {}}, {{&bare}, {}}, Unknown{"one run"}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace nearmetal

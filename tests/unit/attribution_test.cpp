@@ -125,6 +125,10 @@ TEST(Attribution, TheInputCopyCountsAsFarAsItIsNotHidden) {
   slow.h2d_seconds = 0.030;
   slow.step_seconds = 0.030;
   expect_only(explained(base, slow), Layer::input, 0.006);
+  Machine pageable = base;  // by another way
+  pageable.input_pageable = true;
+  pageable.step_seconds = pageable.pageable_seconds = 0.040;
+  expect_only(explained(base, pageable), Layer::input, 0.016);
   Machine bound = base;  // the copy is the step
   bound.h2d_seconds = 0.0235;
   Machine slower = bound;
@@ -301,19 +305,6 @@ TEST(Attribution, ValuesThatMakeNoSenseGiveNoFigure) {
   EXPECT_THAT(layer_in(explanation, Layer::memory).statement, HasSubstr("make no sense"));
   next.window.value->seconds = 1e300;
   EXPECT_THAT(cannot_explain({{&next}, {}}), HasSubstr("make no sense"));
-}
-
-TEST(Attribution, RefusesSidesWithoutProbes) {
-  const nearmetal::Run good = run_on({});
-  nearmetal::Run bare = good;
-  bare.ranks[0].probes.reset();
-  EXPECT_THAT(cannot_explain({{&good, &bare}, {}}), HasSubstr("--attribute"));
-  EXPECT_THAT(cannot_explain({}), HasSubstr("no complete run"));
-  nearmetal::Run jobs = good;
-  jobs.jobs.resize(2);
-  EXPECT_THAT(cannot_explain({{&jobs}, {}}), HasSubstr("several jobs"));
-  EXPECT_EQ(cannot_explain({{&good}, {}}), "");
-  EXPECT_THROW(explained({good}, {bare}), std::invalid_argument);
 }
 
 }  // namespace

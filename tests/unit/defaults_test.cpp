@@ -126,8 +126,10 @@ TEST_F(CheckSettings, LaunchNeedsAGpu) {
   EXPECT_THAT(refusal("cpu", {"launch"}), HasSubstr("--launch"));
 }
 TEST_F(CheckSettings, HostInputNeedsAGpu) {
-  config.input = "host";
-  EXPECT_THAT(refusal("cpu", {"input"}), HasSubstr("--input"));
+  for (const char* input : {"host", "pageable"}) {
+    config.input = input;
+    EXPECT_THAT(refusal("cpu", {"input"}), HasSubstr("--input"));
+  }
 }
 TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
   EXPECT_THAT(refusal("cpu", {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));

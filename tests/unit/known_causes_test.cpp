@@ -70,6 +70,14 @@ TEST_F(KnownCauses, OfCpus) {
   EXPECT_THAT(codes({Layer::cpu}), ElementsAre("not_seen")) << "the base had it, too";
 }
 
+TEST_F(KnownCauses, OfPageableInput) {
+  new_run.ranks[0].probes->needs.input_pageable = true;
+  EXPECT_THAT(codes({Layer::input}), ElementsAre("pageable_input"));
+  EXPECT_THAT(found[0].hint, HasSubstr("--input host"));
+  base_run.ranks[0].probes->needs.input_pageable = true;
+  EXPECT_THAT(codes({Layer::input}), ElementsAre("not_seen"));
+}
+
 TEST_F(KnownCauses, OfLinks) {
   base_machine.gpus[0].peers = {{"0000:02:00.0", true, true, true}};
   gpu().peers = {{"0000:02:00.0", false, false, false}};

@@ -22,6 +22,7 @@ struct Machine {
   double h2d_seconds = 5e-3;  // of 256 MiB
   double pageable_seconds = 4e-2;
   double input_bytes = 0;
+  bool input_pageable = false;
   std::string launch = "graph";
   double exposed_seconds = 0;  // 0: one rank
   double sums_seconds = 1e-3;
@@ -53,8 +54,8 @@ inline Run run_on(const Machine& machine) {
   quanta.mean_seconds = machine.quantum_seconds * machine.taken_away;
   const double mebibytes_256 = 256 * mebibytes;
   rank.probes = RankProbes{
-      .needs = {250, machine.input_bytes, machine.launch, machine.floor_seconds / 2,
-                machine.floor_seconds / 2},
+      .needs = {250, machine.input_bytes, machine.input_pageable, machine.launch,
+                machine.floor_seconds / 2, machine.floor_seconds / 2},
       .probes = {quanta, made_up_time(memory_probe, machine.copy_seconds, 2048 * mebibytes),
                  made_up_time("product/fp16", machine.product_seconds, 0, 1.1e12)}};
   if (machine.device == "cuda") {
