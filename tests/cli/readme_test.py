@@ -41,7 +41,7 @@ class Readme(cli.CliTest):
         super().setUp()
         self.commands = [c for c in shown_commands() if c != NEVER and is_slow(c) == SLOW]
         if SLOW:
-            ignored = shutil.ignore_patterns("build*", ".git", ".cache")
+            ignored = shutil.ignore_patterns("build", "build-*", ".git", ".cache")
             shutil.copytree(ROOT, self.folder, ignore=ignored, dirs_exist_ok=True)
             return
         os.mkdir(self.path("build"))
