@@ -52,7 +52,17 @@ class Tuner {
   int64_t largest_workspace() const;
 
  private:
+  struct Candidate {
+    const ConvolutionPlan* plan;
+    double milliseconds;
+  };
+
   bool adopt(const std::string& key, const ConvolutionProblem* problem);
+  double milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
+                      const TuningBuffers& buffers, Calls calls) const;
+  std::vector<Candidate> fastest_of(const std::vector<const ConvolutionPlan*>& plans,
+                                    const ConvolutionProblem& problem,
+                                    const TuningBuffers& buffers) const;
   void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
   void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
   double seconds_of(const std::string& key) const;
