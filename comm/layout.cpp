@@ -67,6 +67,21 @@ void check_variables(const std::map<std::string, std::string>& variables) {
   }
 }
 
+void check_share(const Layout& layout, const Job& job, const std::string& place) {
+  const std::optional<Share>& first = layout.jobs.front().share;
+  if (job.share.has_value() != first.has_value() || (first && job.share->way != first->way)) {
+    refuse(place, "the jobs of a layout share in one way, or none of them does");
+  }
+  if (!job.share) return;
+  if (layout.emulate) refuse(place, "what is shared cannot be a pretended VM, too");
+  if (job.share->way == "alone" && layout.jobs.size() > 1) {
+    refuse(place, "a job that is alone is the only one of its layout");
+  }
+  if (job.share->way != "mps" && (job.share->threads_percent || job.share->memory_gib)) {
+    refuse(place, "only mps has limits of threads and memory");
+  }
+}
+
 void check_layout(const Layout& layout, const std::string& place) {
   if (layout.shape.has_value() == !layout.jobs.empty()) {
     refuse(place, "a layout has either a shape or jobs");
@@ -75,6 +90,7 @@ void check_layout(const Layout& layout, const std::string& place) {
     const std::string job = place + "/jobs/" + std::to_string(j);
     const auto& instances = layout.jobs[j].instances;
     if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
+    check_share(layout, layout.jobs[j], job + "/share");
     for (size_t k = 0; k < instances.size(); ++k) {
       if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {
         refuse(job + "/instances/" + std::to_string(k),

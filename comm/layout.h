@@ -35,9 +35,19 @@ struct Instance {
   int64_t ranks = 0;
 };
 
+/// How the jobs of a layout have the same GPUs, or CPUs.
+struct Share {
+  std::string way;  // alone, serial (one after another), timeslice (at once), or mps
+  std::optional<int64_t> threads_percent{};  // mps: of the multiprocessors, at most
+  std::optional<int64_t> memory_gib{};       // mps: of each GPU, at most
+
+  bool operator==(const Share&) const = default;
+};
+
 /// Ranks that train together.
 struct Job {
   std::vector<Instance> instances;
+  std::optional<Share> share{};  // none: what it takes is its own
 };
 
 /// Settings of `nearmetal run` by name, such as image_size, as their text.
@@ -52,7 +62,7 @@ struct Expectation {
   std::optional<int64_t> world_size;       // of each job
 };
 
-/// Jobs that run at once, independent of each other.
+/// Jobs that run at once (or share in turn), independent of each other.
 struct Layout {
   std::string name;
   std::optional<std::string> shape;  // short form (comm/short_form.h), instead of `jobs`
@@ -90,7 +100,8 @@ struct LayoutFile {
 };
 
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
-/// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets.
+/// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
+/// jobs that share in different ways.
 void check(const LayoutFile& file);
 
 /// The CPUs that ranks may use, or none where that is not known.

@@ -44,6 +44,11 @@ constexpr Form environment_class{[](const std::string& text) {
 constexpr Form order{
     [](const std::string& text) { return text == "randomised" || text == "listed"; },
     "randomised or listed"};
+constexpr Form way_of_sharing{[](const std::string& text) {
+                                return text == "alone" || text == "serial" || text == "timeslice" ||
+                                       text == "mps";
+                              },
+                              "alone, serial, timeslice or mps"};
 constexpr Range gpu_count = within(0, 1024);
 constexpr Range gpu_index = within(0, 1023);
 constexpr Range rank_count = within(1, 65536);
@@ -76,7 +81,16 @@ static void fields(StrictReader& field, Instance& instance) {
   field.optional("ranks", instance.ranks, rank_count);
 }
 
-static void fields(StrictReader& field, Job& job) { field("instances", job.instances); }
+static void fields(StrictReader& field, Share& share) {
+  field("way", share.way, way_of_sharing);
+  field.optional("threads_percent", share.threads_percent, within(1, 100));
+  field.optional("memory_gib", share.memory_gib, within(1, 4096));
+}
+
+static void fields(StrictReader& field, Job& job) {
+  field("instances", job.instances);
+  field.optional("share", job.share);
+}
 
 static void fields(StrictReader& field, Expectation& expect) {
   field.optional("environment", expect.environment, environment_class);

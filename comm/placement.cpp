@@ -54,7 +54,7 @@ class Placer {
     for (size_t k = 0; k < job.instances.size(); ++k) {
       const Instance& instance = job.instances[k];
       const std::string here = layout_.shape ? place : place + "/instances/" + std::to_string(k);
-      take(instance, here);
+      take(instance, job.share.has_value(), here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
       if (!hosts.insert(instance.host).second && !layout_.emulate) {
         throw std::invalid_argument(here + ": the job is on '" + instance.host +
@@ -74,14 +74,14 @@ class Placer {
     }
   }
 
-  void take(const Instance& instance, const std::string& place) {
+  void take(const Instance& instance, bool shared, const std::string& place) {
     const auto found = taken_.find(instance.host);
     if (found == taken_.end()) {
       throw std::invalid_argument(place + ": there is no host '" + instance.host + "'");
     }
     Taken& taken = found->second;
     const int64_t gpus = taken.host->gpus;
-    taken.ranks += instance.ranks;
+    taken.ranks = shared ? std::max(taken.ranks, instance.ranks) : taken.ranks + instance.ranks;
     if (instance.ranks > 0 && gpus > 0) {
       throw std::invalid_argument(place + ": '" + instance.host +
                                   "' has GPUs: name those that the ranks take");
@@ -92,7 +92,7 @@ class Placer {
                                     std::to_string(gpus) + " GPUs, from 0: there is no GPU " +
                                     std::to_string(gpu));
       }
-      if (taken.gpus.insert(gpu).second) continue;
+      if (taken.gpus.insert(gpu).second || shared) continue;
       throw std::invalid_argument(place + ": GPU " + std::to_string(gpu) + " of '" + instance.host +
                                   "' is taken already");
     }
@@ -119,7 +119,9 @@ class Placer {
 
   void place_job(const Job& job, size_t index, size_t jobs) {
     PlacedJob& placed = placement_.jobs.emplace_back();
+    placed.share = job.share;
     std::map<std::string, std::string> common;
+    if (job.share) add_share_variables(*job.share, job, common);
     if (jobs > 1) {
       common["NCCL_RAS_ADDR"] = "localhost:" + std::to_string(first_ras_port + index);
     }
@@ -142,6 +144,7 @@ class Placer {
     if (!instance.gpus.empty()) add_gpu_variables(instance, rank.vm, one_host, variables);
     rank.variables = with_users(variables);
     if (!instance.gpus.empty()) rank.cpus = cpus_near(instance.gpus, *taken.host);
+    if (job.share) taken.placed = 0;  // what others have, too
     for (size_t i = 0; i < instance.gpus.size() + instance.ranks; ++i) {
       rank.rank = static_cast<int64_t>(job.ranks.size());
       if (!instance.gpus.empty()) {
@@ -152,6 +155,25 @@ class Placer {
       }
       job.ranks.push_back(rank);
     }
+  }
+
+  static void add_share_variables(const Share& share, const Job& job,
+                                  std::map<std::string, std::string>& variables) {
+    if (job.instances.front().gpus.empty()) return;
+    if (share.way != "mps") {
+      variables["CUDA_MPS_PIPE_DIRECTORY"] = "/dev/null";  // nor a daemon that is there by chance
+      return;
+    }
+    if (share.threads_percent) {
+      variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*share.threads_percent);
+    }
+    if (!share.memory_gib) return;
+    std::string limits;
+    for (size_t gpu = 0; gpu < job.instances.front().gpus.size(); ++gpu) {
+      limits += (gpu > 0 ? "," : "") + std::to_string(gpu) + "=" +
+                std::to_string(*share.memory_gib) + "G";
+    }
+    variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = limits;
   }
 
   static void add_gpu_variables(const Instance& instance, std::optional<int64_t> vm, bool one_host,

@@ -25,6 +25,7 @@ struct PlacedRank {
 
 struct PlacedJob {
   std::vector<PlacedRank> ranks;  // by rank; those of one instance are neighbours
+  std::optional<Share> share{};
 };
 
 struct Placement {
@@ -32,6 +33,7 @@ struct Placement {
   Kind kind = Kind::measured;  // or emulated
   std::vector<PlacedJob> jobs;
 
+  const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
   int64_t ranks() const;
   bool on_gpus() const;  // all, or none
 };
@@ -46,6 +48,10 @@ struct Placement {
 /// the others, and NCCL is held to sockets. Jobs at once have NCCL_RAS_ADDR ports of their own.
 /// CPUs: a pretended VM has its GPUs' even share of those next to them; a rank without a GPU an
 /// even share of the host's.
+///
+/// Jobs that share may take what others have. They find no MPS daemon but the sweep's own, whose
+/// limits are variables of theirs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE,
+/// CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all CPUs of the host.
 ///
 /// Throws std::invalid_argument, beginning with Layout::source, for a host or GPU that is not there
 /// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed.

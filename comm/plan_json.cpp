@@ -39,7 +39,11 @@ Json layout_json(const LaunchPlan& plan, size_t index) {
     jobs.push_back(
         {{"ranks", json::Writer::json_of(placement.jobs[job].ranks)}, {"command", commands[job]}});
   }
-  return {{"name", placement.layout}, {"kind", to_string(placement.kind)}, {"jobs", jobs}};
+  const std::optional<Share>& share = placement.share();
+  return {{"name", placement.layout},
+          {"kind", to_string(placement.kind)},
+          {"share", share ? Json(share->way) : Json()},
+          {"jobs", jobs}};
 }
 
 // The memory that ranks share is 64 MiB in a container unless asked for.
@@ -74,10 +78,15 @@ std::string launcher_script(const LaunchPlan& plan) {
 }  // namespace
 
 std::string plan_json(const LaunchPlan& plan) {
-  Json document = {{"schema", "nearmetal/plan"}, {"schema_version", "1.0"}};
+  Json document = {{"schema", "nearmetal/plan"}, {"schema_version", "1.1"}};
   Json layouts = Json::array();
   for (size_t i = 0; i < plan.placements.size(); ++i) layouts.push_back(layout_json(plan, i));
   document["layouts"] = layouts;
+  Json left_out = Json::array();
+  for (const LeftOut& layout : plan.left_out) {
+    left_out.push_back({{"name", layout.layout}, {"reason", layout.reason}});
+  }
+  document["left_out"] = left_out;
   Json launches = Json::array();
   for (const Launch& launch : plan.launches) {
     launches.push_back({{"layout", launch.layout}, {"repeat", launch.repeat}});

@@ -26,11 +26,18 @@ TextTable table_of(const Placement& placement) {
   return table;
 }
 
+const char* relation_of_jobs(const Placement& placement) {
+  if (!placement.share()) return " at once, ";
+  if (placement.share()->way == "serial") return " one after another, ";
+  return placement.share()->way == "mps" ? " at once through an MPS daemon, "
+                                         : " at once in time slices, ";
+}
+
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto jobs = static_cast<int64_t>(placement.jobs.size());
   out << "layout " << printable(placement.layout) << ": " << to_string(placement.kind) << ", "
-      << counted(jobs, "job") << (jobs > 1 ? " at once, " : ", ")
+      << counted(jobs, "job") << (jobs > 1 ? relation_of_jobs(placement) : ", ")
       << counted(placement.ranks(), "rank") << "\n";
   print_aligned(out, table_of(placement));
   for (const auto& command : commands_of(plan, index)) {
@@ -61,6 +68,9 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
+  for (const LeftOut& left_out : plan.left_out) {
+    out << printable(left_out.layout) << ": unsupported: " << printable(left_out.reason) << "\n";
+  }
   print_order(out, plan);
 }
 

@@ -83,6 +83,42 @@ TEST(LayoutJson, ReadsAllThereIs) {
   EXPECT_EQ(file.limits.step_seconds, 2.5);
 }
 
+// A layout whose jobs share the only GPU of a host as these say.
+std::string with_shares(const std::vector<std::string>& shares, const std::string& more = "") {
+  std::string jobs;
+  for (const std::string& share : shares) {
+    jobs += (jobs.empty() ? "" : ", ") +
+            std::string(R"({"instances": [{"host": "a", "gpus": [0]}])") +
+            (share.empty() ? "" : ", \"share\": " + share) + "}";
+  }
+  return R"({"hosts": [{"name": "a", "gpus": 1}], "layouts": [{"name": "s")" + more +
+         R"(, "jobs": [)" + jobs + "]}]}";
+}
+
+TEST(LayoutJson, ReadsHowJobsShare) {
+  const LayoutFile file = layout_from_json(with_shares(
+      {R"({"way": "mps", "threads_percent": 50, "memory_gib": 20})", R"({"way": "mps"})"}));
+  const std::vector<Job>& jobs = file.layouts.at(0).jobs;
+  EXPECT_EQ(jobs.at(0).share, (Share{"mps", 50, 20}));
+  EXPECT_EQ(jobs.at(1).share, Share{"mps"});
+}
+
+TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
+  const std::string slices = R"({"way": "timeslice"})", alone = R"({"way": "alone"})";
+  EXPECT_THAT(refusal_of_layout(with_shares({slices, R"({"way": "serial"})"})),
+              StartsWith("/layouts/0/jobs/1/share: the jobs of a layout share in one way"));
+  EXPECT_THAT(refusal_of_layout(with_shares({slices, ""})), HasSubstr("share in one way"));
+  EXPECT_THAT(refusal_of_layout(with_shares({alone, alone})), HasSubstr("the only one"));
+  EXPECT_THAT(refusal_of_layout(with_shares({slices}, R"(, "emulate": true)")),
+              HasSubstr("pretended VM"));
+  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "timeslice", "threads_percent": 50})"})),
+              HasSubstr("only mps has limits"));
+  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mps", "threads_percent": 101})"})),
+              StartsWith("/layouts/0/jobs/0/share/threads_percent must be from 1 to 100"));
+  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mig"})"})),
+              StartsWith("/layouts/0/jobs/0/share/way must be alone, serial, timeslice or mps"));
+}
+
 TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
   const LayoutFile file = layout_from_json(with_layout(R"("shape": "1x1x1")"));
   EXPECT_EQ(file.repeats, 5);

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "comm/fraction_layouts.h"
+
 namespace nearmetal {
 namespace {
 
@@ -123,6 +125,51 @@ TEST(Placement, PretendsVmsByPartsOfAHost) {
   const Placement jobs = place(shaped("4*(1x1x1)", true), {four});
   EXPECT_EQ(jobs.jobs[3].ranks[0].cpus, "6-7");
   EXPECT_EQ(jobs.jobs[3].ranks[0].vm, 3);
+}
+
+TEST(Placement, JobsThatShareTakeTheSameGpu) {
+  const Job plain{{{"a", {0}, 0}}};
+  Job half = plain, quarter = plain;
+  half.share = Share{"mps", 50, 40};
+  quarter.share = Share{"mps", 25};
+  const Placement placement = place(listed({half, quarter, quarter}), {host("a", 1)});
+  EXPECT_THAT(places(placement), ElementsAre("a:0", "a:0", "a:0"));
+  EXPECT_EQ(placement.share()->way, "mps");
+  const auto& limited = placement.jobs[0].ranks[0].variables;
+  EXPECT_EQ(limited.at("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "50");
+  EXPECT_EQ(limited.at("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "0=40G");
+  EXPECT_FALSE(placement.jobs[1].ranks[0].variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
+  EXPECT_THAT(refusal_of_hosts(listed({plain, plain}), {host("a", 1)}), HasSubstr("taken already"));
+  Job slice = plain;
+  slice.share = Share{"timeslice"};
+  const Placement slices = place(listed({slice, slice}), {host("a", 1)});
+  EXPECT_EQ(slices.jobs[1].ranks[0].variables.at("CUDA_MPS_PIPE_DIRECTORY"), "/dev/null")
+      << "not the daemon that may be there";
+}
+
+TEST(Placement, JobsThatShareCpusHaveAllOfThem) {
+  Job job{{{"a", {}, 2}}};
+  job.share = Share{"timeslice"};
+  const Placement placement = place(listed({job, job}), {cpu_host("a", "0-3")});
+  for (const PlacedJob& placed : placement.jobs) {
+    EXPECT_EQ(placed.ranks[0].cpus, "0-1");
+    EXPECT_EQ(placed.ranks[1].cpus, "2-3");
+    EXPECT_THAT(placed.ranks[0].variables,
+                testing::Not(testing::Contains(testing::Key("CUDA_MPS_PIPE_DIRECTORY"))));
+  }
+}
+
+TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
+  const std::vector<Layout> layouts = fraction_layouts(host("a", 2), 4);
+  std::vector<std::string> names;
+  for (const Layout& layout : layouts) names.push_back(layout.name);
+  EXPECT_THAT(names, ElementsAre("alone", "4 jobs, serial", "4 jobs, time slices", "4 jobs, MPS",
+                                 "4 jobs, MPS, 25 % each", "alone, MPS, 25 %"));
+  EXPECT_EQ(layouts[4].jobs.size(), 4);
+  EXPECT_EQ(layouts[4].jobs[3].share, (Share{"mps", 25}));
+  EXPECT_EQ(*fraction_layouts(host("a", 1), 7)[4].jobs[0].share->threads_percent, 14);
+  for (const Layout& layout : layouts) EXPECT_NO_THROW(place(layout, {host("a", 2)}));
+  EXPECT_EQ(fraction_layouts(cpu_host("a", "0-3"), 2).size(), 3) << "no MPS without a GPU";
 }
 
 TEST(Placement, MeasuredRanksKeepAllOfTheirHost) {
