@@ -1,0 +1,157 @@
+#include "bench/mps_daemon.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/environment/system_files.h"
+#include "models/load_module.h"
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* control_program = "nvidia-cuda-mps-control";
+constexpr std::chrono::seconds start_patience{10};
+
+// Keeps the daemon until its standard input ends, as it does however the sweep ends: `quit` with a
+// limit, as clients may be left; then whatever is left of its session.
+constexpr const char* keeper_script = R"(
+trap '' HUP INT TERM
+export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
+{
+  nvidia-cuda-mps-control -f </dev/null >"$1/out" 2>&1
+  touch "$1/ended"
+} &
+daemon=$!
+cat >/dev/null
+echo 'quit -t 5' | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
+for tenth in 1 2 3 4 5 6 7 8 9 10; do
+  kill -0 "$daemon" 2>/dev/null || break
+  sleep 0.1
+done
+rm -rf "$1"
+kill -KILL 0
+)";
+
+fs::path private_folder() {
+  std::string name = (fs::temp_directory_path() / "nearmetal-mps-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    throw NotSupported("no folder for an MPS daemon: " + name + ": " + std::strerror(errno));
+  }
+  for (const char* part : {"pipe", "log"}) fs::create_directory(fs::path(name) / part);
+  return name;
+}
+
+// In a session of its own, so that no Ctrl-C reaches it; `input` is its standard input.
+pid_t start_keeper(const std::string& folder, int input) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+  std::array<std::string, 5> words = {"sh", "-c", keeper_script, "mps-keeper", folder};
+  std::array<char*, 6> arguments{};
+  for (size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
+  pid_t pid = -1;
+  const int failed =
+      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (failed == 0) return pid;
+  throw NotSupported(std::string("no keeper for an MPS daemon: ") + std::strerror(failed));
+}
+
+// The last line of a file for which `wanted` holds.
+template <class Wanted>
+std::string last_line(const fs::path& file, const Wanted& wanted) {
+  std::ifstream text(file);
+  std::string found;
+  for (std::string line; std::getline(text, line);) {
+    if (wanted(line)) found = line;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string no_mps_reason() {
+  const char* path = std::getenv("PATH");
+  std::string rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const fs::path program = fs::path(rest.substr(0, end)) / control_program;
+    if (access(program.c_str(), X_OK) == 0) return "";
+    rest.erase(0, end + 1);
+  }
+  return std::string("there is no ") + control_program + " on PATH; it comes with the driver";
+}
+
+MpsDaemon::MpsDaemon() {
+  const std::string reason = no_mps_reason();
+  if (!reason.empty()) throw NotSupported(reason);
+  folder_ = private_folder();
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    fs::remove_all(folder_);
+    throw NotSupported(std::string("no pipe to an MPS daemon: ") + std::strerror(errno));
+  }
+  lifeline_ = ends[1];
+  try {
+    keeper_ = start_keeper(folder_, ends[0]);
+  } catch (...) {
+    for (const int end : ends) close(end);
+    fs::remove_all(folder_);
+    throw;
+  }
+  close(ends[0]);
+  const auto until = std::chrono::steady_clock::now() + start_patience;
+  std::error_code ignored;
+  while (!fs::exists(folder_ / "pipe/control", ignored)) {
+    if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
+      std::string why = last_line(folder_ / "log/control.log", [](const auto&) { return true; });
+      if (why.empty()) why = last_line(folder_ / "out", [](const auto&) { return true; });
+      end();
+      throw NotSupported("the MPS daemon did not start" + (why.empty() ? "" : ": " + why));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+MpsDaemon::~MpsDaemon() { end(); }
+
+void MpsDaemon::end() {
+  close(lifeline_);
+  waitpid(keeper_, nullptr, 0);
+}
+
+std::vector<std::string> MpsDaemon::client_words() const {
+  return {"env", "CUDA_MPS_PIPE_DIRECTORY=" + (folder_ / "pipe").string(),
+          "CUDA_MPS_LOG_DIRECTORY=" + (folder_ / "log").string()};
+}
+
+std::string MpsDaemon::fault() const {
+  return last_line(folder_ / "log/server.log", [](const std::string& line) {
+    const std::string text = lower_case(line);
+    return text.find("fault") != text.npos || text.find("error") != text.npos ||
+           text.find("terminat") != text.npos;
+  });
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,39 @@
+// An MPS daemon of the sweep's own: NVIDIA's multi-process service, through which processes run
+// their kernels on one GPU at the same time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// Why there can be none here; empty where nothing speaks against one.
+std::string no_mps_reason();
+
+/// Runs in a private folder and touches no daemon that is there. It ends, and the folder goes, with
+/// this object and with the process, however that ends.
+class MpsDaemon {
+ public:
+  /// Throws NotSupported where it does not start.
+  MpsDaemon();
+  ~MpsDaemon();
+  MpsDaemon(const MpsDaemon&) = delete;
+  MpsDaemon& operator=(const MpsDaemon&) = delete;
+
+  /// The words that make a command a client: "env", and the variables.
+  std::vector<std::string> client_words() const;
+  /// What its server logged of faults, the last line; empty: none.
+  std::string fault() const;
+
+ private:
+  void end();
+
+  std::filesystem::path folder_;
+  int lifeline_ = -1;  // whose end tells the keeper to end all
+  pid_t keeper_ = -1;
+};
+
+}  // namespace nearmetal
