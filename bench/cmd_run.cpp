@@ -236,7 +236,7 @@ class RankJob {
     try {
       settle_batch(config_, choice_, *graph_, *backend_, world_, terminal_);
       run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_,
-                teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr},
+                teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr, line_.sharers},
                set_up, run, rank);
     } catch (const std::invalid_argument&) {
       throw;  // a setting that this device does not take: nothing was run

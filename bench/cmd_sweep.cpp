@@ -9,7 +9,7 @@
 #include "bench/destination.h"
 #include "bench/exit_status.h"
 #include "bench/make_plan.h"
-#include "bench/sweep_launch.h"
+#include "bench/run_layout.h"
 #include "bench/sweep_report.h"
 #include "comm/plan_json.h"
 #include "reports/atomic_file.h"
@@ -46,7 +46,13 @@ class Sweep {
   }
 
   ExitCode run() {
+    require_shares(plan_);
     choose_files();
+    const auto& placements = plan_.placements;
+    if (std::any_of(placements.begin(), placements.end(),
+                    [](const auto& one) { return one.share() && one.on_gpus(); })) {
+      choose_plans_of_shares(plan_, stop_, progress_of("choosing kernels on each share"));
+    }
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0) break;
       if (!done(launch)) start(launch);
@@ -77,16 +83,18 @@ class Sweep {
     });
   }
 
+  ShowProgress progress_of(const std::string& what) {
+    if (!terminal_.rewrites) terminal_.remark(what);
+    return [this, what](const std::string& progress) {
+      if (terminal_.rewrites) terminal_.err << "\r\033[K" << what << ", " << progress << std::flush;
+    };
+  }
+
   void start(const Launch& launch) {
     const std::string name = plan_.placements[launch.layout].layout;
     const std::string what = "run " + std::to_string(entries_.size() + 1) + " of " +
                              std::to_string(plan_.launches.size()) + ": " + name;
-    if (!terminal_.rewrites) terminal_.remark(what);
-    const auto show = [&](const std::string& progress) {
-      if (terminal_.rewrites) terminal_.err << "\r\033[K" << what << ", " << progress << std::flush;
-    };
-    LaunchOutcome outcome =
-        run_launch(commands_of(plan_, launch.layout), plan_.file.limits, stop_, show);
+    LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
     outcome.failure = placed(outcome.failure, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {

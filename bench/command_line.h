@@ -49,6 +49,7 @@ struct ReportForm {
 struct PlanForm {
   std::vector<std::string> layouts;  // one file, or short forms
   std::optional<std::string> hosts;
+  std::optional<int64_t> fractions;  // jobs that share a GPU in every way
   std::optional<int64_t> repeats;
   std::string format = "text";
   std::optional<std::string> image;  // of containers
@@ -96,6 +97,7 @@ struct CommandLine {
   RunConfig run;           // as typed: what depends on the device is still open
   Origins origins;         // of every setting of `run`
   bool conducted = false;  // by the sweep that started this run
+  int64_t sharers = 1;     // processes that are meant to be on the GPU at once
   bool emulated = false;   // this run is part of what pretends to be several machines
   Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value

@@ -20,6 +20,10 @@ Host this_machine(const std::filesystem::path& root = "/");
 /// std::invalid_argument.
 std::vector<Host> hosts_from(const std::string& argument);
 
+/// Why no job can be given an instance of MIG on the first GPU, and what an administrator would
+/// run. Asks NVML; changes nothing.
+std::string no_mig_reason(const std::string& nvml_library = "libnvidia-ml.so.1");
+
 /// Whether a scheduler gives the names of these hosts.
 bool are_unnamed(const std::vector<Host>& hosts);
 

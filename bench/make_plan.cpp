@@ -10,8 +10,10 @@
 #include "bench/command_table.h"
 #include "bench/defaults.h"
 #include "bench/hosts_found.h"
+#include "bench/mps_daemon.h"
 #include "bench/parse_value.h"
 #include "bench/suggest.h"
+#include "comm/fraction_layouts.h"
 #include "comm/layout_json.h"
 #include "comm/layout_names.h"
 #include "comm/plan_json.h"
@@ -27,7 +29,7 @@ const std::set<std::string> planned_options = {
     "expect-gpu",  "force",    "gpu",         "help",
     "host-facts",  "json",     "monitor-hz",  "no-host-info",
     "no-progress", "output",   "plan-cache",  "plans",
-    "quiet",       "ranks"};
+    "quiet",       "ranks",    "sharers"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -82,6 +84,7 @@ void append_expectations(std::vector<std::string>& flags, const Layout& layout, 
 }
 
 constexpr const char* global_batch = "global_batch";
+constexpr const char* fraction_batch = "64";  // that fits a small share, too
 
 // How many ranks share the batch of a job.
 int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
@@ -175,6 +178,9 @@ bool is_file(const std::vector<std::string>& words) {
 
 LayoutFile asked_file(const PlanForm& form) {
   const bool from_file = is_file(form.layouts);
+  if (form.fractions && !form.layouts.empty()) {
+    throw std::invalid_argument("--fractions says which layouts; give no others");
+  }
   LayoutFile file = from_file ? read_layout(form.layouts.front()) : LayoutFile{};
   if (form.hosts && !file.hosts.empty()) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
@@ -185,10 +191,27 @@ LayoutFile asked_file(const PlanForm& form) {
   for (const std::string& word : form.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
+  if (form.fractions) file.layouts = fraction_layouts(file.hosts.front(), *form.fractions);
+  if (form.fractions && file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
   return file;
+}
+
+// Of the ways to share a GPU those that cannot be had here, with the reason.
+std::vector<LeftOut> leave_out_fractions(LayoutFile& file, int64_t jobs) {
+  const bool gpu = file.hosts.front().gpus > 0;
+  const std::string count = std::to_string(jobs) + " jobs, ";
+  std::vector<LeftOut> left_out;
+  const std::string no_mps = gpu ? no_mps_reason() : "there is no GPU";
+  if (!no_mps.empty()) {
+    std::erase_if(file.layouts,
+                  [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
+    left_out.push_back({count + "MPS", no_mps});
+  }
+  left_out.push_back({count + "MIG", gpu ? no_mig_reason() : "there is no GPU"});
+  return left_out;
 }
 
 std::string own_path() {
@@ -222,11 +245,21 @@ RunConfig run_config(const LaunchPlan& plan, size_t layout) {
   return line.run;
 }
 
+// Scripts start the jobs of a layout at once, and nothing else.
+void require_script_can(const Layout& layout) {
+  const std::optional<Share>& share =
+      layout.jobs.empty() ? std::nullopt : layout.jobs.front().share;
+  if (!share || (share->way != "serial" && share->way != "mps")) return;
+  throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
+                              " are for `nearmetal sweep`; a script cannot start them");
+}
+
 LaunchPlan make_plan(const CommandLine& line) {
   const PlanForm& form = line.plan;
   LaunchPlan plan;
   plan.file = asked_file(form);
   const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";
+  if (form.fractions) plan.left_out = leave_out_fractions(plan.file, *form.fractions);
   settle_addresses(plan.file, form.format);
   const bool script = form.format != "text" && form.format != "json";
   plan.options = {.as_root = !script && geteuid() == 0,
@@ -234,6 +267,7 @@ LaunchPlan make_plan(const CommandLine& line) {
   try {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
       const Layout& layout = plan.file.layouts[i];
+      if (script) require_script_can(layout);
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       std::vector<std::string> flags;
       for (const auto& [settings, place] :

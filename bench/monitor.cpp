@@ -127,7 +127,7 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) 
   wake_.notify_all();
   thread_.join();
   if (table_.seconds.empty()) return std::nullopt;
-  Monitoring result = judge_samples(table_);
+  Monitoring result = judge_samples(table_, options_.sharers);
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.images_per_joule = Unknown{result.joules.reason};
   const auto power = std::find_if(result.series.begin(), result.series.end(),

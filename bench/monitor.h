@@ -20,6 +20,7 @@ struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
+  int64_t sharers = 1;        // processes that are meant to be on the GPU; more: on the CPUs, too
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";
 };
@@ -64,7 +65,7 @@ class Monitor {
   std::thread thread_;
 };
 
-/// What the samples say.
-Monitoring judge_samples(const MonitorTable& table);
+/// What the samples say. `sharers`: as in MonitorOptions.
+Monitoring judge_samples(const MonitorTable& table, int64_t sharers = 1);
 
 }  // namespace nearmetal

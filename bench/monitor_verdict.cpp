@@ -75,9 +75,9 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   }
 }
 
-bool saw_sharing(const MonitorTable& table, Monitoring& result) {
+bool saw_sharing(const MonitorTable& table, int64_t sharers, Monitoring& result) {
   bool shared = false;
-  if (table.most_processes > 1) {
+  if (table.most_processes > sharers) {
     shared = true;
     result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
   }
@@ -88,7 +88,7 @@ bool saw_sharing(const MonitorTable& table, Monitoring& result) {
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
-  if (others != nullptr && others->mean > others_may_use) {
+  if (sharers == 1 && others != nullptr && others->mean > others_may_use) {
     shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
   }
@@ -131,7 +131,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
 
 }  // namespace
 
-Monitoring judge_samples(const MonitorTable& table) {
+Monitoring judge_samples(const MonitorTable& table, int64_t sharers) {
   Monitoring result;
   const size_t rows = table.seconds.size();
   const size_t group = (rows + most_values - 1) / most_values;
@@ -141,7 +141,7 @@ Monitoring judge_samples(const MonitorTable& table) {
       span > 0 ? span / static_cast<double>(rows - 1) * static_cast<double>(group) : 1;
   result.joules = table.joules;
   add_series(table, std::max<size_t>(group, 1), result);
-  const bool shared = saw_sharing(table, result);
+  const bool shared = saw_sharing(table, sharers, result);
   const bool throttled = saw_throttling(table, result);
   const bool drifted = saw_drift(table, result);
   if (table.memory_errors > 0) {

@@ -22,6 +22,7 @@ Examples:
   nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
   nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
+  nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU: serial, time slices, MPS
   nearmetal report dell.json --format html --output dell.html
 
 `nearmetal plan` with the same layouts prints what is started. Every run is in FILEl, beside the
@@ -64,6 +65,10 @@ void add_layouts(CLI::App& command, PlanForm& form) {
   add(command, "--hosts", "LIST|FILE",
       "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
       [&form](const std::string& text) { form.hosts = plain_text("--hosts", text); });
+  add(command, "--fractions", "JOBS", "on one GPU, shared in every way, instead of layouts",
+      [&form](const std::string& text) {
+        form.fractions = parse_number<int64_t>("--fractions", text, {2, 64});
+      });
   add(command, "--repeats", "N", "fresh starts of each layout [5]",
       [&form](const std::string& text) {
         form.repeats = parse_number<int64_t>("--repeats", text, {1, 1000});

@@ -194,7 +194,8 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
-                   .ranks_on_host = task.world.local_size()},
+                   .ranks_on_host = task.world.local_size(),
+                   .sharers = task.sharers},
                   progress);
   std::optional<ProgressLine> line;
   if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, *task.config.batch);

@@ -26,6 +26,7 @@ struct RankTask {
   World& world;
   Teller* teller;        // null: no sweep started this job
   Conductor* conductor;  // the same, or this is not its rank 0
+  int64_t sharers = 1;   // processes that are meant to be on the GPU at once
 };
 
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.

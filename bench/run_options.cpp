@@ -279,6 +279,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
       ->group("Several ranks (under mpirun or srun)");
   command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
+  command->add_option("--sharers", line.sharers)->group("");
   return command;
 }
 

@@ -7,6 +7,7 @@
 #include "bench/make_plan.h"
 #include "bench/summary.h"
 #include "models/resnet.h"
+#include "reports/fractions.h"
 #include "reports/inference.h"
 #include "reports/json.h"
 #include "reports/merge_environments.h"
@@ -80,6 +81,26 @@ std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, co
   return row;
 }
 
+std::optional<ArmShare> share_of(const Placement& placement) {
+  if (!placement.share()) return std::nullopt;
+  ArmShare share{.way = placement.share()->way,
+                 .jobs = static_cast<int64_t>(placement.jobs.size()),
+                 .threads_percent = {}};
+  for (const PlacedJob& job : placement.jobs) {
+    if (job.share->threads_percent) share.threads_percent.push_back(*job.share->threads_percent);
+  }
+  return share;
+}
+
+RunFound merged(const Placement& placement, const std::vector<Report>& jobs) {
+  const bool serial = placement.share() && placement.share()->way == "serial";
+  RunFound found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
+  if (placement.share() && jobs.size() > 1) {
+    found.run.peak_flops_per_second = found.run.share_of_peak = Unknown{"jobs share what has it"};
+  }
+  return found;
+}
+
 void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
@@ -100,7 +121,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   if (outcome.reports.size() == placement.jobs.size()) {
     report.tool = outcome.reports[0].tool;
     report.invocation.config = outcome.reports[0].invocation.config;
-    found = merge_jobs(outcome.reports);
+    found = merged(placement, outcome.reports);
   }
   report.environments = found.environments;
   if (!outcome.failure.empty()) fail_run(found.run, outcome.failure);
@@ -114,6 +135,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   Arm arm;
   arm.name = placement.layout;
   arm.kind = placement.kind;
+  arm.share = share_of(placement);
   arm.runs = {std::move(found.run)};
   report.arms = {std::move(arm)};
   return report;
@@ -125,6 +147,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& 
     Arm arm;
     arm.name = plan.placements[i].layout;
     arm.kind = plan.placements[i].kind;
+    arm.share = share_of(plan.placements[i]);
     if (arm.kind != Kind::measured) report.kind = arm.kind;
     std::vector<const JournalEntry*> of_layout;
     for (const JournalEntry& entry : entries) {
@@ -141,11 +164,18 @@ Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& 
     }
     report.arms.push_back(std::move(arm));
   }
+  for (const LeftOut& left_out : plan.left_out) {
+    Arm arm;
+    arm.name = left_out.layout;
+    arm.unsupported = left_out.reason;
+    report.arms.push_back(std::move(arm));
+  }
   label_scaling(report);
   return report;
 }
 
 void print_sweep(std::ostream& out, const Report& report) {
+  if (shares_a_gpu(report)) return print_fractions(out, report);
   RunSet set;
   add_runs(set, report, "sweep");
   const std::vector<ScalingPoint> points = scaling_of(set);

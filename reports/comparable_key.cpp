@@ -65,6 +65,12 @@ std::string ranks_per_instance(const Run& run) {
   return text;
 }
 
+std::string share_text(const ArmShare& share) {
+  std::string text = share.way;
+  for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent);
+  return text;
+}
+
 std::string ranks_per_job(const Run& run) {
   std::string text;
   for (const ConcurrentJob& job : run.jobs) {
@@ -177,6 +183,7 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   add_work(key, config);
   key.add("update", config.update, Severity::layout);
   if (run.communication) key.add("communication", run.communication->library, Severity::layout);
+  if (arm.share) key.add("share", share_text(*arm.share), Severity::layout);
   if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
   key.add("world_size", static_cast<double>(run.world_size), Severity::layout);
   key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);

@@ -221,12 +221,27 @@ void fields(Archive& field, In<Archive, Run> run) {
 inline constexpr Form scaling_kind{
     [](const std::string& text) { return text == "weak" || text == "strong"; }, "weak or strong"};
 
+inline constexpr Form way_of_sharing{[](const std::string& text) {
+                                       return text == "alone" || text == "serial" ||
+                                              text == "timeslice" || text == "mps";
+                                     },
+                                     "alone, serial, timeslice or mps"};
+
+template <class Archive>
+void fields(Archive& field, In<Archive, ArmShare> share) {
+  field("way", share.way, way_of_sharing);
+  field("jobs", share.jobs, at_least(1));
+  field("threads_percent", share.threads_percent, within(1, 100));
+}
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
   field.added("config", arm.config);
   field.added("scaling", arm.scaling, scaling_kind);
+  field.added("share", arm.share);
+  field.added("unsupported", arm.unsupported);
   field("runs", arm.runs);
 }
 

@@ -53,6 +53,10 @@ double images_within(const Report& report, const TimeSpan& interval) {
   return images;
 }
 
+double start_of(const Report& job) {
+  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value_or(INFINITY);
+}
+
 double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
   double sum = 0, squares = 0;
   for (const ConcurrentJob& job : jobs) {
@@ -64,10 +68,21 @@ double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
 
 double first_start(const std::vector<Report>& jobs) {
   double first = INFINITY;
-  for (const Report& report : jobs) {
-    first = std::min(first, *report.arms[0].runs[0].ranks[0].window_start_unix_seconds);
-  }
+  for (const Report& job : jobs) first = std::min(first, start_of(job));
   return first;
+}
+
+int64_t ranks_of(const Report& job) {
+  return static_cast<int64_t>(job.arms[0].runs[0].ranks.size());
+}
+
+void set_throughput(double images, double seconds, Run& run) {
+  run.jain_fairness = jain_fairness(run.jobs);
+  run.window.value->images = std::llround(images);
+  run.window.value->seconds = seconds;
+  run.throughput_images_per_second = images / seconds;
+  run.flops_per_second = images / seconds * run.flops_per_image;
+  if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
 }
 
 void merge_throughput(const std::vector<Report>& jobs, Run& run) {
@@ -82,19 +97,29 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const double first = first_start(jobs);
   double images = 0;
   for (const Report& report : jobs) {
-    const Run& job = report.arms[0].runs[0];
     const double of_job = images_within(report, common);
     images += of_job;
-    run.jobs.push_back({.ranks = static_cast<int64_t>(job.ranks.size()),
+    run.jobs.push_back({.ranks = ranks_of(report),
                         .throughput_images_per_second = of_job / seconds,
-                        .start_seconds = *job.ranks[0].window_start_unix_seconds - first});
+                        .start_seconds = start_of(report) - first});
   }
-  run.jain_fairness = jain_fairness(run.jobs);
-  run.window.value->images = std::llround(images);
-  run.window.value->seconds = seconds;
-  run.throughput_images_per_second = images / seconds;
-  run.flops_per_second = images / seconds * run.flops_per_image;
-  if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
+  set_throughput(images, seconds, run);
+}
+
+// Each in its own window.
+void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
+  const double first = first_start(jobs);
+  double images = 0, seconds = 0;
+  for (const Report& report : jobs) {
+    const TimedWindow& window = *report.arms[0].runs[0].window;
+    images += static_cast<double>(window.images);
+    seconds += window.seconds;
+    run.jobs.push_back(
+        {.ranks = ranks_of(report),
+         .throughput_images_per_second = static_cast<double>(window.images) / window.seconds,
+         .start_seconds = start_of(report) - first});
+  }
+  set_throughput(images, seconds, run);
 }
 
 std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
@@ -113,9 +138,8 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
   return false;
 }
 
-}  // namespace
-
-RunFound merge_jobs(std::vector<Report> jobs) {
+template <class MergeThroughput>
+RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughput) {
   RunFound found{jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments};
   if (jobs.size() == 1) return found;
   Run& run = found.run;
@@ -140,6 +164,14 @@ RunFound merge_jobs(std::vector<Report> jobs) {
   run.world_size = static_cast<int64_t>(run.ranks.size());
   if (all_complete(jobs, run)) merge_throughput(jobs, run);
   return found;
+}
+
+}  // namespace
+
+RunFound merge_jobs(std::vector<Report> jobs) { return merged(std::move(jobs), merge_throughput); }
+
+RunFound merge_serial_jobs(std::vector<Report> jobs) {
+  return merged(std::move(jobs), merge_serial_throughput);
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// From the reports of jobs that ran at once to one run of all.
+// From the reports of jobs that ran at once, or one after another, to one run of all.
 #pragma once
 
 #include <vector>
@@ -18,5 +18,10 @@ struct RunFound {
 /// a step that it cuts by its share; throughput is cumulative. Where a job is not complete, or
 /// there is no such time, there is none. One job alone stays as it is.
 RunFound merge_jobs(std::vector<Report> jobs);
+
+/// The same of jobs that ran one after another: images and seconds are the sums of their windows,
+/// so that with equal windows the throughput is the mean, and with equal steps what all took
+/// together.
+RunFound merge_serial_jobs(std::vector<Report> jobs);
 
 }  // namespace nearmetal

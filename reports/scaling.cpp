@@ -36,6 +36,13 @@ int64_t batch_in(const std::vector<KeyField>& key) {
   return found == key.end() ? 0 : std::strtoll(found->value.c_str(), nullptr, 10);
 }
 
+bool shares(const RunArm& arm) {
+  if (arm.runs.empty()) return false;
+  const std::vector<KeyField>& key = arm.runs.front().key;
+  return std::any_of(key.begin(), key.end(),
+                     [](const auto& field) { return field.name == "share"; });
+}
+
 MeasuredArm measured(const RunArm& arm) {
   MeasuredArm result;
   result.arm = &arm;
@@ -115,6 +122,7 @@ const char* to_string(Scaling scaling) { return scaling == Scaling::weak ? "weak
 std::vector<ScalingPoint> scaling_of(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {
+    if (shares(arm)) continue;  // more of its jobs are not more GPUs
     MeasuredArm found = measured(arm);
     if (!found.values.empty()) arms.push_back(std::move(found));
   }

@@ -35,7 +35,7 @@ struct ScalingPoint {
 /// group has equal comparable keys but for the layout. Arms without such a group are held against
 /// those with the same batch of all ranks together: strong, whatever the learning rate, which
 /// follows from the batch. Of several arms with the fewest ranks the first is the reference. Arms
-/// without a complete run are left out.
+/// without a complete run, and those whose jobs share a GPU, are left out.
 std::vector<ScalingPoint> scaling_of(const RunSet& set);
 
 /// For tables: "weak, 256 a rank", "strong, 1024 in all".

@@ -200,7 +200,8 @@ struct StepProfile {
   Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
 };
 
-/// One of several jobs that ran at once, in the time in which all were in their windows.
+/// One of several jobs that ran at once, in the time in which all were in their windows; or, where
+/// the arm's share is serial, one after another, each in its own.
 struct ConcurrentJob {
   int64_t ranks = 1;  // they follow those of the job before
   double throughput_images_per_second = 0;
@@ -236,6 +237,15 @@ struct Run {
   std::vector<Warning> warnings;
 };
 
+/// How the jobs of an arm have one GPU, or the same CPUs.
+struct ArmShare {
+  std::string way;  // alone, serial, timeslice or mps
+  int64_t jobs = 1;
+  std::vector<int64_t> threads_percent;  // of the multiprocessors, by job; empty: no limit
+
+  bool operator==(const ArmShare&) const = default;
+};
+
 /// One of the configurations of a report, measured by one or more runs.
 struct Arm {
   std::string name;
@@ -244,6 +254,8 @@ struct Arm {
   // Of a sweep over several numbers of ranks: weak (the same batch on each rank as where there are
   // fewest) or strong (the same batch in all).
   std::optional<std::string> scaling{};
+  std::optional<ArmShare> share{};           // none: what a job takes is its own
+  std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
 };
 

@@ -182,6 +182,22 @@ class Shipped(Plan):
                 self.assertEqual(len(plan["launches"]), 5 * len(document["layouts"]))
                 self.assertIn(f"nearmetal plan layouts/{path.name}", text)
 
+    def test_fractions_are_planned_and_are_for_sweep_alone(self):
+        text = self.plan("--fractions", "3", "--hosts", "localhost:1")
+        self.assertIn("3 jobs one after another", text)
+        self.assertIn("3 jobs at once in time slices", text)
+        self.assertIn("3 jobs, MIG: unsupported: ", text)
+        plan = json.loads(self.plan("--fractions", "3", "--hosts", "localhost:1", "--format", "json"))
+        self.schema("plan").validate(plan)
+        slices = next(one for one in plan["layouts"] if one["share"] == "timeslice")
+        for job in slices["jobs"]:
+            self.assertEqual(job["ranks"][0]["gpu"], 0)
+            self.assertIn("--sharers=3", job["command"])
+            self.assertIn("--batch=64", job["command"])
+        self.assertIn("3 jobs, MIG", [one["name"] for one in plan["left_out"]])
+        self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,
+                            "serial", "nearmetal sweep")
+
     def test_the_split_host_is_emulated_where_it_says_so(self):
         plan = json.loads(self.plan(str(ROOT / "layouts/split_host.json"), "--hosts",
                                     "localhost:4", "--format", "json"))

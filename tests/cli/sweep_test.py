@@ -46,6 +46,10 @@ class Sweep(cli.CliTest):
         process.out, process.err = process.communicate(timeout=100)
         return process
 
+    def sweep_file(self, layouts):
+        return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
+                         "s.json")
+
     def start_long(self, *arguments):
         """A sweep whose first job is in its steps; the ranks of that job."""
         process = self.start("sweep", *WORK, "--output", "s.json", "--duration", "600", *arguments)
@@ -95,6 +99,43 @@ class Sweep(cli.CliTest):
         again = self.call("compare", "s.json#1x1x1", "s.json#1x1x1")
         self.assertEqual(again.returncode, 0, again.err)
 
+    def test_fractions_share_what_there_is_in_every_way(self):
+        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
+        process = self.sweep("--fractions", "2", "--repeats", "2", "--steps", "20", *cpus)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
+        self.assertEqual({name: arm["share"] and arm["share"]["way"] for name, arm in arms.items()},
+                         {"alone": "alone", "2 jobs, serial": "serial",
+                          "2 jobs, time slices": "timeslice", "2 jobs, MPS": None,
+                          "2 jobs, MIG": None})
+        self.assertEqual(arms["2 jobs, MPS"]["unsupported"], "there is no GPU")
+        for run in arms["2 jobs, serial"]["runs"]:
+            first, second = run["ranks"]
+            end = first["window_start_unix_seconds"] + sum(first["step_seconds"][-20:])
+            self.assertGreater(second["window_start_unix_seconds"], end, "one after another")
+            self.assertEqual(run["window"]["images"], 2 * 20 * 2)
+        for run in arms["2 jobs, time slices"]["runs"]:
+            self.assertEqual(len(run["jobs"]), 2)
+            self.assertLess(max(job["start_seconds"] for job in run["jobs"]), 1)
+            self.assertNotIn("monitor_shared", [warning["code"] for warning in run["warnings"]])
+        self.assertIn("x time slices", process.out)
+        self.assertIn("2 jobs, MIG: unsupported: there is no GPU\n", process.out)
+
+    def test_what_shares_by_mps_needs_a_gpu_and_its_daemon(self):
+        host = {"name": "localhost", "gpus": 0}
+        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "mps"}}
+        layouts = {"hosts": [host], "layouts": [{"name": "both", "jobs": [job, job]}]}
+        self.assert_refused(self.sweep_file(layouts), 8,
+                            "/layouts/0", "MPS needs a GPU")
+        host["gpus"], job["instances"] = 1, [{"host": "localhost", "gpus": [0]}]
+        self.assert_refused(self.sweep_file(layouts), 8,
+                            "nvidia-cuda-mps-control")
+        host["address"] = "192.0.2.1"
+        self.assert_refused(self.sweep_file(layouts), 2,
+                            "on this machine alone")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("s.")], [])
+
     def test_a_failing_layout_does_not_keep_the_others_from_running(self):
         layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
                                 "workload": {"batch": 60000, "steps": 3}},
@@ -102,8 +143,7 @@ class Sweep(cli.CliTest):
                    "repeats": 1, "order": "listed"}
         layouts["workload"] = {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
                                "threads": 1, "warmup": 2}
-        process = self.call("sweep", self.write("layouts.json", json.dumps(layouts)),
-                            "--output", "s.json")
+        process = self.sweep_file(layouts)
         self.assertEqual(process.returncode, 6, process.err)
         bad, good = self.report("s.json")["arms"]
         self.assertEqual((bad["runs"][0]["status"], good["runs"][0]["status"]),
@@ -203,6 +243,8 @@ class Sweep(cli.CliTest):
 
     def test_bad_input_starts_nothing(self):
         self.assert_refused(self.sweep("1x1"), 2, "1x1")
+        self.assert_refused(self.sweep("1x1x1", "--fractions", "2"), 2, "--fractions")
+        self.assert_refused(self.sweep("--fractions", "1"), 2, "--fractions", "2 to 64")
         self.assert_refused(self.sweep("1x1x1", "--resume", "missing.jsonl"), 5, "missing.jsonl")
         self.write("s.json", "mine")
         self.assert_refused(self.sweep("1x1x1"), 9, "s.json")

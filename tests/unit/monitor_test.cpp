@@ -74,6 +74,14 @@ TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   EXPECT_THAT(judge_samples(table).seen, ElementsAre("other processes kept 1.50 CPUs busy"));
 }
 
+TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
+  MonitorTable table = quiet();
+  table.most_processes = 4;
+  for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
+  EXPECT_EQ(judge_samples(table, 4).verdict, "clean");
+  EXPECT_EQ(judge_samples(table, 3).verdict, "shared");
+}
+
 TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
   MonitorTable table = quiet();
   table.values[4] = std::numeric_limits<double>::quiet_NaN();

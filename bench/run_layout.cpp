@@ -1,0 +1,105 @@
+#include "bench/run_layout.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "bench/mps_daemon.h"
+#include "bench/together.h"
+#include "models/load_module.h"
+
+namespace nearmetal {
+namespace {
+
+using Commands = std::vector<std::vector<std::string>>;
+
+// The reports of all until one fails.
+LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limits,
+                                const std::atomic<int>& stop, const ShowProgress& show) {
+  LaunchOutcome all;
+  for (size_t i = 0; i < commands.size() && all.failure.empty() && stop == 0; ++i) {
+    const std::string name = "job " + std::to_string(i + 1);
+    LaunchOutcome one = run_launch({commands[i]}, limits, stop, [&](const std::string& progress) {
+      show(name + ": " + progress);
+    });
+    std::move(one.reports.begin(), one.reports.end(), std::back_inserter(all.reports));
+    if (!one.failure.empty()) all.failure = name + ": " + one.failure;
+    all.code = one.code;
+  }
+  return all;
+}
+
+LaunchOutcome through_mps(Commands commands, const TimeLimits& limits, const std::atomic<int>& stop,
+                          const ShowProgress& show) try {
+  const MpsDaemon daemon;
+  const std::vector<std::string> words = daemon.client_words();
+  for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
+  LaunchOutcome outcome = run_launch(commands, limits, stop, show);
+  const std::string fault = outcome.failure.empty() ? "" : daemon.fault();
+  if (!fault.empty()) outcome.failure += "; the MPS server says: " + fault;
+  return outcome;
+} catch (const NotSupported& error) {
+  return {{}, ExitCode::not_supported, error.what()};
+}
+
+LaunchOutcome run(const Commands& commands, const std::string& way, const TimeLimits& limits,
+                  const std::atomic<int>& stop, const ShowProgress& show) {
+  if (way == "serial") return one_after_another(commands, limits, stop, show);
+  if (way == "mps") return through_mps(commands, limits, stop, show);
+  return run_launch(commands, limits, stop, show);
+}
+
+bool says_how_long(const std::string& word) {
+  return word.starts_with("--steps") || word.starts_with("--duration") ||
+         word.starts_with("--warmup");
+}
+
+}  // namespace
+
+void require_shares(const LaunchPlan& plan) {
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& placement = plan.placements[i];
+    if (!placement.share() || placement.share()->way != "mps") continue;
+    const std::string& place = plan.file.layouts[i].source;
+    for (const PlacedJob& job : placement.jobs) {
+      for (const PlacedRank& rank : job.ranks) {
+        if (rank.address == "localhost" || rank.address == host_name()) continue;
+        throw std::invalid_argument(place +
+                                    ": an MPS daemon is started on this machine alone, not "
+                                    "on '" +
+                                    rank.address + "'");
+      }
+    }
+    if (!placement.on_gpus()) throw NotSupported(place + ": MPS needs a GPU");
+    const std::string reason = no_mps_reason();
+    if (!reason.empty()) throw NotSupported(place + ": " + reason);
+  }
+}
+
+LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
+                         const ShowProgress& show) {
+  const std::optional<Share>& share = plan.placements.at(layout).share();
+  return run(commands_of(plan, layout), share ? share->way : "", plan.file.limits, stop, show);
+}
+
+void choose_plans_of_shares(const LaunchPlan& plan, const std::atomic<int>& stop,
+                            const ShowProgress& show) {
+  std::vector<int64_t> chosen;  // percentages of the multiprocessors
+  for (size_t layout = 0; layout < plan.placements.size(); ++layout) {
+    const Placement& placement = plan.placements[layout];
+    if (!placement.share() || !placement.on_gpus()) continue;
+    const Commands commands = commands_of(plan, layout);
+    for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
+      const Share& share = *placement.jobs[job].share;
+      const int64_t percent = share.threads_percent.value_or(100);
+      if (std::find(chosen.begin(), chosen.end(), percent) != chosen.end()) continue;
+      chosen.push_back(percent);
+      std::vector<std::string> command = commands[job];
+      std::erase_if(command, says_how_long);
+      command.insert(command.end(), {"--steps=1", "--warmup=1"});
+      run({command}, share.way, plan.file.limits, stop, show);
+    }
+  }
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,26 @@
+// One fresh start of a layout of a plan, in the way in which its jobs share what they have.
+#pragma once
+
+#include <atomic>
+
+#include "bench/sweep_launch.h"
+#include "comm/launch_plan.h"
+
+namespace nearmetal {
+
+/// Throws what cannot work: NotSupported where a layout needs MPS and there can be none,
+/// std::invalid_argument where it needs that on another machine.
+void require_shares(const LaunchPlan& plan);
+
+/// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
+/// their own around them where it is mps.
+LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
+                         const ShowProgress& show);
+
+/// Lets one job take a step alone on each share of a GPU that a layout of the plan has, so that its
+/// kernels are chosen where no neighbour disturbs the choice. What it measures is dropped; where it
+/// fails, the layout's own start will tell why.
+void choose_plans_of_shares(const LaunchPlan& plan, const std::atomic<int>& stop,
+                            const ShowProgress& show);
+
+}  // namespace nearmetal

@@ -1,0 +1,50 @@
+// What it costs to share a GPU: arms of a sweep held against each other.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/inference.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+/// A ratio of two arms' speeds, with its interval (95 %) from the spread of both over their runs.
+struct SpeedRatio {
+  double value = 1;
+  Maybe<Interval> interval{};
+};
+
+/// One arm, over its complete runs; means of speeds are geometric. Jobs do the same work, so that
+/// the ratios of throughputs are those of the times in which all jobs are done.
+struct FractionPoint {
+  std::string arm;
+  int64_t jobs = 1;
+  int64_t runs = 0;
+  double throughput_images_per_second = 0;  // of all jobs
+  Maybe<Interval> throughput_interval{};
+  Maybe<SpeedRatio> of_serial{};     // throughput / that of the serial arm with as many jobs
+  Maybe<SpeedRatio> of_timeslice{};  // / that of the arm in time slices
+  // How many times as long a job takes as alone on the whole GPU, and as alone on the same share of
+  // it, which is what its neighbours cost.
+  Maybe<SpeedRatio> slowdown{};
+  Maybe<SpeedRatio> interference{};
+  Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
+  Maybe<double> fairness{};       // of the jobs' speeds, by Jain: 1 is even
+  Maybe<double> worst_of_best{};  // slowest job / fastest
+  Maybe<double> start_skew_seconds{};
+  Maybe<double> memory_bytes{};  // used of the GPU, at most
+  Maybe<double> images_per_joule{};
+};
+
+bool shares_a_gpu(const Report& report);
+
+/// In the order of the report; arms that share nothing or have no complete run are left out.
+std::vector<FractionPoint> fractions_of(const Report& report);
+
+/// As a table, and below it what could not be had or failed, with the reason.
+void print_fractions(std::ostream& out, const Report& report);
+
+}  // namespace nearmetal

@@ -1,0 +1,137 @@
+#include "reports/fractions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/json.h"
+#include "reports/merge_jobs.h"
+#include "reports/run_set.h"
+#include "reports/scaling.h"
+#include "tests/unit/sample_report.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+// Runs of these speeds; of several jobs that have even parts of it, or in turn all of it.
+Arm shared_arm(const std::string& name, const ArmShare& share, const std::vector<double>& speeds) {
+  Arm arm;
+  arm.name = name;
+  arm.share = share;
+  for (const double speed : speeds) {
+    Run& run = arm.runs.emplace_back(sample_run());
+    run.throughput_images_per_second = speed;
+    run.ranks[0].monitoring->series = {{"power_watts", 400, 500, 600, {}},
+                                       {"memory_used_bytes", 1e9, 2e9, 3e9, {}}};
+    run.ranks[0].step_time.value->p99_seconds = 0.01 * static_cast<double>(share.jobs);
+    if (share.jobs == 1) continue;
+    const double of_job = share.way == "serial" ? speed : speed / static_cast<double>(share.jobs);
+    run.jobs.assign(share.jobs, {1, of_job, 0});
+    run.jobs.back().start_seconds = 0.25;
+    run.jain_fairness = 1;
+  }
+  return arm;
+}
+
+Report four_jobs() {
+  Report report = sample_report();
+  report.arms = {shared_arm("alone", {"alone", 1, {}}, {1000, 1010}),
+                 shared_arm("serial", {"serial", 4, {}}, {990, 1000}),
+                 shared_arm("slices", {"timeslice", 4, {}}, {900, 910}),
+                 shared_arm("mps", {"mps", 4, {25, 25, 25, 25}}, {1100, 1122}),
+                 shared_arm("mps alone", {"mps", 1, {25}}, {400, 404})};
+  return report;
+}
+
+TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
+  const std::vector<FractionPoint> points = fractions_of(four_jobs());
+  ASSERT_EQ(points.size(), 5);
+  const FractionPoint &alone = points[0], &serial = points[1], &slices = points[2],
+                      &mps = points[3];
+  const double of_mps = std::sqrt(1100. * 1122), of_serial = std::sqrt(990. * 1000);
+  const double of_slices = std::sqrt(900. * 910), of_alone = std::sqrt(1000. * 1010);
+  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, of_mps);
+  EXPECT_DOUBLE_EQ(mps.of_serial->value, of_mps / of_serial);
+  EXPECT_DOUBLE_EQ(mps.of_timeslice->value, of_mps / of_slices);
+  EXPECT_LT(mps.of_serial->interval->lower, of_mps / of_serial);
+  EXPECT_GT(mps.of_serial->interval->upper, of_mps / of_serial);
+  EXPECT_DOUBLE_EQ(mps.slowdown->value, 4 * of_alone / of_mps);
+  EXPECT_DOUBLE_EQ(mps.interference->value, 4 * std::sqrt(400. * 404) / of_mps);
+  EXPECT_DOUBLE_EQ(slices.interference->value, 4 * of_alone / of_slices);
+  EXPECT_DOUBLE_EQ(serial.slowdown->value, of_alone / of_serial) << "in turn, each has all of it";
+  EXPECT_EQ(serial.of_serial.reason, "it is the reference");
+  EXPECT_EQ(alone.slowdown.reason, "it is the reference");
+  EXPECT_DOUBLE_EQ(*mps.p99_inflation, 4);
+  EXPECT_DOUBLE_EQ(*mps.start_skew_seconds, 0.25);
+  EXPECT_FALSE(serial.start_skew_seconds);
+  EXPECT_DOUBLE_EQ(*mps.images_per_joule, of_mps / 500);
+  EXPECT_DOUBLE_EQ(*mps.memory_bytes, 3e9);
+}
+
+TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
+  Report report = four_jobs();
+  report.arms[3].runs[1].status = Status::failed;
+  const FractionPoint mps = fractions_of(report)[3];
+  EXPECT_EQ(mps.runs, 1);
+  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, 1100);
+  EXPECT_FALSE(mps.of_serial->interval);
+  report.arms[3].runs[0].status = Status::failed;
+  EXPECT_EQ(fractions_of(report).size(), 4);
+}
+
+TEST(Fractions, UnequalSharesHaveNoJobAloneToBeHeldAgainst) {
+  Report report = four_jobs();
+  report.arms[3].share->threads_percent = {40, 20, 20, 20};
+  EXPECT_FALSE(fractions_of(report)[3].interference);
+  report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
+  report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
+  EXPECT_DOUBLE_EQ(*fractions_of(report)[3].worst_of_best, 0.5);
+}
+
+TEST(Fractions, TheTableSaysWhatCouldNotBeHad) {
+  Report report = four_jobs();
+  Arm& missing = report.arms.emplace_back();
+  missing.name = "4 jobs, MIG";
+  missing.unsupported = "MIG is off";
+  std::ostringstream out;
+  print_fractions(out, report);
+  EXPECT_THAT(out.str(), HasSubstr("4 jobs, MIG: unsupported: MIG is off\n"));
+  EXPECT_THAT(out.str(), HasSubstr("1.117 ["));
+}
+
+TEST(Fractions, AreInTheReportAndNoScaling) {
+  Report report = four_jobs();
+  report.arms[0].unsupported = "for the test";
+  const Report read = report_from_json(to_json(report));
+  EXPECT_EQ(read.arms[3].share, report.arms[3].share);
+  EXPECT_EQ(read.arms[0].unsupported, "for the test");
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_TRUE(scaling_of(set).empty()) << "more jobs on one GPU are not more GPUs";
+  const auto key_of = [&](size_t arm) {
+    return comparable_key(report, report.arms[arm], report.arms[arm].runs[0]);
+  };
+  EXPECT_EQ(key_differences(key_of(3), key_of(4)).front().name, "share");
+}
+
+TEST(MergeSerialJobs, SumsImagesAndSeconds) {
+  std::vector<Report> jobs(2, sample_report());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    nearmetal::Run& run = jobs[i].arms[0].runs[0];
+    run.window.value->images = 1000;
+    run.window.value->seconds = i == 0 ? 1 : 4;
+    run.ranks[0].window_start_unix_seconds = i == 0 ? 100 : 130;
+  }
+  const nearmetal::Run run = merge_serial_jobs(jobs).run;
+  EXPECT_DOUBLE_EQ(*run.throughput_images_per_second, 400) << "2000 images in 5 s";
+  ASSERT_EQ(run.jobs.size(), 2);
+  EXPECT_DOUBLE_EQ(run.jobs[1].throughput_images_per_second, 250);
+  EXPECT_DOUBLE_EQ(run.jobs[1].start_seconds, 30);
+  EXPECT_EQ(run.ranks.size(), 2 * jobs[0].arms[0].runs[0].ranks.size());
+}
+
+}  // namespace
+}  // namespace nearmetal
