@@ -111,6 +111,37 @@ void label_scaling(Report& report) {
   }
 }
 
+TextTable scaling_table(const RunSet& set, const Report& report) {
+  const std::vector<ScalingPoint> points = scaling_of(set);
+  TextTable table{{{"layout"},
+                   {"ranks"},
+                   {"runs", true},
+                   {"images/s [95 %]", true},
+                   {"speedup", true},
+                   {"efficiency", true},
+                   {"scaling, batch"}},
+                  {}};
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    const auto point = std::find_if(points.begin(), points.end(), [&](const ScalingPoint& other) {
+      return other.arm == report.arms[i].name;
+    });
+    table.rows.push_back(
+        row_of(set.arms.at(i), point == points.end() ? nullptr : &*point, report.arms[i]));
+  }
+  return table;
+}
+
+void print_failures(std::ostream& out, const Report& report) {
+  for (const Arm& arm : report.arms) {
+    for (size_t i = 0; i < arm.runs.size(); ++i) {
+      const Run& run = arm.runs[i];
+      if (run.throughput_images_per_second) continue;
+      out << arm.name << ", run " << i + 1 << ": "
+          << printable(run.failure.value_or(run.throughput_images_per_second.reason)) << '\n';
+    }
+  }
+}
+
 }  // namespace
 
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
@@ -175,34 +206,16 @@ Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& 
 }
 
 void print_sweep(std::ostream& out, const Report& report) {
-  if (shares_a_gpu(report)) return print_fractions(out, report);
   RunSet set;
   add_runs(set, report, "sweep");
-  const std::vector<ScalingPoint> points = scaling_of(set);
-  TextTable table{{{"layout"},
-                   {"ranks"},
-                   {"runs", true},
-                   {"images/s [95 %]", true},
-                   {"speedup", true},
-                   {"efficiency", true},
-                   {"scaling, batch"}},
-                  {}};
-  for (size_t i = 0; i < report.arms.size(); ++i) {
-    const auto point = std::find_if(points.begin(), points.end(), [&](const ScalingPoint& other) {
-      return other.arm == report.arms[i].name;
-    });
-    table.rows.push_back(
-        row_of(set.arms.at(i), point == points.end() ? nullptr : &*point, report.arms[i]));
+  if (shares_a_gpu(set)) {
+    print_aligned(out, fraction_table(set));
+    out << fraction_columns << '\n';
+  } else {
+    print_aligned(out, scaling_table(set, report));
   }
-  print_aligned(out, table);
-  for (const Arm& arm : report.arms) {
-    for (size_t i = 0; i < arm.runs.size(); ++i) {
-      const Run& run = arm.runs[i];
-      if (run.throughput_images_per_second) continue;
-      out << arm.name << ", run " << i + 1 << ": "
-          << printable(run.failure.value_or(run.throughput_images_per_second.reason)) << '\n';
-    }
-  }
+  for (const UnsupportedArm& arm : set.unsupported) out << unsupported_text(arm) << '\n';
+  print_failures(out, report);
 }
 
 }  // namespace nearmetal

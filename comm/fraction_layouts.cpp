@@ -32,7 +32,7 @@ std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs) {
   };
   if (host.gpus == 0) return layouts;
   const Share part{.way = "mps", .threads_percent = 100 / jobs};
-  const std::string percent = std::to_string(*part.threads_percent) + " %";
+  const std::string percent = std::to_string(*part.threads_percent) + " percent";
   layouts.push_back(sharing(host, count + ", MPS", jobs, {.way = "mps"}));
   layouts.push_back(sharing(host, count + ", MPS, " + percent + " each", jobs, part));
   layouts.push_back(sharing(host, "alone, MPS, " + percent, 1, part));

@@ -13,15 +13,16 @@ namespace {
 
 constexpr double confidence = 0.95;
 
-std::vector<const Run*> complete_runs(const Arm& arm) {
+std::vector<const Run*> complete_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
-  for (const Run& run : arm.runs) {
-    if (run.status == Status::complete && run.throughput_images_per_second) runs.push_back(&run);
+  for (const SetRun& run : arm.runs) {
+    const Maybe<double>& value = run.run.throughput_images_per_second;
+    if (run.run.status == Status::complete && value) runs.push_back(&run.run);
   }
   return runs;
 }
 
-std::vector<double> throughputs(const Arm& arm) {
+std::vector<double> throughputs(const RunArm& arm) {
   std::vector<double> values;
   for (const Run* run : complete_runs(arm)) values.push_back(*run->throughput_images_per_second);
   return values;
@@ -34,7 +35,7 @@ double geometric_mean(const std::vector<double>& values) {
 }
 
 // `scale` x speed of `arm` / speed of `base`.
-SpeedRatio ratio(const Arm& arm, const Arm& base, double scale = 1) {
+SpeedRatio ratio(const RunArm& arm, const RunArm& base, double scale = 1) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
   SpeedRatio result{scale * geometric_mean(of_arm) / geometric_mean(of_base),
                     Unknown{"fewer than 2 runs"}};
@@ -47,7 +48,7 @@ SpeedRatio ratio(const Arm& arm, const Arm& base, double scale = 1) {
 
 // Worst over the ranks of a run, mean over the runs; unknown where a rank of a run is.
 template <class ValueOf>
-Maybe<double> worst_of_ranks(const Arm& arm, const ValueOf& value_of) {
+Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
   std::vector<double> worst;
   for (const Run* run : complete_runs(arm)) {
     double largest = 0;
@@ -86,7 +87,7 @@ Maybe<double> watts(const Rank& rank) {
 }
 
 // Mean over the runs of what their jobs show.
-Maybe<double> of_jobs(const Arm& arm, const std::function<double(const Run& run)>& value_of) {
+Maybe<double> of_jobs(const RunArm& arm, const std::function<double(const Run& run)>& value_of) {
   std::vector<double> values;
   for (const Run* run : complete_runs(arm)) {
     if (run->jobs.empty()) return Unknown{"one job"};
@@ -111,29 +112,29 @@ double start_skew(const Run& run) {
 
 class Fractions {
  public:
-  explicit Fractions(const Report& report) {
-    for (const Arm& arm : report.arms) {
+  explicit Fractions(const RunSet& set) {
+    for (const RunArm& arm : set.arms) {
       if (arm.share && !complete_runs(arm).empty()) arms_.push_back(&arm);
     }
   }
 
   std::vector<FractionPoint> points() const {
     std::vector<FractionPoint> points;
-    for (const Arm* arm : arms_) points.push_back(point_of(*arm));
+    for (const RunArm* arm : arms_) points.push_back(point_of(*arm));
     return points;
   }
 
  private:
-  const Arm* find(const std::function<bool(const ArmShare& share)>& wanted) const {
+  const RunArm* find(const std::function<bool(const ArmShare& share)>& wanted) const {
     const auto found = std::find_if(arms_.begin(), arms_.end(),
-                                    [&](const Arm* arm) { return wanted(*arm->share); });
+                                    [&](const RunArm* arm) { return wanted(*arm->share); });
     return found == arms_.end() ? nullptr : *found;
   }
-  const Arm* with(const char* way, int64_t jobs) const {
+  const RunArm* with(const char* way, int64_t jobs) const {
     return find([&](const ArmShare& share) { return share.way == way && share.jobs == jobs; });
   }
   // One job that has what each of these jobs has. Unequal shares have no such arm.
-  const Arm* alone_on_the_share_of(const ArmShare& share) const {
+  const RunArm* alone_on_the_share_of(const ArmShare& share) const {
     if (share.way == "timeslice" || share.way == "serial") return with("alone", 1);
     const std::vector<int64_t>& parts = share.threads_percent;
     if (parts.empty()) return nullptr;
@@ -147,14 +148,14 @@ class Fractions {
   }
 
   // How many times as long a job takes. Serial jobs have the GPU to themselves in turn.
-  static Maybe<SpeedRatio> slowdown(const Arm& arm, const Arm* alone) {
+  static Maybe<SpeedRatio> slowdown(const RunArm& arm, const RunArm* alone) {
     if (alone == nullptr) return Unknown{"no such job ran alone"};
     if (alone == &arm) return Unknown{"it is the reference"};
     const bool in_turn = arm.share->way == "serial";
     return ratio(*alone, arm, in_turn ? 1 : static_cast<double>(arm.share->jobs));
   }
 
-  FractionPoint point_of(const Arm& arm) const {
+  FractionPoint point_of(const RunArm& arm) const {
     const std::vector<double> values = throughputs(arm);
     FractionPoint point;
     point.arm = arm.name;
@@ -176,16 +177,16 @@ class Fractions {
     return point;
   }
 
-  void compare(const Arm& arm, FractionPoint& point) const {
+  void compare(const RunArm& arm, FractionPoint& point) const {
     const int64_t jobs = arm.share->jobs;
     for (const auto& [way, member] : {std::pair("serial", &FractionPoint::of_serial),
                                       std::pair("timeslice", &FractionPoint::of_timeslice)}) {
-      const Arm* other = with(way, jobs);
+      const RunArm* other = with(way, jobs);
       point.*member = Unknown{"no arm of as many jobs is so"};
       if (other == &arm) point.*member = Unknown{"it is the reference"};
       if (other != nullptr && other != &arm) point.*member = ratio(arm, *other);
     }
-    const Arm* alone = with("alone", 1);
+    const RunArm* alone = with("alone", 1);
     point.slowdown = slowdown(arm, alone);
     point.interference = slowdown(arm, alone_on_the_share_of(*arm.share));
     point.p99_inflation = Unknown{"no job ran alone"};
@@ -195,7 +196,7 @@ class Fractions {
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 
-  std::vector<const Arm*> arms_;
+  std::vector<const RunArm*> arms_;
 };
 
 std::string cell(const Maybe<SpeedRatio>& ratio) {
@@ -229,30 +230,25 @@ std::vector<std::string> row_of(const FractionPoint& point) {
           cell(point.images_per_joule)};
 }
 
-void print_reasons(std::ostream& out, const Report& report) {
-  for (const Arm& arm : report.arms) {
-    if (arm.unsupported) {
-      out << printable(arm.name) << ": unsupported: " << printable(*arm.unsupported) << '\n';
-    }
-    for (size_t i = 0; i < arm.runs.size(); ++i) {
-      const Run& run = arm.runs[i];
-      if (run.throughput_images_per_second) continue;
-      out << printable(arm.name) << ", run " << i + 1 << ": "
-          << printable(run.failure.value_or(run.throughput_images_per_second.reason)) << '\n';
-    }
-  }
-}
-
 }  // namespace
 
-bool shares_a_gpu(const Report& report) {
-  return std::any_of(report.arms.begin(), report.arms.end(),
-                     [](const Arm& arm) { return arm.share.has_value(); });
+const char* const fraction_columns =
+    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
+    "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
+    "over that of one alone";
+
+bool shares_a_gpu(const RunSet& set) {
+  return std::any_of(set.arms.begin(), set.arms.end(),
+                     [](const RunArm& arm) { return arm.share.has_value(); });
 }
 
-std::vector<FractionPoint> fractions_of(const Report& report) { return Fractions(report).points(); }
+std::vector<FractionPoint> fractions_of(const RunSet& set) { return Fractions(set).points(); }
 
-void print_fractions(std::ostream& out, const Report& report) {
+std::string unsupported_text(const UnsupportedArm& arm) {
+  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
+}
+
+TextTable fraction_table(const RunSet& set) {
   TextTable table{{{"arm"},
                    {"runs", true},
                    {"images/s [95 %]", true},
@@ -266,14 +262,8 @@ void print_fractions(std::ostream& out, const Report& report) {
                    {"GB", true},
                    {"images/J", true}},
                   {}};
-  for (const FractionPoint& point : fractions_of(report)) table.rows.push_back(row_of(point));
-  print_aligned(out, table);
-  out << "x serial, x time slices: throughput of all jobs over that arm's. slowdown: how many "
-         "times as "
-         "long a job\ntakes as alone on the whole; by neighbours: as alone on the same share. p99 "
-         "step: "
-         "over that of one alone\n";
-  print_reasons(out, report);
+  for (const FractionPoint& point : fractions_of(set)) table.rows.push_back(row_of(point));
+  return table;
 }
 
 }  // namespace nearmetal

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "reports/inference.h"
-#include "reports/types.h"
+#include "reports/run_set.h"
+#include "reports/text_table.h"
 
 namespace nearmetal {
 
@@ -39,12 +39,15 @@ struct FractionPoint {
   Maybe<double> images_per_joule{};
 };
 
-bool shares_a_gpu(const Report& report);
+bool shares_a_gpu(const RunSet& set);
 
-/// In the order of the report; arms that share nothing or have no complete run are left out.
-std::vector<FractionPoint> fractions_of(const Report& report);
+/// In the order of the set; arms that share nothing or have no complete run are left out.
+std::vector<FractionPoint> fractions_of(const RunSet& set);
 
-/// As a table, and below it what could not be had or failed, with the reason.
-void print_fractions(std::ostream& out, const Report& report);
+TextTable fraction_table(const RunSet& set);
+/// "4 jobs, MIG: unsupported: MIG is off"
+std::string unsupported_text(const UnsupportedArm& arm);
+/// What the columns of the table mean.
+extern const char* const fraction_columns;
 
 }  // namespace nearmetal

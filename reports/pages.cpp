@@ -6,6 +6,7 @@
 #include "reports/charts/charts.h"
 #include "reports/comparison_text.h"
 #include "reports/environment_differences.h"
+#include "reports/fractions.h"
 #include "reports/report_text.h"
 #include "reports/text.h"
 
@@ -64,6 +65,10 @@ void add_details(Page& page, const RunSet& set, const std::string& side) {
 Page report_page(const RunSet& set) {
   Page page;
   page.title = "nearmetal: training throughput";
+  if (shares_a_gpu(set)) {
+    page.tables = {
+        {std::string("Jobs that share a GPU; ") + fraction_columns, fraction_table(set)}};
+  }
   page.remarks = run_warnings(set);
   page.charts = charts_of(set);
   page.details = {{"All figures", report_table(set)}};

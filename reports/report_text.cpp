@@ -6,6 +6,7 @@
 
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
+#include "reports/fractions.h"
 #include "reports/text.h"
 
 namespace nearmetal {
@@ -71,6 +72,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
+  for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
   for (const auto& [name, count] : counts) {
     lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
   }
@@ -78,6 +80,10 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 }
 
 void print_markdown(std::ostream& out, const RunSet& set) {
+  if (shares_a_gpu(set)) {
+    print_markdown(out, fraction_table(set));
+    out << '\n' << fraction_columns << "\n\n";
+  }
   print_markdown(out, report_table(set));
   out << '\n';
   for (const std::string& line : run_warnings(set)) out << "- " << markdown_escaped(line) << '\n';

@@ -125,11 +125,18 @@ void read_in_parallel(std::vector<Source>& sources, Keep keep) {
   work();
 }
 
+void add_unsupported(RunSet& set, const UnsupportedArm& arm) {
+  std::vector<UnsupportedArm>& known = set.unsupported;
+  if (std::find(known.begin(), known.end(), arm) == known.end()) known.push_back(arm);
+}
+
 void merge(RunSet& set, RunSet&& other) {
   for (RunArm& arm : other.arms) {
-    arm_named(set, arm.name);
+    RunArm& known = arm_named(set, arm.name);
+    if (arm.share) known.share = arm.share;
     for (SetRun& run : arm.runs) add_run(set, arm.name, std::move(run), other.environments);
   }
+  for (const UnsupportedArm& arm : other.unsupported) add_unsupported(set, arm);
 }
 
 }  // namespace
@@ -159,7 +166,12 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
   for (const Arm& arm : report.arms) {
     names += (names.empty() ? "" : ", ") + arm.name;
     if (!only_arm.empty() && arm.name != only_arm) continue;
-    arm_named(set, arm.name);
+    if (arm.unsupported) {
+      add_unsupported(set, {arm.name, *arm.unsupported});
+      continue;
+    }
+    RunArm& known = arm_named(set, arm.name);
+    if (arm.share) known.share = arm.share;
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
               {source, tool_text(report.tool), arm.kind, comparable_key(report, arm, run),

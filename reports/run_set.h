@@ -1,6 +1,7 @@
 // One side of a comparison: runs of one or several reports, by arm.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,21 @@ struct SetRun {
 struct RunArm {
   std::string name;
   std::vector<SetRun> runs;
+  std::optional<ArmShare> share{};
+};
+
+/// An arm that could not be had where it was asked for.
+struct UnsupportedArm {
+  std::string name;
+  std::string reason;
+
+  bool operator==(const UnsupportedArm&) const = default;
 };
 
 struct RunSet {
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once
+  std::vector<UnsupportedArm> unsupported{};
 };
 
 /// What is kept of each run: its figures, which is all that comparing takes, or what charts show,

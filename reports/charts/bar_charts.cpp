@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <set>
 #include <sstream>
 
 #include "reports/charts/charts.h"
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
+#include "reports/fractions.h"
 #include "reports/scaling.h"
 #include "reports/text.h"
 
@@ -126,6 +128,78 @@ Chart throughput_chart(const ShownArms& shown) {
   chart.csv = csv_of(bars);
   chart.script = script_of(bars);
   return chart;
+}
+
+namespace {
+
+// Bars of two ratios for each arm that has one of them.
+struct RatioBars {
+  const char* axis;
+  const char* missing;
+  std::array<const char*, 2> sides;
+  std::array<Maybe<SpeedRatio> FractionPoint::*, 2> ratios;
+};
+
+Chart ratio_chart(Chart chart, const RunSet& set, const RatioBars& wanted) {
+  chart.table.columns = {{"arm"}, {wanted.sides[0], true}, {wanted.sides[1], true}, {"n", true}};
+  Bars bars{.sides = {wanted.sides[0], wanted.sides[1]},
+            .axis = wanted.axis,
+            .more_settings =
+                "set arrow 1 from first 1, graph 0 to first 1, graph 1 nohead "
+                "dt 2 lw 1.5 lc rgb 'black' front\n"};
+  std::vector<std::pair<std::string, std::string>> counts;
+  for (const FractionPoint& point : fractions_of(set)) {
+    if (!(point.*wanted.ratios[0]) && !(point.*wanted.ratios[1])) continue;
+    std::vector<std::string> cells = {point.arm};
+    for (size_t side = 0; side < wanted.sides.size(); ++side) {
+      const Maybe<SpeedRatio>& ratio = point.*wanted.ratios[side];
+      cells.push_back(ratio ? significant(ratio->value) : "-");
+      if (!ratio) continue;
+      bars.bars.push_back(
+          {point.arm, bars.rows.size(), side, Kind::measured, ratio->value, ratio->interval, {}});
+    }
+    bars.rows.push_back(point.arm);
+    counts.emplace_back(point.arm, std::to_string(point.runs));
+    cells.push_back(counts.back().second);
+    chart.table.rows.push_back(cells);
+  }
+  if (bars.bars.empty()) {
+    chart.missing = wanted.missing;
+    return chart;
+  }
+  chart.caption += counts_text(counts);
+  chart.csv = csv_of(bars);
+  chart.script = script_of(bars);
+  return chart;
+}
+
+}  // namespace
+
+Chart sharing_chart(const RunSet& set) {
+  return ratio_chart(
+      {.name = "sharing",
+       .title = "What sharing gains",
+       .caption = "Throughput of all jobs over that of as many one after another, and in time "
+                  "slices: the ratio of the times in which all are done; whiskers: 95 % interval."},
+      set,
+      {"times as fast",
+       "no jobs ran one after another or in time slices",
+       {"against one after another", "against time slices"},
+       {&FractionPoint::of_serial, &FractionPoint::of_timeslice}});
+}
+
+Chart slowdown_chart(const RunSet& set) {
+  return ratio_chart(
+      {.name = "slowdown",
+       .title = "What sharing costs a job",
+       .caption =
+           "How many times as long a job takes as alone on the whole GPU, and as alone on the "
+           "same share of it, which is what its neighbours cost; whiskers: 95 % interval."},
+      set,
+      {"times as long",
+       "no job ran alone",
+       {"against alone on the GPU", "against alone on the share"},
+       {&FractionPoint::slowdown, &FractionPoint::interference}});
 }
 
 Chart efficiency_chart(const ShownArms& shown) {

@@ -19,6 +19,11 @@ Chart difference_chart(const Comparison& comparison);
 Chart speedup_chart(const ShownArms& shown);
 Chart efficiency_chart(const ShownArms& shown);
 
+/// Where jobs share a GPU: their throughput over that of jobs one after another and in time slices;
+/// and how many times as long each takes as alone on the GPU, and as alone on the same share.
+Chart sharing_chart(const RunSet& set);
+Chart slowdown_chart(const RunSet& set);
+
 /// Step times of the timed window of each arm's typical run: one after another, and how they are
 /// distributed.
 Chart step_strip_chart(const ShownArms& shown);
@@ -30,7 +35,7 @@ Chart profile_chart(const ShownArms& shown);
 /// By how much the median step of each rank differs from that of the middle rank, for each run.
 Chart rank_chart(const ShownArms& shown);
 
-/// All of them, in the order of a page.
+/// All of them, in the order of a page; those of sharing only where jobs share.
 std::vector<Chart> charts_of(const RunSet& set);
 std::vector<Chart> charts_of(const RunSet& base, const RunSet& next, const Comparison& comparison);
 

@@ -7,6 +7,8 @@
 
 #include "reports/json.h"
 #include "reports/merge_jobs.h"
+#include "reports/pages.h"
+#include "reports/report_text.h"
 #include "reports/run_set.h"
 #include "reports/scaling.h"
 #include "tests/unit/sample_report.h"
@@ -46,8 +48,14 @@ Report four_jobs() {
   return report;
 }
 
+std::vector<FractionPoint> points_of(const Report& report) {
+  RunSet set;
+  add_runs(set, report, "made up");
+  return fractions_of(set);
+}
+
 TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
-  const std::vector<FractionPoint> points = fractions_of(four_jobs());
+  const std::vector<FractionPoint> points = points_of(four_jobs());
   ASSERT_EQ(points.size(), 5);
   const FractionPoint &alone = points[0], &serial = points[1], &slices = points[2],
                       &mps = points[3];
@@ -74,32 +82,41 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
 TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   Report report = four_jobs();
   report.arms[3].runs[1].status = Status::failed;
-  const FractionPoint mps = fractions_of(report)[3];
+  const FractionPoint mps = points_of(report)[3];
   EXPECT_EQ(mps.runs, 1);
   EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, 1100);
   EXPECT_FALSE(mps.of_serial->interval);
   report.arms[3].runs[0].status = Status::failed;
-  EXPECT_EQ(fractions_of(report).size(), 4);
+  EXPECT_EQ(points_of(report).size(), 4);
 }
 
 TEST(Fractions, UnequalSharesHaveNoJobAloneToBeHeldAgainst) {
   Report report = four_jobs();
   report.arms[3].share->threads_percent = {40, 20, 20, 20};
-  EXPECT_FALSE(fractions_of(report)[3].interference);
+  EXPECT_FALSE(points_of(report)[3].interference);
   report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
   report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
-  EXPECT_DOUBLE_EQ(*fractions_of(report)[3].worst_of_best, 0.5);
+  EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
 }
 
-TEST(Fractions, TheTableSaysWhatCouldNotBeHad) {
+TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
   Report report = four_jobs();
   Arm& missing = report.arms.emplace_back();
   missing.name = "4 jobs, MIG";
   missing.unsupported = "MIG is off";
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_EQ(set.arms.size(), 5) << "what could not be had is no arm to compare";
   std::ostringstream out;
-  print_fractions(out, report);
-  EXPECT_THAT(out.str(), HasSubstr("4 jobs, MIG: unsupported: MIG is off\n"));
-  EXPECT_THAT(out.str(), HasSubstr("1.117 ["));
+  print_markdown(out, set);
+  EXPECT_THAT(out.str(), HasSubstr("4 jobs, MIG: unsupported: MIG is off"));
+  EXPECT_THAT(out.str(), HasSubstr("1.117 \\["));
+  const Page page = report_page(set);
+  EXPECT_EQ(page.tables.at(0).table.rows.size(), 5);
+  EXPECT_EQ(page.charts.at(0).name, "sharing");
+  EXPECT_EQ(page.charts.at(0).table.rows.size(), 3) << "serial, slices and mps";
+  EXPECT_EQ(page.charts.at(1).name, "slowdown");
+  EXPECT_THAT(page.charts.at(1).csv, HasSubstr("mps alone"));
 }
 
 TEST(Fractions, AreInTheReportAndNoScaling) {

@@ -164,7 +164,7 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
   std::vector<std::string> names;
   for (const Layout& layout : layouts) names.push_back(layout.name);
   EXPECT_THAT(names, ElementsAre("alone", "4 jobs, serial", "4 jobs, time slices", "4 jobs, MPS",
-                                 "4 jobs, MPS, 25 % each", "alone, MPS, 25 %"));
+                                 "4 jobs, MPS, 25 percent each", "alone, MPS, 25 percent"));
   EXPECT_EQ(layouts[4].jobs.size(), 4);
   EXPECT_EQ(layouts[4].jobs[3].share, (Share{"mps", 25}));
   EXPECT_EQ(*fraction_layouts(host("a", 1), 7)[4].jobs[0].share->threads_percent, 14);
