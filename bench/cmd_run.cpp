@@ -235,8 +235,18 @@ class RankJob {
     together(world_, [&] { plans = find_plans(config_, device_, run.warnings); });
     try {
       settle_batch(config_, choice_, *graph_, *backend_, world_, terminal_);
-      run_rank({config_, *graph_, *backend_, device_, plans, clock_, terminal_, stop_, world_,
-                teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr, line_.sharers},
+      run_rank({config_,
+                *graph_,
+                *backend_,
+                device_,
+                plans,
+                clock_,
+                terminal_,
+                stop_,
+                world_,
+                teller_ ? &*teller_ : nullptr,
+                conductor_ ? &*conductor_ : nullptr,
+                {line_.sharers, line_.through_mps}},
                set_up, run, rank);
     } catch (const std::invalid_argument&) {
       throw;  // a setting that this device does not take: nothing was run

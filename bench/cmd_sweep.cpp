@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 #include "bench/build_info.h"
@@ -48,11 +49,7 @@ class Sweep {
   ExitCode run() {
     require_shares(plan_);
     choose_files();
-    const auto& placements = plan_.placements;
-    if (std::any_of(placements.begin(), placements.end(),
-                    [](const auto& one) { return one.share() && one.on_gpus(); })) {
-      choose_plans_of_shares(plan_, stop_, progress_of("choosing kernels on each share"));
-    }
+    choose_plans();
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0) break;
       if (!done(launch)) start(launch);
@@ -75,6 +72,17 @@ class Sweep {
     } else {
       journal_.emplace(Journal::create(journal_name(output_), plan_hash));
     }
+  }
+
+  // Of the layouts that are still to run.
+  void choose_plans() {
+    std::set<size_t> layouts;
+    for (const Launch& launch : plan_.launches) {
+      const Placement& placement = plan_.placements.at(launch.layout);
+      if (placement.share() && placement.on_gpus() && !done(launch)) layouts.insert(launch.layout);
+    }
+    if (layouts.empty()) return;
+    choose_plans_of_shares(plan_, layouts, stop_, progress_of("choosing kernels on each share"));
   }
 
   bool done(const Launch& launch) const {

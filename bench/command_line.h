@@ -97,8 +97,9 @@ struct CommandLine {
   RunConfig run;           // as typed: what depends on the device is still open
   Origins origins;         // of every setting of `run`
   bool conducted = false;  // by the sweep that started this run
-  int64_t sharers = 1;     // processes that are meant to be on the GPU at once
-  bool emulated = false;   // this run is part of what pretends to be several machines
+  int64_t sharers = 1;     // jobs that are meant to be on the GPU, or the CPUs, at once
+  bool through_mps = false;
+  bool emulated = false;  // this run is part of what pretends to be several machines
   Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;

@@ -12,6 +12,7 @@
 #include "bench/defaults.h"
 #include "bench/nvml.h"
 #include "bench/parse_value.h"
+#include "bench/together.h"
 #include "comm/cpu_list.h"
 #include "comm/layout_names.h"
 #include "comm/shell_text.h"
@@ -163,6 +164,10 @@ Host this_machine(const fs::path& root) {
   }
   if (!usable.empty()) host.cpus = to_cpu_list(usable);
   return host;
+}
+
+bool is_this_machine(const std::string& address) {
+  return address == "localhost" || address == host_name();
 }
 
 std::string no_mig_reason(const std::string& nvml_library) {

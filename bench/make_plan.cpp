@@ -29,7 +29,7 @@ const std::set<std::string> planned_options = {
     "expect-gpu",  "force",    "gpu",         "help",
     "host-facts",  "json",     "monitor-hz",  "no-host-info",
     "no-progress", "output",   "plan-cache",  "plans",
-    "quiet",       "ranks",    "sharers"};
+    "quiet",       "ranks",    "sharers",     "through-mps"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -201,16 +201,19 @@ LayoutFile asked_file(const PlanForm& form) {
 
 // Of the ways to share a GPU those that cannot be had here, with the reason.
 std::vector<LeftOut> leave_out_fractions(LayoutFile& file, int64_t jobs) {
-  const bool gpu = file.hosts.front().gpus > 0;
+  const Host& host = file.hosts.front();
+  const std::string nowhere = host.gpus == 0                      ? "there is no GPU"
+                              : is_this_machine(address_of(host)) ? ""
+                                                                  : "it is for this machine alone";
   const std::string count = std::to_string(jobs) + " jobs, ";
   std::vector<LeftOut> left_out;
-  const std::string no_mps = gpu ? no_mps_reason() : "there is no GPU";
+  const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
   if (!no_mps.empty()) {
     std::erase_if(file.layouts,
                   [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
     left_out.push_back({count + "MPS", no_mps});
   }
-  left_out.push_back({count + "MIG", gpu ? no_mig_reason() : "there is no GPU"});
+  left_out.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
   return left_out;
 }
 
@@ -233,6 +236,15 @@ void settle_addresses(LayoutFile& file, const std::string& format) {
   if (!file.launcher.program) file.launcher.program = mpi_job ? "nearmetal" : own_path();
 }
 
+// Scripts start the jobs of a layout at once, and nothing else.
+void require_script_can(const Layout& layout) {
+  const std::optional<Share>& share =
+      layout.jobs.empty() ? std::nullopt : layout.jobs.front().share;
+  if (!share || (share->way != "serial" && share->way != "mps")) return;
+  throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
+                              " are for `nearmetal sweep`; a script cannot start them");
+}
+
 }  // namespace
 
 RunConfig run_config(const LaunchPlan& plan, size_t layout) {
@@ -243,15 +255,6 @@ RunConfig run_config(const LaunchPlan& plan, size_t layout) {
   fill_defaults(line.run, choose_device(line.run.device));
   check_settings(line.run, line.origins);
   return line.run;
-}
-
-// Scripts start the jobs of a layout at once, and nothing else.
-void require_script_can(const Layout& layout) {
-  const std::optional<Share>& share =
-      layout.jobs.empty() ? std::nullopt : layout.jobs.front().share;
-  if (!share || (share->way != "serial" && share->way != "mps")) return;
-  throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
-                              " are for `nearmetal sweep`; a script cannot start them");
 }
 
 LaunchPlan make_plan(const CommandLine& line) {

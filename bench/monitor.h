@@ -16,11 +16,17 @@
 
 namespace nearmetal {
 
+/// What is meant to be on the GPU at once.
+struct Sharers {
+  int64_t jobs = 1;          // more than one: on the CPUs, too
+  bool through_mps = false;  // whose server is one more process
+};
+
 struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
-  int64_t sharers = 1;        // processes that are meant to be on the GPU; more: on the CPUs, too
+  Sharers sharers{};
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";
 };
@@ -65,7 +71,7 @@ class Monitor {
   std::thread thread_;
 };
 
-/// What the samples say. `sharers`: as in MonitorOptions.
-Monitoring judge_samples(const MonitorTable& table, int64_t sharers = 1);
+/// What the samples say.
+Monitoring judge_samples(const MonitorTable& table, const Sharers& sharers = {});
 
 }  // namespace nearmetal

@@ -75,9 +75,9 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   }
 }
 
-bool saw_sharing(const MonitorTable& table, int64_t sharers, Monitoring& result) {
+bool saw_sharing(const MonitorTable& table, const Sharers& sharers, Monitoring& result) {
   bool shared = false;
-  if (table.most_processes > sharers) {
+  if (table.most_processes > sharers.jobs + (sharers.through_mps ? 1 : 0)) {
     shared = true;
     result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
   }
@@ -88,7 +88,7 @@ bool saw_sharing(const MonitorTable& table, int64_t sharers, Monitoring& result)
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
-  if (sharers == 1 && others != nullptr && others->mean > others_may_use) {
+  if (sharers.jobs == 1 && others != nullptr && others->mean > others_may_use) {
     shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
   }
@@ -131,7 +131,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
 
 }  // namespace
 
-Monitoring judge_samples(const MonitorTable& table, int64_t sharers) {
+Monitoring judge_samples(const MonitorTable& table, const Sharers& sharers) {
   Monitoring result;
   const size_t rows = table.seconds.size();
   const size_t group = (rows + most_values - 1) / most_values;

@@ -27,7 +27,7 @@ constexpr const char* control_program = "nvidia-cuda-mps-control";
 constexpr std::chrono::seconds start_patience{10};
 
 // Keeps the daemon until its standard input ends, as it does however the sweep ends: `quit` with a
-// limit, as clients may be left; then whatever is left of its session.
+// limit, as clients may be left; then whatever is left of its process group.
 constexpr const char* keeper_script = R"(
 trap '' HUP INT TERM
 export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
@@ -37,8 +37,8 @@ export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
 } &
 daemon=$!
 cat >/dev/null
-echo 'quit -t 5' | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
-for tenth in 1 2 3 4 5 6 7 8 9 10; do
+echo 'quit -t 5' | timeout -k 2 10 nvidia-cuda-mps-control >/dev/null 2>&1
+for tenth in $(seq 60); do
   kill -0 "$daemon" 2>/dev/null || break
   sleep 0.1
 done
@@ -47,12 +47,16 @@ kill -KILL 0
 )";
 
 fs::path private_folder() {
-  std::string name = (fs::temp_directory_path() / "nearmetal-mps-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw NotSupported("no folder for an MPS daemon: " + name + ": " + std::strerror(errno));
+  std::error_code error;
+  std::string name = (fs::temp_directory_path(error) / "nearmetal-mps-XXXXXX").string();
+  if (!error && mkdtemp(name.data()) == nullptr) error = {errno, std::generic_category()};
+  for (const char* part : {"pipe", "log"}) {
+    if (!error) fs::create_directory(fs::path(name) / part, error);
   }
-  for (const char* part : {"pipe", "log"}) fs::create_directory(fs::path(name) / part);
-  return name;
+  if (!error) return name;
+  std::error_code ignored;
+  fs::remove_all(name, ignored);
+  throw NotSupported("no folder for an MPS daemon: " + name + ": " + error.message());
 }
 
 // In a session of its own, so that no Ctrl-C reaches it; `input` is its standard input.

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "bench/conductor.h"
+#include "bench/monitor.h"
 #include "bench/plan_source.h"
 #include "bench/process_clock.h"
 #include "bench/terminal.h"
@@ -26,7 +27,7 @@ struct RankTask {
   World& world;
   Teller* teller;        // null: no sweep started this job
   Conductor* conductor;  // the same, or this is not its rank 0
-  int64_t sharers = 1;   // processes that are meant to be on the GPU at once
+  Sharers sharers{};
 };
 
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.

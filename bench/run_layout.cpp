@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
+#include <set>
+#include <utility>
 
+#include "bench/hosts_found.h"
 #include "bench/mps_daemon.h"
-#include "bench/together.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
@@ -63,7 +64,7 @@ void require_shares(const LaunchPlan& plan) {
     const std::string& place = plan.file.layouts[i].source;
     for (const PlacedJob& job : placement.jobs) {
       for (const PlacedRank& rank : job.ranks) {
-        if (rank.address == "localhost" || rank.address == host_name()) continue;
+        if (is_this_machine(rank.address)) continue;
         throw std::invalid_argument(place +
                                     ": an MPS daemon is started on this machine alone, not "
                                     "on '" +
@@ -82,18 +83,17 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
   return run(commands_of(plan, layout), share ? share->way : "", plan.file.limits, stop, show);
 }
 
-void choose_plans_of_shares(const LaunchPlan& plan, const std::atomic<int>& stop,
-                            const ShowProgress& show) {
-  std::vector<int64_t> chosen;  // percentages of the multiprocessors
-  for (size_t layout = 0; layout < plan.placements.size(); ++layout) {
-    const Placement& placement = plan.placements[layout];
+void choose_plans_of_shares(const LaunchPlan& plan, const std::set<size_t>& layouts,
+                            const std::atomic<int>& stop, const ShowProgress& show) {
+  std::set<std::pair<std::vector<std::string>, int64_t>> chosen;  // workload, share in percent
+  for (const size_t layout : layouts) {
+    const Placement& placement = plan.placements.at(layout);
     if (!placement.share() || !placement.on_gpus()) continue;
     const Commands commands = commands_of(plan, layout);
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
       const Share& share = *placement.jobs[job].share;
       const int64_t percent = share.threads_percent.value_or(100);
-      if (std::find(chosen.begin(), chosen.end(), percent) != chosen.end()) continue;
-      chosen.push_back(percent);
+      if (!chosen.emplace(plan.run_arguments.at(layout), percent).second) continue;
       std::vector<std::string> command = commands[job];
       std::erase_if(command, says_how_long);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <set>
 
 #include "bench/sweep_launch.h"
 #include "comm/launch_plan.h"
@@ -17,10 +18,10 @@ void require_shares(const LaunchPlan& plan);
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show);
 
-/// Lets one job take a step alone on each share of a GPU that a layout of the plan has, so that its
-/// kernels are chosen where no neighbour disturbs the choice. What it measures is dropped; where it
-/// fails, the layout's own start will tell why.
-void choose_plans_of_shares(const LaunchPlan& plan, const std::atomic<int>& stop,
-                            const ShowProgress& show);
+/// Lets one job of each workload take a step alone on each share of a GPU that these layouts have,
+/// so that its kernels are chosen where no neighbour disturbs the choice. What it measures is
+/// dropped; where it fails, the layout's own start will tell why.
+void choose_plans_of_shares(const LaunchPlan& plan, const std::set<size_t>& layouts,
+                            const std::atomic<int>& stop, const ShowProgress& show);
 
 }  // namespace nearmetal

@@ -280,6 +280,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
       ->group("Several ranks (under mpirun or srun)");
   command->add_flag("--conducted", line.conducted)->group("");  // how a sweep speaks with its jobs
   command->add_option("--sharers", line.sharers)->group("");
+  command->add_flag("--through-mps", line.through_mps)->group("");
   return command;
 }
 

@@ -85,10 +85,19 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   if (!placement.share()) return std::nullopt;
   ArmShare share{.way = placement.share()->way,
                  .jobs = static_cast<int64_t>(placement.jobs.size()),
-                 .threads_percent = {}};
-  for (const PlacedJob& job : placement.jobs) {
-    if (job.share->threads_percent) share.threads_percent.push_back(*job.share->threads_percent);
-  }
+                 .threads_percent = {},
+                 .memory_gib = {}};
+  const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
+    std::vector<int64_t> values;
+    for (const PlacedJob& job : placement.jobs)
+      values.push_back(((*job.share).*limit).value_or(none));
+    const bool any =
+        std::any_of(placement.jobs.begin(), placement.jobs.end(),
+                    [&](const auto& job) { return ((*job.share).*limit).has_value(); });
+    return any ? values : std::vector<int64_t>{};
+  };
+  share.threads_percent = limits(&Share::threads_percent, 100);
+  share.memory_gib = limits(&Share::memory_gib, 0);
   return share;
 }
 
@@ -111,7 +120,8 @@ void label_scaling(Report& report) {
   }
 }
 
-TextTable scaling_table(const RunSet& set, const Report& report) {
+// Of the arms that share nothing.
+TextTable scaling_table(RunSet& set, const Report& report) {
   const std::vector<ScalingPoint> points = scaling_of(set);
   TextTable table{{{"layout"},
                    {"ranks"},
@@ -121,12 +131,13 @@ TextTable scaling_table(const RunSet& set, const Report& report) {
                    {"efficiency", true},
                    {"scaling, batch"}},
                   {}};
-  for (size_t i = 0; i < report.arms.size(); ++i) {
+  for (const Arm& shown : report.arms) {
+    if (shown.share || shown.unsupported) continue;
     const auto point = std::find_if(points.begin(), points.end(), [&](const ScalingPoint& other) {
-      return other.arm == report.arms[i].name;
+      return other.arm == shown.name;
     });
-    table.rows.push_back(
-        row_of(set.arms.at(i), point == points.end() ? nullptr : &*point, report.arms[i]));
+    const RunArm& arm = arm_named(set, shown.name);
+    table.rows.push_back(row_of(arm, point == points.end() ? nullptr : &*point, shown));
   }
   return table;
 }
@@ -153,6 +164,9 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     report.tool = outcome.reports[0].tool;
     report.invocation.config = outcome.reports[0].invocation.config;
     found = merged(placement, outcome.reports);
+  } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
+    found.run.status = Status::partial;
+    found.run.failure = "stopped before all jobs had run";
   }
   report.environments = found.environments;
   if (!outcome.failure.empty()) fail_run(found.run, outcome.failure);
@@ -211,9 +225,9 @@ void print_sweep(std::ostream& out, const Report& report) {
   if (shares_a_gpu(set)) {
     print_aligned(out, fraction_table(set));
     out << fraction_columns << '\n';
-  } else {
-    print_aligned(out, scaling_table(set, report));
   }
+  const TextTable scaling = scaling_table(set, report);
+  if (!scaling.rows.empty()) print_aligned(out, scaling);
   for (const UnsupportedArm& arm : set.unsupported) out << unsupported_text(arm) << '\n';
   print_failures(out, report);
 }

@@ -21,12 +21,11 @@ std::string file_name_of(const std::string& text) {
   return name;
 }
 
-// Processes that are meant to be on a GPU at once; 0: what a job takes is its own.
+// Jobs that are meant to be on a GPU, or on the same CPUs, at once.
 int64_t sharers_of(const Placement& placement) {
-  const auto jobs = static_cast<int64_t>(placement.jobs.size());
-  if (!placement.share()) return 0;
-  if (placement.share()->way == "mps") return jobs + 1;  // the server
-  return placement.share()->way == "timeslice" ? jobs : 0;
+  const std::optional<Share>& share = placement.share();
+  const bool at_once = share && (share->way == "mps" || share->way == "timeslice");
+  return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
 }  // namespace
@@ -47,9 +46,10 @@ std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t
     std::vector<std::string> arguments = plan.run_arguments.at(layout);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
-    if (const int64_t sharers = sharers_of(placement)) {
+    if (const int64_t sharers = sharers_of(placement); sharers > 1) {
       arguments.push_back("--sharers=" + std::to_string(sharers));
     }
+    if (job.share && job.share->way == "mps") arguments.emplace_back("--through-mps");
     commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
   }
   return commands;

@@ -67,7 +67,8 @@ std::string ranks_per_instance(const Run& run) {
 
 std::string share_text(const ArmShare& share) {
   std::string text = share.way;
-  for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent);
+  for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
+  for (const int64_t gib : share.memory_gib) text += " " + std::to_string(gib) + "GiB";
   return text;
 }
 

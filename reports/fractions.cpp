@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <optional>
 
 #include "reports/statistics.h"
 #include "reports/text.h"
@@ -34,15 +36,50 @@ double geometric_mean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-// `scale` x speed of `arm` / speed of `base`.
-SpeedRatio ratio(const RunArm& arm, const RunArm& base, double scale = 1) {
+// Speed of `arm` / speed of `base`.
+SpeedRatio ratio(const RunArm& arm, const RunArm& base) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
-  SpeedRatio result{scale * geometric_mean(of_arm) / geometric_mean(of_base),
-                    Unknown{"fewer than 2 runs"}};
+  SpeedRatio result{geometric_mean(of_arm) / geometric_mean(of_base), Unknown{"fewer than 2 runs"}};
   const auto next = log_mean(of_arm), first = log_mean(of_base);
-  if (!next || !first) return result;
-  const Interval factors = interval(difference(*first, *next), confidence);
-  result.interval = Interval{scale * factors.lower, scale * factors.upper};
+  if (next && first) result.interval = interval(difference(*first, *next), confidence);
+  return result;
+}
+
+// Of each run, the geometric mean over its jobs.
+std::vector<double> job_speeds(const RunArm& arm) {
+  std::vector<double> speeds;
+  for (const Run* run : complete_runs(arm)) {
+    std::vector<double> of_jobs;
+    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput_images_per_second);
+    if (of_jobs.empty()) of_jobs = {*run->throughput_images_per_second};
+    speeds.push_back(geometric_mean(of_jobs));
+  }
+  return speeds;
+}
+
+// How many times as long jobs take as those of `alone`, one arm for each job.
+Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& alone) {
+  const std::vector<double> speeds = job_speeds(arm);
+  std::map<const RunArm*, double> weights;
+  for (const RunArm* other : alone) {
+    if (other == nullptr) return Unknown{"no such job ran alone"};
+    if (other == &arm) return Unknown{"it is the reference"};
+    weights[other] += 1 / static_cast<double>(alone.size());
+  }
+  double logarithm = -std::log(geometric_mean(speeds));
+  std::vector<std::optional<LogEstimate>> estimates = {log_mean(speeds)};
+  std::vector<WeightedEstimate> terms = {{-1, {}}};
+  for (const auto& [other, weight] : weights) {
+    logarithm += weight * std::log(geometric_mean(throughputs(*other)));
+    estimates.push_back(log_mean(throughputs(*other)));
+    terms.push_back({weight, {}});
+  }
+  SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (!estimates[i]) return result;
+    terms[i].estimate = *estimates[i];
+  }
+  result.interval = interval(combined(terms), confidence);
   return result;
 }
 
@@ -104,10 +141,14 @@ double worst_of_best(const Run& run) {
   return worst->throughput_images_per_second / best->throughput_images_per_second;
 }
 
-double start_skew(const Run& run) {
-  double skew = 0;
-  for (const ConcurrentJob& job : run.jobs) skew = std::max(skew, job.start_seconds);
-  return skew;
+// One GPU for each job; of several the power of one is not that of all.
+Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
+  for (const Run* run : complete_runs(arm)) {
+    if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
+  }
+  const Maybe<double> power = worst_of_ranks(arm, watts);
+  if (!power) return power;
+  return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});
 }
 
 class Fractions {
@@ -125,34 +166,35 @@ class Fractions {
   }
 
  private:
-  const RunArm* find(const std::function<bool(const ArmShare& share)>& wanted) const {
-    const auto found = std::find_if(arms_.begin(), arms_.end(),
-                                    [&](const RunArm* arm) { return wanted(*arm->share); });
-    return found == arms_.end() ? nullptr : *found;
-  }
-  const RunArm* with(const char* way, int64_t jobs) const {
-    return find([&](const ArmShare& share) { return share.way == way && share.jobs == jobs; });
-  }
-  // One job that has what each of these jobs has. Unequal shares have no such arm.
-  const RunArm* alone_on_the_share_of(const ArmShare& share) const {
-    if (share.way == "timeslice" || share.way == "serial") return with("alone", 1);
-    const std::vector<int64_t>& parts = share.threads_percent;
-    if (parts.empty()) return nullptr;
-    if (std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) != parts.end()) {
-      return nullptr;
+  // Of those that did the same work on the same hardware as `arm`.
+  const RunArm* find(const RunArm& arm,
+                     const std::function<bool(const ArmShare& share)>& wanted) const {
+    const std::string context = context_sha256(arm.runs.front().key);
+    for (const RunArm* other : arms_) {
+      if (!wanted(*other->share)) continue;
+      if (context_sha256(other->runs.front().key) == context) return other;
     }
-    return find([&](const ArmShare& other) {
-      return other.way == share.way && other.jobs == 1 &&
-             other.threads_percent == std::vector<int64_t>{parts.front()};
+    return nullptr;
+  }
+  const RunArm* alone(const RunArm& arm) const {
+    return find(arm, [](const ArmShare& share) { return share.way == "alone"; });
+  }
+  const RunArm* alone_on(const RunArm& arm, int64_t percent) const {
+    return find(arm, [&](const ArmShare& share) {
+      return share.way == arm.share->way && share.jobs == 1 &&
+             share.threads_percent == std::vector<int64_t>{percent};
     });
   }
-
-  // How many times as long a job takes. Serial jobs have the GPU to themselves in turn.
-  static Maybe<SpeedRatio> slowdown(const RunArm& arm, const RunArm* alone) {
-    if (alone == nullptr) return Unknown{"no such job ran alone"};
-    if (alone == &arm) return Unknown{"it is the reference"};
-    const bool in_turn = arm.share->way == "serial";
-    return ratio(*alone, arm, in_turn ? 1 : static_cast<double>(arm.share->jobs));
+  // For each job the arm of one that has the same share, and no neighbours; null: there is none.
+  std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
+    const ArmShare& share = *arm.share;
+    const auto jobs = static_cast<size_t>(share.jobs);
+    const bool on_all = share.way == "timeslice" || share.way == "serial";
+    std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
+    for (size_t job = 0; !on_all && job < share.threads_percent.size(); ++job) {
+      arms.at(job) = alone_on(arm, share.threads_percent[job]);
+    }
+    return arms;
   }
 
   FractionPoint point_of(const RunArm& arm) const {
@@ -168,12 +210,8 @@ class Fractions {
     compare(arm, point);
     point.fairness = of_jobs(arm, [](const Run& run) { return run.jain_fairness.value_or(1); });
     point.worst_of_best = of_jobs(arm, worst_of_best);
-    point.start_skew_seconds = Unknown{"in turn"};
-    if (arm.share->way != "serial") point.start_skew_seconds = of_jobs(arm, start_skew);
     point.memory_bytes = worst_of_ranks(arm, memory_bytes);
-    const Maybe<double> power = worst_of_ranks(arm, watts);
-    point.images_per_joule = Unknown{power.reason};
-    if (power && *power > 0) point.images_per_joule = point.throughput_images_per_second / *power;
+    point.images_per_joule = images_per_joule(arm, point.throughput_images_per_second);
     return point;
   }
 
@@ -181,18 +219,20 @@ class Fractions {
     const int64_t jobs = arm.share->jobs;
     for (const auto& [way, member] : {std::pair("serial", &FractionPoint::of_serial),
                                       std::pair("timeslice", &FractionPoint::of_timeslice)}) {
-      const RunArm* other = with(way, jobs);
+      const RunArm* other = find(arm, [&, way = way](const ArmShare& share) {
+        return share.way == way && share.jobs == jobs;
+      });
       point.*member = Unknown{"no arm of as many jobs is so"};
       if (other == &arm) point.*member = Unknown{"it is the reference"};
       if (other != nullptr && other != &arm) point.*member = ratio(arm, *other);
     }
-    const RunArm* alone = with("alone", 1);
-    point.slowdown = slowdown(arm, alone);
-    point.interference = slowdown(arm, alone_on_the_share_of(*arm.share));
+    const RunArm* on_all = alone(arm);
+    point.slowdown = slowdown(arm, std::vector<const RunArm*>(static_cast<size_t>(jobs), on_all));
+    point.interference = slowdown(arm, alone_on_the_shares_of(arm));
     point.p99_inflation = Unknown{"no job ran alone"};
-    if (alone == nullptr || alone == &arm) return;
+    if (on_all == nullptr || on_all == &arm) return;
     const Maybe<double> of_arm = worst_of_ranks(arm, p99_seconds);
-    const Maybe<double> of_alone = worst_of_ranks(*alone, p99_seconds);
+    const Maybe<double> of_alone = worst_of_ranks(*on_all, p99_seconds);
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 

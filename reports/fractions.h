@@ -17,8 +17,9 @@ struct SpeedRatio {
   Maybe<Interval> interval{};
 };
 
-/// One arm, over its complete runs; means of speeds are geometric. Jobs do the same work, so that
-/// the ratios of throughputs are those of the times in which all jobs are done.
+/// One arm, over its complete runs; means of speeds are geometric. Where the shares are even, the
+/// ratios of throughputs are those of the times in which jobs of the same work are all done. It is
+/// held against arms that did the same work on the same hardware.
 struct FractionPoint {
   std::string arm;
   int64_t jobs = 1;
@@ -27,15 +28,14 @@ struct FractionPoint {
   Maybe<Interval> throughput_interval{};
   Maybe<SpeedRatio> of_serial{};     // throughput / that of the serial arm with as many jobs
   Maybe<SpeedRatio> of_timeslice{};  // / that of the arm in time slices
-  // How many times as long a job takes as alone on the whole GPU, and as alone on the same share of
-  // it, which is what its neighbours cost.
+  // How many times as long a job takes (the geometric mean over jobs) as alone on the whole GPU,
+  // and as alone on the same share of it, which is what its neighbours cost.
   Maybe<SpeedRatio> slowdown{};
   Maybe<SpeedRatio> interference{};
   Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
   Maybe<double> fairness{};       // of the jobs' speeds, by Jain: 1 is even
   Maybe<double> worst_of_best{};  // slowest job / fastest
-  Maybe<double> start_skew_seconds{};
-  Maybe<double> memory_bytes{};  // used of the GPU, at most
+  Maybe<double> memory_bytes{};   // used of the GPU, at most
   Maybe<double> images_per_joule{};
 };
 

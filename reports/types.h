@@ -242,6 +242,7 @@ struct ArmShare {
   std::string way;  // alone, serial, timeslice or mps
   int64_t jobs = 1;
   std::vector<int64_t> threads_percent;  // of the multiprocessors, by job; empty: no limit
+  std::vector<int64_t> memory_gib;       // of the GPU, by job, 0: no limit; empty: none has one
 
   bool operator==(const ArmShare&) const = default;
 };

@@ -180,7 +180,7 @@ Chart sharing_chart(const RunSet& set) {
       {.name = "sharing",
        .title = "What sharing gains",
        .caption = "Throughput of all jobs over that of as many one after another, and in time "
-                  "slices: the ratio of the times in which all are done; whiskers: 95 % interval."},
+                  "slices; whiskers: 95 % interval."},
       set,
       {"times as fast",
        "no jobs ran one after another or in time slices",

@@ -193,6 +193,7 @@ class Shipped(Plan):
         for job in slices["jobs"]:
             self.assertEqual(job["ranks"][0]["gpu"], 0)
             self.assertIn("--sharers=3", job["command"])
+            self.assertNotIn("--through-mps", job["command"])
             self.assertIn("--batch=64", job["command"])
         self.assertIn("3 jobs, MIG", [one["name"] for one in plan["left_out"]])
         self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,

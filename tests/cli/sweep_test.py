@@ -46,9 +46,9 @@ class Sweep(cli.CliTest):
         process.out, process.err = process.communicate(timeout=100)
         return process
 
-    def sweep_file(self, layouts):
+    def sweep_file(self, layouts, **options):
         return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
-                         "s.json")
+                         "s.json", **options)
 
     def start_long(self, *arguments):
         """A sweep whose first job is in its steps; the ranks of that job."""
@@ -129,8 +129,8 @@ class Sweep(cli.CliTest):
         self.assert_refused(self.sweep_file(layouts), 8,
                             "/layouts/0", "MPS needs a GPU")
         host["gpus"], job["instances"] = 1, [{"host": "localhost", "gpus": [0]}]
-        self.assert_refused(self.sweep_file(layouts), 8,
-                            "nvidia-cuda-mps-control")
+        no_driver = {**cli.clean_environment(), "PATH": "/nowhere"}
+        self.assert_refused(self.sweep_file(layouts, env=no_driver), 8, "nvidia-cuda-mps-control")
         host["address"] = "192.0.2.1"
         self.assert_refused(self.sweep_file(layouts), 2,
                             "on this machine alone")
@@ -204,6 +204,25 @@ class Sweep(cli.CliTest):
         self.assertEqual([arm["scaling"] for arm in self.report("s.json")["arms"]], ["strong"] * 2)
         self.assertIn("strong, 4 in all", process.out)
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
+
+    def test_ctrl_c_between_jobs_in_turn_is_no_complete_run(self):
+        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "serial"}}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "both", "jobs": [job, job]}]}
+        process = self.start("sweep", self.write("layouts.json", json.dumps(layouts)), *WORK,
+                             "--output", "s.json", "--duration", "600")
+        for _ in range(300):
+            if any(cli.cpu_seconds(rank) > 1.5 for rank in ranks_below(process.pid)):
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        process.out, process.err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, process.err)
+        report = self.report("s.json")
+        self.assertEqual(report["status"], "partial")
+        self.assertEqual(report["arms"][0]["runs"][0]["status"], "partial")
+        with open(self.path("s.jsonl"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
 
     def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
         process = self.start("sweep", *WORK, "--output", "s.json", "--steps", "30", "--repeats",

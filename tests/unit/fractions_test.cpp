@@ -26,13 +26,13 @@ Arm shared_arm(const std::string& name, const ArmShare& share, const std::vector
   for (const double speed : speeds) {
     Run& run = arm.runs.emplace_back(sample_run());
     run.throughput_images_per_second = speed;
+    run.world_size = share.jobs;
     run.ranks[0].monitoring->series = {{"power_watts", 400, 500, 600, {}},
                                        {"memory_used_bytes", 1e9, 2e9, 3e9, {}}};
     run.ranks[0].step_time.value->p99_seconds = 0.01 * static_cast<double>(share.jobs);
     if (share.jobs == 1) continue;
     const double of_job = share.way == "serial" ? speed : speed / static_cast<double>(share.jobs);
     run.jobs.assign(share.jobs, {1, of_job, 0});
-    run.jobs.back().start_seconds = 0.25;
     run.jain_fairness = 1;
   }
   return arm;
@@ -40,11 +40,11 @@ Arm shared_arm(const std::string& name, const ArmShare& share, const std::vector
 
 Report four_jobs() {
   Report report = sample_report();
-  report.arms = {shared_arm("alone", {"alone", 1, {}}, {1000, 1010}),
-                 shared_arm("serial", {"serial", 4, {}}, {990, 1000}),
-                 shared_arm("slices", {"timeslice", 4, {}}, {900, 910}),
-                 shared_arm("mps", {"mps", 4, {25, 25, 25, 25}}, {1100, 1122}),
-                 shared_arm("mps alone", {"mps", 1, {25}}, {400, 404})};
+  report.arms = {shared_arm("alone", {"alone", 1, {}, {}}, {1000, 1010}),
+                 shared_arm("serial", {"serial", 4, {}, {}}, {990, 1000}),
+                 shared_arm("slices", {"timeslice", 4, {}, {}}, {900, 910}),
+                 shared_arm("mps", {"mps", 4, {25, 25, 25, 25}, {}}, {1100, 1122}),
+                 shared_arm("mps alone", {"mps", 1, {25}, {}}, {400, 404})};
   return report;
 }
 
@@ -73,8 +73,6 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
   EXPECT_EQ(serial.of_serial.reason, "it is the reference");
   EXPECT_EQ(alone.slowdown.reason, "it is the reference");
   EXPECT_DOUBLE_EQ(*mps.p99_inflation, 4);
-  EXPECT_DOUBLE_EQ(*mps.start_skew_seconds, 0.25);
-  EXPECT_FALSE(serial.start_skew_seconds);
   EXPECT_DOUBLE_EQ(*mps.images_per_joule, of_mps / 500);
   EXPECT_DOUBLE_EQ(*mps.memory_bytes, 3e9);
 }
@@ -90,10 +88,26 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   EXPECT_EQ(points_of(report).size(), 4);
 }
 
-TEST(Fractions, UnequalSharesHaveNoJobAloneToBeHeldAgainst) {
+TEST(Fractions, ArmsOfOtherWorkAreNoReference) {
   Report report = four_jobs();
-  report.arms[3].share->threads_percent = {40, 20, 20, 20};
-  EXPECT_FALSE(points_of(report)[3].interference);
+  report.arms[0].config = report.invocation.config;
+  report.arms[0].config->batch = 7;
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_FALSE(mps.slowdown);
+  EXPECT_TRUE(mps.of_serial);
+}
+
+TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
+  Report report = four_jobs();
+  report.arms[3].share->threads_percent = {40, 25, 25, 25};
+  EXPECT_FALSE(points_of(report)[3].interference) << "none was alone on 40 %";
+  report.arms.push_back(shared_arm("more alone", {"mps", 1, {40}, {}}, {600, 606}));
+  const Maybe<SpeedRatio> found = points_of(report)[3].interference;
+  const double of_job = std::sqrt(1100. * 1122) / 4;
+  const double alone =
+      std::pow(std::sqrt(400. * 404), 0.75) * std::pow(std::sqrt(600. * 606), 0.25);
+  EXPECT_NEAR(found->value, alone / of_job, 1e-9);
+  EXPECT_LT(found->interval->lower, found->value);
   report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
   report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
   EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);

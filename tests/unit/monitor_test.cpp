@@ -78,8 +78,9 @@ TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
   MonitorTable table = quiet();
   table.most_processes = 4;
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
-  EXPECT_EQ(judge_samples(table, 4).verdict, "clean");
-  EXPECT_EQ(judge_samples(table, 3).verdict, "shared");
+  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, "clean");
+  EXPECT_EQ(judge_samples(table, {.jobs = 3}).verdict, "shared");
+  EXPECT_EQ(judge_samples(table, {.jobs = 3, .through_mps = true}).verdict, "clean") << "a server";
 }
 
 TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
