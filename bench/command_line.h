@@ -50,6 +50,7 @@ struct PlanForm {
   std::vector<std::string> layouts;  // one file, or short forms
   std::optional<std::string> hosts;
   std::optional<int64_t> fractions;  // jobs that share a GPU in every way
+  std::vector<int64_t> batches;      // of those, each in turn
   std::optional<int64_t> repeats;
   std::string format = "text";
   std::optional<std::string> image;  // of containers

@@ -181,6 +181,9 @@ LayoutFile asked_file(const PlanForm& form) {
   if (form.fractions && !form.layouts.empty()) {
     throw std::invalid_argument("--fractions says which layouts; give no others");
   }
+  if (!form.fractions && !form.batches.empty()) {
+    throw std::invalid_argument("--batches is for --fractions; give --batch for one");
+  }
   LayoutFile file = from_file ? read_layout(form.layouts.front()) : LayoutFile{};
   if (form.hosts && !file.hosts.empty()) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
@@ -191,8 +194,10 @@ LayoutFile asked_file(const PlanForm& form) {
   for (const std::string& word : form.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
-  if (form.fractions) file.layouts = fraction_layouts(file.hosts.front(), *form.fractions);
-  if (form.fractions && file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
+  if (form.fractions) {
+    file.layouts = fraction_layouts(file.hosts.front(), *form.fractions, form.batches);
+    if (file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
+  }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
@@ -259,6 +264,9 @@ RunConfig run_config(const LaunchPlan& plan, size_t layout) {
 
 LaunchPlan make_plan(const CommandLine& line) {
   const PlanForm& form = line.plan;
+  if (!form.batches.empty() && line.origins.at("batch") == Origin::flag) {
+    throw std::invalid_argument("--batch and --batches both say how large; give one of them");
+  }
   LaunchPlan plan;
   plan.file = asked_file(form);
   const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";

@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <sstream>
 #include <stdexcept>
 
 #include "bench/command_options.h"
@@ -23,6 +24,7 @@ Examples:
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
   nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU: serial, time slices, MPS
+  nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal report dell.json --format html --output dell.html
 
 `nearmetal plan` with the same layouts prints what is started. Every run is in FILEl, beside the
@@ -68,6 +70,15 @@ void add_layouts(CLI::App& command, PlanForm& form) {
   add(command, "--fractions", "JOBS", "on one GPU, shared in every way, instead of layouts",
       [&form](const std::string& text) {
         form.fractions = parse_number<int64_t>("--fractions", text, {2, 64});
+      });
+  add(command, "--batches", "N,N,...",
+      "of --fractions: each way with each of them, and the best of each",
+      [&form](const std::string& text) {
+        form.batches.clear();
+        std::istringstream numbers(text);
+        for (std::string number; std::getline(numbers, number, ',');) {
+          form.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
+        }
       });
   add(command, "--repeats", "N", "fresh starts of each layout [5]",
       [&form](const std::string& text) {

@@ -7,6 +7,7 @@
 #include "bench/make_plan.h"
 #include "bench/summary.h"
 #include "models/resnet.h"
+#include "reports/fraction_tables.h"
 #include "reports/fractions.h"
 #include "reports/inference.h"
 #include "reports/json.h"
@@ -223,7 +224,10 @@ void print_sweep(std::ostream& out, const Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
   if (shares_a_gpu(set)) {
-    print_aligned(out, fraction_table(set));
+    for (const FractionTable& shown : fraction_tables(set)) {
+      out << shown.title << ":\n";
+      print_aligned(out, shown.table);
+    }
     out << fraction_columns << '\n';
   }
   const TextTable scaling = scaling_table(set, report);

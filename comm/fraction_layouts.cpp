@@ -1,6 +1,7 @@
 #include "comm/fraction_layouts.h"
 
 #include <string>
+#include <utility>
 
 namespace nearmetal {
 namespace {
@@ -21,9 +22,7 @@ Layout sharing(const Host& host, const std::string& name, int64_t jobs, const Sh
   return layout;
 }
 
-}  // namespace
-
-std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs) {
+std::vector<Layout> ways_to_share(const Host& host, int64_t jobs) {
   const std::string count = std::to_string(jobs) + " jobs";
   std::vector<Layout> layouts = {
       sharing(host, "alone", 1, {.way = "alone"}),
@@ -36,6 +35,25 @@ std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs) {
   layouts.push_back(sharing(host, count + ", MPS", jobs, {.way = "mps"}));
   layouts.push_back(sharing(host, count + ", MPS, " + percent + " each", jobs, part));
   layouts.push_back(sharing(host, "alone, MPS, " + percent, 1, part));
+  return layouts;
+}
+
+}  // namespace
+
+std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs,
+                                     const std::vector<int64_t>& batches) {
+  const std::vector<Layout> ways = ways_to_share(host, jobs);
+  if (batches.empty()) return ways;
+  std::vector<Layout> layouts;
+  for (const int64_t batch : batches) {
+    for (Layout layout : ways) {
+      const std::string text = std::to_string(batch);
+      layout.name += ", batch " + text;
+      layout.source = layout.name;
+      layout.workload.texts["batch"] = text;
+      layouts.push_back(std::move(layout));
+    }
+  }
   return layouts;
 }
 

@@ -5,10 +5,9 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "reports/statistics.h"
-#include "reports/text.h"
-#include "reports/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -153,7 +152,7 @@ Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
 
 class Fractions {
  public:
-  explicit Fractions(const RunSet& set) {
+  Fractions(const RunSet& set, Batches batches) : batches_(batches) {
     for (const RunArm& arm : set.arms) {
       if (arm.share && !complete_runs(arm).empty()) arms_.push_back(&arm);
     }
@@ -169,12 +168,20 @@ class Fractions {
   // Of those that did the same work on the same hardware as `arm`.
   const RunArm* find(const RunArm& arm,
                      const std::function<bool(const ArmShare& share)>& wanted) const {
-    const std::string context = context_sha256(arm.runs.front().key);
+    const std::string context = context_of(arm);
     for (const RunArm* other : arms_) {
-      if (!wanted(*other->share)) continue;
-      if (context_sha256(other->runs.front().key) == context) return other;
+      if (wanted(*other->share) && context_of(*other) == context) return other;
     }
     return nullptr;
+  }
+  std::string context_of(const RunArm& arm) const {
+    std::vector<KeyField> key = arm.runs.front().key;
+    if (batches_ == Batches::any) {  // and the learning rate, which follows from it
+      std::erase_if(key, [](const KeyField& field) {
+        return field.name == "batch" || field.name == "learning_rate";
+      });
+    }
+    return context_sha256(key);
   }
   const RunArm* alone(const RunArm& arm) const {
     return find(arm, [](const ArmShare& share) { return share.way == "alone"; });
@@ -236,74 +243,38 @@ class Fractions {
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 
+  Batches batches_;
   std::vector<const RunArm*> arms_;
 };
 
-std::string cell(const Maybe<SpeedRatio>& ratio) {
-  if (!ratio) return "-";
-  if (!ratio->interval) return significant(ratio->value, 3);
-  return with_interval(ratio->value, *ratio->interval);
-}
-
-std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
-  return ratio ? significant(ratio->value, 3) : "-";
-}
-
-std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
-  return value ? significant(scale * *value, digits) : "-";
-}
-
-std::vector<std::string> row_of(const FractionPoint& point) {
-  return {point.arm,
-          std::to_string(point.runs),
-          point.throughput_interval
-              ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
-              : significant(point.throughput_images_per_second),
-          cell(point.of_serial),
-          cell(point.of_timeslice),
-          plain_cell(point.slowdown),
-          plain_cell(point.interference),
-          cell(point.p99_inflation),
-          cell(point.fairness, 1, 4),
-          cell(point.worst_of_best),
-          cell(point.memory_bytes, 1e-9),
-          cell(point.images_per_joule)};
-}
-
 }  // namespace
-
-const char* const fraction_columns =
-    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
-    "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
-    "over that of one alone";
 
 bool shares_a_gpu(const RunSet& set) {
   return std::any_of(set.arms.begin(), set.arms.end(),
                      [](const RunArm& arm) { return arm.share.has_value(); });
 }
 
-std::vector<FractionPoint> fractions_of(const RunSet& set) { return Fractions(set).points(); }
-
-std::string unsupported_text(const UnsupportedArm& arm) {
-  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
+std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches) {
+  return Fractions(set, batches).points();
 }
 
-TextTable fraction_table(const RunSet& set) {
-  TextTable table{{{"arm"},
-                   {"runs", true},
-                   {"images/s [95 %]", true},
-                   {"x serial", true},
-                   {"x time slices", true},
-                   {"slowdown", true},
-                   {"by neighbours", true},
-                   {"p99 step", true},
-                   {"fairness", true},
-                   {"worst/best", true},
-                   {"GB", true},
-                   {"images/J", true}},
-                  {}};
-  for (const FractionPoint& point : fractions_of(set)) table.rows.push_back(row_of(point));
-  return table;
+RunSet with_best_batches(const RunSet& set) {
+  std::set<std::string> batches;
+  RunSet best;
+  for (const RunArm& arm : set.arms) {
+    if (!arm.share || complete_runs(arm).empty()) continue;
+    for (const KeyField& field : arm.runs.front().key) {
+      if (field.name == "batch") batches.insert(field.value);
+    }
+    const auto same = std::find_if(best.arms.begin(), best.arms.end(),
+                                   [&](const RunArm& other) { return other.share == arm.share; });
+    if (same == best.arms.end()) {
+      best.arms.push_back(arm);
+    } else if (geometric_mean(throughputs(arm)) > geometric_mean(throughputs(*same))) {
+      *same = arm;
+    }
+  }
+  return batches.size() > 1 ? best : RunSet{};
 }
 
 }  // namespace nearmetal

@@ -7,7 +7,6 @@
 
 #include "reports/inference.h"
 #include "reports/run_set.h"
-#include "reports/text_table.h"
 
 namespace nearmetal {
 
@@ -41,13 +40,14 @@ struct FractionPoint {
 
 bool shares_a_gpu(const RunSet& set);
 
-/// In the order of the set; arms that share nothing or have no complete run are left out.
-std::vector<FractionPoint> fractions_of(const RunSet& set);
+/// Whether an arm is held against those of the same batch alone.
+enum class Batches { equal, any };
 
-TextTable fraction_table(const RunSet& set);
-/// "4 jobs, MIG: unsupported: MIG is off"
-std::string unsupported_text(const UnsupportedArm& arm);
-/// What the columns of the table mean.
-extern const char* const fraction_columns;
+/// In the order of the set; arms that share nothing or have no complete run are left out.
+std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches = Batches::equal);
+
+/// Of the arms that share in one way, the one whose batch is the fastest, for each way; none where
+/// all have the same batch.
+RunSet with_best_batches(const RunSet& set);
 
 }  // namespace nearmetal

@@ -6,6 +6,7 @@
 #include "reports/charts/charts.h"
 #include "reports/comparison_text.h"
 #include "reports/environment_differences.h"
+#include "reports/fraction_tables.h"
 #include "reports/fractions.h"
 #include "reports/report_text.h"
 #include "reports/text.h"
@@ -66,10 +67,12 @@ Page report_page(const RunSet& set) {
   Page page;
   page.title = "nearmetal: training throughput";
   if (shares_a_gpu(set)) {
-    page.tables = {
-        {std::string("Jobs that share a GPU; ") + fraction_columns, fraction_table(set)}};
+    for (const FractionTable& shown : fraction_tables(set)) {
+      page.tables.push_back({shown.title, shown.table});
+    }
   }
   page.remarks = run_warnings(set);
+  if (shares_a_gpu(set)) page.remarks.insert(page.remarks.begin(), fraction_columns);
   page.charts = charts_of(set);
   page.details = {{"All figures", report_table(set)}};
   add_details(page, set, "");

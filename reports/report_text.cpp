@@ -6,6 +6,7 @@
 
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
+#include "reports/fraction_tables.h"
 #include "reports/fractions.h"
 #include "reports/text.h"
 
@@ -81,8 +82,12 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 
 void print_markdown(std::ostream& out, const RunSet& set) {
   if (shares_a_gpu(set)) {
-    print_markdown(out, fraction_table(set));
-    out << '\n' << fraction_columns << "\n\n";
+    for (const FractionTable& shown : fraction_tables(set)) {
+      out << shown.title << ":\n\n";
+      print_markdown(out, shown.table);
+      out << '\n';
+    }
+    out << fraction_columns << "\n\n";
   }
   print_markdown(out, report_table(set));
   out << '\n';

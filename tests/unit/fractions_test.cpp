@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "reports/fraction_tables.h"
 #include "reports/json.h"
 #include "reports/merge_jobs.h"
 #include "reports/pages.h"
@@ -95,6 +96,31 @@ TEST(Fractions, ArmsOfOtherWorkAreNoReference) {
   const FractionPoint mps = points_of(report)[3];
   EXPECT_FALSE(mps.slowdown);
   EXPECT_TRUE(mps.of_serial);
+}
+
+TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
+  Report report = four_jobs();
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_TRUE(with_best_batches(set).arms.empty()) << "one batch";
+  for (const Arm& arm : four_jobs().arms) {
+    Arm& larger = report.arms.emplace_back(arm);
+    larger.name += ", larger";
+    larger.config = report.invocation.config;
+    larger.config->batch = 7;
+    const double factor = larger.share->way == "mps" ? 0.5 : 2;
+    for (nearmetal::Run& run : larger.runs) *run.throughput_images_per_second.value *= factor;
+  }
+  set = {};
+  add_runs(set, report, "made up");
+  EXPECT_EQ(fractions_of(set).size(), 10);
+  const std::vector<FractionPoint> best = fractions_of(with_best_batches(set), Batches::any);
+  ASSERT_EQ(best.size(), 5);
+  EXPECT_EQ(best[1].arm, "serial, larger");
+  EXPECT_EQ(best[3].arm, "mps");
+  EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
+              1e-9);
+  EXPECT_EQ(fraction_tables(set).size(), 2);
 }
 
 TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {

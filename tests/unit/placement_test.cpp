@@ -170,6 +170,10 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
   EXPECT_EQ(*fraction_layouts(host("a", 1), 7)[4].jobs[0].share->threads_percent, 14);
   for (const Layout& layout : layouts) EXPECT_NO_THROW(place(layout, {host("a", 2)}));
   EXPECT_EQ(fraction_layouts(cpu_host("a", "0-3"), 2).size(), 3) << "no MPS without a GPU";
+  const std::vector<Layout> batches = fraction_layouts(cpu_host("a", "0-3"), 2, {32, 64});
+  EXPECT_EQ(batches.size(), 6);
+  EXPECT_EQ(batches[4].name, "2 jobs, serial, batch 64");
+  EXPECT_EQ(batches[4].workload.texts.at("batch"), "64");
 }
 
 TEST(Placement, MeasuredRanksKeepAllOfTheirHost) {

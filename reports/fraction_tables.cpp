@@ -1,0 +1,78 @@
+#include "reports/fraction_tables.h"
+
+#include "reports/fractions.h"
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string cell(const Maybe<SpeedRatio>& ratio) {
+  if (!ratio) return "-";
+  if (!ratio->interval) return significant(ratio->value, 3);
+  return with_interval(ratio->value, *ratio->interval);
+}
+
+std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
+  return ratio ? significant(ratio->value, 3) : "-";
+}
+
+std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
+  return value ? significant(scale * *value, digits) : "-";
+}
+
+std::vector<std::string> row_of(const FractionPoint& point) {
+  return {point.arm,
+          std::to_string(point.runs),
+          point.throughput_interval
+              ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
+              : significant(point.throughput_images_per_second),
+          cell(point.of_serial),
+          cell(point.of_timeslice),
+          plain_cell(point.slowdown),
+          plain_cell(point.interference),
+          cell(point.p99_inflation),
+          cell(point.fairness, 1, 4),
+          cell(point.worst_of_best),
+          cell(point.memory_bytes, 1e-9),
+          cell(point.images_per_joule)};
+}
+
+TextTable table_of(const std::vector<FractionPoint>& points) {
+  TextTable table{{{"arm"},
+                   {"runs", true},
+                   {"images/s [95 %]", true},
+                   {"x serial", true},
+                   {"x time slices", true},
+                   {"slowdown", true},
+                   {"by neighbours", true},
+                   {"p99 step", true},
+                   {"fairness", true},
+                   {"worst/best", true},
+                   {"GB", true},
+                   {"images/J", true}},
+                  {}};
+  for (const FractionPoint& point : points) table.rows.push_back(row_of(point));
+  return table;
+}
+
+}  // namespace
+
+const char* const fraction_columns =
+    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
+    "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
+    "over that of one alone";
+
+std::string unsupported_text(const UnsupportedArm& arm) {
+  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
+}
+
+std::vector<FractionTable> fraction_tables(const RunSet& set) {
+  std::vector<FractionTable> tables = {
+      {"Jobs that share a GPU", table_of(fractions_of(set, Batches::equal))}};
+  const RunSet best = with_best_batches(set);
+  if (best.arms.empty()) return tables;
+  tables.push_back({"The best batch of each way", table_of(fractions_of(best, Batches::any))});
+  return tables;
+}
+
+}  // namespace nearmetal

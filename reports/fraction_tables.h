@@ -1,0 +1,24 @@
+// What fractions of a GPU look like in tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/run_set.h"
+#include "reports/text_table.h"
+
+namespace nearmetal {
+
+struct FractionTable {
+  std::string title;
+  TextTable table;
+};
+/// Of all arms, and where there are several batches of the best of each way.
+std::vector<FractionTable> fraction_tables(const RunSet& set);
+/// What the columns of the tables mean.
+extern const char* const fraction_columns;
+
+/// "4 jobs, MIG: unsupported: MIG is off"
+std::string unsupported_text(const UnsupportedArm& arm);
+
+}  // namespace nearmetal
