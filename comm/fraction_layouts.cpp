@@ -42,7 +42,7 @@ std::vector<Layout> ways_to_share(const Host& host, int64_t jobs) {
 
 std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs,
                                      const std::vector<int64_t>& batches) {
-  const std::vector<Layout> ways = ways_to_share(host, jobs);
+  std::vector<Layout> ways = ways_to_share(host, jobs);
   if (batches.empty()) return ways;
   std::vector<Layout> layouts;
   for (const int64_t batch : batches) {

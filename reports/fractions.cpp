@@ -89,7 +89,7 @@ Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
   for (const Run* run : complete_runs(arm)) {
     double largest = 0;
     for (const Rank& rank : run->ranks) {
-      const Maybe<double> value = value_of(rank);
+      Maybe<double> value = value_of(rank);
       if (!value) return value;
       largest = std::max(largest, *value);
     }
@@ -145,7 +145,7 @@ Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
   for (const Run* run : complete_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
   }
-  const Maybe<double> power = worst_of_ranks(arm, watts);
+  Maybe<double> power = worst_of_ranks(arm, watts);
   if (!power) return power;
   return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});
 }

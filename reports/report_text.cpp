@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "reports/comparison_row.h"
@@ -59,9 +60,10 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   std::map<std::string, std::string> first_texts;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
+      std::set<std::string> names;  // each job of a run may warn of the same
       for (const Warning& warning : run.run.warnings) {
         const std::string name = arm.name + ": " + warning.code;
-        ++counts[name];
+        if (names.insert(name).second) ++counts[name];
         first_texts.emplace(name, warning.text);
       }
     }

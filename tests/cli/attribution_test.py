@@ -1,4 +1,4 @@
-"""run --attribute and what compare makes of it: causes that are injected for real, on the CPU."""
+"""run --attribute and what compare makes of it: causes that are injected for real."""
 
 import json
 import os
@@ -91,6 +91,19 @@ class Attribution(cli.CliTest):
             lambda: (self.attributed("base", set(CPUS[:2]), 2),
                      self.attributed("new", {CPUS[0]}, 2)))
         self.assertEqual(explanation["causes"][0]["code"], "cpu_set_smaller")
+
+    def test_pageable_input_is_named_first(self):
+        work = ["run", "--device", "cuda", "--model", "resnet18", "--forward-only", "--launch",
+                "stream", "--attribute", "--duration", "1", "--quiet", "--plan-cache", "plans.json"]
+        for name, memory in (("base", "host"), ("new", "pageable")):
+            process = self.call(*work, "--input", memory, "--output", name)
+            if process.returncode == 8:
+                self.skipTest("there is no GPU")
+            self.assertEqual(process.returncode, 0, process.err)
+        explanation = self.explanation("base", "new", "--allow-differ", "input")
+        self.assert_adds_up(explanation)
+        self.assertEqual(explanation["layers"][0]["layer"], "input")
+        self.assertEqual(explanation["causes"][0]["code"], "pageable_input")
 
     def test_probes_are_in_a_valid_report_and_need_both_sides(self):
         report = json.loads(self.tiny("--steps", "3", "--attribute", "--json").out)

@@ -55,6 +55,12 @@ TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
                                      testing::HasSubstr("batch"), testing::HasSubstr("777"))));
 }
 
+TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "job 1"}, {"drift", "job 2"}};
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre("run: drift (2 runs): job 1"));
+}
+
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
   EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value\r\n"));
