@@ -24,7 +24,7 @@ RunSet set_of(const Runs& runs) {
   return set;
 }
 
-Runs some_runs(Machine machine, int first_minute) {
+Runs some_runs(const Machine& machine, int first_minute) {
   Runs runs;
   for (const double spread : {1.0, 1.002, 0.999, 1.001}) {
     Machine one = machine;
