@@ -83,7 +83,7 @@ main() {
   cmake --build --preset "$preset"
   check tidy check_tidy "$preset"
   check sanitizers check_sanitizers "$cpu"
-  check fuzz scripts/fuzz.sh 30
+  check fuzz scripts/fuzz.sh 60
   check tests ctest --test-dir build --no-tests=error --output-on-failure \
     --timeout 300 -j "$jobs"
 

@@ -1,19 +1,11 @@
-"""The program's reader and the shipped schema agree, on good reports and on thousands of bad ones.
-
-With --all on thousands more: every place of a report takes every replacement, not a third of them.
-"""
+"""The program's reader and the shipped schema agree, on good reports and on thousands of bad ones."""
 
 import json
 import pathlib
-import sys
 
 import jsonschema
 
-ALL = "--all" in sys.argv
-if ALL:
-    sys.argv.remove("--all")
-
-import cli  # noqa: E402, reads the arguments
+import cli
 
 # What a value is replaced by: every type, edges of ranges, texts that look like numbers.
 REPLACEMENTS = [None, True, -1, 0, 0.5, 256, 2**53, 1e308, "", "NaN", "2.0", "complete", "a" * 64,
@@ -37,13 +29,12 @@ def places(value, path=()):
 
 def mutants(report):
     """The report with one change at a time, in place, and what the change is."""
-    for index, path in enumerate(list(places(report))[1:]):
-        replacements = REPLACEMENTS if ALL else REPLACEMENTS[index % 3::3]
+    for path in list(places(report))[1:]:
         parent = report
         for key in path[:-1]:
             parent = parent[key]
         key, value = path[-1], parent[path[-1]]
-        for replacement in replacements:
+        for replacement in REPLACEMENTS:
             parent[key] = replacement
             yield f"{path} = {replacement!r}"
         parent[key] = value
