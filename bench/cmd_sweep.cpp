@@ -82,7 +82,13 @@ class Sweep {
       if (placement.share() && placement.on_gpus() && !done(launch)) layouts.insert(launch.layout);
     }
     if (layouts.empty()) return;
-    choose_plans_of_shares(plan_, layouts, stop_, progress_of("choosing kernels on each share"));
+    const auto failures = choose_plans_of_shares(plan_, layouts, stop_,
+                                                 progress_of("choosing kernels on each share"));
+    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    for (const auto& [layout, failure] : failures) {
+      terminal_.err << "nearmetal: warning: " << plan_.placements.at(layout).layout
+                    << ": its kernels were not chosen alone: " << failure << std::endl;
+    }
   }
 
   bool done(const Launch& launch) const {

@@ -205,21 +205,21 @@ LayoutFile asked_file(const PlanForm& form) {
 }
 
 // Of the ways to share a GPU those that cannot be had here, with the reason.
-std::vector<LeftOut> leave_out_fractions(LayoutFile& file, int64_t jobs) {
+std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) {
   const Host& host = file.hosts.front();
   const std::string nowhere = host.gpus == 0                      ? "there is no GPU"
                               : is_this_machine(address_of(host)) ? ""
                                                                   : "it is for this machine alone";
   const std::string count = std::to_string(jobs) + " jobs, ";
-  std::vector<LeftOut> left_out;
+  std::vector<UnsupportedArm> unsupported;
   const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
   if (!no_mps.empty()) {
     std::erase_if(file.layouts,
                   [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
-    left_out.push_back({count + "MPS", no_mps});
+    unsupported.push_back({count + "MPS", no_mps});
   }
-  left_out.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
-  return left_out;
+  unsupported.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
+  return unsupported;
 }
 
 std::string own_path() {
@@ -242,9 +242,8 @@ void settle_addresses(LayoutFile& file, const std::string& format) {
 }
 
 // Scripts start the jobs of a layout at once, and nothing else.
-void require_script_can(const Layout& layout) {
-  const std::optional<Share>& share =
-      layout.jobs.empty() ? std::nullopt : layout.jobs.front().share;
+void require_script_can(const Layout& layout, const Placement& placement) {
+  const std::optional<Share>& share = placement.share();
   if (!share || (share->way != "serial" && share->way != "mps")) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
                               " are for `nearmetal sweep`; a script cannot start them");
@@ -270,7 +269,7 @@ LaunchPlan make_plan(const CommandLine& line) {
   LaunchPlan plan;
   plan.file = asked_file(form);
   const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";
-  if (form.fractions) plan.left_out = leave_out_fractions(plan.file, *form.fractions);
+  if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, *form.fractions);
   settle_addresses(plan.file, form.format);
   const bool script = form.format != "text" && form.format != "json";
   plan.options = {.as_root = !script && geteuid() == 0,
@@ -278,8 +277,8 @@ LaunchPlan make_plan(const CommandLine& line) {
   try {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
       const Layout& layout = plan.file.layouts[i];
-      if (script) require_script_can(layout);
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
+      if (script) require_script_can(layout, plan.placements[i]);
       std::vector<std::string> flags;
       for (const auto& [settings, place] :
            {std::pair(plan.file.workload, std::string("/workload")),

@@ -130,9 +130,8 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) 
   Monitoring result = judge_samples(table_, options_.sharers);
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.images_per_joule = Unknown{result.joules.reason};
-  const auto power = std::find_if(result.series.begin(), result.series.end(),
-                                  [](const auto& series) { return series.name == "power_watts"; });
-  if (power != result.series.end() && power->mean > 0 && images_per_second) {
+  const MonitoredSeries* power = series_named(result, "power_watts");
+  if (power != nullptr && power->mean > 0 && images_per_second) {
     result.images_per_joule = *images_per_second / power->mean;
   }
   return result;

@@ -10,6 +10,7 @@
 #include <limits>
 #include <sstream>
 
+#include "bench/process_stat.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
@@ -39,40 +40,19 @@ double cpu_seconds_of_process() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-struct ProcessTimes {
-  std::string name;
-  int parent = 0;
-  double cpu_ticks = 0;
-};
-
-// Of /proc/PID/stat, as in proc(5): pid (name) state parent ..., where a name may hold anything.
-ProcessTimes process_times(const std::filesystem::path& stat) {
-  ProcessTimes found;
-  std::ifstream file(stat);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t open = text.find('('), close = text.rfind(')');
-  if (close == std::string::npos) return found;
-  found.name = text.substr(open + 1, close - open - 1);
-  std::istringstream rest(text.substr(close + 1));
-  std::string skipped;
-  rest >> skipped >> found.parent;
-  for (int field = 5; field < 14; ++field) rest >> skipped;
-  double user = 0, system = 0;
-  if (rest >> user >> system) found.cpu_ticks = user + system;
-  return found;
-}
-
 // The same program, started by the same launcher.
 std::vector<std::filesystem::path> siblings(const std::filesystem::path& root) {
-  const std::string name = process_times("/proc/self/stat").name;
   std::vector<std::filesystem::path> found;
+  const auto own = process_stat("/proc/self/stat");
+  if (!own) return found;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(root / "proc", failed)) {
     const std::string pid = entry.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     if (pid == std::to_string(getpid())) continue;
-    const ProcessTimes process = process_times(entry.path() / "stat");
-    if (process.parent == getppid() && process.name == name) found.push_back(entry.path() / "stat");
+    const auto process = process_stat(entry.path() / "stat");
+    if (!process || process->parent != own->parent || process->name != own->name) continue;
+    found.push_back(entry.path() / "stat");
   }
   return found;
 }
@@ -203,7 +183,10 @@ CpuSource::Times CpuSource::times() const {
   found.steal = second * ticks[7];
   found.busy = found.total - second * (ticks[3] + ticks[4]) - found.steal;
   found.own = cpu_seconds_of_process();
-  for (const auto& stat : siblings_) found.own += second * process_times(stat).cpu_ticks;
+  for (const auto& stat : siblings_) {
+    const auto process = process_stat(stat);
+    if (process) found.own += second * process->cpu_ticks;  // else it has ended
+  }
   found.wall =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   return found;

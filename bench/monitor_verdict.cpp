@@ -54,13 +54,6 @@ std::vector<double> compacted(const std::vector<double>& values, size_t group) {
   return result;
 }
 
-const MonitoredSeries* series_named(const Monitoring& monitoring, const char* name) {
-  for (const MonitoredSeries& series : monitoring.series) {
-    if (series.name == name) return &series;
-  }
-  return nullptr;
-}
-
 void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   for (size_t column = 0; column < table.names.size(); ++column) {
     const std::vector<double> values = column_of(table, column);

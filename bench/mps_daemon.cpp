@@ -27,7 +27,8 @@ constexpr const char* control_program = "nvidia-cuda-mps-control";
 constexpr std::chrono::seconds start_patience{10};
 
 // Keeps the daemon until its standard input ends, as it does however the sweep ends: `quit` with a
-// limit, as clients may be left; then whatever is left of its process group.
+// limit, as clients may be left; then whatever is left of its process group. `kill -0` only looks
+// whether the daemon is still there: that it is not is what is waited for.
 constexpr const char* keeper_script = R"(
 trap '' HUP INT TERM
 export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"

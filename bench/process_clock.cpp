@@ -3,26 +3,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <optional>
-#include <sstream>
+
+#include "bench/process_stat.h"
 
 namespace nearmetal {
 namespace {
 
 // Of this process, by the kernel.
 std::optional<double> age_seconds() {
-  std::string stat;
-  std::getline(std::ifstream("/proc/self/stat"), stat);
-  // Field 2, the name in brackets, may hold spaces; field 22 is the start, in ticks since boot.
-  std::istringstream fields(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  double start_ticks = 0;
+  const auto process = process_stat("/proc/self/stat");
   timespec now{};
-  if (!(fields >> start_ticks) || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
+  if (!process || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) -
-         start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+         process->start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace

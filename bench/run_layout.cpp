@@ -83,8 +83,11 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
   return run(commands_of(plan, layout), share ? share->way : "", plan.file.limits, stop, show);
 }
 
-void choose_plans_of_shares(const LaunchPlan& plan, const std::set<size_t>& layouts,
-                            const std::atomic<int>& stop, const ShowProgress& show) {
+std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
+                                                     const std::set<size_t>& layouts,
+                                                     const std::atomic<int>& stop,
+                                                     const ShowProgress& show) {
+  std::map<size_t, std::string> failures;
   std::set<std::pair<std::vector<std::string>, int64_t>> chosen;  // workload, share in percent
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
@@ -97,9 +100,11 @@ void choose_plans_of_shares(const LaunchPlan& plan, const std::set<size_t>& layo
       std::vector<std::string> command = commands[job];
       std::erase_if(command, says_how_long);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});
-      run({command}, share.way, plan.file.limits, stop, show);
+      const LaunchOutcome outcome = run({command}, share.way, plan.file.limits, stop, show);
+      if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
     }
   }
+  return failures;
 }
 
 }  // namespace nearmetal

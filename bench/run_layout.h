@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <set>
+#include <string>
 
 #include "bench/sweep_launch.h"
 #include "comm/launch_plan.h"
@@ -20,8 +22,11 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
 
 /// Lets one job of each workload take a step alone on each share of a GPU that these layouts have,
 /// so that its kernels are chosen where no neighbour disturbs the choice. What it measures is
-/// dropped; where it fails, the layout's own start will tell why.
-void choose_plans_of_shares(const LaunchPlan& plan, const std::set<size_t>& layouts,
-                            const std::atomic<int>& stop, const ShowProgress& show);
+/// dropped. Returns why that failed, by layout: its own start may fail for the same reason, or
+/// choose beside others.
+std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
+                                                     const std::set<size_t>& layouts,
+                                                     const std::atomic<int>& stop,
+                                                     const ShowProgress& show);
 
 }  // namespace nearmetal

@@ -15,6 +15,7 @@
 #include "reports/merge_jobs.h"
 #include "reports/run_set.h"
 #include "reports/scaling.h"
+#include "reports/statistics.h"
 #include "reports/text.h"
 #include "reports/text_table.h"
 
@@ -48,11 +49,8 @@ std::string text_of(double value, const Maybe<Interval>& interval, double scale 
   return with_interval(scale * value, {scale * interval->lower, scale * interval->upper});
 }
 
-// Geometric mean, as speeds are compared by ratios.
 std::string throughput_text(const std::vector<double>& throughputs) {
-  double logarithms = 0;
-  for (const double value : throughputs) logarithms += std::log(value);
-  const double value = std::exp(logarithms / static_cast<double>(throughputs.size()));
+  const double value = geometric_mean(throughputs);
   const auto estimate = log_mean(throughputs);
   return estimate ? with_interval(value, interval(*estimate, 0.95)) : significant(value);
 }
@@ -210,10 +208,10 @@ Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& 
     }
     report.arms.push_back(std::move(arm));
   }
-  for (const LeftOut& left_out : plan.left_out) {
+  for (const UnsupportedArm& unsupported : plan.unsupported) {
     Arm arm;
-    arm.name = left_out.layout;
-    arm.unsupported = left_out.reason;
+    arm.name = unsupported.name;
+    arm.unsupported = unsupported.reason;
     report.arms.push_back(std::move(arm));
   }
   label_scaling(report);

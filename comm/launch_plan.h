@@ -10,19 +10,13 @@
 
 namespace nearmetal {
 
-/// What was asked for and cannot be had on this machine.
-struct LeftOut {
-  std::string layout;
-  std::string reason;
-};
-
 struct LaunchPlan {
   LayoutFile file;                                      // nothing left to find
   std::vector<Placement> placements;                    // by layout
   std::vector<std::vector<std::string>> run_arguments;  // by layout: "run" and its options
   std::vector<Launch> launches;                         // in the order of their start
   LaunchOptions options;
-  std::vector<LeftOut> left_out{};
+  std::vector<UnsupportedArm> unsupported{};
 };
 
 /// The command lines of a layout, one for each job, all to be started at once. The report of each

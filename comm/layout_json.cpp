@@ -7,6 +7,7 @@
 #include "comm/layout_document.h"
 #include "comm/layout_names.h"
 #include "comm/short_form.h"
+#include "reports/forms.h"
 #include "reports/json_reader.h"
 
 namespace nearmetal {
@@ -14,6 +15,7 @@ namespace {
 
 using json::Form;
 using json::Range;
+using json::way_of_sharing;
 using json::within;
 
 // Whether `read` takes the text; what it throws is not shown, as the form says the same.
@@ -44,11 +46,6 @@ constexpr Form environment_class{[](const std::string& text) {
 constexpr Form order{
     [](const std::string& text) { return text == "randomised" || text == "listed"; },
     "randomised or listed"};
-constexpr Form way_of_sharing{[](const std::string& text) {
-                                return text == "alone" || text == "serial" || text == "timeslice" ||
-                                       text == "mps";
-                              },
-                              "alone, serial, timeslice or mps"};
 constexpr Range gpu_count = within(0, 1024);
 constexpr Range gpu_index = within(0, 1023);
 constexpr Range rank_count = within(1, 65536);

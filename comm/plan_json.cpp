@@ -82,11 +82,11 @@ std::string plan_json(const LaunchPlan& plan) {
   Json layouts = Json::array();
   for (size_t i = 0; i < plan.placements.size(); ++i) layouts.push_back(layout_json(plan, i));
   document["layouts"] = layouts;
-  Json left_out = Json::array();
-  for (const LeftOut& layout : plan.left_out) {
-    left_out.push_back({{"name", layout.layout}, {"reason", layout.reason}});
+  Json unsupported = Json::array();
+  for (const UnsupportedArm& arm : plan.unsupported) {
+    unsupported.push_back({{"name", arm.name}, {"reason", arm.reason}});
   }
-  document["left_out"] = left_out;
+  document["unsupported"] = unsupported;
   Json launches = Json::array();
   for (const Launch& launch : plan.launches) {
     launches.push_back({{"layout", launch.layout}, {"repeat", launch.repeat}});

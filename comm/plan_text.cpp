@@ -1,6 +1,7 @@
 #include "comm/plan_text.h"
 
 #include "comm/shell_text.h"
+#include "reports/fraction_tables.h"
 #include "reports/text.h"
 #include "reports/text_table.h"
 
@@ -68,9 +69,7 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
-  for (const LeftOut& left_out : plan.left_out) {
-    out << printable(left_out.layout) << ": unsupported: " << printable(left_out.reason) << "\n";
-  }
+  for (const UnsupportedArm& arm : plan.unsupported) out << unsupported_text(arm) << "\n";
   print_order(out, plan);
 }
 

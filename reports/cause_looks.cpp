@@ -58,9 +58,8 @@ double monitored(const Side& side, const std::string& name) {
   double largest = 0;
   each_rank(side, [&](const Rank& rank) {
     if (!rank.monitoring) return;
-    for (const MonitoredSeries& series : rank.monitoring->series) {
-      if (series.name == name) largest = std::max(largest, series.mean);
-    }
+    const MonitoredSeries* series = series_named(*rank.monitoring, name);
+    if (series != nullptr) largest = std::max(largest, series->mean);
   });
   return largest;
 }

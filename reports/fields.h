@@ -221,12 +221,6 @@ void fields(Archive& field, In<Archive, Run> run) {
 inline constexpr Form scaling_kind{
     [](const std::string& text) { return text == "weak" || text == "strong"; }, "weak or strong"};
 
-inline constexpr Form way_of_sharing{[](const std::string& text) {
-                                       return text == "alone" || text == "serial" ||
-                                              text == "timeslice" || text == "mps";
-                                     },
-                                     "alone, serial, timeslice or mps"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, ArmShare> share) {
   field("way", share.way, way_of_sharing);

@@ -29,12 +29,6 @@ std::vector<double> throughputs(const RunArm& arm) {
   return values;
 }
 
-double geometric_mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += std::log(value);
-  return std::exp(sum / static_cast<double>(values.size()));
-}
-
 // Speed of `arm` / speed of `base`.
 SpeedRatio ratio(const RunArm& arm, const RunArm& base) {
   const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
@@ -103,36 +97,35 @@ Maybe<double> p99_seconds(const Rank& rank) {
   return rank.step_time->p99_seconds;
 }
 
-const MonitoredSeries* series_of(const Rank& rank, const char* name) {
-  if (!rank.monitoring) return nullptr;
-  for (const MonitoredSeries& series : rank.monitoring->series) {
-    if (series.name == name) return &series;
-  }
-  return nullptr;
+Maybe<double> monitored(const Rank& rank, const char* name, double MonitoredSeries::*figure) {
+  if (!rank.monitoring) return Unknown{"not monitored"};
+  const MonitoredSeries* series = series_named(*rank.monitoring, name);
+  return series == nullptr ? Maybe<double>(Unknown{"not told here"})
+                           : Maybe<double>(series->*figure);
 }
 
 Maybe<double> memory_bytes(const Rank& rank) {
-  const MonitoredSeries* series = series_of(rank, "memory_used_bytes");
-  return series == nullptr ? Maybe<double>(Unknown{"not monitored"})
-                           : Maybe<double>(series->maximum);
+  return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
 }
 
 Maybe<double> watts(const Rank& rank) {
-  const MonitoredSeries* series = series_of(rank, "power_watts");
-  return series == nullptr ? Maybe<double>(Unknown{"not monitored"}) : Maybe<double>(series->mean);
+  return monitored(rank, "power_watts", &MonitoredSeries::mean);
 }
 
 // Mean over the runs of what their jobs show.
-Maybe<double> of_jobs(const RunArm& arm, const std::function<double(const Run& run)>& value_of) {
+Maybe<double> of_jobs(const RunArm& arm,
+                      const std::function<Maybe<double>(const Run& run)>& value_of) {
   std::vector<double> values;
   for (const Run* run : complete_runs(arm)) {
     if (run->jobs.empty()) return Unknown{"one job"};
-    values.push_back(value_of(*run));
+    Maybe<double> value = value_of(*run);
+    if (!value) return value;
+    values.push_back(*value);
   }
   return mean(values);
 }
 
-double worst_of_best(const Run& run) {
+Maybe<double> worst_of_best(const Run& run) {
   const auto [worst, best] = std::minmax_element(
       run.jobs.begin(), run.jobs.end(), [](const ConcurrentJob& a, const ConcurrentJob& b) {
         return a.throughput_images_per_second < b.throughput_images_per_second;
@@ -215,7 +208,10 @@ class Fractions {
     point.throughput_interval = Unknown{"fewer than 2 runs"};
     if (estimate) point.throughput_interval = interval(*estimate, confidence);
     compare(arm, point);
-    point.fairness = of_jobs(arm, [](const Run& run) { return run.jain_fairness.value_or(1); });
+    point.fairness = of_jobs(arm, [](const Run& run) {
+      return run.jain_fairness ? Maybe<double>(*run.jain_fairness)
+                               : Maybe<double>(Unknown{"the report does not tell"});
+    });
     point.worst_of_best = of_jobs(arm, worst_of_best);
     point.memory_bytes = worst_of_ranks(arm, memory_bytes);
     point.images_per_joule = images_per_joule(arm, point.throughput_images_per_second);

@@ -54,7 +54,7 @@ double images_within(const Report& report, const TimeSpan& interval) {
 }
 
 double start_of(const Report& job) {
-  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value_or(INFINITY);
+  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value();
 }
 
 double jain_fairness(const std::vector<ConcurrentJob>& jobs) {

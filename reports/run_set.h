@@ -26,14 +26,6 @@ struct RunArm {
   std::optional<ArmShare> share{};
 };
 
-/// An arm that could not be had where it was asked for.
-struct UnsupportedArm {
-  std::string name;
-  std::string reason;
-
-  bool operator==(const UnsupportedArm&) const = default;
-};
-
 struct RunSet {
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once

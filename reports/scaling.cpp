@@ -8,6 +8,7 @@
 #include "reports/compare.h"
 #include "reports/inference.h"
 #include "reports/metric.h"
+#include "reports/statistics.h"
 
 namespace nearmetal {
 namespace {
@@ -61,12 +62,6 @@ MeasuredArm measured(const RunArm& arm) {
   return result;
 }
 
-double log_mean_of(const MeasuredArm& arm) {
-  double sum = 0;
-  for (const double value : arm.values) sum += std::log(value);
-  return sum / static_cast<double>(arm.values.size());
-}
-
 ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
   ScalingPoint point{.arm = arm.arm->name,
                      .reference = reference.arm->name,
@@ -78,7 +73,7 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
                      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);
-  point.speedup = reference_ranks * std::exp(log_mean_of(arm) - log_mean_of(reference));
+  point.speedup = reference_ranks * geometric_mean(arm.values) / geometric_mean(reference.values);
   point.efficiency = point.speedup / ranks;
   const auto of_arm = log_mean(arm.values);
   const auto of_reference = log_mean(reference.values);

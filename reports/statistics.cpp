@@ -32,6 +32,13 @@ double mean(std::span<const double> samples) {
   return sum / static_cast<double>(samples.size());
 }
 
+double geometric_mean(std::span<const double> samples) {
+  require_samples(samples);
+  double sum = 0;
+  for (const double sample : samples) sum += std::log(sample);
+  return std::exp(sum / static_cast<double>(samples.size()));
+}
+
 double variance(std::span<const double> samples) {
   if (samples.size() < 2) throw std::invalid_argument("the variance of fewer than 2 samples");
   const double centre = mean(samples);

@@ -11,6 +11,9 @@ namespace nearmetal {
 
 double mean(std::span<const double> samples);
 
+/// Of what is compared by ratios, such as speeds, all above 0.
+double geometric_mean(std::span<const double> samples);
+
 /// Unbiased; of at least 2 samples.
 double variance(std::span<const double> samples);
 

@@ -38,10 +38,8 @@ Maybe<double> slowest_ranks(const ExplainedSide& side, const ValueOf& value_of) 
 
 Maybe<double> monitored_mean(const Rank& rank, const char* name) {
   if (!rank.monitoring) return Unknown{"not monitored"};
-  for (const MonitoredSeries& series : rank.monitoring->series) {
-    if (series.name == name) return series.mean;
-  }
-  return Unknown{"not told here"};
+  const MonitoredSeries* series = series_named(*rank.monitoring, name);
+  return series == nullptr ? Maybe<double>(Unknown{"not told here"}) : Maybe<double>(series->mean);
 }
 
 const ProbeTime* probe_of(const Rank& rank, const std::string& name) {

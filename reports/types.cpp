@@ -38,4 +38,11 @@ const char* to_string(Origin origin) {
   throw std::logic_error("unnamed Origin");
 }
 
+const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name) {
+  for (const MonitoredSeries& series : monitoring.series) {
+    if (series.name == name) return &series;
+  }
+  return nullptr;
+}
+
 }  // namespace nearmetal

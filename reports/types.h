@@ -102,6 +102,9 @@ struct Monitoring {
   bool operator==(const Monitoring&) const = default;
 };
 
+/// Null where it was not monitored.
+const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name);
+
 /// Where the threads of a rank run and what it allocates lies.
 struct Binding {
   std::string cpus;            // that it may use: "0-15,32-47"
@@ -245,6 +248,14 @@ struct ArmShare {
   std::vector<int64_t> memory_gib;       // of the GPU, by job, 0: no limit; empty: none has one
 
   bool operator==(const ArmShare&) const = default;
+};
+
+/// An arm that was asked for and could not be had on this machine.
+struct UnsupportedArm {
+  std::string name;
+  std::string reason;
+
+  bool operator==(const UnsupportedArm&) const = default;
 };
 
 /// One of the configurations of a report, measured by one or more runs.

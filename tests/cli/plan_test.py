@@ -195,7 +195,7 @@ class Shipped(Plan):
             self.assertIn("--sharers=3", job["command"])
             self.assertNotIn("--through-mps", job["command"])
             self.assertIn("--batch=64", job["command"])
-        self.assertIn("3 jobs, MIG", [one["name"] for one in plan["left_out"]])
+        self.assertIn("3 jobs, MIG", [one["name"] for one in plan["unsupported"]])
         self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,
                             "serial", "nearmetal sweep")
 

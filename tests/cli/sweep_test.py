@@ -50,6 +50,15 @@ class Sweep(cli.CliTest):
         return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
                          "s.json", **options)
 
+    def interrupted(self, process):
+        """The report of a sweep after Ctrl-C."""
+        process.send_signal(signal.SIGINT)
+        process.out, process.err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, process.err)
+        report = self.report("s.json")
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 130))
+        return report
+
     def start_long(self, *arguments):
         """A sweep whose first job is in its steps; the ranks of that job."""
         process = self.start("sweep", *WORK, "--output", "s.json", "--duration", "600", *arguments)
@@ -215,11 +224,7 @@ class Sweep(cli.CliTest):
             if any(cli.cpu_seconds(rank) > 1.5 for rank in ranks_below(process.pid)):
                 break
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        process.out, process.err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, process.err)
-        report = self.report("s.json")
-        self.assertEqual(report["status"], "partial")
+        report = self.interrupted(process)
         self.assertEqual(report["arms"][0]["runs"][0]["status"], "partial")
         with open(self.path("s.jsonl"), encoding="utf-8") as file:
             self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
@@ -231,11 +236,7 @@ class Sweep(cli.CliTest):
             if line.startswith("run 2 of 2"):
                 break
         time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        process.out, process.err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, process.err)
-        report = self.report("s.json")
-        self.assertEqual((report["status"], report["exit_code"]), ("partial", 130))
+        report = self.interrupted(process)
         self.assertEqual(report["arms"][0]["runs"][0]["status"], "complete")
         journal = self.path("s.jsonl")
         with open(journal, encoding="utf-8") as file:

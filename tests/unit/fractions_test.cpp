@@ -85,6 +85,9 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   EXPECT_EQ(mps.runs, 1);
   EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, 1100);
   EXPECT_FALSE(mps.of_serial->interval);
+  EXPECT_DOUBLE_EQ(*mps.fairness, 1);
+  report.arms[3].runs[0].jain_fairness.reset();
+  EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not tell";
   report.arms[3].runs[0].status = Status::failed;
   EXPECT_EQ(points_of(report).size(), 4);
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "bench/environment/gpu.h"
+#include "bench/hosts_found.h"
 #include "models/load_module.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -75,6 +76,14 @@ TEST_F(GpuFacts, ConstructedMigInstancesHaveMultiprocessorsOfTheirOwn) {
   EXPECT_EQ(*gpus[0].mig_instances[0].multiprocessors, 32);
   EXPECT_EQ(*gpus[0].mig_instances[1].multiprocessors, 26);
   EXPECT_EQ(*gpus[0].mig_instances[1].gpu_slices, 2);
+}
+
+TEST_F(GpuFacts, WhyThereAreNoMigInstancesForJobs) {
+  answer_from("constructed_two_h200");
+  EXPECT_THAT(no_mig_reason(NM_FAKE_NVML), HasSubstr("nvidia-smi -i 0 -mig 1"));
+  answer_from("constructed_mig");
+  EXPECT_THAT(no_mig_reason(NM_FAKE_NVML), HasSubstr("MIG is on"));
+  EXPECT_THAT(no_mig_reason("libno-such.so.1"), HasSubstr("libno-such"));
 }
 
 TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {

@@ -107,7 +107,7 @@ void write_process(const TemporaryFolder& root, int pid, const std::string& name
                    int64_t ticks) {
   root.write("proc/" + std::to_string(pid) + "/stat",
              std::to_string(pid) + " (" + name + ") R " + std::to_string(parent) +
-                 " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0 0 0\n");
+                 " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0 0 0 20 0 1 0 7\n");
 }
 
 TEST(Monitor, RanksOfTheSameJobAreNoOthers) {
