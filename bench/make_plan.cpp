@@ -25,11 +25,10 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",      "emulated", "environment", "expect-environment",
-    "expect-gpu",  "force",    "gpu",         "help",
-    "host-facts",  "json",     "monitor-hz",  "no-host-info",
-    "no-progress", "output",   "plan-cache",  "plans",
-    "quiet",       "ranks",    "sharers",     "through-mps"};
+    "device",       "emulated",    "environment", "expect-environment", "expect-gpu", "force",
+    "gpu",          "gpu-part",    "help",        "host-facts",         "json",       "monitor-hz",
+    "no-host-info", "no-progress", "output",      "plan-cache",         "plans",      "quiet",
+    "ranks",        "sharers",     "through-mps"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -85,6 +84,8 @@ void append_expectations(std::vector<std::string>& flags, const Layout& layout, 
 
 constexpr const char* global_batch = "global_batch";
 constexpr const char* fraction_batch = "64";  // that fits a small share, too
+// Steps. Beside neighbours that fill the GPU, each may take seconds.
+constexpr const char* disturbed_warm_up = "20";
 
 // How many ranks share the batch of a job.
 int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
@@ -181,6 +182,9 @@ LayoutFile asked_file(const PlanForm& form) {
   if (form.fractions && !form.layouts.empty()) {
     throw std::invalid_argument("--fractions says which layouts; give no others");
   }
+  if (!form.fractions && !form.neighbours.empty()) {
+    throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
+  }
   if (!form.fractions && !form.batches.empty()) {
     throw std::invalid_argument("--batches is for --fractions; give --batch for one");
   }
@@ -195,8 +199,10 @@ LayoutFile asked_file(const PlanForm& form) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
   if (form.fractions) {
-    file.layouts = fraction_layouts(file.hosts.front(), *form.fractions, form.batches);
+    file.layouts =
+        fraction_layouts(file.hosts.front(), {*form.fractions, form.batches, form.neighbours});
     if (file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
+    if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
   if (form.repeats) file.repeats = *form.repeats;
@@ -215,8 +221,9 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) 
   const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
   if (!no_mps.empty()) {
     std::erase_if(file.layouts,
-                  [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
+                  [](const Layout& layout) { return through_mps(*layout.jobs.front().share); });
     unsupported.push_back({count + "MPS", no_mps});
+    unsupported.push_back({count + "SMs", "they go through MPS: " + no_mps});
   }
   unsupported.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
   return unsupported;
@@ -244,7 +251,11 @@ void settle_addresses(LayoutFile& file, const std::string& format) {
 // Scripts start the jobs of a layout at once, and nothing else.
 void require_script_can(const Layout& layout, const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  if (!share || (share->way != "serial" && share->way != "mps")) return;
+  if (placement.jobs_that_train() < placement.jobs.size()) {
+    throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
+                                "sweep`; a script cannot end them");
+  }
+  if (!share || (share->way != "serial" && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
                               " are for `nearmetal sweep`; a script cannot start them");
 }

@@ -30,6 +30,7 @@ TextTable table_of(const Placement& placement) {
 const char* relation_of_jobs(const Placement& placement) {
   if (!placement.share()) return " at once, ";
   if (placement.share()->way == "serial") return " one after another, ";
+  if (placement.share()->way == "sm") return " at once on multiprocessors of their own, ";
   return placement.share()->way == "mps" ? " at once through an MPS daemon, "
                                          : " at once in time slices, ";
 }

@@ -40,9 +40,9 @@ inline constexpr Form code{[](const std::string& text) {
                            "a code of lower-case letters and underscores"};
 inline constexpr Form way_of_sharing{[](const std::string& text) {
                                        return text == "alone" || text == "serial" ||
-                                              text == "timeslice" || text == "mps";
+                                              text == "timeslice" || text == "mps" || text == "sm";
                                      },
-                                     "alone, serial, timeslice or mps"};
+                                     "alone, serial, timeslice, mps or sm"};
 inline constexpr Form report_schema_name{
     [](const std::string& text) { return text == "nearmetal/report"; }, "nearmetal/report"};
 inline constexpr Form readable_version{[](const std::string& text) {

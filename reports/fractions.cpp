@@ -135,6 +135,7 @@ Maybe<double> worst_of_best(const Run& run) {
 
 // One GPU for each job; of several the power of one is not that of all.
 Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
+  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
   for (const Run* run : complete_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
   }
@@ -158,11 +159,12 @@ class Fractions {
   }
 
  private:
-  // Of those that did the same work on the same hardware as `arm`.
+  // Of those that did the same work on the same hardware as `arm`, undisturbed.
   const RunArm* find(const RunArm& arm,
                      const std::function<bool(const ArmShare& share)>& wanted) const {
     const std::string context = context_of(arm);
     for (const RunArm* other : arms_) {
+      if (!other->share->neighbours.empty()) continue;
       if (wanted(*other->share) && context_of(*other) == context) return other;
     }
     return nullptr;
@@ -191,7 +193,7 @@ class Fractions {
     const auto jobs = static_cast<size_t>(share.jobs);
     const bool on_all = share.way == "timeslice" || share.way == "serial";
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
-    for (size_t job = 0; !on_all && job < share.threads_percent.size(); ++job) {
+    for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
     }
     return arms;
@@ -226,6 +228,10 @@ class Fractions {
         return share.way == way && share.jobs == jobs;
       });
       point.*member = Unknown{"no arm of as many jobs is so"};
+      if (!arm.share->neighbours.empty()) {
+        point.*member = Unknown{"its neighbours train nothing"};
+        continue;
+      }
       if (other == &arm) point.*member = Unknown{"it is the reference"};
       if (other != nullptr && other != &arm) point.*member = ratio(arm, *other);
     }

@@ -112,11 +112,30 @@ TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
   EXPECT_THAT(refusal_of_layout(with_shares({slices}, R"(, "emulate": true)")),
               HasSubstr("pretended VM"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "timeslice", "threads_percent": 50})"})),
-              HasSubstr("only mps has limits"));
+              HasSubstr("only mps and sm have limits"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mps", "threads_percent": 101})"})),
               StartsWith("/layouts/0/jobs/0/share/threads_percent must be from 1 to 100"));
-  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mig"})"})),
-              StartsWith("/layouts/0/jobs/0/share/way must be alone, serial, timeslice or mps"));
+  EXPECT_THAT(
+      refusal_of_layout(with_shares({R"({"way": "mig"})"})),
+      StartsWith("/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps or sm"));
+  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "sm"})"})),
+              StartsWith("/layouts/0/jobs/0/share: sm needs a threads_percent"));
+}
+
+TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {
+  const auto disturbed = [](const std::string& share, const std::string& first = "") {
+    const std::string instance = R"("instances": [{"host": "a", "gpus": [0]}], "share": )" + share;
+    return R"({"hosts": [{"name": "a", "gpus": 1}], "layouts": [{"name": "l", "jobs": [{)" +
+           instance + first + "}, {" + instance + R"(, "stress": "pcie"}]}]})";
+  };
+  const std::string slices = R"({"way": "timeslice"})";
+  EXPECT_EQ(layout_from_json(disturbed(slices)).layouts[0].jobs[1].stress, "pcie");
+  EXPECT_THAT(refusal_of_layout(disturbed(R"({"way": "serial"})")),
+              StartsWith("/layouts/0/jobs/1/stress: a job that disturbs others shares with them"));
+  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "copy")")),
+              StartsWith("/layouts/0/jobs/0/stress: there is no job that trains"));
+  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "noise")")),
+              StartsWith("/layouts/0/jobs/0/stress must be copy, compute or pcie"));
 }
 
 TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
