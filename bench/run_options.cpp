@@ -183,7 +183,7 @@ void add_exchange(RunOptions& options, RunConfig& run) {
         run.bucket_mib = parse_number<int64_t>("--bucket-mib", text, {0, 65536});
       });
   options.choice("--gradient-type", run.gradient_type, {"computed", "fp32", "bf16", "fp16"}, "TYPE",
-                 "of gradients on their way: fp32, bf16, fp16, or as computed");
+                 "gradients travel as fp32, bf16, fp16, or as computed");
   options.choice("--all-reduce", run.all_reduce, {"auto", "nccl", "hierarchical"},
                  "auto|nccl|hierarchical", "hierarchical: NCCL in a host, MPI between");
   options.choice("--nccl-algorithm", run.nccl_algorithm, {"auto", "ring", "tree"}, "auto|ring|tree",
