@@ -151,5 +151,34 @@ TEST(Exchange, MpiRoundsSumsOf16BitsToNearestEven) {
   EXPECT_EQ(bf16(first ? 256 : 3), 260) << "to even";
 }
 
+// All values of a type, each with another one.
+template <class T>
+void expect_sums_one_by_one(Precision type) {
+  const int64_t count = 0x10000 + 3;
+  const auto given = [](int64_t i, int rank) {
+    return T{static_cast<uint16_t>(rank == 0 ? i : 40503 * i + 7)};
+  };
+  std::vector<T> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(given(i, world->rank()));
+  const auto all_reduce = world->all_reduce();
+  all_reduce->bind({{values.data(), count, type}});
+  all_reduce->start(0, 1, nullptr);
+  all_reduce->finish(nullptr);
+  for (int64_t i = 0; i < count; ++i) {
+    const float sum = to_float(given(i, 0)) + to_float(given(i, 1));
+    if (std::isnan(sum)) {
+      ASSERT_TRUE(std::isnan(to_float(values[i]))) << i;
+    } else {
+      ASSERT_EQ(values[i].bits, from_float<T>(sum).bits) << i;
+    }
+  }
+}
+
+TEST(Exchange, MpiSums16BitsAsOneByOneInFp32) {
+  if (world->size() > 2) GTEST_SKIP() << "the order of more is MPI's";
+  expect_sums_one_by_one<Fp16>(Precision::fp16);
+  expect_sums_one_by_one<Bf16>(Precision::bf16);
+}
+
 }  // namespace
 }  // namespace nearmetal
