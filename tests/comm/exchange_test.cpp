@@ -100,7 +100,7 @@ TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
   const auto program = program_on(graph, world->rank(),
                                   {.all_reduce = all_reduce.get(),
                                    .gradient_type = Precision::fp16,
-                                   .loss_scale = {.initial = 0x1p24, .dynamic = true}});
+                                   .loss_scale = {.initial = 0x1p14, .dynamic = true}});
   const std::vector<float> before = program->parameters();
   int skipped = 0;
   for (bool skips = true; skips && skipped < 24; skipped += skips ? 1 : 0) {
