@@ -22,6 +22,7 @@ class MpiWorld : public World {
     require_mpi(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init");
     if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI knows no threads");
     if (provided < wanted) {
+      MPI_Finalize();
       throw NotSupported("--all-reduce hierarchical calls MPI from two threads at once, which " +
                          mpi_version() + " here does not allow (MPI_THREAD_MULTIPLE)");
     }

@@ -94,6 +94,21 @@ TEST(Exchange, GradientsTravelInTheTypeThatIsAskedFor) {
   }
 }
 
+TEST(Exchange, WhatIsComputedIn16BitsTravelsInOtherTypes) {
+  if (device != "cuda") GTEST_SKIP() << "a CPU leaves gradients in fp32";
+  const Graph graph = tested_graph();
+  const auto all_reduce = all_reduce_on_device();
+  const auto gradients_sent_as = [&](std::optional<Precision> type) {
+    return gradients_of_one_step(*program_on(
+        graph, world->rank(), {all_reduce.get(), 1 << 20, type, Precision::fp16, {.initial = 16}}));
+  };
+  const std::vector<float> computed = gradients_sent_as({});
+  const std::vector<double> wanted(computed.begin(), computed.end());
+  EXPECT_LE(relative_difference(gradients_sent_as(Precision::fp32), wanted), 0x1p-9);
+  EXPECT_LE(relative_difference(gradients_sent_as(Precision::fp16), wanted), 0x1p-9);
+  EXPECT_LE(relative_difference(gradients_sent_as(Precision::bf16), wanted), 0x1p-6);
+}
+
 TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
   const Graph graph = tested_graph();
   const auto all_reduce = all_reduce_on_device();

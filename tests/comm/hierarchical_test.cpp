@@ -25,8 +25,9 @@ TEST(HostSum, GoesOnBesideWhatElseTheRanksDo) {
   int wrong = 0;
   std::thread other([&] {
     for (int i = 0; i < 100; ++i) {
-      const float mine = static_cast<float>(world->rank() / parts + i % 8);
-      const float sum = static_cast<float>(1 + 2 * (i % 8));
+      const int number = world->rank() / parts;
+      const auto mine = static_cast<float>(number + i % 8);
+      const auto sum = static_cast<float>(1 + 2 * (i % 8));
       std::vector<Fp16> half(elements, from_float<Fp16>(mine));
       host_sum->sum({half.data(), elements, Precision::fp16});
       std::vector<float> single(elements, mine);

@@ -10,7 +10,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
