@@ -66,9 +66,7 @@ TEST(Parts, CoverAllInOrderAlignedAndNearlyEven) {
         const Part part = part_of(elements, parts, i);
         EXPECT_EQ(part.begin, end);
         EXPECT_GE(part.elements, 0);
-        if (part.elements > 0) {
-          EXPECT_EQ(part.begin % 64, 0);
-        }
+        EXPECT_TRUE(part.elements == 0 || part.begin % 64 == 0);
         end = part.begin + part.elements;
         fewest = std::min(fewest, part.elements);
         most = std::max(most, part.elements);
