@@ -242,10 +242,11 @@ struct Run {
 
 /// How the jobs of an arm have one GPU, or the same CPUs.
 struct ArmShare {
-  std::string way;  // alone, serial, timeslice or mps
+  std::string way;  // alone, serial, timeslice, mps, mig or vgpu
   int64_t jobs = 1;
   std::vector<int64_t> threads_percent;  // of the multiprocessors, by job; empty: no limit
   std::vector<int64_t> memory_gib;       // of the GPU, by job, 0: no limit; empty: none has one
+  std::vector<std::string> profiles{};   // of MIG devices or vGPUs, by job; empty: other ways
 
   bool operator==(const ArmShare&) const = default;
 };
