@@ -28,6 +28,7 @@ FENCES = [
     ("CLI/**", ["bench/command_line.cpp", "bench/*_options.cpp"], None),
     ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
                      "comm/layout_document.*"], None),
+    ("yaml-cpp/**", ["comm/yaml*"], None),
     ("mpi.h", ["comm/mpi*"], 3),
     ("nccl*", ["comm/nccl*"], None),
     ("hwloc.h", ["bench/environment/*"], None),
