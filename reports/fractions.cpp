@@ -108,6 +108,22 @@ Maybe<double> memory_bytes(const Rank& rank) {
   return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
 }
 
+// With MIG each rank tells of its own device, and they are of one GPU; else each tells of all.
+Maybe<double> memory_of(const RunArm& arm) {
+  if (arm.share->way != "mig") return worst_of_ranks(arm, memory_bytes);
+  std::vector<double> sums;
+  for (const Run* run : complete_runs(arm)) {
+    double sum = 0;
+    for (const Rank& rank : run->ranks) {
+      Maybe<double> value = memory_bytes(rank);
+      if (!value) return value;
+      sum += *value;
+    }
+    sums.push_back(sum);
+  }
+  return mean(sums);
+}
+
 Maybe<double> watts(const Rank& rank) {
   return monitored(rank, "power_watts", &MonitoredSeries::mean);
 }
@@ -133,8 +149,11 @@ Maybe<double> worst_of_best(const Run& run) {
   return worst->throughput_images_per_second / best->throughput_images_per_second;
 }
 
-// One GPU for each job; of several the power of one is not that of all.
+// One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
+// divides all see its power, which is not divided.
 Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
+  if (arm.share->way == "vgpu" && arm.share->jobs > 1)
+    return Unknown{"the jobs are on several VMs"};
   for (const Run* run : complete_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
   }
@@ -145,7 +164,7 @@ Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
 
 class Fractions {
  public:
-  Fractions(const RunSet& set, Batches batches) : batches_(batches) {
+  Fractions(const RunSet& set, Batches batches) : set_(set), batches_(batches) {
     for (const RunArm& arm : set.arms) {
       if (arm.share && !complete_runs(arm).empty()) arms_.push_back(&arm);
     }
@@ -174,7 +193,17 @@ class Fractions {
         return field.name == "batch" || field.name == "learning_rate";
       });
     }
-    return context_sha256(key);
+    return context_sha256(key) + boards_of(arm.runs.front().run);
+  }
+  // The key has their chips alone. A MIG device is part of its board.
+  std::string boards_of(const Run& run) const {
+    std::set<std::string> boards;
+    for (const Rank& rank : run.ranks) {
+      if (const Gpu* gpu = gpu_of(set_, rank)) boards.insert(gpu_board(gpu->name));
+    }
+    std::string text;
+    for (const std::string& board : boards) text += '\0' + board;
+    return text;
   }
   const RunArm* alone(const RunArm& arm) const {
     return find(arm, [](const ArmShare& share) { return share.way == "alone"; });
@@ -185,6 +214,12 @@ class Fractions {
              share.threads_percent == std::vector<int64_t>{percent};
     });
   }
+  const RunArm* alone_on_a(const RunArm& arm, const std::string& profile) const {
+    return find(arm, [&](const ArmShare& share) {
+      return share.way == arm.share->way && share.jobs == 1 &&
+             share.profiles == std::vector<std::string>{profile};
+    });
+  }
   // For each job the arm of one that has the same share, and no neighbours; null: there is none.
   std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
     const ArmShare& share = *arm.share;
@@ -193,6 +228,9 @@ class Fractions {
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
     for (size_t job = 0; !on_all && job < share.threads_percent.size(); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
+    }
+    for (size_t job = 0; job < std::min(jobs, share.profiles.size()); ++job) {
+      arms[job] = alone_on_a(arm, share.profiles[job]);
     }
     return arms;
   }
@@ -213,8 +251,9 @@ class Fractions {
                                : Maybe<double>(Unknown{"the report does not tell"});
     });
     point.worst_of_best = of_jobs(arm, worst_of_best);
-    point.memory_bytes = worst_of_ranks(arm, memory_bytes);
+    point.memory_bytes = memory_of(arm);
     point.images_per_joule = images_per_joule(arm, point.throughput_images_per_second);
+    point.given = given_to(set_, *arm.share, *complete_runs(arm).front());
     return point;
   }
 
@@ -239,6 +278,7 @@ class Fractions {
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 
+  const RunSet& set_;
   Batches batches_;
   std::vector<const RunArm*> arms_;
 };
