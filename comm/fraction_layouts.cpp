@@ -1,7 +1,10 @@
 #include "comm/fraction_layouts.h"
 
+#include <set>
 #include <string>
 #include <utility>
+
+#include "comm/mig_placement.h"
 
 namespace nearmetal {
 namespace {
@@ -22,6 +25,28 @@ Layout sharing(const Host& host, const std::string& name, int64_t jobs, const Sh
   return layout;
 }
 
+// Where there are enough MIG devices: a job on each, and one alone on each kind of them.
+void add_mig(const Host& host, int64_t jobs, std::vector<Layout>& layouts) {
+  const std::vector<MigDevice> devices = mig_devices_for(host, jobs);
+  if (std::ssize(devices) < jobs) return;
+  std::set<std::string> kinds;
+  std::string of_all;
+  for (const MigDevice& device : devices) {
+    kinds.insert(device.profile);
+    of_all += (of_all.empty() ? "" : " + ") + device.profile;
+  }
+  const std::string profiles = kinds.size() == 1 ? *kinds.begin() : of_all;
+  Layout all =
+      sharing(host, std::to_string(jobs) + " jobs, MIG, " + profiles, jobs, {.way = "mig"});
+  for (size_t job = 0; job < devices.size(); ++job) {
+    all.jobs[job].share->profile = devices[job].profile;
+  }
+  layouts.push_back(std::move(all));
+  for (const std::string& kind : kinds) {
+    layouts.push_back(sharing(host, "alone, MIG, " + kind, 1, {.way = "mig", .profile = kind}));
+  }
+}
+
 std::vector<Layout> ways_to_share(const Host& host, int64_t jobs) {
   const std::string count = std::to_string(jobs) + " jobs";
   std::vector<Layout> layouts = {
@@ -35,6 +60,7 @@ std::vector<Layout> ways_to_share(const Host& host, int64_t jobs) {
   layouts.push_back(sharing(host, count + ", MPS", jobs, {.way = "mps"}));
   layouts.push_back(sharing(host, count + ", MPS, " + percent + " each", jobs, part));
   layouts.push_back(sharing(host, "alone, MPS, " + percent, 1, part));
+  add_mig(host, jobs, layouts);
   return layouts;
 }
 

@@ -95,6 +95,10 @@ void append_context(std::vector<std::string>& command, Ranks ranks, const Slots&
   if (const auto gpu = gpu_argument(ranks.front())) {
     append(command, {"--gpu=" + std::to_string(*gpu)});
   }
+  const std::optional<MigDevice>& mig = ranks.front().mig;
+  if (!mig) return;
+  append(command, {"--expect-uuid=" + mig->uuid});
+  if (!mig->profile.empty()) append(command, {"--expect-mig=" + mig->profile});
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct LaunchPlan {
   std::vector<Launch> launches;                         // in the order of their start
   LaunchOptions options;
   std::vector<UnsupportedArm> unsupported{};
+  std::string source{};  // "FILE: " where layouts come from one, for messages
 };
 
 /// The command lines of a layout, one for each job, all to be started at once. The report of each
