@@ -52,6 +52,7 @@ struct PlanForm {
   std::optional<int64_t> fractions;  // jobs that share a GPU in every way
   std::vector<int64_t> batches;      // of those, each in turn
   std::optional<int64_t> repeats;
+  std::optional<std::string> mig_config;  // of sweep: FILE or FILE#LABEL, which the GPUs must have
   std::string format = "text";
   std::optional<std::string> image;  // of containers
   std::optional<std::string> output;
@@ -68,8 +69,11 @@ struct MicroForm {
 
 /// Of run: what each rank must find, or the job ends before it trains.
 struct Expected {
-  std::optional<std::string> gpu;          // part of its name
-  std::optional<std::string> environment;  // bare-metal, vm or container
+  std::optional<std::string> gpu{};          // part of its name
+  std::optional<std::string> uuid{};         // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};          // profile of the MIG device
+  std::optional<std::string> vgpu{};         // profile of the vGPU
+  std::optional<std::string> environment{};  // bare-metal, vm or container
 };
 
 struct CommandLine {
@@ -111,7 +115,8 @@ struct CommandLine {
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   bool doctor_json = false;
-  std::optional<std::string> doctor_layout;  // file, whose hosts are tried
+  std::optional<std::string> doctor_layout;      // file, whose hosts are tried
+  std::optional<std::string> doctor_mig_config;  // FILE or FILE#LABEL
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
   std::string generate_form;

@@ -10,6 +10,7 @@
 #include "bench/command_table.h"
 #include "bench/defaults.h"
 #include "bench/hosts_found.h"
+#include "bench/mig_found.h"
 #include "bench/mps_daemon.h"
 #include "bench/parse_value.h"
 #include "bench/suggest.h"
@@ -25,11 +26,12 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",      "emulated", "environment", "expect-environment",
-    "expect-gpu",  "force",    "gpu",         "help",
-    "host-facts",  "json",     "monitor-hz",  "no-host-info",
-    "no-progress", "output",   "plan-cache",  "plans",
-    "quiet",       "ranks",    "sharers",     "through-mps"};
+    "device",     "emulated",   "environment",  "expect-environment",
+    "expect-gpu", "expect-mig", "expect-uuid",  "expect-vgpu",
+    "force",      "gpu",        "help",         "host-facts",
+    "json",       "monitor-hz", "no-host-info", "no-progress",
+    "output",     "plan-cache", "plans",        "quiet",
+    "ranks",      "sharers",    "through-mps"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -195,10 +197,13 @@ LayoutFile asked_file(const PlanForm& form) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
   if (form.fractions) {
+    find_mig_devices(file.hosts.front());
     file.layouts = fraction_layouts(file.hosts.front(), *form.fractions, form.batches);
     if (file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
+  settle_mig_configs(file, form.mig_config, from_file ? form.layouts.front() : "");
+  find_mig_devices(file);
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
   return file;
@@ -218,7 +223,7 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) 
                   [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
     unsupported.push_back({count + "MPS", no_mps});
   }
-  unsupported.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
+  leave_out_mig(file, jobs, nowhere, unsupported);
   return unsupported;
 }
 
@@ -268,7 +273,7 @@ LaunchPlan make_plan(const CommandLine& line) {
   }
   LaunchPlan plan;
   plan.file = asked_file(form);
-  const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";
+  plan.source = is_file(form.layouts) ? form.layouts.front() + ": " : "";
   if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, *form.fractions);
   settle_addresses(plan.file, form.format);
   const bool script = form.format != "text" && form.format != "json";
@@ -294,7 +299,9 @@ LaunchPlan make_plan(const CommandLine& line) {
       run_config(plan, i);
     }
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(path + error.what());
+    throw std::invalid_argument(plan.source + error.what());
+  } catch (const NotSupported& error) {
+    throw NotSupported(plan.source + error.what());
   }
   plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
                                plan.file.order == "randomised", plan.file.seed);

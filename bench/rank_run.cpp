@@ -8,6 +8,7 @@
 #include "bench/attribute.h"
 #include "bench/bucket_size.h"
 #include "bench/defaults.h"
+#include "bench/environment/gpu.h"
 #include "bench/gpu_ranks.h"
 #include "bench/monitor.h"
 #include "bench/progress_line.h"
@@ -194,6 +195,7 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
+                   .mig_uuid = mig_uuid(task.device),
                    .ranks_on_host = task.world.local_size(),
                    .sharers = task.sharers},
                   progress);

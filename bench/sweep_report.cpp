@@ -85,7 +85,8 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   ArmShare share{.way = placement.share()->way,
                  .jobs = static_cast<int64_t>(placement.jobs.size()),
                  .threads_percent = {},
-                 .memory_gib = {}};
+                 .memory_gib = {},
+                 .profiles = {}};
   const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
     std::vector<int64_t> values;
     for (const PlacedJob& job : placement.jobs)
@@ -97,13 +98,21 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   };
   share.threads_percent = limits(&Share::threads_percent, 100);
   share.memory_gib = limits(&Share::memory_gib, 0);
+  for (const PlacedJob& job : placement.jobs) {
+    const std::optional<MigDevice>& mig = job.ranks.front().mig;
+    if (mig || job.share->profile) {
+      share.profiles.push_back(mig ? mig->profile : *job.share->profile);
+    }
+  }
   return share;
 }
 
 RunFound merged(const Placement& placement, const std::vector<Report>& jobs) {
   const bool serial = placement.share() && placement.share()->way == "serial";
   RunFound found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
-  if (placement.share() && jobs.size() > 1) {
+  const bool own_devices =
+      placement.share() && (placement.share()->way == "mig" || placement.share()->way == "vgpu");
+  if (placement.share() && !own_devices && jobs.size() > 1) {
     found.run.peak_flops_per_second = found.run.share_of_peak = Unknown{"jobs share what has it"};
   }
   return found;
@@ -227,6 +236,7 @@ void print_sweep(std::ostream& out, const Report& report) {
       print_aligned(out, shown.table);
     }
     out << fraction_columns << '\n';
+    for (const std::string& remark : share_remarks(set)) out << remark << '\n';
   }
   const TextTable scaling = scaling_table(set, report);
   if (!scaling.rows.empty()) print_aligned(out, scaling);
