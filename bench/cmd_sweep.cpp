@@ -52,6 +52,7 @@ class Sweep {
 
   ExitCode run() {
     require_shares(plan_);
+    settle_parts(plan_, !line_.plan.fractions, stop_);
     choose_files();
     choose_plans();
     for (const Launch& launch : plan_.launches) {

@@ -96,6 +96,7 @@ std::vector<std::pair<CLI::App*, Command>> add_all(CLI::App& app, CommandLine& l
       {add_plan_command(app, line), Command::plan},
       {add_sweep_command(app, line), Command::sweep},
       {add_micro_command(app, line), Command::micro},
+      {add_stress_command(app, line), Command::stress},
       {add_doctor_command(app, line), Command::doctor},
       {add_validate_command(app, line), Command::validate},
       {add_schema_command(app, line), Command::schema},

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/gpu_part.h"
 #include "reports/compare.h"
 #include "reports/gate.h"
 #include "reports/types.h"
@@ -49,8 +50,9 @@ struct ReportForm {
 struct PlanForm {
   std::vector<std::string> layouts;  // one file, or short forms
   std::optional<std::string> hosts;
-  std::optional<int64_t> fractions;  // jobs that share a GPU in every way
-  std::vector<int64_t> batches;      // of those, each in turn
+  std::optional<int64_t> fractions;     // jobs that share a GPU in every way
+  std::vector<int64_t> batches;         // of those, each in turn
+  std::vector<std::string> neighbours;  // copy, compute, pcie: what all of those but one do
   std::optional<int64_t> repeats;
   std::optional<std::string> mig_config;  // of sweep: FILE or FILE#LABEL, which the GPUs must have
   std::string format = "text";
@@ -64,6 +66,12 @@ struct MicroForm {
   int64_t repetitions = 3;
   double seconds = 0.1;  // of one, at least
   bool list = false;
+  bool json = false;
+};
+
+struct StressForm {
+  std::string load;  // copy, compute, pcie, or a probe of micro
+  double seconds = 10;
   bool json = false;
 };
 
@@ -90,6 +98,7 @@ struct CommandLine {
     plan,
     sweep,
     micro,
+    stress,
     doctor,
     schema,
     validate,
@@ -101,9 +110,10 @@ struct CommandLine {
   std::vector<std::string> argv;
   RunConfig run;           // as typed: what depends on the device is still open
   Origins origins;         // of every setting of `run`
-  bool conducted = false;  // by the sweep that started this run
+  bool conducted = false;  // by the sweep that started this process
   int64_t sharers = 1;     // jobs that are meant to be on the GPU, or the CPUs, at once
   bool through_mps = false;
+  std::optional<GpuPart> gpu_part;
   bool emulated = false;  // this run is part of what pretends to be several machines
   Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
@@ -112,6 +122,7 @@ struct CommandLine {
   ReportForm report;
   PlanForm plan;
   MicroForm micro;
+  StressForm stress;
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   bool doctor_json = false;

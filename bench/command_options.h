@@ -21,6 +21,7 @@ CLI::App* add_rerun_command(CLI::App& app, CommandLine& line);
 CLI::App* add_report_command(CLI::App& app, CommandLine& line);
 CLI::App* add_plan_command(CLI::App& app, CommandLine& line);
 CLI::App* add_micro_command(CLI::App& app, CommandLine& line);
+CLI::App* add_stress_command(CLI::App& app, CommandLine& line);
 CLI::App* add_doctor_command(CLI::App& app, CommandLine& line);
 CLI::App* add_sweep_command(CLI::App& app, CommandLine& line);
 
@@ -29,6 +30,12 @@ void add_expect_options(CLI::App& command, Expected& expected);
 
 /// Those of `run` that say which program to prepare on which device.
 void add_program_options(CLI::App& command, CommandLine& line);
+
+/// Those of `run` that say which device.
+void add_device_options(CLI::App& command, CommandLine& line);
+
+/// How a sweep speaks with a process that it starts; not shown.
+void add_conducted_options(CLI::App& command, CommandLine& line);
 
 /// Those of `run` that say what to train and how long. What is typed is also kept as text, in
 /// CommandLine::run_flags.

@@ -124,7 +124,10 @@ void JobProcess::take_out(const std::string& line) {
   }
   if (event.event == "ready") ready_ = true;
   if (event.event == "measured") measured_ = true;
-  if (event.event == "result") report_ = std::move(event.report);
+  if (event.event == "result") {
+    report_ = std::move(event.report);
+    neighbour_ = std::move(event.neighbour);
+  }
   if (event.event == "progress") take_progress(std::move(event));
 }
 

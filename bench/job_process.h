@@ -56,6 +56,8 @@ class JobProcess {
   /// Of the rank that has been silent for longest when another spoke last.
   double seconds_of_silence() const;
   const std::optional<Report>& report() const { return report_; }
+  const std::optional<Neighbour>& neighbour() const { return neighbour_; }
+  bool told_result() const { return report_ || neighbour_; }
   /// The last lines of its standard error.
   const std::deque<std::string>& errors() const { return errors_; }
   int out() const { return out_; }
@@ -74,6 +76,7 @@ class JobProcess {
   bool ready_ = false, measured_ = false;
   std::map<int64_t, Heartbeat> heartbeats_;
   std::optional<Report> report_;
+  std::optional<Neighbour> neighbour_;
   std::deque<std::string> errors_;
 };
 

@@ -11,6 +11,7 @@
 #include "bench/cmd_plan.h"
 #include "bench/cmd_report.h"
 #include "bench/cmd_run.h"
+#include "bench/cmd_stress.h"
 #include "bench/cmd_sweep.h"
 #include "bench/command_line.h"
 #include "bench/exit_status.h"
@@ -50,6 +51,9 @@ ExitCode run_command(const CommandLine& line, const ProcessClock& clock, const T
       return cmd_plan(line, terminal);
     case CommandLine::Command::micro:
       return cmd_micro(line, terminal);
+    case CommandLine::Command::stress:
+      catch_stop_signals();
+      return cmd_stress(line, terminal, stop_signal);
     case CommandLine::Command::sweep:
       catch_stop_signals();
       return cmd_sweep(line, terminal, stop_signal);

@@ -26,12 +26,10 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",     "emulated",   "environment",  "expect-environment",
-    "expect-gpu", "expect-mig", "expect-uuid",  "expect-vgpu",
-    "force",      "gpu",        "help",         "host-facts",
-    "json",       "monitor-hz", "no-host-info", "no-progress",
-    "output",     "plan-cache", "plans",        "quiet",
-    "ranks",      "sharers",    "through-mps"};
+    "device",       "emulated",    "environment", "force",      "gpu",
+    "gpu-part",     "help",        "host-facts",  "json",       "monitor-hz",
+    "no-host-info", "no-progress", "output",      "plan-cache", "plans",
+    "quiet",        "ranks",       "sharers",     "through-mps"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -59,7 +57,8 @@ std::vector<std::string> flags_of(const Settings& settings, const std::string& p
     const auto found = std::find_if(options.begin(), options.end(), [&](const OptionText& option) {
       return std::find(option.names.begin(), option.names.end(), flag) != option.names.end();
     });
-    if (found == options.end() || planned_options.contains(flag.substr(2))) {
+    if (found == options.end() || flag.starts_with("--expect-") ||
+        planned_options.contains(flag.substr(2))) {
       throw std::invalid_argument(place + "/" + name + " is no setting of a workload: " +
                                   (found == options.end() ? "`nearmetal run` has no " + flag
                                                           : "the plan sets " + flag + " itself"));
@@ -87,6 +86,8 @@ void append_expectations(std::vector<std::string>& flags, const Layout& layout, 
 
 constexpr const char* global_batch = "global_batch";
 constexpr const char* fraction_batch = "64";  // that fits a small share, too
+// Steps. Beside neighbours that fill the GPU, each may take seconds.
+constexpr const char* disturbed_warm_up = "20";
 
 // How many ranks share the batch of a job.
 int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
@@ -183,6 +184,9 @@ LayoutFile asked_file(const PlanForm& form) {
   if (form.fractions && !form.layouts.empty()) {
     throw std::invalid_argument("--fractions says which layouts; give no others");
   }
+  if (!form.fractions && !form.neighbours.empty()) {
+    throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
+  }
   if (!form.fractions && !form.batches.empty()) {
     throw std::invalid_argument("--batches is for --fractions; give --batch for one");
   }
@@ -197,13 +201,13 @@ LayoutFile asked_file(const PlanForm& form) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
   if (form.fractions) {
-    find_mig_devices(file.hosts.front());
-    file.layouts = fraction_layouts(file.hosts.front(), *form.fractions, form.batches);
-    if (file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
+    const Host& host = with_mig_devices(file.hosts.front());
+    file.layouts = fraction_layouts(host, {*form.fractions, form.batches, form.neighbours});
+    if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
+    if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
-  settle_mig_configs(file, form.mig_config, from_file ? form.layouts.front() : "");
-  find_mig_devices(file);
+  settle_mig(file, form.mig_config, from_file ? form.layouts.front() : "");
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
   return file;
@@ -220,8 +224,9 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) 
   const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
   if (!no_mps.empty()) {
     std::erase_if(file.layouts,
-                  [](const Layout& layout) { return layout.jobs.front().share->way == "mps"; });
+                  [](const Layout& layout) { return through_mps(*layout.jobs.front().share); });
     unsupported.push_back({count + "MPS", no_mps});
+    unsupported.push_back({count + "SMs", "they go through MPS: " + no_mps});
   }
   leave_out_mig(file, jobs, nowhere, unsupported);
   return unsupported;
@@ -249,7 +254,11 @@ void settle_addresses(LayoutFile& file, const std::string& format) {
 // Scripts start the jobs of a layout at once, and nothing else.
 void require_script_can(const Layout& layout, const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  if (!share || (share->way != "serial" && share->way != "mps")) return;
+  if (placement.jobs_that_train() < placement.jobs.size()) {
+    throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
+                                "sweep`; a script cannot end them");
+  }
+  if (!share || (share->way != "serial" && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
                               " are for `nearmetal sweep`; a script cannot start them");
 }

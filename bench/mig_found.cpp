@@ -80,8 +80,8 @@ std::string differences_from(const std::string& config, const std::vector<Gpu>& 
 
 }  // namespace
 
-void find_mig_devices(Host& host, const std::string& nvml_library) {
-  if (!is_this_machine(address_of(host)) || host.gpus == 0) return;
+Host& with_mig_devices(Host& host, const std::string& nvml_library) {
+  if (!is_this_machine(address_of(host)) || host.gpus == 0) return host;
   try {
     const std::vector<Gpu> gpus = gpus_in_order(nvml_library);
     for (int64_t i = 0; i < std::min<int64_t>(host.gpus, std::ssize(gpus)); ++i) {
@@ -92,23 +92,21 @@ void find_mig_devices(Host& host, const std::string& nvml_library) {
   } catch (const NotSupported& error) {
     host.found.assign(host.gpus, {"", error.what()});
   }
+  return host;
 }
 
-void find_mig_devices(LayoutFile& file) {
+void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
+                const std::filesystem::path& path) {
+  for (Layout& layout : file.layouts) {
+    std::optional<std::string>& expected = layout.expect.mig_config;
+    if (expected) expected = (path.parent_path() / *expected).string();
+    if (config) expected = config;
+  }
   for (Host& host : file.hosts) {
     const bool needed =
         std::any_of(file.layouts.begin(), file.layouts.end(),
                     [&](const Layout& layout) { return by_mig(layout, host.name); });
-    if (needed && host.mig.empty() && host.found.empty()) find_mig_devices(host);
-  }
-}
-
-void settle_mig_configs(LayoutFile& file, const std::optional<std::string>& asked,
-                        const std::filesystem::path& path) {
-  for (Layout& layout : file.layouts) {
-    std::optional<std::string>& config = layout.expect.mig_config;
-    if (config) config = (path.parent_path() / *config).string();
-    if (asked) config = asked;
+    if (needed && host.mig.empty() && host.found.empty()) with_mig_devices(host);
   }
 }
 
@@ -141,7 +139,7 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
       Host host = planned;
       host.mig.clear();
       host.found.clear();
-      find_mig_devices(host, nvml_library);
+      with_mig_devices(host, nvml_library);
       const std::string why = missing_device(plan.placements[i], host);
       if (why.empty()) continue;
       throw NotSupported(plan.source + layout.source + ": " + why + what_to_do(layout, host));

@@ -13,16 +13,14 @@ namespace nearmetal {
 constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
 
 /// What the driver tells of the host's GPUs, in the order of the PCI bus, and their MIG devices,
-/// where the host is this machine. Of another it stays as it is.
-void find_mig_devices(Host& host, const std::string& nvml_library = nvml_of_the_driver);
+/// where the host is this machine, put into it. Another stays as it is.
+Host& with_mig_devices(Host& host, const std::string& nvml_library = nvml_of_the_driver);
 
-/// Asks the driver where jobs share by MIG on this machine and the file lists no devices of it.
-void find_mig_devices(LayoutFile& file);
-
-/// What is expected of all layouts: the configuration that the command line names; else those of
-/// the file, which are relative to its folder.
-void settle_mig_configs(LayoutFile& file, const std::optional<std::string>& asked,
-                        const std::filesystem::path& path);
+/// Asks the driver where jobs share by MIG on this machine and the file lists no devices of it; and
+/// expects of all layouts the configuration that the command line names, else those of the file,
+/// which are relative to its folder.
+void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
+                const std::filesystem::path& path);
 
 /// Of the ways of --fractions, takes out those that need a whole GPU where MIG divides it, and says
 /// why; and why there is none by MIG where there is none. `nowhere`: why there is no GPU to ask;

@@ -83,15 +83,12 @@ pid_t start_keeper(const std::string& folder, int input) {
   throw NotSupported(std::string("no keeper for an MPS daemon: ") + std::strerror(failed));
 }
 
-// The last line of a file for which `wanted` holds.
-template <class Wanted>
-std::string last_line(const fs::path& file, const Wanted& wanted) {
+// The last line of a file.
+std::string last_line(const fs::path& file) {
   std::ifstream text(file);
-  std::string found;
-  for (std::string line; std::getline(text, line);) {
-    if (wanted(line)) found = line;
-  }
-  return found;
+  std::string last;
+  for (std::string line; std::getline(text, line);) last = line;
+  return last;
 }
 
 }  // namespace
@@ -130,8 +127,8 @@ MpsDaemon::MpsDaemon() {
   std::error_code ignored;
   while (!fs::exists(folder_ / "pipe/control", ignored)) {
     if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
-      std::string why = last_line(folder_ / "log/control.log", [](const auto&) { return true; });
-      if (why.empty()) why = last_line(folder_ / "out", [](const auto&) { return true; });
+      std::string why = last_line(folder_ / "log/control.log");
+      if (why.empty()) why = last_line(folder_ / "out");
       end();
       throw NotSupported("the MPS daemon did not start" + (why.empty() ? "" : ": " + why));
     }
@@ -151,12 +148,19 @@ std::vector<std::string> MpsDaemon::client_words() const {
           "CUDA_MPS_LOG_DIRECTORY=" + (folder_ / "log").string()};
 }
 
+// In the foreground, the daemon and its servers log to their output, else into the folder of logs:
+// "[2026-11-22 10:24:08.799 Server  2652] Client {PID: 2650, Context: 1} encountered a fatal GPU
+// error." Of what follows such a line, all is its consequence.
 std::string MpsDaemon::fault() const {
-  return last_line(folder_ / "log/server.log", [](const std::string& line) {
-    const std::string text = lower_case(line);
-    return text.find("fault") != text.npos || text.find("error") != text.npos ||
-           text.find("terminat") != text.npos;
-  });
+  for (const char* file : {"out", "log/server.log"}) {
+    std::ifstream text(folder_ / file);
+    for (std::string line; std::getline(text, line);) {
+      if (lower_case(line).find("fatal") == line.npos) continue;
+      const size_t end_of_stamp = line.starts_with('[') ? line.find("] ") : line.npos;
+      return end_of_stamp == line.npos ? line : line.substr(end_of_stamp + 2);
+    }
+  }
+  return "";
 }
 
 }  // namespace nearmetal

@@ -25,7 +25,7 @@ class MpsDaemon {
 
   /// The words that make a command a client: "env", and the variables.
   std::vector<std::string> client_words() const;
-  /// What its server logged of faults, the last line; empty: none.
+  /// What its server logged of a fatal fault first; empty: none.
   std::string fault() const;
 
  private:

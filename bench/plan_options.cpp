@@ -25,6 +25,7 @@ Examples:
   nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
+  nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
   nearmetal report dell.json --format html --output dell.html
 
 `nearmetal plan` with the same layouts prints what is started. Every run is in FILEl, beside the
@@ -78,6 +79,16 @@ void add_layouts(CLI::App& command, PlanForm& form) {
         std::istringstream numbers(text);
         for (std::string number; std::getline(numbers, number, ',');) {
           form.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
+        }
+      });
+  add(command, "--neighbours", "LOAD,LOAD,...",
+      "one of --fractions trains, all others copy, compute or use pcie",
+      [&form](const std::string& text) {
+        form.neighbours.clear();
+        std::istringstream loads(text);
+        for (std::string load; std::getline(loads, load, ',');) {
+          require_choice("--neighbours", load, {"copy", "compute", "pcie"});
+          form.neighbours.push_back(load);
         }
       });
   add(command, "--repeats", "N", "fresh starts of each layout [5]",

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "bench/hosts_found.h"
 #include "bench/mig_found.h"
 #include "bench/mps_daemon.h"
+#include "bench/parts_probe.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
-
-using Commands = std::vector<std::vector<std::string>>;
 
 // The reports of all until one fails.
 LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limits,
@@ -31,8 +31,34 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
   return all;
 }
 
-LaunchOutcome through_mps(Commands commands, const TimeLimits& limits, const std::atomic<int>& stop,
-                          const ShowProgress& show) try {
+LaunchOutcome run(const Commands& commands, const std::optional<Share>& share,
+                  const TimeLimits& limits, const std::atomic<int>& stop,
+                  const ShowProgress& show) {
+  if (share && share->way == "serial") return one_after_another(commands, limits, stop, show);
+  if (share && through_mps(*share)) return run_through_mps(commands, limits, stop, show);
+  return run_launch(commands, limits, stop, show);
+}
+
+bool says_how_long(const std::string& word) {
+  return word.starts_with("--steps") || word.starts_with("--duration") ||
+         word.starts_with("--warmup");
+}
+
+// Kernels are chosen once for each: percent of the multiprocessors, or kind of device. The hosts of
+// vGPUs have caches of their own.
+std::string part_of(const PlacedJob& job) {
+  const Share& share = *job.share;
+  if (share.way == "vgpu") return *share.profile + " " + job.ranks.front().host;
+  const std::optional<MigDevice>& mig = job.ranks.front().mig;
+  if (mig) return mig->profile.empty() ? mig->uuid : mig->profile;
+  const std::string percent = std::to_string(share.threads_percent.value_or(100));
+  return share.way == "sm" ? "own " + percent : percent;
+}
+
+}  // namespace
+
+LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
+                              const std::atomic<int>& stop, const ShowProgress& show) try {
   const MpsDaemon daemon;
   const std::vector<std::string> words = daemon.client_words();
   for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
@@ -44,35 +70,11 @@ LaunchOutcome through_mps(Commands commands, const TimeLimits& limits, const std
   return {{}, ExitCode::not_supported, error.what()};
 }
 
-LaunchOutcome run(const Commands& commands, const std::string& way, const TimeLimits& limits,
-                  const std::atomic<int>& stop, const ShowProgress& show) {
-  if (way == "serial") return one_after_another(commands, limits, stop, show);
-  if (way == "mps") return through_mps(commands, limits, stop, show);
-  return run_launch(commands, limits, stop, show);
-}
-
-// Kernels are chosen once for each: percent of the multiprocessors, or kind of device. The hosts of
-// vGPUs have caches of their own.
-std::string part_of(const PlacedJob& job) {
-  const Share& share = *job.share;
-  if (share.way == "vgpu") return *share.profile + " " + job.ranks.front().host;
-  const std::optional<MigDevice>& mig = job.ranks.front().mig;
-  if (mig) return mig->profile.empty() ? mig->uuid : mig->profile;
-  return std::to_string(share.threads_percent.value_or(100));
-}
-
-bool says_how_long(const std::string& word) {
-  return word.starts_with("--steps") || word.starts_with("--duration") ||
-         word.starts_with("--warmup");
-}
-
-}  // namespace
-
 void require_shares(const LaunchPlan& plan) {
   require_mig_devices(plan);
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& placement = plan.placements[i];
-    if (!placement.share() || placement.share()->way != "mps") continue;
+    if (!placement.share() || !through_mps(*placement.share())) continue;
     const std::string place = plan.source + plan.file.layouts[i].source;
     for (const PlacedJob& job : placement.jobs) {
       for (const PlacedRank& rank : job.ranks) {
@@ -89,10 +91,22 @@ void require_shares(const LaunchPlan& plan) {
   }
 }
 
+void settle_parts(LaunchPlan& plan, bool by_name, const std::atomic<int>& stop) {
+  const auto wants_parts = [](const Placement& placement) {
+    return placement.share() && placement.share()->way == "sm";
+  };
+  const auto first = std::find_if(plan.placements.begin(), plan.placements.end(), wants_parts);
+  if (first == plan.placements.end()) return;
+  const std::string reason = no_parts_reason(*first->jobs[0].ranks[0].gpu, plan.file.limits, stop);
+  if (reason.empty() || stop != 0) return;
+  if (by_name) throw NotSupported(first->layout + ": " + reason);
+  leave_out(plan, wants_parts, reason);
+}
+
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show) {
   const std::optional<Share>& share = plan.placements.at(layout).share();
-  return run(commands_of(plan, layout), share ? share->way : "", plan.file.limits, stop, show);
+  return run(commands_of(plan, layout), share, plan.file.limits, stop, show);
 }
 
 std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
@@ -106,13 +120,14 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
     if (!placement.share() || !placement.on_gpus()) continue;
     const Commands commands = commands_of(plan, layout);
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
+      if (placement.jobs[job].stress) continue;
       const Share& share = *placement.jobs[job].share;
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(plan.run_arguments.at(layout), part).second) continue;
       std::vector<std::string> command = commands[job];
       std::erase_if(command, says_how_long);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});
-      const LaunchOutcome outcome = run({command}, share.way, plan.file.limits, stop, show);
+      const LaunchOutcome outcome = run({command}, share, plan.file.limits, stop, show);
       if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
     }
   }

@@ -16,6 +16,18 @@ namespace nearmetal {
 /// machine.
 void require_shares(const LaunchPlan& plan);
 
+/// Tries whether jobs can have multiprocessors of their own, where a layout wants that. Where they
+/// cannot, throws NotSupported if it was asked for `by_name`, else turns the layout into one that
+/// is unsupported.
+void settle_parts(LaunchPlan& plan, bool by_name, const std::atomic<int>& stop);
+
+using Commands = std::vector<std::vector<std::string>>;
+
+/// run_launch() of clients of an MPS daemon of their own. What its server logs of faults is in the
+/// failure.
+LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
+                              const std::atomic<int>& stop, const ShowProgress& show);
+
 /// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
 /// their own around them where it is mps.
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,

@@ -45,6 +45,7 @@ class RunningLaunch {
     look_for_failures();
     for (const auto& job : jobs_) {
       if (job->report()) outcome_.reports.push_back(*job->report());
+      if (job->neighbour()) outcome_.neighbours.push_back(*job->neighbour());
     }
     return std::move(outcome_);
   }
@@ -103,7 +104,7 @@ class RunningLaunch {
       const std::string name = jobs_.size() > 1 ? "job " + std::to_string(i + 1) + ": " : "";
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
-        const bool reported = job.report() && (job.exit_code() == 0 || stop_ordered_);
+        const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
         const bool refused = job.exit_code() == static_cast<int>(ExitCode::usage);
         const ExitCode code = refused ? ExitCode::usage : ExitCode::run_failed;
         if (!reported) fail(name + reason_of_end(job), code);
@@ -134,9 +135,9 @@ class RunningLaunch {
   std::string progress() const {
     double images_per_second = 0;
     for (const auto& job : jobs_) {
-      if (job->progress().images_per_second <= 0) return jobs_[0]->progress().phase;
       images_per_second += job->progress().images_per_second;
     }
+    if (images_per_second <= 0) return jobs_[0]->progress().phase;
     return std::to_string(std::llround(images_per_second)) + " images/s";
   }
 

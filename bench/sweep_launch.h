@@ -16,6 +16,7 @@ struct LaunchOutcome {
   std::vector<Report> reports;  // of the jobs; complete only where there is no failure
   ExitCode code = ExitCode::ok;
   std::string failure;  // of the job that failed first; empty: none
+  std::vector<Neighbour> neighbours{};
 };
 
 /// "warm-up", or images/s of all jobs so far.

@@ -82,27 +82,30 @@ std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, co
 
 std::optional<ArmShare> share_of(const Placement& placement) {
   if (!placement.share()) return std::nullopt;
-  ArmShare share{.way = placement.share()->way,
-                 .jobs = static_cast<int64_t>(placement.jobs.size()),
-                 .threads_percent = {},
-                 .memory_gib = {},
-                 .profiles = {}};
+  std::vector<const PlacedJob*> jobs;  // those that disturb last
+  for (const bool stress : {false, true}) {
+    for (const PlacedJob& job : placement.jobs) {
+      if (job.stress.has_value() == stress) jobs.push_back(&job);
+    }
+  }
   const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
     std::vector<int64_t> values;
-    for (const PlacedJob& job : placement.jobs)
-      values.push_back(((*job.share).*limit).value_or(none));
-    const bool any =
-        std::any_of(placement.jobs.begin(), placement.jobs.end(),
-                    [&](const auto& job) { return ((*job.share).*limit).has_value(); });
+    for (const PlacedJob* job : jobs) values.push_back(((*job->share).*limit).value_or(none));
+    const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const PlacedJob* job) {
+      return ((*job->share).*limit).has_value();
+    });
     return any ? values : std::vector<int64_t>{};
   };
-  share.threads_percent = limits(&Share::threads_percent, 100);
-  share.memory_gib = limits(&Share::memory_gib, 0);
-  for (const PlacedJob& job : placement.jobs) {
-    const std::optional<MigDevice>& mig = job.ranks.front().mig;
-    if (mig || job.share->profile) {
-      share.profiles.push_back(mig ? mig->profile : *job.share->profile);
+  ArmShare share{.way = placement.share()->way,
+                 .jobs = static_cast<int64_t>(placement.jobs_that_train()),
+                 .threads_percent = limits(&Share::threads_percent, 100),
+                 .memory_gib = limits(&Share::memory_gib, 0)};
+  for (const PlacedJob* job : jobs) {
+    const std::optional<MigDevice>& mig = job->ranks.front().mig;
+    if (mig || job->share->profile) {
+      share.profiles.push_back(mig ? mig->profile : *job->share->profile);
     }
+    if (job->stress) share.neighbours.push_back(*job->stress);
   }
   return share;
 }
@@ -168,10 +171,11 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   Report report;
   report.invocation.config = run_config(plan, layout);
   RunFound found{run_without_report(plan, layout), {}};
-  if (outcome.reports.size() == placement.jobs.size()) {
+  if (outcome.reports.size() == placement.jobs_that_train()) {
     report.tool = outcome.reports[0].tool;
     report.invocation.config = outcome.reports[0].invocation.config;
     found = merged(placement, outcome.reports);
+    found.run.neighbours = outcome.neighbours;
   } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
     found.run.status = Status::partial;
     found.run.failure = "stopped before all jobs had run";

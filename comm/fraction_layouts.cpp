@@ -1,15 +1,18 @@
 #include "comm/fraction_layouts.h"
 
+#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "comm/mig_placement.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
 
-Layout sharing(const Host& host, const std::string& name, int64_t jobs, const Share& share) {
+Job job_on(const Host& host, const Share& share) {
   Job job;
   Instance& instance = job.instances.emplace_back();
   instance.host = host.name;
@@ -19,67 +22,121 @@ Layout sharing(const Host& host, const std::string& name, int64_t jobs, const Sh
     instance.ranks = 1;
   }
   job.share = share;
+  return job;
+}
+
+Layout layout_of(const std::string& name, std::vector<Job> jobs) {
   Layout layout;
   layout.name = layout.source = name;
-  layout.jobs.assign(static_cast<size_t>(jobs), job);
+  layout.jobs = std::move(jobs);
   return layout;
 }
 
-// Where there are enough MIG devices: a job on each, and one alone on each kind of them.
-void add_mig(const Host& host, int64_t jobs, std::vector<Layout>& layouts) {
-  const std::vector<MigDevice> devices = mig_devices_for(host, jobs);
-  if (std::ssize(devices) < jobs) return;
-  std::set<std::string> kinds;
-  std::string of_all;
-  for (const MigDevice& device : devices) {
-    kinds.insert(device.profile);
-    of_all += (of_all.empty() ? "" : " + ") + device.profile;
-  }
-  const std::string profiles = kinds.size() == 1 ? *kinds.begin() : of_all;
-  Layout all =
-      sharing(host, std::to_string(jobs) + " jobs, MIG, " + profiles, jobs, {.way = "mig"});
-  for (size_t job = 0; job < devices.size(); ++job) {
-    all.jobs[job].share->profile = devices[job].profile;
-  }
-  layouts.push_back(std::move(all));
-  for (const std::string& kind : kinds) {
-    layouts.push_back(sharing(host, "alone, MIG, " + kind, 1, {.way = "mig", .profile = kind}));
-  }
+struct Way {
+  std::string name;
+  Share share;
+  std::vector<std::string> profiles{};  // of MIG devices, by job
+};
+
+// Where there are enough MIG devices.
+std::optional<Way> way_by_mig(const Host& host, int64_t jobs) {
+  Way way{"MIG ", {.way = "mig"}};
+  for (const MigDevice& device : mig_devices_for(host, jobs))
+    way.profiles.push_back(device.profile);
+  if (std::ssize(way.profiles) < jobs) return std::nullopt;
+  const std::set<std::string> kinds(way.profiles.begin(), way.profiles.end());
+  way.name += kinds.size() == 1 ? *kinds.begin() : joined(way.profiles, " + ");
+  return way;
 }
 
-std::vector<Layout> ways_to_share(const Host& host, int64_t jobs) {
-  const std::string count = std::to_string(jobs) + " jobs";
+std::vector<Job> jobs_on(const Host& host, const Way& way, int64_t jobs) {
+  std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, way.share));
+  for (size_t job = 0; job < way.profiles.size(); ++job)
+    all[job].share->profile = way.profiles[job];
+  return all;
+}
+
+// At once. Names fit into the labels of charts, also beside neighbours. Parts of the GPU are even.
+std::vector<Way> ways_at_once(const Host& host, int64_t jobs) {
+  std::vector<Way> ways = {{"time slices", {.way = "timeslice"}}};
+  if (host.gpus == 0) return ways;
+  const int64_t part = 100 / jobs;
+  const std::string percent = std::to_string(part) + " percent";
+  ways.push_back({"MPS", {.way = "mps"}});
+  ways.push_back({"MPS " + percent, {.way = "mps", .threads_percent = part}});
+  ways.push_back({"SMs " + percent, {.way = "sm", .threads_percent = part}});
+  if (const auto way = way_by_mig(host, jobs)) ways.push_back(*way);
+  return ways;
+}
+
+// What the neighbours cost is told from what a smaller share costs.
+std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
+  if (host.gpus == 0) return {};
+  const int64_t part = 100 / jobs;
+  const std::string percent = std::to_string(part) + " percent";
   std::vector<Layout> layouts = {
-      sharing(host, "alone", 1, {.way = "alone"}),
-      sharing(host, count + ", serial", jobs, {.way = "serial"}),
-      sharing(host, count + ", time slices", jobs, {.way = "timeslice"}),
-  };
-  if (host.gpus == 0) return layouts;
-  const Share part{.way = "mps", .threads_percent = 100 / jobs};
-  const std::string percent = std::to_string(*part.threads_percent) + " percent";
-  layouts.push_back(sharing(host, count + ", MPS", jobs, {.way = "mps"}));
-  layouts.push_back(sharing(host, count + ", MPS, " + percent + " each", jobs, part));
-  layouts.push_back(sharing(host, "alone, MPS, " + percent, 1, part));
-  add_mig(host, jobs, layouts);
+      layout_of("alone, MPS " + percent, {job_on(host, {.way = "mps", .threads_percent = part})}),
+      layout_of("alone, SMs " + percent, {job_on(host, {.way = "sm", .threads_percent = part})})};
+  const auto way = way_by_mig(host, jobs);
+  if (!way) return layouts;
+  for (const std::string& kind : std::set(way->profiles.begin(), way->profiles.end())) {
+    layouts.push_back(
+        layout_of("alone, MIG " + kind, {job_on(host, {.way = "mig", .profile = kind})}));
+  }
+  return layouts;
+}
+
+std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
+  const std::string count = std::to_string(jobs) + " jobs, ";
+  const auto all = static_cast<size_t>(jobs);
+  std::vector<Layout> layouts = {
+      layout_of(count + "serial", {all, job_on(host, {.way = "serial"})})};
+  for (const Way& way : ways_at_once(host, jobs)) {
+    layouts.push_back(layout_of(count + way.name, jobs_on(host, way, jobs)));
+  }
+  return layouts;
+}
+
+// One trains, and the others disturb it.
+std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
+                                      const std::vector<std::string>& loads) {
+  std::vector<Layout> layouts;
+  for (const std::string& load : loads) {
+    for (const Way& way : ways_at_once(host, jobs)) {
+      std::vector<Job> all = jobs_on(host, way, jobs);
+      for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
+      layouts.push_back(layout_of(
+          "1 job, " + std::to_string(jobs - 1) + " " + load + ", " + way.name, std::move(all)));
+    }
+  }
+  return layouts;
+}
+
+void append(std::vector<Layout>& layouts, std::vector<Layout> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(layouts));
+}
+
+std::vector<Layout> with_batch(std::vector<Layout> layouts, int64_t batch) {
+  const std::string text = std::to_string(batch);
+  for (Layout& layout : layouts) {
+    layout.name += ", batch " + text;
+    layout.source = layout.name;
+    layout.workload.texts["batch"] = text;
+  }
   return layouts;
 }
 
 }  // namespace
 
-std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs,
-                                     const std::vector<int64_t>& batches) {
-  std::vector<Layout> ways = ways_to_share(host, jobs);
-  if (batches.empty()) return ways;
+std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
+  std::vector<Layout> ways = {layout_of("alone", {job_on(host, {.way = "alone"})})};
+  append(ways, fractions.neighbours.empty()
+                   ? training_at_once(host, fractions.jobs)
+                   : beside_neighbours(host, fractions.jobs, fractions.neighbours));
+  append(ways, alone_on_parts(host, fractions.jobs));
+  if (fractions.batches.empty()) return ways;
   std::vector<Layout> layouts;
-  for (const int64_t batch : batches) {
-    for (Layout layout : ways) {
-      const std::string text = std::to_string(batch);
-      layout.name += ", batch " + text;
-      layout.source = layout.name;
-      layout.workload.texts["batch"] = text;
-      layouts.push_back(std::move(layout));
-    }
-  }
+  for (const int64_t batch : fractions.batches) append(layouts, with_batch(ways, batch));
   return layouts;
 }
 

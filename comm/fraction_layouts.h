@@ -2,18 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/layout.h"
 
 namespace nearmetal {
 
+struct Fractions {
+  int64_t jobs = 2;
+  std::vector<int64_t> batches{};         // empty: that of the workload
+  std::vector<std::string> neighbours{};  // copy, compute or pcie: what all jobs but one do
+};
+
 /// On the first GPU of a host, or without GPUs on its CPUs: one job alone; `jobs` one after
-/// another, in time slices, through MPS, through MPS with an even share of the multiprocessors; and
-/// one alone on such a share, which tells what the neighbours cost from what the smaller share
-/// costs. Without GPUs there is no MPS. Where the GPU has as many MIG devices (Host::mig), `jobs`
-/// on them, and one alone on each kind of those. With `batches`, all of that with each of them.
-std::vector<Layout> fraction_layouts(const Host& host, int64_t jobs,
-                                     const std::vector<int64_t>& batches = {});
+/// another, in time slices, through MPS, through MPS with an even share of the multiprocessors, and
+/// with multiprocessors of their own; and one alone on such shares, which tells what the neighbours
+/// cost from what the smaller share costs. Where the GPU has as many MIG devices
+/// (Host::mig), the same on them. Without GPUs there are only turns and time slices. With
+/// neighbours, in each way one job that trains, and the others as neighbours, of each load. With
+/// batches, all of that with each of them.
+std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);
 
 }  // namespace nearmetal

@@ -25,8 +25,44 @@ std::string file_name_of(const std::string& text) {
 int64_t sharers_of(const Placement& placement) {
   const std::optional<Share>& share = placement.share();
   const bool at_once =
-      share && (share->way == "mps" || share->way == "timeslice" || share->way == "mig");
+      share && (through_mps(*share) || share->way == "timeslice" || share->way == "mig");
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
+}
+
+// Of the parts that jobs have of the GPU of this one: "INDEX:PERCENT,PERCENT,...".
+std::string part_argument(const Placement& placement, const PlacedJob& job) {
+  const auto same_gpu = [&](const PlacedJob& other) {
+    return other.ranks[0].host == job.ranks[0].host && other.ranks[0].gpu == job.ranks[0].gpu;
+  };
+  std::string index, percents;
+  int64_t parts = 0;
+  for (const PlacedJob& other : placement.jobs) {
+    if (!same_gpu(other)) continue;
+    if (&other == &job) index = std::to_string(parts);
+    percents += (parts++ == 0 ? "" : ",") + std::to_string(*other.share->threads_percent);
+  }
+  return "--gpu-part=" + index + ":" + percents;
+}
+
+std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
+  const Placement& placement = plan.placements.at(layout);
+  std::vector<std::string> arguments = plan.run_arguments.at(layout);
+  if (job.stress) {
+    const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
+    arguments = {"stress", *job.stress, device, "--conducted"};
+  } else {
+    if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
+    arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
+    if (const int64_t sharers = sharers_of(placement); sharers > 1) {
+      arguments.push_back("--sharers=" + std::to_string(sharers));
+    }
+    if (job.share && through_mps(*job.share)) arguments.emplace_back("--through-mps");
+    if (job.share && job.share->way == "vgpu") {
+      arguments.push_back("--expect-vgpu=" + job.share->profile.value());
+    }
+  }
+  if (job.share && job.share->way == "sm") arguments.push_back(part_argument(placement, job));
+  return arguments;
 }
 
 }  // namespace
@@ -40,20 +76,25 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
   return name + ".report.json";
 }
 
+void leave_out(LaunchPlan& plan, bool (*unwanted)(const Placement& placement),
+               const std::string& reason) {
+  for (size_t i = plan.placements.size(); i-- > 0;) {
+    if (!unwanted(plan.placements[i])) continue;
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    plan.unsupported.push_back({plan.placements[i].layout, reason});
+    plan.placements.erase(plan.placements.begin() + at);
+    plan.file.layouts.erase(plan.file.layouts.begin() + at);
+    plan.run_arguments.erase(plan.run_arguments.begin() + at);
+  }
+  plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
+                               plan.file.order == "randomised", plan.file.seed);
+}
+
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
   const Placement& placement = plan.placements.at(layout);
   for (const PlacedJob& job : placement.jobs) {
-    std::vector<std::string> arguments = plan.run_arguments.at(layout);
-    if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
-    arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
-    if (const int64_t sharers = sharers_of(placement); sharers > 1) {
-      arguments.push_back("--sharers=" + std::to_string(sharers));
-    }
-    if (job.share && job.share->way == "mps") arguments.emplace_back("--through-mps");
-    if (job.share && job.share->way == "vgpu") {
-      arguments.push_back("--expect-vgpu=" + job.share->profile.value());
-    }
+    const std::vector<std::string> arguments = arguments_of(plan, layout, job);
     commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
   }
   return commands;

@@ -106,6 +106,14 @@ void check_device_share(const Job& job, const std::string& place) {
   if (share.instance && gpus > 1) refuse(place + "/instance", "one instance is for one rank");
 }
 
+size_t ranks_of(const Job& job) {
+  size_t ranks = 0;
+  for (const Instance& instance : job.instances) {
+    ranks += instance.gpus.size() + static_cast<size_t>(instance.ranks);
+  }
+  return ranks;
+}
+
 void check_share(const Layout& layout, const Job& job, const std::string& place) {
   const std::optional<Share>& first = layout.jobs.front().share;
   if (job.share.has_value() != first.has_value() || (first && job.share->way != first->way)) {
@@ -116,10 +124,24 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
   if (job.share->way == "alone" && layout.jobs.size() > 1) {
     refuse(place, "a job that is alone is the only one of its layout");
   }
-  if (job.share->way != "mps" && (job.share->threads_percent || job.share->memory_gib)) {
-    refuse(place, "only mps has limits of threads and memory");
+  if (!through_mps(*job.share) && (job.share->threads_percent || job.share->memory_gib)) {
+    refuse(place, "only mps and sm have limits of threads and memory");
   }
   check_device_share(job, place);
+  if (job.share->way != "sm") return;
+  if (!job.share->threads_percent)
+    refuse(place, "sm needs a threads_percent: how large its part is");
+  if (ranks_of(job) != 1) refuse(place, "a job with multiprocessors of its own is one rank");
+}
+
+void check_stress(const Layout& layout, const Job& job, const std::string& place) {
+  if (!job.stress) return;
+  const bool at_once = job.share && job.share->way != "serial" && job.share->way != "alone";
+  if (!at_once) refuse(place, "a job that disturbs others shares with them, at once");
+  if (ranks_of(job) != 1) refuse(place, "a job that disturbs others is one process");
+  const bool any_trains = std::any_of(layout.jobs.begin(), layout.jobs.end(),
+                                      [](const Job& other) { return !other.stress; });
+  if (!any_trains) refuse(place, "there is no job that trains");
 }
 
 void check_layout(const Layout& layout, const std::string& place) {
@@ -131,6 +153,7 @@ void check_layout(const Layout& layout, const std::string& place) {
     const auto& instances = layout.jobs[j].instances;
     if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
     check_share(layout, layout.jobs[j], job + "/share");
+    check_stress(layout, layout.jobs[j], job + "/stress");
     for (size_t k = 0; k < instances.size(); ++k) {
       if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {
         refuse(job + "/instances/" + std::to_string(k),

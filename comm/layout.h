@@ -54,21 +54,25 @@ struct Instance {
 
 /// How the jobs of a layout have the same GPUs, or CPUs.
 struct Share {
-  // alone, serial (one after another), timeslice (at once), mps, mig (each on a MIG device of its
-  // own) or vgpu (alone on the vGPU of its VM)
+  // alone, serial (one after another), timeslice (at once), mps, sm (multiprocessors of its own,
+  // through MPS), mig (each on a MIG device of its own) or vgpu (alone on the vGPU of its VM)
   std::string way;
-  std::optional<int64_t> threads_percent{};  // mps: of the multiprocessors, at most
-  std::optional<int64_t> memory_gib{};       // mps: of each GPU, at most
+  std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
+  std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
   std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
   std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
 
   bool operator==(const Share&) const = default;
 };
 
-/// Ranks that train together.
+/// Whether the jobs are clients of an MPS daemon.
+inline bool through_mps(const Share& share) { return share.way == "mps" || share.way == "sm"; }
+
+/// Ranks that train together; or one process that only disturbs those beside it.
 struct Job {
   std::vector<Instance> instances;
-  std::optional<Share> share{};  // none: what it takes is its own
+  std::optional<Share> share{};         // none: what it takes is its own
+  std::optional<std::string> stress{};  // copy, compute or pcie, in place of training
 };
 
 /// Settings of `nearmetal run` by name, such as image_size, as their text.

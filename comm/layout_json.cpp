@@ -44,6 +44,9 @@ constexpr Form environment_class{[](const std::string& text) {
                                           text == "container";
                                  },
                                  "bare-metal, vm or container"};
+constexpr Form load{
+    [](const std::string& text) { return text == "copy" || text == "compute" || text == "pcie"; },
+    "copy, compute or pcie"};
 constexpr Form order{
     [](const std::string& text) { return text == "randomised" || text == "listed"; },
     "randomised or listed"};
@@ -99,6 +102,7 @@ static void fields(StrictReader& field, Share& share) {
 static void fields(StrictReader& field, Job& job) {
   field("instances", job.instances);
   field.optional("share", job.share);
+  field.optional("stress", job.stress, load);
 }
 
 static void fields(StrictReader& field, Expectation& expect) {

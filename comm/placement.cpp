@@ -122,6 +122,7 @@ class Placer {
   void place_job(const Job& job, size_t index, size_t jobs) {
     PlacedJob& placed = placement_.jobs.emplace_back();
     placed.share = job.share;
+    placed.stress = job.stress;
     std::map<std::string, std::string> common;
     if (job.share) add_share_variables(*job.share, job, common);
     if (jobs > 1) {
@@ -171,11 +172,11 @@ class Placer {
   static void add_share_variables(const Share& share, const Job& job,
                                   std::map<std::string, std::string>& variables) {
     if (job.instances.front().gpus.empty()) return;
-    if (share.way != "mps") {
+    if (!through_mps(share)) {
       variables["CUDA_MPS_PIPE_DIRECTORY"] = "/dev/null";  // nor a daemon that is there by chance
       return;
     }
-    if (share.threads_percent) {
+    if (share.way == "mps" && share.threads_percent) {
       variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*share.threads_percent);
     }
     if (!share.memory_gib) return;
@@ -254,6 +255,10 @@ int64_t Placement::ranks() const {
   return std::accumulate(jobs.begin(), jobs.end(), int64_t{0}, [](int64_t sum, const auto& job) {
     return sum + static_cast<int64_t>(job.ranks.size());
   });
+}
+
+size_t Placement::jobs_that_train() const {
+  return std::count_if(jobs.begin(), jobs.end(), [](const PlacedJob& job) { return !job.stress; });
 }
 
 bool Placement::on_gpus() const { return jobs.front().ranks.front().gpu.has_value(); }

@@ -27,6 +27,7 @@ struct PlacedRank {
 struct PlacedJob {
   std::vector<PlacedRank> ranks;  // by rank; those of one instance are neighbours
   std::optional<Share> share{};
+  std::optional<std::string> stress{};
 };
 
 struct Placement {
@@ -36,6 +37,7 @@ struct Placement {
 
   const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
   int64_t ranks() const;
+  size_t jobs_that_train() const;
   bool on_gpus() const;  // all, or none
 };
 
@@ -53,7 +55,8 @@ struct Placement {
 /// A rank on MIG sees its device alone (CUDA_VISIBLE_DEVICES is the UUID), as a process can use
 /// one.
 ///
-/// Jobs that share may take what others have. They find no MPS daemon but the sweep's own, whose
+/// Jobs that share may take what others have. They find no MPS daemon but the sweep's own (of jobs
+/// with multiprocessors of their own, too), whose
 /// limits are variables of theirs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE,
 /// CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all CPUs of the host.
 ///

@@ -40,6 +40,7 @@ const char* relation_of_jobs(const Placement& placement) {
   if (placement.share()->way == "serial") return " one after another, ";
   if (placement.share()->way == "mig") return " at once on MIG devices of their own, ";
   if (placement.share()->way == "vgpu") return " at once on the vGPUs of their VMs, ";
+  if (placement.share()->way == "sm") return " at once on multiprocessors of their own, ";
   return placement.share()->way == "mps" ? " at once through an MPS daemon, "
                                          : " at once in time slices, ";
 }

@@ -30,6 +30,9 @@ inline constexpr int64_t exchanged_bytes[] = {8, 64 << 10, 4 << 20, 64 << 20};
 /// "nccl/allreduce/64KiB".
 std::string exchange_probe_name(const std::string& library, const std::string& work, int64_t bytes);
 
+/// Work that takes as long as there are few multiprocessors of a GPU.
+inline constexpr const char* hold_probe_name = "hold/multiprocessors";
+
 /// Of one run, after the set-up: the median of `repeats`, each timed alone.
 double median_seconds(const Probe& probe, int repeats);
 

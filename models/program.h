@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/gpu_part.h"
 #include "models/graph.h"
 #include "models/probe.h"
 #include "models/training_options.h"
@@ -155,6 +156,9 @@ class Backend {
   virtual ~Backend() = default;
   /// Throws std::runtime_error where there is no such device or its driver does not work.
   virtual DeviceInfo describe(int gpu) = 0;
+  /// All that this process does from now on keeps to its part. Throws NotSupported where the device
+  /// cannot be split, std::invalid_argument where the parts are more than the whole.
+  virtual void take_part(int gpu, const GpuPart& part) = 0;
   /// Visible GPUs; 1 where there are no GPUs to choose from.
   virtual int device_count() { return 1; }
   /// The choices that prepare() would make, to be known to other ranks; empty where it makes none.

@@ -70,6 +70,7 @@ std::string share_text(const ArmShare& share) {
   for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
   for (const int64_t gib : share.memory_gib) text += " " + std::to_string(gib) + "GiB";
   for (const std::string& profile : share.profiles) text += " " + profile;
+  for (const std::string& load : share.neighbours) text += " beside " + load;
   return text;
 }
 

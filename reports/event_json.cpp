@@ -1,5 +1,6 @@
 #include "reports/event_json.h"
 
+#include "reports/neighbour_fields.h"
 #include "reports/report_fields.h"
 
 namespace nearmetal {
@@ -14,6 +15,7 @@ void fields(Archive& field, In<Archive, Event> event) {
   field("steps", event.steps, at_least(0));
   field("images_per_second", event.images_per_second, at_least(0));
   field("report", event.report);
+  field("neighbour", event.neighbour);
 }
 
 }  // namespace json

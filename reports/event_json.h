@@ -17,7 +17,8 @@ inline constexpr const char* stop_order = "stop";    // early
 
 struct Event {
   // progress; ready: warmed up, the load goes on until `start`; measured: the window is complete,
-  // the load goes on until `end`; result: with the report, the last.
+  // the load goes on until `end`; result: with the report, or what a
+  // neighbour did; the last.
   std::string event;
   int64_t rank = 0;              // that tells; each tells of its progress, rank 0 all else
   std::string host;              // of that rank
@@ -25,6 +26,7 @@ struct Event {
   int64_t steps = 0;             // taken
   double images_per_second = 0;  // in the window so far; 0: none
   std::optional<Report> report;
+  std::optional<Neighbour> neighbour;  // of a process that trains nothing, in place of a report
 };
 
 /// Without the end of the line.

@@ -7,6 +7,7 @@
 #include "reports/environment_fields.h"
 #include "reports/forms.h"
 #include "reports/json_archive.h"
+#include "reports/neighbour_fields.h"
 #include "reports/probe_fields.h"
 
 namespace nearmetal::json {
@@ -211,6 +212,7 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("proof", run.proof);
   field.added("communication", run.communication);
   field.added("jobs", run.jobs);
+  field.added("neighbours", run.neighbours);
   field.added("jain_fairness", run.jain_fairness, within(0, 1));
   field("warnings", run.warnings);
   field("profile", run.profile);
@@ -228,6 +230,7 @@ void fields(Archive& field, In<Archive, ArmShare> share) {
   field("threads_percent", share.threads_percent, within(1, 100));
   field("memory_gib", share.memory_gib, at_least(0));
   field.added("profiles", share.profiles);
+  field.added("neighbours", share.neighbours);
 }
 
 template <class Archive>

@@ -41,9 +41,9 @@ inline constexpr Form code{[](const std::string& text) {
 inline constexpr Form way_of_sharing{[](const std::string& text) {
                                        return text == "alone" || text == "serial" ||
                                               text == "timeslice" || text == "mps" ||
-                                              text == "mig" || text == "vgpu";
+                                              text == "sm" || text == "mig" || text == "vgpu";
                                      },
-                                     "alone, serial, timeslice, mps, mig or vgpu"};
+                                     "alone, serial, timeslice, mps, sm, mig or vgpu"};
 inline constexpr Form report_schema_name{
     [](const std::string& text) { return text == "nearmetal/report"; }, "nearmetal/report"};
 inline constexpr Form readable_version{[](const std::string& text) {

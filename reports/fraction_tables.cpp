@@ -64,6 +64,46 @@ const char* const fraction_columns =
     "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
     "over that of one alone; a job has: of its GPU, MIG device or vGPU, at most";
 
+std::string rate_text(const Neighbour& neighbour) {
+  if (neighbour.flops_per_second > 0) {
+    return significant(1e-12 * neighbour.flops_per_second) + " TFLOP/s";
+  }
+  if (neighbour.bytes_per_second > 0) {
+    return significant(1e-9 * neighbour.bytes_per_second) + " GB/s";
+  }
+  return significant(neighbour.runs_per_second) + " runs/s";
+}
+
+namespace {
+
+// Of each arm that has neighbours, what all of them did together, as the mean of its runs.
+TextTable neighbours_table(const RunSet& set) {
+  TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
+  for (const RunArm& arm : set.arms) {
+    Neighbour all;
+    double runs = 0;
+    for (const SetRun& run : arm.runs) {
+      if (run.run.status != Status::complete || run.run.neighbours.empty()) continue;
+      runs += 1;
+      for (const Neighbour& one : run.run.neighbours) {
+        all.load = one.load;
+        all.runs_per_second += one.runs_per_second;
+        all.bytes_per_second += one.bytes_per_second;
+        all.flops_per_second += one.flops_per_second;
+      }
+    }
+    if (runs == 0) continue;
+    for (double* rate : {&all.runs_per_second, &all.bytes_per_second, &all.flops_per_second}) {
+      *rate /= runs;
+    }
+    table.rows.push_back(
+        {arm.name, std::to_string(arm.share->neighbours.size()), all.load, rate_text(all)});
+  }
+  return table;
+}
+
+}  // namespace
+
 std::string unsupported_text(const UnsupportedArm& arm) {
   return printable(arm.name) + ": unsupported: " + printable(arm.reason);
 }
@@ -71,6 +111,10 @@ std::string unsupported_text(const UnsupportedArm& arm) {
 std::vector<FractionTable> fraction_tables(const RunSet& set) {
   std::vector<FractionTable> tables = {
       {"Jobs that share a GPU", table_of(fractions_of(set, Batches::equal))}};
+  TextTable neighbours = neighbours_table(set);
+  if (!neighbours.rows.empty()) {
+    tables.push_back({"What the neighbours did", std::move(neighbours)});
+  }
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
   tables.push_back({"The best batch of each way", table_of(fractions_of(best, Batches::any))});

@@ -13,10 +13,14 @@ struct FractionTable {
   std::string title;
   TextTable table;
 };
-/// Of all arms, and where there are several batches of the best of each way.
+/// Of all arms; of the neighbours that disturbed; and where there are several batches of the best
+/// of each way.
 std::vector<FractionTable> fraction_tables(const RunSet& set);
 /// What the columns of the tables mean.
 extern const char* const fraction_columns;
+
+/// "3905 GB/s", "650 TFLOP/s"
+std::string rate_text(const Neighbour& neighbour);
 
 /// "4 jobs, MIG: unsupported: MIG is off"
 std::string unsupported_text(const UnsupportedArm& arm);

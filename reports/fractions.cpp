@@ -76,20 +76,25 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
   return result;
 }
 
-// Worst over the ranks of a run, mean over the runs; unknown where a rank of a run is.
-template <class ValueOf>
-Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
-  std::vector<double> worst;
+// Over the ranks of a run, beginning with 0; mean over the runs; unknown where a rank of a run is.
+template <class ValueOf, class Combine>
+Maybe<double> over_ranks(const RunArm& arm, const ValueOf& value_of, const Combine& combine) {
+  std::vector<double> of_runs;
   for (const Run* run : complete_runs(arm)) {
-    double largest = 0;
+    double of_run = 0;
     for (const Rank& rank : run->ranks) {
       Maybe<double> value = value_of(rank);
       if (!value) return value;
-      largest = std::max(largest, *value);
+      of_run = combine(of_run, *value);
     }
-    worst.push_back(largest);
+    of_runs.push_back(of_run);
   }
-  return mean(worst);
+  return mean(of_runs);
+}
+
+template <class ValueOf>
+Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
+  return over_ranks(arm, value_of, [](double a, double b) { return std::max(a, b); });
 }
 
 Maybe<double> p99_seconds(const Rank& rank) {
@@ -110,18 +115,8 @@ Maybe<double> memory_bytes(const Rank& rank) {
 
 // With MIG each rank tells of its own device, and they are of one GPU; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {
-  if (arm.share->way != "mig") return worst_of_ranks(arm, memory_bytes);
-  std::vector<double> sums;
-  for (const Run* run : complete_runs(arm)) {
-    double sum = 0;
-    for (const Rank& rank : run->ranks) {
-      Maybe<double> value = memory_bytes(rank);
-      if (!value) return value;
-      sum += *value;
-    }
-    sums.push_back(sum);
-  }
-  return mean(sums);
+  if (arm.share->way == "mig") return over_ranks(arm, memory_bytes, std::plus<>());
+  return worst_of_ranks(arm, memory_bytes);
 }
 
 Maybe<double> watts(const Rank& rank) {
@@ -154,6 +149,7 @@ Maybe<double> worst_of_best(const Run& run) {
 Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
   if (arm.share->way == "vgpu" && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
+  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
   for (const Run* run : complete_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
   }
@@ -177,11 +173,12 @@ class Fractions {
   }
 
  private:
-  // Of those that did the same work on the same hardware as `arm`.
+  // Of those that did the same work on the same hardware as `arm`, undisturbed.
   const RunArm* find(const RunArm& arm,
                      const std::function<bool(const ArmShare& share)>& wanted) const {
     const std::string context = context_of(arm);
     for (const RunArm* other : arms_) {
+      if (!other->share->neighbours.empty()) continue;
       if (wanted(*other->share) && context_of(*other) == context) return other;
     }
     return nullptr;
@@ -226,7 +223,7 @@ class Fractions {
     const auto jobs = static_cast<size_t>(share.jobs);
     const bool on_all = share.way == "timeslice" || share.way == "serial";
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
-    for (size_t job = 0; !on_all && job < share.threads_percent.size(); ++job) {
+    for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
     }
     for (size_t job = 0; job < std::min(jobs, share.profiles.size()); ++job) {
@@ -265,6 +262,10 @@ class Fractions {
         return share.way == way && share.jobs == jobs;
       });
       point.*member = Unknown{"no arm of as many jobs is so"};
+      if (!arm.share->neighbours.empty()) {
+        point.*member = Unknown{"its neighbours train nothing"};
+        continue;
+      }
       if (other == &arm) point.*member = Unknown{"it is the reference"};
       if (other != nullptr && other != &arm) point.*member = ratio(arm, *other);
     }

@@ -144,7 +144,7 @@ void leave_out_what_is_there(RunSet& set) {
   std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
     return std::any_of(set.arms.begin(), set.arms.end(), [&](const RunArm& arm) {
       const bool there = arm.name == missing.name || (missing.name.ends_with(", MIG") &&
-                                                      arm.name.starts_with(missing.name + ", "));
+                                                      arm.name.starts_with(missing.name + " "));
       return there && !arm.runs.empty();
     });
   });

@@ -213,6 +213,17 @@ struct ConcurrentJob {
   bool operator==(const ConcurrentJob&) const = default;
 };
 
+/// A process that trains nothing and was there to disturb the jobs of a run: what it did while they
+/// were in their windows.
+struct Neighbour {
+  std::string load;  // copy, compute or pcie
+  double runs_per_second = 0;
+  double bytes_per_second = 0;  // read plus written, or over the link; 0: it moves none
+  double flops_per_second = 0;
+
+  bool operator==(const Neighbour&) const = default;
+};
+
 /// One launch.
 struct Run {
   std::string started_at;  // RFC 3339, UTC
@@ -232,7 +243,8 @@ struct Run {
   Maybe<double> share_of_peak;
   Proof proof;
   std::optional<Communication> communication;
-  std::vector<ConcurrentJob> jobs;      // empty: one alone
+  std::vector<ConcurrentJob> jobs;  // empty: one alone
+  std::vector<Neighbour> neighbours;
   std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
   std::vector<Plan> plans;
   std::optional<StepProfile> profile;
@@ -242,11 +254,13 @@ struct Run {
 
 /// How the jobs of an arm have one GPU, or the same CPUs.
 struct ArmShare {
-  std::string way;  // alone, serial, timeslice, mps, mig or vgpu
+  std::string way;  // alone, serial, timeslice, mps, sm, mig or vgpu
   int64_t jobs = 1;
-  std::vector<int64_t> threads_percent;  // of the multiprocessors, by job; empty: no limit
-  std::vector<int64_t> memory_gib;       // of the GPU, by job, 0: no limit; empty: none has one
-  std::vector<std::string> profiles{};   // of MIG devices or vGPUs, by job; empty: other ways
+  // By job, those of neighbours last:
+  std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
+  std::vector<int64_t> memory_gib;        // of the GPU, 0: no limit; empty: none has one
+  std::vector<std::string> neighbours{};  // what each that trains nothing does: copy, compute, pcie
+  std::vector<std::string> profiles{};    // of MIG devices or vGPUs; empty: other ways
 
   bool operator==(const ArmShare&) const = default;
 };

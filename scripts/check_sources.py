@@ -25,7 +25,7 @@ ARROWS = {
 # Headers of an outside library: the files that may include them, and how many may, if it matters.
 # Tests may use any of these as an oracle.
 FENCES = [
-    ("CLI/**", ["bench/command_line.cpp", "bench/*_options.cpp"], None),
+    ("CLI/**", ["bench/command_line.cpp", "bench/*_options.*"], None),
     ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
                      "comm/layout_document.*"], None),
     ("yaml-cpp/**", ["comm/yaml*"], None),
@@ -45,7 +45,7 @@ FENCES = [
 MAX_LINES = 320
 # Other limits, each with its reason.
 LINE_LIMITS = {
-    "bench/main.cpp": 85,  # the whole program at a glance
+    "bench/main.cpp": 90,  # the whole program at a glance
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}

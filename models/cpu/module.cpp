@@ -3,6 +3,7 @@
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
 #include "models/cpu/probes.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
@@ -10,6 +11,10 @@ namespace {
 class CpuBackend : public Backend {
  public:
   DeviceInfo describe(int /*gpu*/) override { return describe_host(); }
+
+  void take_part(int /*gpu*/, const GpuPart& /*part*/) override {
+    throw NotSupported("only a GPU has parts");
+  }
 
   std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {
     return std::make_unique<CpuProgram>(graph, options);

@@ -8,9 +8,16 @@
 #include <stdexcept>
 
 #include "models/cuda/check.h"
+#include "models/cuda/green_context.h"
 
 namespace nearmetal {
 namespace {
+
+// For the whole process, which has one GPU, or one part of it.
+std::optional<GreenContext>& taken_part() {
+  static std::optional<GreenContext> part;
+  return part;
+}
 
 int attribute(cudaDeviceAttr name, int gpu) {
   int value = 0;
@@ -75,11 +82,24 @@ int use_gpu(int gpu) {
                              std::to_string(count) + " visible");
   }
   NM_CALL(cudaSetDevice(gpu));
+  if (taken_part()) taken_part()->make_current();
+  return multiprocessors_in_use();
+}
+
+int multiprocessors_in_use() {
+  if (taken_part()) return taken_part()->multiprocessors();
+  int gpu = 0;
+  NM_CALL(cudaGetDevice(&gpu));
   return attribute(cudaDevAttrMultiProcessorCount, gpu);
 }
 
-DeviceInfo describe_gpu(int gpu) {
+void take_part_of_gpu(int gpu, const GpuPart& part) {
   use_gpu(gpu);
+  taken_part().emplace(part);
+}
+
+DeviceInfo describe_gpu(int gpu) {
+  const int multiprocessors = use_gpu(gpu);
   cudaDeviceProp properties{};
   NM_CALL(cudaGetDeviceProperties(&properties, gpu));
   DeviceInfo info;
@@ -88,7 +108,7 @@ DeviceInfo describe_gpu(int gpu) {
   std::array<char, 32> pci{};
   NM_CALL(cudaDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size()), gpu));
   info.pci_id = pci.data();
-  info.multiprocessors = properties.multiProcessorCount;
+  info.multiprocessors = multiprocessors;
   info.compute_capability =
       std::to_string(properties.major) + "." + std::to_string(properties.minor);
   info.dma_buf = shares_dma_buf(gpu);
@@ -109,8 +129,8 @@ DeviceInfo describe_gpu(int gpu) {
       {"cublaslt", version_text(cublas, 10000, 100) + "." + std::to_string(cublas % 100)}};
   // kHz; the clock is the highest the part may reach, as the data sheets count.
   const double clock_hertz = 1e3 * attribute(cudaDevAttrClockRate, gpu);
-  info.peak_flops_per_second = peak_rates(properties.major * 10 + properties.minor,
-                                          clock_hertz * properties.multiProcessorCount);
+  info.peak_flops_per_second =
+      peak_rates(properties.major * 10 + properties.minor, clock_hertz * multiprocessors);
   // Two transfers a clock (double data rate), bus width in bits.
   info.peak_memory_bytes_per_second = 2 * 1e3 * attribute(cudaDevAttrMemoryClockRate, gpu) *
                                       attribute(cudaDevAttrGlobalMemoryBusWidth, gpu) / 8;

@@ -8,7 +8,14 @@ namespace nearmetal {
 /// Throws std::runtime_error if there is no such GPU or its driver does not work.
 DeviceInfo describe_gpu(int gpu);
 
-/// Makes `gpu` the current device of this thread and returns its number of multiprocessors.
+/// Makes `gpu`, or the part of it that this process took, the current device of this thread and
+/// returns its number of multiprocessors.
 int use_gpu(int gpu);
+
+/// Of what use_gpu() made current.
+int multiprocessors_in_use();
+
+/// See Backend::take_part(). Once in a process.
+void take_part_of_gpu(int gpu, const GpuPart& part);
 
 }  // namespace nearmetal

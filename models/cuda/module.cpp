@@ -11,6 +11,8 @@ class CudaBackend : public Backend {
  public:
   DeviceInfo describe(int gpu) override { return describe_gpu(gpu); }
 
+  void take_part(int gpu, const GpuPart& part) override { take_part_of_gpu(gpu, part); }
+
   int device_count() override {
     int count = 0;
     NM_CALL(cudaGetDeviceCount(&count));

@@ -17,7 +17,20 @@ __global__ void read(const uint4* __restrict__ memory, int64_t count, unsigned* 
   if (both == ~0u && all_ones != nullptr) *all_ones = 1;
 }
 
+constexpr int threads_of_half = 1024;
+
+__global__ void __launch_bounds__(threads_of_half) hold(int64_t clocks) {
+  const int64_t begin = clock64();
+  while (clock64() - begin < clocks) {
+  }
+}
+
 }  // namespace
+
+void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
+  hold<<<blocks, threads_of_half, 0, stream>>>(clocks);
+  NM_CHECK_LAUNCH();
+}
 
 void launch_nothing(cudaStream_t stream) {
   nothing<<<1, 32, 0, stream>>>();

@@ -90,6 +90,17 @@ std::vector<Probe> launch_probes() {
            .start = graph(true)}};
 }
 
+Probe hold_probe() {
+  constexpr int blocks = 2048;
+  constexpr int64_t clocks = 100'000;
+  return {.name = hold_probe_name,
+          .work = std::to_string(blocks) + " blocks that each hold half a multiprocessor for " +
+                  std::to_string(clocks) + " clocks",
+          .start = [] {
+            return by_events([](cudaStream_t stream) { launch_hold(blocks, clocks, stream); });
+          }};
+}
+
 // Of host memory: pinned, or as malloc() gives it, which the driver copies by way of its own.
 std::shared_ptr<void> host_memory(bool pinned) {
   if (!pinned) {
@@ -223,6 +234,7 @@ Probe product_probe(Precision precision) {
 std::vector<Probe> gpu_probes(int gpu) {
   use_gpu(gpu);
   std::vector<Probe> probes = launch_probes();
+  probes.push_back(hold_probe());
   probes.push_back(device_copy_probe());
   for (const bool to_device : {true, false}) {
     for (const bool pinned : {true, false}) probes.push_back(host_copy_probe(to_device, pinned));

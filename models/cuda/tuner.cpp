@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "models/cuda/convolution_check.h"
+#include "models/cuda/device.h"
 #include "models/cuda/own_kernels.h"
 #include "models/cuda/tuning_buffers.h"
 
@@ -64,7 +65,7 @@ Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>&
     : handle_(handle),
       stream_(stream),
       compute_capability_major_(device_attribute(cudaDevAttrComputeCapabilityMajor)),
-      multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount)),
+      multiprocessors_(multiprocessors_in_use()),
       pinned_(pinned) {
   for (const Plan& plan : known) known_[plan.key] = plan;
 }

@@ -16,7 +16,7 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 
 std::vector<Chart> charts_of(const RunSet& set) {
   std::vector<Chart> charts;
-  if (shares_a_gpu(set)) charts = {sharing_chart(set), slowdown_chart(set)};
+  if (shares_a_gpu(set)) charts = fraction_charts(set);
   add_charts_of_runs(charts, shown_arms(set));
   return charts;
 }

@@ -19,10 +19,9 @@ Chart difference_chart(const Comparison& comparison);
 Chart speedup_chart(const ShownArms& shown);
 Chart efficiency_chart(const ShownArms& shown);
 
-/// Where jobs share a GPU: their throughput over that of jobs one after another and in time slices;
-/// and how many times as long each takes as alone on the GPU, and as alone on the same share.
-Chart sharing_chart(const RunSet& set);
-Chart slowdown_chart(const RunSet& set);
+/// Where jobs share a GPU, one for each question: what that gains and costs, the longest steps,
+/// fairness, memory and energy.
+std::vector<Chart> fraction_charts(const RunSet& set);
 
 /// Step times of the timed window of each arm's typical run: one after another, and how they are
 /// distributed.

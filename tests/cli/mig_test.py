@@ -76,13 +76,23 @@ class Planned(Mig):
     def test_fractions_take_even_devices_and_say_what_needs_a_whole_gpu(self):
         plan = self.plan(SEVEN, "--fractions", "4", "--hosts", "localhost:1")
         self.assertEqual([(layout["name"], len(layout["jobs"])) for layout in plan["layouts"]],
-                         [("4 jobs, MIG, 1g.18gb", 4), ("alone, MIG, 1g.18gb", 1)])
+                         [("4 jobs, MIG 1g.18gb", 4), ("alone, MIG 1g.18gb", 1)])
         job = plan["layouts"][0]["jobs"][3]["command"]
         for word in ("--expect-mig=1g.18gb", "--expect-uuid=" + uuid(3), "--sharers=4"):
             self.assertIn(word, job)
         reasons = {one["name"]: one["reason"] for one in plan["unsupported"]}
         self.assertIn("nvidia-smi -i 0 -mig 0", reasons["4 jobs, serial"])
         self.assertIn("MIG is on", reasons["alone"])
+
+    def test_neighbours_disturb_from_devices_of_their_own(self):
+        plan = self.plan(SEVEN, "--fractions", "3", "--neighbours", "copy", "--hosts",
+                         "localhost:1")
+        self.assertEqual([layout["name"] for layout in plan["layouts"]],
+                         ["1 job, 2 copy, MIG 1g.18gb", "alone, MIG 1g.18gb"])
+        trains, disturbs, _ = plan["layouts"][0]["jobs"]
+        self.assertIn("--expect-uuid=" + uuid(0), trains["command"])
+        self.assertIn("CUDA_VISIBLE_DEVICES=" + uuid(1), disturbs["command"])
+        self.assertFalse([word for word in disturbs["command"] if word.startswith("--expect-")])
 
     def test_fractions_without_mig_say_what_an_administrator_runs(self):
         plan = self.plan(OFF, "--fractions", "4", "--hosts", "localhost:2")
@@ -186,12 +196,12 @@ class Swept(Mig):
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
-        share = arms["2 jobs, MIG, 1g.18gb"]["share"]
+        share = arms["2 jobs, MIG 1g.18gb"]["share"]
         self.assertEqual((share["way"], share["jobs"], share["profiles"]),
                          ("mig", 2, ["1g.18gb"] * 2))
-        self.assertEqual(len(arms["2 jobs, MIG, 1g.18gb"]["runs"][0]["jobs"]), 2)
+        self.assertEqual(len(arms["2 jobs, MIG 1g.18gb"]["runs"][0]["jobs"]), 2)
         self.assertIn("MIG is on", arms["2 jobs, serial"]["unsupported"])
-        self.assertIn("alone, MIG, 1g.18gb", process.out)
+        self.assertIn("alone, MIG 1g.18gb", process.out)
         with open(self.path("calls"), encoding="utf-8") as file:
             calls = set(file.read().splitlines())
         self.assertEqual(calls, {f"CUDA_VISIBLE_DEVICES={uuid(n)} --expect-mig=1g.18gb "

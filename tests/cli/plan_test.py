@@ -197,6 +197,13 @@ class Shipped(Plan):
             self.assertNotIn("--through-mps", job["command"])
             self.assertIn("--batch=64", job["command"])
         self.assertIn("3 jobs, MIG", [one["name"] for one in plan["unsupported"]])
+        noisy = json.loads(self.plan("--fractions", "3", "--neighbours", "pcie", "--hosts",
+                                     "localhost:1", "--format", "json"))
+        self.schema("plan").validate(noisy)
+        words = noisy["layouts"][1]["jobs"][2]["command"]
+        self.assertEqual(words[words.index("stress"):],
+                         ["stress", "pcie", "--device=cuda", "--conducted"])
+        self.assert_refused(self.call("plan", "1x1x1", "--neighbours", "pcie"), 2, "--fractions")
         self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,
                             "serial", "nearmetal sweep")
 

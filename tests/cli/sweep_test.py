@@ -117,7 +117,7 @@ class Sweep(cli.CliTest):
         self.assertEqual({name: arm["share"] and arm["share"]["way"] for name, arm in arms.items()},
                          {"alone": "alone", "2 jobs, serial": "serial",
                           "2 jobs, time slices": "timeslice", "2 jobs, MPS": None,
-                          "2 jobs, MIG": None})
+                          "2 jobs, SMs": None, "2 jobs, MIG": None})
         self.assertEqual(arms["2 jobs, MPS"]["unsupported"], "there is no GPU")
         for run in arms["2 jobs, serial"]["runs"]:
             first, second = run["ranks"]
@@ -130,6 +130,32 @@ class Sweep(cli.CliTest):
             self.assertNotIn("monitor_shared", [warning["code"] for warning in run["warnings"]])
         self.assertIn("x time slices", process.out)
         self.assertIn("2 jobs, MIG: unsupported: there is no GPU\n", process.out)
+
+    def test_a_job_beside_neighbours_is_slower_and_they_are_told(self):
+        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
+        process = self.sweep("--fractions", "2", "--neighbours", "copy,compute", "--repeats", "1",
+                             "--steps", "20", *cpus)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
+        for load, rate in (("copy", "bytes_per_second"), ("compute", "flops_per_second")):
+            arm = arms[f"1 job, 1 {load}, time slices"]
+            self.assertEqual(arm["share"]["jobs"], 1)
+            self.assertEqual(arm["share"]["neighbours"], [load])
+            run = arm["runs"][0]
+            self.assertEqual(run["status"], "complete", run["failure"])
+            self.assertEqual([one["load"] for one in run["neighbours"]], [load])
+            self.assertGreater(run["neighbours"][0][rate], 1e6)
+        self.assertIn("What the neighbours did", process.out)
+        self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
+
+    def test_a_neighbour_that_cannot_do_its_load_fails_the_run(self):
+        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "timeslice"}}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "both", "jobs": [job, {**job, "stress": "pcie"}]}]}
+        process = self.sweep_file(layouts)
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertIn("job 2: LOAD: 'pcie' is not to be had on this device (cpu)", process.err)
 
     def test_what_shares_by_mps_needs_a_gpu_and_its_daemon(self):
         host = {"name": "localhost", "gpus": 0}

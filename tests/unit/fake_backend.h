@@ -90,6 +90,7 @@ class FakeBackend : public Backend {
   explicit FakeBackend(Script& script) : script_(script) {}
 
   DeviceInfo describe(int) override { return script_.device; }
+  void take_part(int, const GpuPart&) override {}
   std::unique_ptr<Program> prepare(const Graph&, const ProgramOptions& options) override {
     script_.options = options;
     script_.on_prepare();

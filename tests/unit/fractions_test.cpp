@@ -106,6 +106,28 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
   EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
 }
 
+TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
+  Report report = four_jobs();
+  Arm beside = shared_arm("beside", {"timeslice", 1, {}, {}, {"copy", "copy", "copy"}}, {250, 260});
+  for (nearmetal::Run& run : beside.runs) {
+    run.neighbours = {{"copy", 100, 1e12, 0}, {"copy", 200, 2e12, 0}, {"copy", 0, 0, 0}};
+  }
+  report.arms.insert(report.arms.begin(), beside);
+  const std::vector<FractionPoint> points = points_of(report);
+  EXPECT_NEAR(points[0].slowdown->value, std::sqrt(1000. * 1010) / std::sqrt(250. * 260), 1e-9);
+  EXPECT_EQ(points[0].of_serial.reason, "its neighbours train nothing");
+  EXPECT_EQ(points[0].images_per_joule.reason, "its neighbours take power, too");
+  EXPECT_EQ(points[1].of_timeslice.reason, "no arm of as many jobs is so");
+  const Report read = report_from_json(to_json(report));
+  EXPECT_EQ(read.arms[0].share, beside.share);
+  EXPECT_EQ(read.arms[0].runs[0].neighbours, beside.runs[0].neighbours);
+  RunSet set;
+  add_runs(set, report, "made up");
+  const std::vector<FractionTable> tables = fraction_tables(set);
+  ASSERT_EQ(tables.size(), 2);
+  EXPECT_THAT(tables[1].table.rows.at(0), testing::ElementsAre("beside", "3", "copy", "3000 GB/s"));
+}
+
 TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
   Report report = four_jobs();
   Arm& missing = report.arms.emplace_back();
@@ -124,6 +146,13 @@ TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
   EXPECT_EQ(page.charts.at(0).table.rows.size(), 3) << "serial, slices and mps";
   EXPECT_EQ(page.charts.at(1).name, "slowdown");
   EXPECT_THAT(page.charts.at(1).csv, HasSubstr("mps alone"));
+  std::vector<std::string> names;
+  for (const Chart& chart : page.charts) names.push_back(chart.missing.empty() ? chart.name : "-");
+  names.resize(6);
+  EXPECT_THAT(names,
+              testing::ElementsAre("sharing", "slowdown", "tail", "fairness", "memory", "energy"));
+  EXPECT_EQ(page.charts.at(3).table.rows.size(), 3) << "several jobs";
+  EXPECT_EQ(page.charts.at(4).table.rows.size(), 5);
 }
 
 TEST(Fractions, AreInTheReportAndNoScaling) {

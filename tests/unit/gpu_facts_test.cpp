@@ -129,7 +129,7 @@ TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
     Host host;
     host.name = name;
     host.gpus = 2;
-    find_mig_devices(host, NM_FAKE_NVML);
+    with_mig_devices(host, NM_FAKE_NVML);
     return host;
   };
   const Host balanced = found("constructed_mig_balanced", "localhost");
@@ -145,7 +145,7 @@ TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
   Host host;
   host.name = "localhost";
   host.gpus = 1;
-  find_mig_devices(host, "libno-such.so.1");
+  with_mig_devices(host, "libno-such.so.1");
   EXPECT_THAT(host.found.at(0).no_mig, HasSubstr("libno-such"));
 }
 

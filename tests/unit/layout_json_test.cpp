@@ -112,11 +112,15 @@ TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
   EXPECT_THAT(refusal_of_layout(with_shares({slices}, R"(, "emulate": true)")),
               HasSubstr("pretended VM"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "timeslice", "threads_percent": 50})"})),
-              HasSubstr("only mps has limits"));
+              HasSubstr("only mps and sm have limits"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mps", "threads_percent": 101})"})),
               StartsWith("/layouts/0/jobs/0/share/threads_percent must be from 1 to 100"));
-  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "luck"})"})),
-              StartsWith("/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps"));
+  EXPECT_THAT(
+      refusal_of_layout(with_shares({R"({"way": "luck"})"})),
+      StartsWith(
+          "/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps, sm, mig or vgpu"));
+  EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "sm"})"})),
+              StartsWith("/layouts/0/jobs/0/share: sm needs a threads_percent"));
 }
 
 TEST(LayoutJson, ReadsMigAndVgpu) {
@@ -150,7 +154,7 @@ TEST(LayoutJson, RefusesMigAndVgpuThatCannotBe) {
        "give one of them"},
       {with_shares({R"({"way": "mig", "profile": "small"})"}), "it is no MIG profile"},
       {with_shares({R"({"way": "mig", "instance": "GPU-1"})"}), "must be the UUID of a MIG device"},
-      {with_shares({R"({"way": "mig", "threads_percent": 50})"}), "only mps has limits"},
+      {with_shares({R"({"way": "mig", "threads_percent": 50})"}), "only mps and sm have limits"},
       {with_shares({R"({"way": "vgpu"})"}), "vgpu needs that of the vGPU"},
       {with_shares({R"({"way": "vgpu", "profile": "1g.18gb"})"}), "vgpu needs that of the vGPU"},
       {with_host(R"("mig": [{"gpu": 2, "uuid": ")" + uuid + R"(", "profile": "1g.18gb"}])"),
@@ -161,6 +165,22 @@ TEST(LayoutJson, RefusesMigAndVgpuThatCannotBe) {
   for (const auto& [text, expected] : cases) {
     EXPECT_THAT(refusal_of_layout(text), HasSubstr(expected)) << text;
   }
+}
+
+TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {
+  const auto disturbed = [](const std::string& share, const std::string& first = "") {
+    const std::string instance = R"("instances": [{"host": "a", "gpus": [0]}], "share": )" + share;
+    return R"({"hosts": [{"name": "a", "gpus": 1}], "layouts": [{"name": "l", "jobs": [{)" +
+           instance + first + "}, {" + instance + R"(, "stress": "pcie"}]}]})";
+  };
+  const std::string slices = R"({"way": "timeslice"})";
+  EXPECT_EQ(layout_from_json(disturbed(slices)).layouts[0].jobs[1].stress, "pcie");
+  EXPECT_THAT(refusal_of_layout(disturbed(R"({"way": "serial"})")),
+              StartsWith("/layouts/0/jobs/1/stress: a job that disturbs others shares with them"));
+  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "copy")")),
+              StartsWith("/layouts/0/jobs/0/stress: there is no job that trains"));
+  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "noise")")),
+              StartsWith("/layouts/0/jobs/0/stress must be copy, compute or pcie"));
 }
 
 TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {

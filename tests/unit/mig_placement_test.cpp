@@ -146,15 +146,15 @@ TEST(MigPlacement, WhatCannotBeIsRefused) {
 TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
   const auto names = [](const Host& host, int64_t jobs) {
     std::string text;
-    for (const Layout& layout : fraction_layouts(host, jobs)) {
+    for (const Layout& layout : fraction_layouts(host, {.jobs = jobs})) {
       if (layout.jobs[0].share->way == "mig") text += layout.name + "; ";
     }
     return text;
   };
   EXPECT_EQ(names(divided({"1g.18gb", "1g.18gb", "3g.71gb", "2g.35gb"}), 2),
-            "2 jobs, MIG, 1g.18gb; alone, MIG, 1g.18gb; ");
+            "2 jobs, MIG 1g.18gb; alone, MIG 1g.18gb; ");
   EXPECT_EQ(names(divided({"1g.18gb", "3g.71gb", "1g.18gb"}), 3),
-            "3 jobs, MIG, 3g.71gb + 1g.18gb + 1g.18gb; alone, MIG, 1g.18gb; alone, MIG, 3g.71gb; ");
+            "3 jobs, MIG 3g.71gb + 1g.18gb + 1g.18gb; alone, MIG 1g.18gb; alone, MIG 3g.71gb; ");
   EXPECT_EQ(names(divided({"1g.18gb"}), 2), "");
   EXPECT_EQ(no_mig_reason(divided({"1g.18gb", "1g.18gb"}), 2), "");
   EXPECT_THAT(no_mig_reason(divided({"1g.18gb"}), 2),

@@ -90,6 +90,16 @@ TEST_F(MpsDaemonTest, RunsInAFolderOfItsOwnUntilItIsDropped) {
     const std::string log = words.at(2).substr(words.at(2).find('=') + 1);
     std::ofstream(log + "/server.log") << "Starting\nServer: Received fatal fault\nend\n";
     EXPECT_EQ(daemon.fault(), "Server: Received fatal fault");
+    // As a server of CUDA 13.0 wrote it when a client read beyond its memory.
+    std::ofstream(log + "/../out")
+        << "[2026-11-22 10:24:08.569 Server  2652] Status of client {PID: 2650, Context ID: 1} is "
+           "ACTIVE\n"
+           "[2026-11-22 10:24:08.799 Server  2652] Client {PID: 2650, Context: 1} encountered a "
+           "fatal GPU error.\n"
+           "[2026-11-22 10:24:08.799 Server  2652] Server is handling a fatal GPU error.\n"
+           "[2026-11-22 10:24:08.820 Server  2652] Server failed to recevie command with status "
+           "806, assuming client {PID: 2650, Context ID: 1} exit\n";
+    EXPECT_EQ(daemon.fault(), "Client {PID: 2650, Context: 1} encountered a fatal GPU error.");
   }
   EXPECT_TRUE(nothing_is_left());
   EXPECT_TRUE(soon([&] { return !is_alive(pid); }));

@@ -1,0 +1,42 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/command_options.h"
+#include "bench/parse_value.h"
+
+namespace nearmetal {
+namespace {
+
+// "1:25,75": the second of two parts, with three quarters of the multiprocessors.
+GpuPart gpu_part_of(const std::string& text) {
+  const char* flag = "--gpu-part";
+  const size_t colon = text.find(':');
+  GpuPart part;
+  std::istringstream percents(colon == text.npos ? "" : text.substr(colon + 1));
+  for (std::string percent; std::getline(percents, percent, ',');) {
+    part.percents.push_back(parse_number<int64_t>(flag, percent, {1, 100}));
+  }
+  if (part.percents.empty()) {
+    throw std::invalid_argument("--gpu-part: '" + text + "' is no INDEX:PERCENT,PERCENT,...");
+  }
+  const double last = static_cast<double>(part.percents.size()) - 1;
+  part.index = parse_number<int64_t>(flag, text.substr(0, colon), {0, last});
+  return part;
+}
+
+}  // namespace
+
+void add_conducted_options(CLI::App& command, CommandLine& line) {
+  command.add_flag("--conducted", line.conducted)->group("");
+  command.add_option("--sharers", line.sharers)->group("");
+  command.add_flag("--through-mps", line.through_mps)->group("");
+  command
+      .add_option_function<std::string>(
+          "--gpu-part", [&line](const std::string& text) { line.gpu_part = gpu_part_of(text); })
+      ->group("");
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,69 @@
+#include "bench/parts_probe.h"
+
+#include <algorithm>
+
+#include "bench/run_layout.h"
+#include "models/load_module.h"
+#include "models/probe.h"
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+// Halves are not exact, as multiprocessors come in groups, and clocks move.
+constexpr double most_of_whole = 0.75;
+constexpr double least_of_alone = 0.75;
+
+std::vector<std::string> holding(int64_t gpu, const std::string& part) {
+  std::vector<std::string> command = {"env",
+                                      "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                                      "CUDA_VISIBLE_DEVICES=" + std::to_string(gpu),
+                                      program_path().string(),
+                                      "stress",
+                                      hold_probe_name,
+                                      "--device=cuda",
+                                      "--conducted"};
+  if (!part.empty()) command.push_back("--gpu-part=" + part);
+  return command;
+}
+
+}  // namespace
+
+std::string verdict_of_parts(const PartRates& rates) {
+  const double slower =
+      rates.together.empty() ? 0 : *std::min_element(rates.together.begin(), rates.together.end());
+  if (rates.whole <= 0 || rates.alone <= 0 || slower <= 0) return "its probe measured nothing";
+  if (rates.alone > most_of_whole * rates.whole) {
+    return "half of the multiprocessors did " + percent(rates.alone / rates.whole) +
+           " of what all do: the part is not kept to";
+  }
+  if (slower < least_of_alone * rates.alone) {
+    return "of two halves at once one did " + percent(slower / rates.alone) +
+           " of what it does alone: they do not run at the same time";
+  }
+  return "";
+}
+
+std::string no_parts_reason(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
+  PartRates rates;
+  const auto rates_of = [&](const std::vector<std::string>& parts, std::vector<double>& found) {
+    std::vector<std::vector<std::string>> commands;
+    for (const std::string& part : parts) commands.push_back(holding(gpu, part));
+    const LaunchOutcome outcome = run_through_mps(commands, limits, stop, [](const auto&) {});
+    for (const Neighbour& rate : outcome.neighbours) found.push_back(rate.runs_per_second);
+    return outcome.failure;
+  };
+  std::vector<double> whole, alone;
+  for (const auto& [parts, found] : {std::pair(std::vector<std::string>{""}, &whole),
+                                     {{"0:50,50"}, &alone},
+                                     {{"0:50,50", "1:50,50"}, &rates.together}}) {
+    const std::string failure = rates_of(parts, *found);
+    if (!failure.empty()) return failure;
+    if (found->size() != parts.size()) return "its probe was stopped";
+  }
+  rates.whole = whole.front();
+  rates.alone = alone.front();
+  return verdict_of_parts(rates);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,24 @@
+#include "models/gpu_part.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace nearmetal {
+
+PartGroups groups_of(const GpuPart& part, unsigned multiprocessors, unsigned smallest) {
+  std::vector<unsigned> sizes;
+  PartGroups groups;
+  for (const int64_t percent : part.percents) {
+    const unsigned wanted = multiprocessors * static_cast<unsigned>(percent) / 100;
+    sizes.push_back(std::max(smallest, wanted / smallest * smallest));
+    groups.multiprocessors = std::gcd(groups.multiprocessors, sizes.back());
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i == part.index) groups.first = groups.needed;
+    groups.needed += sizes[i] / groups.multiprocessors;
+  }
+  groups.count = sizes.at(part.index) / groups.multiprocessors;
+  return groups;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,37 @@
+// Horizontal bars with whiskers, as data and script of a chart.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/charts/chart.h"
+#include "reports/inference.h"
+#include "reports/types.h"
+
+namespace nearmetal {
+
+struct Bar {
+  std::string label;
+  size_t row = 0;
+  size_t side = 0;
+  Kind kind = Kind::measured;
+  double value = 0;
+  Maybe<Interval> whisker;
+  std::vector<double> circles;
+};
+
+struct Bars {
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};
+  std::string axis{};           // title of the values
+  std::string more_settings{};  // of gnuplot
+  std::vector<Bar> bars{};
+};
+
+std::string csv_of(const Bars& bars);
+std::string script_of(const Bars& bars);
+
+/// A setting of gnuplot: a dashed line at this value.
+std::string line_at(double value);
+
+}  // namespace nearmetal
