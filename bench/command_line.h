@@ -111,10 +111,10 @@ struct CommandLine {
   RunConfig run;           // as typed: what depends on the device is still open
   Origins origins;         // of every setting of `run`
   bool conducted = false;  // by the sweep that started this process
-  int64_t sharers = 1;     // jobs that are meant to be on the GPU, or the CPUs, at once
   bool through_mps = false;
-  std::optional<GpuPart> gpu_part;
   bool emulated = false;  // this run is part of what pretends to be several machines
+  int64_t sharers = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once
+  std::optional<GpuPart> gpu_part;
   Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;

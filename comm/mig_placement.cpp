@@ -186,7 +186,7 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
 }
 
 std::string no_mig_reason(const Host& host, int64_t jobs) {
-  const std::string why = no_mig(host, 0);
+  std::string why = no_mig(host, 0);
   const auto there = std::ssize(mig_devices_for(host, jobs));
   if (why.empty() && there >= jobs) return "";
   const std::string gpu = name_of_gpu(host, 0);
