@@ -49,6 +49,7 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
   options.precision = *config.precision;
   options.forward_only = config.forward_only;
   options.input = input_of(config);
+  options.gradient_type = gradient_type_of(config, world.size());
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
   config.batch.reset();
@@ -290,7 +291,8 @@ class RankJob {
 
 ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
                  const std::atomic<int>& stop, const BackendLoader& load) {
-  const std::unique_ptr<World> world = join_world(line.run.ranks);
+  const std::unique_ptr<World> world =
+      join_world(line.run.ranks, line.run.all_reduce == "hierarchical");
   return as_rank(*world, terminal.err,
                  [&] { return RankJob{line, clock, terminal, stop, load, *world}.run(); });
 }

@@ -58,6 +58,11 @@ void fill(std::optional<T>& setting, T value) {
   if (!setting) setting = value;
 }
 
+// Which vanish unless the loss is scaled.
+bool has_fp16_gradients(const RunConfig& config) {
+  return config.precision == Precision::fp16 || config.gradient_type == "fp16";
+}
+
 }  // namespace
 
 DeviceChoice choose_device(const std::string& asked, const fs::path& root) {
@@ -76,7 +81,7 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
   // steps, then 31, then 27): 120 steps at the default batch outlast that.
   fill(config.warmup, int64_t{cuda ? 120 : 3});
   if (cuda) fill(config.launch, std::string("graph"));
-  fill(config.loss_scale, LossScale{config.precision == Precision::fp16 ? 1024.0 : 1.0, false});
+  fill(config.loss_scale, LossScale{has_fp16_gradients(config) ? 1024.0 : 1.0, false});
   if (config.batch != largest_that_fits) {
     fill(config.learning_rate, 0.1 * static_cast<double>(*config.batch) / 256);
   }
@@ -91,6 +96,10 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   require(cuda || config.input == "device",
           "--input host and pageable are for GPUs; leave it out with --device cpu");
   require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
+  require(cuda || !given("all_reduce"),
+          "--all-reduce is for GPUs; leave it out with --device cpu, where MPI sums");
+  require(config.nccl_algorithm == "auto" || config.all_reduce != "hierarchical",
+          "--nccl-algorithm is of sums over all ranks; leave --all-reduce hierarchical out");
   require(cuda || !given("nccl_algorithm"),
           "--nccl-algorithm is for GPUs; leave it out with --device cpu");
   require(config.nccl_algorithm == "auto" || config.launch != "stream",
@@ -98,7 +107,7 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
   require(!config.forward_only || !config.verify,
           "--verify trains; it cannot go with --forward-only");
-  require(config.precision == Precision::fp16 ||
+  require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
   require(!given("plans") || !given("plan_cache"),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/together.h"
 
@@ -12,20 +13,49 @@ void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, con
   config.gpu = world.local_rank() % std::max(1, backend.device_count());
 }
 
-NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up) {
+Nccl& set_up_nccl(World& world, const NcclSetUp& set_up) {
   Nccl* nccl = nullptr;
-  std::string name;
   together(world, [&] {
     nccl = &load_nccl();
     nccl->set_up(set_up);
-    if (world.rank() == 0) name = nccl->new_group();
   });
   const std::string version = world.broadcast(nccl->version());
   together(world, [&] {
     if (nccl->version() == version) return;
     throw std::runtime_error("this rank loads " + nccl->version() + ", rank 0 " + version);
   });
-  return {*nccl, world.broadcast(name)};
+  return *nccl;
+}
+
+NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up) {
+  Nccl& nccl = set_up_nccl(world, set_up);
+  std::string name;
+  together(world, [&] {
+    if (world.rank() == 0) name = nccl.new_group();
+  });
+  return {nccl, world.broadcast(name)};
+}
+
+std::vector<RankHost> hosts_of_ranks(World& world) {
+  const RankHost own = rank_host();
+  std::vector<RankHost> hosts;
+  for (const std::string& text : world.all_gather(own.name + '\0' + own.boot_id)) {
+    const size_t end = text.find('\0');
+    hosts.push_back({text.substr(0, end), text.substr(end + 1)});
+  }
+  return hosts;
+}
+
+std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const HostPlace& place,
+                                             int gpu,
+                                             std::function<void(const std::string& why)> failed) {
+  std::string name;
+  together(world, [&] {
+    if (world.rank() == place.first_rank) name = nccl.new_group();
+  });
+  const std::vector<std::string> names = world.all_gather(name);
+  return nccl.join_hierarchical(names[place.first_rank], place, gpu,
+                                {world.host_sum(place.local_rank), std::move(failed)});
 }
 
 }  // namespace nearmetal

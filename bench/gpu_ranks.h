@@ -1,8 +1,12 @@
 // Which GPU a rank takes, and how the ranks of several find one another.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "comm/host_place.h"
 #include "comm/nccl_library.h"
 #include "comm/world.h"
 #include "models/backend.h"
@@ -19,8 +23,19 @@ struct NcclGroup {
   std::string name;
 };
 
-/// A new group of all ranks, the first that NCCL makes here; collective. Throws JobFailure where a
-/// rank has no NCCL or another one.
+/// NCCL before it makes its first group here; collective. Throws JobFailure where a rank has none
+/// or another one.
+Nccl& set_up_nccl(World& world, const NcclSetUp& set_up);
+
+/// A new group of all ranks, the first that NCCL makes here; as set_up_nccl().
 NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up = {});
+
+/// On which host each rank is; collective.
+std::vector<RankHost> hosts_of_ranks(World& world);
+
+/// Sums by NCCL inside the hosts and by MPI between them; collective. `failed`: as in BetweenHosts.
+std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const HostPlace& place,
+                                             int gpu,
+                                             std::function<void(const std::string& why)> failed);
 
 }  // namespace nearmetal

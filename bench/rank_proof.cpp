@@ -57,7 +57,8 @@ void measure_exchange(AllReduce& all_reduce, Communication found, Run& run) {
         {.bytes = test.bytes,
          .seconds = test.seconds,
          .bus_bandwidth_bytes_per_second =
-             2 * (ranks - 1) / ranks * static_cast<double>(test.bytes) / test.seconds});
+             2 * (ranks - 1) / ranks * static_cast<double>(test.bytes) / test.seconds,
+         .type = test.type});
   }
   run.communication = found;
   run.proof.sums_exact = exact;

@@ -6,18 +6,16 @@
 #include <optional>
 
 #include "bench/attribute.h"
-#include "bench/bucket_size.h"
 #include "bench/defaults.h"
 #include "bench/environment/gpu.h"
-#include "bench/gpu_ranks.h"
 #include "bench/monitor.h"
 #include "bench/progress_line.h"
+#include "bench/rank_exchange.h"
 #include "bench/rank_proof.h"
 #include "bench/summary.h"
 #include "bench/together.h"
 #include "bench/trainer.h"
 #include "bench/verify.h"
-#include "comm/nccl_log.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json.h"
@@ -32,8 +30,6 @@ constexpr int64_t verify_steps_cpu = 30;  // a step takes seconds there
 constexpr int profile_repeats = 10;
 
 uint64_t seed_of(const RunConfig& config) { return static_cast<uint64_t>(config.seed); }
-
-bool in_step(const RankTask& task) { return exchanges_gradients(task.config, task.world.size()); }
 
 std::string out_of_memory_text(const OutOfMemory& error) {
   const auto gigabytes = [](int64_t bytes) {
@@ -54,23 +50,10 @@ void telling_memory(const std::function<void()>& work) {
   }
 }
 
-// Ends the job: the other ranks wait for this one and would do so for ever.
-void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
-  // In one piece, since a teller may write to the same stream.
-  task.terminal.err << "nearmetal: rank " + std::to_string(task.world.rank()) + " (" + host_name() +
-                           ") failed " + what + ": " + why + "\n"
-                    << std::flush;
-  task.world.abort(static_cast<int>(ExitCode::run_failed));
-}
-
-// For `work` in which ranks wait for one another.
-void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
-  if (task.world.size() == 1) return work();
-  try {
-    work();
-  } catch (const std::exception& error) {
-    abort_job(task, what, error.what());
-  }
+ProgramOptions options_of(const RankTask& task, const PlanSource& plans, int64_t rank) {
+  ProgramOptions options = program_options(task.config, plans, rank);
+  options.gradient_type = gradient_type_of(task.config, task.world.size());
+  return options;
 }
 
 // GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
@@ -80,9 +63,8 @@ PlanSource plans_of_all(const RankTask& task) {
   std::vector<Plan> chosen;
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
-    telling_memory([&] {
-      chosen = task.backend.choose_plans(task.graph, program_options(task.config, plans, 0));
-    });
+    telling_memory(
+        [&] { chosen = task.backend.choose_plans(task.graph, options_of(task, plans, 0)); });
   });
   plans.known = plans_from_json(task.world.broadcast(plans_to_json(chosen)));
   plans.pinned = true;
@@ -94,75 +76,20 @@ std::unique_ptr<Program> prepare_together(const RankTask& task) {
   std::unique_ptr<Program> program;
   together(task.world, [&] {
     telling_memory([&] {
-      program =
-          task.backend.prepare(task.graph, program_options(task.config, plans, task.world.rank()));
+      program = task.backend.prepare(task.graph, options_of(task, plans, task.world.rank()));
     });
   });
   return program;
 }
 
-std::unique_ptr<AllReduce> join_nccl(const RankTask& task) {
-  const World& world = task.world;
-  const NcclGroup group = new_nccl_group(task.world, {.algorithm = task.config.nccl_algorithm,
-                                                      .keep_log = task.config.launch == "graph"});
-  std::unique_ptr<AllReduce> joined;
-  or_abort(task, "to join the others", [&] {
-    joined =
-        group.nccl.join(group.name, world.rank(), world.size(), static_cast<int>(task.config.gpu));
-  });
-  return joined;
-}
-
-// Null where each rank trains for itself.
-std::unique_ptr<AllReduce> make_all_reduce(const RankTask& task) {
-  if (!in_step(task)) return nullptr;
-  return task.config.device == "cuda" ? join_nccl(task) : task.world.all_reduce();
-}
-
-std::string nccl_log(const RankTask& task) {
-  return task.config.device == "cuda" ? load_nccl().log() : "";
-}
-
-// Throws where they are not those that were asked for.
-Maybe<NcclChoices> checked_choices(const RankTask& task, size_t earlier_bytes_of_log) {
-  if (task.config.device != "cuda") return Unknown{"NCCL is for GPUs"};
-  if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
-  if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
-  const std::string log = nccl_log(task);
-  Maybe<NcclChoices> choices = log.empty() ? Unknown{"no log of NCCL is kept: unset NCCL_DEBUG"}
-                                           : parse_nccl_log(log, earlier_bytes_of_log);
-  require_algorithm(choices, task.config.nccl_algorithm);
-  return choices;
-}
-
-// Puts it into the program's step, in buckets of the size that was asked for or that is fastest.
-Communication prepare_exchange(const RankTask& task, Program& program, AllReduce& all_reduce,
-                               std::span<const float> parameters) {
-  Communication prepared;
-  size_t log_of_tries = 0;
-  or_abort(task, "to prepare the exchange of gradients", [&] {
-    if (!task.config.bucket_mib) {
-      task.terminal.remark("trying sizes of buckets");
-      prepared.tried = try_buckets(task.world, program, all_reduce, parameters);
-      task.terminal.remark("step by size of bucket: " + text_of(prepared.tried));
-    }
-    prepared.bucket_mib =
-        task.config.bucket_mib ? *task.config.bucket_mib : fastest(prepared.tried).bucket_mib;
-    log_of_tries = nccl_log(task).size();
-    program.exchange_gradients(all_reduce, prepared.bucket_mib << 20);
-  });
-  together(task.world, [&] { prepared.nccl = checked_choices(task, log_of_tries); });
-  return prepared;
-}
-
-std::unique_ptr<Program> prepare(const RankTask& task, AllReduce* all_reduce,
+std::unique_ptr<Program> prepare(const RankTask& task, const Exchange& exchange,
                                  Communication& communication, Run& run, Rank& rank) {
   auto program = prepare_together(task);
   const std::vector<float> parameters =
       initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
-  if (all_reduce != nullptr) {
-    communication = prepare_exchange(task, *program, *all_reduce, parameters);
+  if (exchange.all_reduce != nullptr) {
+    communication = prepare_exchange(task, *program, exchange, parameters);
   }
   program->restart(parameters);
   run.plans = program->plans();
@@ -204,7 +131,8 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
                                .window_steps = task.config.steps,
                                .window_seconds = task.config.duration_seconds};
-  const auto ranks = make_consensus(task.world, in_step(task) || task.world.size() == 1);
+  const auto ranks = make_consensus(
+      task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
   TrainerResult result;
   if (task.teller != nullptr) {
     task.teller->follow(progress, *task.config.batch * task.world.size());
@@ -272,6 +200,11 @@ Input input_of(const RunConfig& config) {
   return config.input == "pageable" ? Input::pageable : Input::pinned;
 }
 
+std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size) {
+  if (config.gradient_type == "computed" || !exchanges_gradients(config, world_size)) return {};
+  return precision_from(config.gradient_type);
+}
+
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank) {
   ProgramOptions options;
   options.batch_size = config.batch.value();
@@ -292,10 +225,9 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
 void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   const double start = task.clock.elapsed_seconds();
   // Outlives the program, which may still have work of it queued.
-  const std::unique_ptr<AllReduce> all_reduce = make_all_reduce(task);
+  const Exchange exchange = join_exchange(task);
   Communication communication;
-  const std::unique_ptr<Program> program =
-      prepare(task, all_reduce.get(), communication, run, rank);
+  const std::unique_ptr<Program> program = prepare(task, exchange, communication, run, rank);
   const double prepared = task.clock.elapsed_seconds();
   set_up.prepare_seconds = prepared - start;
   task.terminal.remark("prepared in " + significant(set_up.prepare_seconds, 3) + " s: batch " +
@@ -311,8 +243,9 @@ void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
   std::array<int64_t, 1> incomplete{run.status != Status::complete};
   task.world.maximum(incomplete);
   if (incomplete[0] != 0) return;
-  together(task.world,
-           [&] { look_closer(task, *program, all_reduce.get(), communication, run, rank); });
+  together(task.world, [&] {
+    look_closer(task, *program, exchange.all_reduce.get(), communication, run, rank);
+  });
 }
 
 }  // namespace nearmetal

@@ -32,6 +32,7 @@ struct RankTask {
 
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.
 Input input_of(const RunConfig& config);
+std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size);
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank);
 
 /// Fills what was measured; `set_up` holds the times until the device was there. A check that does

@@ -72,7 +72,11 @@ std::vector<std::string> run_arguments(const RunConfig& config) {
   arguments.add("--bind", config.bind);
   arguments.add("--update", config.update);
   arguments.add("--bucket-mib", config.bucket_mib ? std::to_string(*config.bucket_mib) : "auto");
-  if (config.device == "cuda") arguments.add("--nccl-algorithm", config.nccl_algorithm);
+  arguments.add("--gradient-type", config.gradient_type);
+  if (config.device == "cuda") {
+    arguments.add("--all-reduce", config.all_reduce);
+    arguments.add("--nccl-algorithm", config.nccl_algorithm);
+  }
   arguments.add("--learning-rate", config.learning_rate);
   arguments.add("--momentum", config.momentum);
   arguments.add("--weight-decay", config.weight_decay);

@@ -112,19 +112,33 @@ const Rank& slowest(const Run& run) {
 std::string nccl_text(const NcclChoices& choices) {
   std::vector<std::string> texts;
   for (const SumChoice& sum : choices.sums) {
+    const std::string operation = sum.operation == "allreduce" ? "" : sum.operation + " by ";
     const std::string text =
-        sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
+        operation + sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
     if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
   }
   texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
   return joined(texts);
 }
 
+// "fp16 and fp32": of the buckets, each once.
+std::string types_of(const std::vector<Bucket>& buckets) {
+  std::vector<std::string> types;
+  for (const Bucket& bucket : buckets) {
+    if (!bucket.type) continue;
+    const std::string type = to_string(*bucket.type);
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  }
+  return joined(types, " and ");
+}
+
 void print_communication(Lines& lines, const Communication& communication) {
   const double bytes = static_cast<double>(communication.bytes_per_step);
   const auto buckets = static_cast<int64_t>(communication.buckets.size());
-  std::string text = gigabytes(bytes) + " of gradients per step in " + std::to_string(buckets) +
-                     (buckets == 1 ? " bucket, " : " buckets, ");
+  const std::string types = types_of(communication.buckets);
+  std::string text = gigabytes(bytes) + " of gradients per step" +
+                     (types.empty() ? "" : " as " + types) + " in " + counted(buckets, "bucket") +
+                     ", ";
   if (communication.exposed_seconds_per_step) {
     text += time_text(*communication.exposed_seconds_per_step) + " of it exposed; ";
   }

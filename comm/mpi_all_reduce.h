@@ -1,17 +1,13 @@
 // Sums gradients in host memory over the ranks of an MPI job.
 #pragma once
 
-#include <mpi.h>
-
 #include <string>
 #include <vector>
 
+#include "comm/mpi_sums.h"
 #include "models/all_reduce.h"
 
 namespace nearmetal {
-
-/// Throws std::runtime_error with MPI's own words where `status` is not MPI_SUCCESS.
-void require_mpi(int status, const char* what);
 
 /// One non-blocking reduction per bucket. MPI moves data only inside its calls, so that each start
 /// pushes the earlier ones on.
@@ -22,7 +18,7 @@ class MpiAllReduce : public AllReduce {
   MpiAllReduce(const MpiAllReduce&) = delete;
   MpiAllReduce& operator=(const MpiAllReduce&) = delete;
 
-  std::string library() const override;
+  std::string library() const override { return mpi_version(); }
   int ranks() const override { return ranks_; }
   void bind(std::vector<GradientBucket> buckets) override;
   void start(int first, int count, void* stream) override;
@@ -31,6 +27,7 @@ class MpiAllReduce : public AllReduce {
 
  private:
   MPI_Comm gradients_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
+  MpiSums sums_;
   int rank_ = 0;
   int ranks_ = 1;
   std::vector<GradientBucket> buckets_;

@@ -6,18 +6,26 @@
 #include <stdexcept>
 
 #include "comm/mpi_all_reduce.h"
+#include "comm/mpi_host_sum.h"
 #include "comm/mpi_probes.h"
 #include "comm/world.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
 
 class MpiWorld : public World {
  public:
-  MpiWorld() {
+  explicit MpiWorld(bool threads) {
+    const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
     int provided = 0;
-    require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init");
+    require_mpi(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init");
     if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI knows no threads");
+    if (provided < wanted) {
+      MPI_Finalize();
+      throw NotSupported("--all-reduce hierarchical calls MPI from two threads at once, which " +
+                         mpi_version() + " here does not allow (MPI_THREAD_MULTIPLE)");
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -90,6 +98,10 @@ class MpiWorld : public World {
     return std::make_unique<MpiAllReduce>(MPI_COMM_WORLD);
   }
 
+  std::unique_ptr<HostSum> host_sum(int part) override {
+    return std::make_unique<MpiHostSum>(MPI_COMM_WORLD, part);
+  }
+
   std::vector<Probe> probes() override { return mpi_probes(MPI_COMM_WORLD); }
 
   [[noreturn]] void abort(int exit_code) override {
@@ -109,6 +121,6 @@ class MpiWorld : public World {
 }  // namespace
 }  // namespace nearmetal
 
-extern "C" __attribute__((visibility("default"))) nearmetal::World* nearmetal_world() {
-  return new nearmetal::MpiWorld;
+extern "C" __attribute__((visibility("default"))) nearmetal::World* nearmetal_world(bool threads) {
+  return new nearmetal::MpiWorld(threads);
 }

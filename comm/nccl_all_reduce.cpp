@@ -1,59 +1,13 @@
 #include "comm/nccl_all_reduce.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <stdexcept>
 
+#include "comm/known_sums.h"
+
 namespace nearmetal {
-namespace {
-
 #define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
-ncclDataType_t nccl_type(Precision type) {
-  switch (type) {
-    case Precision::fp16:
-      return ncclFloat16;
-    case Precision::bf16:
-      return ncclBfloat16;
-    default:
-      return ncclFloat32;
-  }
-}
-
-// A whole number below 256, exact in every type, as the bytes of an element of this type.
-std::array<char, 4> element(Precision type, int value) {
-  std::array<char, 4> bytes{};
-  const auto put = [&](auto converted) {
-    std::memcpy(bytes.data(), &converted, sizeof(converted));
-  };
-  const auto single = static_cast<float>(value);
-  if (type == Precision::fp16) {
-    put(__float2half_rn(single));
-  } else if (type == Precision::bf16) {
-    put(__float2bfloat16_rn(single));
-  } else {
-    put(single);
-  }
-  return bytes;
-}
-
-// Elements value(0), value(1), ... with the period of the values.
-template <class Value>
-std::string elements(const GradientBucket& bucket, int period, Value value) {
-  const int64_t size = element_bytes(bucket.type);
-  std::string text(bucket.bytes(), '\0');
-  for (int64_t i = 0; i < bucket.elements; ++i) {
-    const auto bytes = element(bucket.type, value(static_cast<int>(i % period)));
-    std::memcpy(text.data() + i * size, bytes.data(), size);
-  }
-  return text;
-}
-
-}  // namespace
 
 void require_ok(ncclResult_t status, const char* call) {
   if (status == ncclSuccess) return;
@@ -73,8 +27,27 @@ std::string nccl_version() {
          "." + std::to_string(version % 100);
 }
 
-NcclAllReduce::NcclAllReduce(const std::string& group, int rank, int ranks, int gpu)
-    : rank_(rank), ranks_(ranks) {
+ncclDataType_t nccl_type(Precision type) {
+  switch (type) {
+    case Precision::fp16:
+      return ncclFloat16;
+    case Precision::bf16:
+      return ncclBfloat16;
+    default:
+      return ncclFloat32;
+  }
+}
+
+Communicator join_group(const std::string& group, int rank, int ranks) {
+  ncclUniqueId id{};
+  if (group.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
+  std::memcpy(&id, group.data(), sizeof(id));
+  ncclComm_t communicator = nullptr;
+  NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
+  return Communicator(communicator);
+}
+
+GpuAllReduce::GpuAllReduce(int rank, int ranks, int gpu) : rank_(rank), ranks_(ranks) {
   NM_CALL(cudaSetDevice(gpu));
   int lowest = 0, highest = 0;
   NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
@@ -83,63 +56,40 @@ NcclAllReduce::NcclAllReduce(const std::string& group, int rank, int ranks, int 
   stream_.reset(stream);
   begin_ = make_event();
   end_ = make_event();
-  ncclUniqueId id{};
-  if (group.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
-  std::memcpy(&id, group.data(), sizeof(id));
-  NM_CALL(ncclCommInitRank(&communicator_, ranks, id, rank));
 }
 
-// Without waiting for other ranks, which may have failed.
-NcclAllReduce::~NcclAllReduce() {
-  if (communicator_ != nullptr) ncclCommAbort(communicator_);
-}
-
-NcclAllReduce::Event NcclAllReduce::make_event() {
+GpuAllReduce::Event GpuAllReduce::make_event() {
   cudaEvent_t event = nullptr;
   NM_CALL(cudaEventCreate(&event));
   return Event(event);
 }
 
-// The update divides by the ranks: an average inside NCCL rules out some of its algorithms.
-void NcclAllReduce::sum(const GradientBucket& bucket) {
-  NM_CALL(ncclAllReduce(bucket.data, bucket.data, bucket.elements, nccl_type(bucket.type), ncclSum,
-                        communicator_, stream_.get()));
-}
-
-void NcclAllReduce::start(int first, int count, void* stream) {
+void GpuAllReduce::start(int first, int count, void* stream) {
   NM_CALL(cudaEventRecord(begin_.get(), static_cast<cudaStream_t>(stream)));
   NM_CALL(cudaStreamWaitEvent(stream_.get(), begin_.get()));
-  NM_CALL(ncclGroupStart());
-  for (int bucket = first; bucket < first + count; ++bucket) sum(buckets_[bucket]);
-  NM_CALL(ncclGroupEnd());
+  sum(first, count);
 }
 
-void NcclAllReduce::finish(void* stream) {
+void GpuAllReduce::finish(void* stream) {
   NM_CALL(cudaEventRecord(end_.get(), stream_.get()));
   NM_CALL(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), end_.get()));
 }
 
-std::vector<BucketTest> NcclAllReduce::test(int repeats) {
+std::vector<BucketTest> GpuAllReduce::test(int repeats) {
   std::vector<BucketTest> tests;
-  for (const GradientBucket& bucket : buckets_) tests.push_back(test(bucket, repeats));
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    tests.push_back(test_bucket(static_cast<int>(i), repeats));
+  }
   return tests;
 }
 
-// Whole numbers whose sums are below 256 for up to 128 ranks; those beyond give zeros.
-BucketTest NcclAllReduce::test(const GradientBucket& bucket, int repeats) {
-  const int givers = std::min(ranks_, 128);
-  const int period = 256 / givers;
-  const auto given = [&](int rank, int i) { return rank < givers ? (i + rank) % period : 0; };
-  const std::string mine = elements(bucket, period, [&](int i) { return given(rank_, i); });
-  const std::string wanted = elements(bucket, period, [&](int i) {
-    int sum = 0;
-    for (int rank = 0; rank < givers; ++rank) sum += given(rank, i);
-    return sum;
-  });
+BucketTest GpuAllReduce::test_bucket(int number, int repeats) {
+  const GradientBucket& bucket = buckets_[number];
+  const std::string mine = known_values(bucket, rank_, ranks_), sums = known_sums(bucket, ranks_);
   std::string found(mine.size(), '\0');
   NM_CALL(cudaMemcpyAsync(bucket.data, mine.data(), mine.size(), cudaMemcpyHostToDevice,
                           stream_.get()));
-  sum(bucket);
+  sum(number, 1);
   NM_CALL(cudaMemcpyAsync(found.data(), bucket.data, found.size(), cudaMemcpyDeviceToHost,
                           stream_.get()));
   NM_CALL(cudaMemsetAsync(bucket.data, 0, bucket.bytes(), stream_.get()));
@@ -147,7 +97,7 @@ BucketTest NcclAllReduce::test(const GradientBucket& bucket, int repeats) {
   // The first brings all ranks to the same point.
   for (int run = 0; run <= repeats; ++run) {
     NM_CALL(cudaEventRecord(begin_.get(), stream_.get()));
-    sum(bucket);
+    sum(number, 1);
     NM_CALL(cudaEventRecord(end_.get(), stream_.get()));
     NM_CALL(cudaEventSynchronize(end_.get()));
     float milliseconds = 0;
@@ -155,7 +105,24 @@ BucketTest NcclAllReduce::test(const GradientBucket& bucket, int repeats) {
     if (run > 0) seconds.push_back(milliseconds * 1e-3);
   }
   std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
-  return {.bytes = bucket.bytes(), .seconds = seconds[repeats / 2], .exact = found == wanted};
+  return {.bytes = bucket.bytes(),
+          .type = bucket.type,
+          .seconds = seconds[repeats / 2],
+          .exact = found == sums};
+}
+
+NcclAllReduce::NcclAllReduce(const std::string& group, int rank, int ranks, int gpu)
+    : GpuAllReduce(rank, ranks, gpu), communicator_(join_group(group, rank, ranks)) {}
+
+// The update divides by the ranks: an average inside NCCL rules out some of its algorithms.
+void NcclAllReduce::sum(int first, int count) {
+  NM_CALL(ncclGroupStart());
+  for (int i = first; i < first + count; ++i) {
+    const GradientBucket& bucket = buckets()[i];
+    NM_CALL(ncclAllReduce(bucket.data, bucket.data, bucket.elements, nccl_type(bucket.type),
+                          ncclSum, communicator_.get(), stream()));
+  }
+  NM_CALL(ncclGroupEnd());
 }
 
 }  // namespace nearmetal

@@ -1,10 +1,13 @@
 // NCCL, which sums the gradients of GPUs; a module of its own, so that one GPU trains without it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "comm/host_place.h"
+#include "comm/host_sum.h"
 #include "models/all_reduce.h"
 #include "models/probe.h"
 
@@ -14,6 +17,15 @@ namespace nearmetal {
 struct NcclSetUp {
   std::string algorithm = "auto";  // by which it sums: auto (its choice, or the user's), ring, tree
   bool keep_log = false;           // of its choices
+};
+
+/// How sums leave a host.
+struct BetweenHosts {
+  // Over the ranks with the same local_rank.
+  std::unique_ptr<HostSum> sum;
+  // Called where that fails, on a thread of the driver and with other ranks waiting: must end the
+  // job.
+  std::function<void(const std::string& why)> failed;
 };
 
 /// Errors of NCCL and of the device throw std::runtime_error.
@@ -32,6 +44,11 @@ class Nccl {
   /// Waits for all ranks of the group. `gpu`: index among the visible GPUs, one for each rank.
   virtual std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks,
                                           int gpu) = 0;
+  /// The same for sums by NCCL among the ranks of each host, which are a `group`, and by `between`
+  /// from host to host. Waits for the ranks of this host.
+  virtual std::unique_ptr<AllReduce> join_hierarchical(const std::string& group,
+                                                       const HostPlace& place, int gpu,
+                                                       BetweenHosts between) = 0;
   /// Of a group of its own: allreduce, allgather and broadcast, with the sizes and bus factors of
   /// nccl-tests (of allgather: the bytes that each rank ends with). Each checks what arrives before
   /// it is timed; start and runs are collective.

@@ -17,9 +17,11 @@ void add_once(std::vector<T>& values, const T& value) {
 
 }  // namespace
 
-Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes) {
-  static const std::regex sum(
-      R"(AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})");
+Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
+                                  const std::string& operations) {
+  const std::regex sum(
+      "\\b(" + operations +
+      R"(): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})");
   static const std::regex transport(R"( via ([A-Z][^ ]*))");
   static const std::regex ring(R"(Channel \d+/\d+ : (\d+(?: \d+)*)\s*$)");
   NcclChoices choices;
@@ -29,10 +31,11 @@ Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes) 
     std::smatch found;
     if (std::regex_search(line, found, sum)) {
       if (bytes < earlier_bytes) continue;
-      add_once(choices.sums, {.bytes = std::stoll(found[1]),
-                              .algorithm = lower_case(found[2]),
-                              .protocol = lower_case(found[3]),
-                              .channels = std::stoll(found[5]) - std::stoll(found[4]) + 1});
+      add_once(choices.sums, {.bytes = std::stoll(found[2]),
+                              .algorithm = lower_case(found[3]),
+                              .protocol = lower_case(found[4]),
+                              .channels = std::stoll(found[6]) - std::stoll(found[5]) + 1,
+                              .operation = lower_case(found[1])});
     } else if (std::regex_search(line, found, transport)) {
       add_once(choices.transports, found[1].str());
     } else if (std::regex_search(line, found, ring)) {

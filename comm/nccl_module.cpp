@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "comm/nccl_all_reduce.h"
+#include "comm/nccl_hierarchical.h"
 #include "comm/nccl_library.h"
 #include "comm/nccl_probes.h"
 
@@ -38,6 +39,11 @@ class NcclLibrary : public Nccl {
 
   std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks, int gpu) override {
     return std::make_unique<NcclAllReduce>(group, rank, ranks, gpu);
+  }
+
+  std::unique_ptr<AllReduce> join_hierarchical(const std::string& group, const HostPlace& place,
+                                               int gpu, BetweenHosts between) override {
+    return std::make_unique<HierarchicalAllReduce>(group, place, gpu, std::move(between));
   }
 
   std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {

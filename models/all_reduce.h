@@ -21,6 +21,7 @@ struct GradientBucket {
 /// What a sum of known values showed, with nothing else going on.
 struct BucketTest {
   int64_t bytes = 0;
+  Precision type = Precision::fp32;
   double seconds = 0;  // of one sum: the median, of this rank
   bool exact = false;  // every value that came back is the sum
 };

@@ -41,6 +41,8 @@ struct ProgramOptions {
   bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
   SgdOptions sgd;
   LossScale loss_scale;
+  // In which gradients travel to other ranks, if any: fp32, bf16 or fp16; empty: as computed.
+  std::optional<Precision> gradient_type;
   uint64_t data_seed = 1;     // of images and labels; differs from rank to rank
   int gpu = 0;                // index among the visible GPUs
   int threads = 0;            // CPU backend; 0 takes all that this process may use
@@ -102,8 +104,10 @@ class Program {
 
   /// From now on the gradient of every step is the mean over the ranks of `all_reduce`, which must
   /// outlive this program: sent in buckets of at least `bucket_bytes` (0: one) during the backward
-  /// pass. All ranks call it, with no step queued and before restart(); again with the same
-  /// `all_reduce` to send other buckets. Not for forward_only.
+  /// pass. Where ProgramOptions::gradient_type is not the type of a gradient, it is converted
+  /// before it is sent, and its sum back before the update. All ranks call it, with no step queued
+  /// and before restart(); again with the same `all_reduce` to send other buckets. Not for
+  /// forward_only.
   virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
 
   /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps

@@ -14,6 +14,8 @@ const char* to_string(Precision precision);
 Precision precision_from(const std::string& name);
 /// Bytes of one activation.
 int64_t element_bytes(Precision precision);
+/// In which activations lie in memory: of tf32 that is fp32.
+Precision stored_type(Precision precision);
 
 /// Stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
 /// w -= learning_rate * m, for every parameter.

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "models/program.h"
 #include "reports/maybe.h"
 
 namespace nearmetal {
@@ -15,6 +17,7 @@ struct Bucket {
   double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
   // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries.
   double bus_bandwidth_bytes_per_second = 0;
+  std::optional<Precision> type{};  // of the elements on their way; empty: an earlier report
 
   bool operator==(const Bucket&) const = default;
 };
@@ -27,21 +30,22 @@ struct TriedBucket {
   bool operator==(const TriedBucket&) const = default;
 };
 
-/// How NCCL sums so many bytes over the ranks.
+/// How NCCL sums so many bytes over the ranks, or spreads their sums.
 struct SumChoice {
   int64_t bytes = 0;
   std::string algorithm;  // "ring", "tree", "nvls", ...
   std::string protocol;   // "ll", "ll128", "simple"
   int64_t channels = 0;
+  std::string operation = "allreduce";  // or its parts inside a host: "reduce", "broadcast"
 
   bool operator==(const SumChoice&) const = default;
 };
 
-/// What NCCL chose, as rank 0 was told.
+/// What NCCL chose, as rank 0 was told, for its group: all ranks, or those of its host.
 struct NcclChoices {
   std::vector<SumChoice> sums;
   std::vector<std::string> transports;  // to other ranks: "P2P/CUMEM", "SHM/direct/direct", ...
-  std::vector<std::string> rings;       // ranks in their order, each order once: "0 1 3 2"
+  std::vector<std::string> rings;       // ranks of the group in their order, each once: "0 1 3 2"
 
   bool operator==(const NcclChoices&) const = default;
 };
@@ -49,6 +53,9 @@ struct NcclChoices {
 /// The exchange of gradients between ranks.
 struct Communication {
   std::string library;  // what summed, and its version: "nccl 2.28.9"
+  // mpi, nccl, or hierarchical: NCCL inside each host and MPI between them; empty: an earlier
+  // report
+  std::optional<std::string> all_reduce{};
   int64_t bytes_per_step = 0;
   int64_t bucket_mib = 0;          // wanted of each bucket; 0: all at once
   std::vector<TriedBucket> tried;  // empty where bucket_mib was given

@@ -6,9 +6,15 @@
 
 namespace nearmetal::json {
 
+inline constexpr Form summed_by{[](const std::string& text) {
+                                  return text == "mpi" || text == "nccl" || text == "hierarchical";
+                                },
+                                "mpi, nccl or hierarchical"};
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Bucket> bucket) {
   field("bytes", bucket.bytes, at_least(1));
+  field.added("type", bucket.type);
   field("seconds", bucket.seconds, above(0));
   field("bus_bandwidth_bytes_per_second", bucket.bus_bandwidth_bytes_per_second, at_least(0));
 }
@@ -25,6 +31,7 @@ void fields(Archive& field, In<Archive, SumChoice> sum) {
   field("algorithm", sum.algorithm);
   field("protocol", sum.protocol);
   field("channels", sum.channels, at_least(1));
+  field.added("operation", sum.operation);
 }
 
 template <class Archive>
@@ -37,6 +44,7 @@ void fields(Archive& field, In<Archive, NcclChoices> choices) {
 template <class Archive>
 void fields(Archive& field, In<Archive, Communication> communication) {
   field("library", communication.library);
+  field.added("all_reduce", communication.all_reduce, summed_by);
   field("bytes_per_step", communication.bytes_per_step, at_least(1));
   field.added("bucket_mib", communication.bucket_mib, at_least(0));
   field.added("tried", communication.tried);

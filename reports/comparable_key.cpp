@@ -51,6 +51,8 @@ void add_work(Key& key, const RunConfig& config) {
   key.add("learning_rate", config.learning_rate.value_or(0), work);
   key.add("momentum", config.momentum, work);
   key.add("weight_decay", config.weight_decay, work);
+  // Left out where it always was: earlier baselines keep their context.
+  if (config.gradient_type != "computed") key.add("gradient_type", config.gradient_type, work);
 }
 
 // "1": alone on its instance; "2 2": two instances with two ranks each.

@@ -19,6 +19,16 @@ inline constexpr Form update_kind{
     "allreduce or independent"};
 inline constexpr Form bind_kind{
     [](const std::string& text) { return text == "auto" || text == "off"; }, "auto or off"};
+inline constexpr Form gradient_type_kind{[](const std::string& text) {
+                                           return text == "computed" || text == "fp32" ||
+                                                  text == "bf16" || text == "fp16";
+                                         },
+                                         "computed, fp32, bf16 or fp16"};
+inline constexpr Form all_reduce_kind{[](const std::string& text) {
+                                        return text == "auto" || text == "nccl" ||
+                                               text == "hierarchical";
+                                      },
+                                      "auto, nccl or hierarchical"};
 inline constexpr Form nccl_algorithm_kind{
     [](const std::string& text) { return text == "auto" || text == "ring" || text == "tree"; },
     "auto, ring or tree"};
@@ -54,6 +64,8 @@ void fields(Archive& field, In<Archive, RunConfig> config) {
   field.added("update", config.update, update_kind);
   field.added("ranks", config.ranks, at_least(0));
   field.added("bucket_mib", config.bucket_mib, at_least(0));
+  field.added("gradient_type", config.gradient_type, gradient_type_kind);
+  field.added("all_reduce", config.all_reduce, all_reduce_kind);
   field.added("nccl_algorithm", config.nccl_algorithm, nccl_algorithm_kind);
   field("forward_only", config.forward_only);
   field("verify", config.verify);

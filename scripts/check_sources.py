@@ -14,7 +14,8 @@ import sys
 ARROWS = {
     "bench": ["bench/**", "comm/**", "reports/**", "models/*.h"],
     "comm": ["comm/**", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
-             "models/load_module.h", "models/probe.h"],
+             "models/load_module.h", "models/probe.h", "models/sixteen_bits.h",
+             "models/training_options.h"],
     "reports": ["reports/**", "models/graph.h", "models/program.h"],
     "models": ["models/*.h"],
     "models/cpu": ["models/cpu/**", "models/*.h"],

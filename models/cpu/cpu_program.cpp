@@ -58,6 +58,8 @@ void CpuProgram::allocate() {
   if (!options_.forward_only) {
     momentum_ = allocate_host(4 * parameters);
     partial_sums_.resize(square_sum_parts(parameters));
+    const int64_t sent = sent_gradient_bytes(step_, options_);
+    if (sent > 0) sent_gradients_ = allocate_host(sent);
   }
   if (options_.input != Input::device) host_images_ = allocate_host(step_.images->bytes());
   state_.labels.resize(options_.batch_size);
@@ -98,7 +100,12 @@ void CpuProgram::surround_with_input_and_update() {
 }
 
 void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
-  insert_exchange(step_, all_reduce, bucket_bytes, region(Region::gradients), state_);
+  FlatGradient gradient{region(Region::gradients), region(Region::gradients)};
+  if (sent_gradients_ != nullptr) {
+    gradient.sent = sent_gradients_.get();
+    gradient.sent_type = *options_.gradient_type;
+  }
+  insert_exchange(step_, all_reduce, bucket_bytes, gradient, state_);
   ranks_ = all_reduce.ranks();
 }
 

@@ -42,6 +42,8 @@ class CpuProgram : public Program {
   // The options with the number of threads decided. Throws std::invalid_argument for what this
   // machine cannot do.
   static ProgramOptions complete(ProgramOptions options);
+  // Of gradients in the type in which they travel; 0 where that is their own.
+  static int64_t sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
 
@@ -72,6 +74,7 @@ class CpuProgram : public Program {
   LoweredStep step_;
   std::array<HostMemory, region_count> regions_;
   HostMemory momentum_;
+  HostMemory sent_gradients_;          // null where they travel as they are
   HostMemory host_images_;             // null where images stay where they are
   std::vector<int32_t> fixed_labels_;  // empty: drawn every step
   std::vector<double> partial_sums_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -23,11 +24,17 @@ std::vector<GradientSlice> slices_of(const LoweredStep& step) {
   return slices;
 }
 
-Operation exchange(const std::string& name, const AllReduce& all_reduce, double bytes,
-                   StepState& state, std::function<void()> run) {
-  Operation operation{name, "exchange", "",     all_reduce.library(), 0, bytes, {},
-                      {},   nullptr,    nullptr};
-  operation.run = [&state, run = std::move(run)] {
+Operation own_operation(const std::string& name, const std::string& implementation, int64_t bytes,
+                        std::function<void()> run) {
+  Operation operation{name, "exchange", "",      implementation, 0, static_cast<double>(bytes),
+                      {},   {},         nullptr, nullptr};
+  operation.run = std::move(run);
+  return operation;
+}
+
+// Nothing else is computed meanwhile.
+Operation exposed(Operation operation, StepState& state) {
+  operation.run = [&state, run = std::move(operation.run)] {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
     run();
@@ -37,36 +44,83 @@ Operation exchange(const std::string& name, const AllReduce& all_reduce, double 
   return operation;
 }
 
+// In bytes of the fp32 gradient.
+std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& ranges,
+                                      const FlatGradient& gradient) {
+  const int64_t size = element_bytes(gradient.sent_type);
+  std::vector<GradientBucket> buckets;
+  for (const BucketRange& range : ranges) {
+    buckets.push_back({static_cast<char*>(gradient.sent) + range.begin / 4 * size,
+                       (range.end - range.begin) / 4, gradient.sent_type});
+  }
+  return buckets;
+}
+
+// What happens to one bucket once the backward pass has completed it.
+void append_start(std::vector<Operation>& operations, int number, const BucketRange& range,
+                  const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
+                  StepState& state) {
+  const std::string name = "bucket " + std::to_string(number);
+  if (gradient.is_converted()) {
+    operations.push_back(own_operation(
+        name + " to " + to_string(bucket.type), "own loop", 4 * bucket.elements + bucket.bytes(),
+        [from = gradient.computed + range.begin / 4, bucket] {
+          convert(Precision::fp32, from, bucket.type, bucket.data, bucket.elements);
+        }));
+  }
+  operations.push_back(
+      exposed(own_operation(name, all_reduce.library(), bucket.bytes(),
+                            [&all_reduce, number] { all_reduce.start(number, 1, nullptr); }),
+              state));
+}
+
+// What the update waits for.
+std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllReduce& all_reduce,
+                            StepState& state) {
+  std::vector<Operation> operations = {
+      exposed(own_operation("all buckets", all_reduce.library(), 0,
+                            [&all_reduce] { all_reduce.finish(nullptr); }),
+              state)};
+  if (!gradient.is_converted()) return operations;
+  const int64_t bytes = elements * (4 + element_bytes(gradient.sent_type));
+  operations.push_back(
+      exposed(own_operation(std::string("all buckets from ") + to_string(gradient.sent_type),
+                            "own loop", bytes,
+                            [gradient, elements] {
+                              convert(gradient.sent_type, gradient.sent, Precision::fp32,
+                                      gradient.computed, elements);
+                            }),
+              state));
+  return operations;
+}
+
 }  // namespace
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
-                     float* gradient, StepState& state) {
+                     const FlatGradient& gradient, StepState& state) {
   std::erase_if(step.operations,
                 [](const Operation& o) { return std::string_view(o.phase) == "exchange"; });
-  const std::vector<BucketRange> buckets =
-      cut_buckets(slices_of(step), step.bytes(Region::gradients), bucket_bytes);
-  std::vector<GradientBucket> bound;
-  for (const BucketRange& bucket : buckets) {
-    bound.push_back({gradient + bucket.begin / 4, (bucket.end - bucket.begin) / 4});
-  }
-  all_reduce.bind(bound);
+  const int64_t bytes = step.bytes(Region::gradients);
+  const std::vector<BucketRange> ranges =
+      cut_buckets(slices_of(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
+  const std::vector<GradientBucket> buckets = memory_of(ranges, gradient);
+  all_reduce.bind(buckets);
 
   std::vector<Operation> operations;
   size_t next = 0;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     operations.push_back(std::move(step.operations[i]));
-    for (; next < buckets.size() && buckets[next].complete_after == i; ++next) {
-      const int bucket = static_cast<int>(next);
-      operations.push_back(exchange(
-          "bucket " + std::to_string(bucket), all_reduce, static_cast<double>(bound[next].bytes()),
-          state, [&all_reduce, bucket] { all_reduce.start(bucket, 1, nullptr); }));
+    for (; next < ranges.size() && ranges[next].complete_after == i; ++next) {
+      append_start(operations, static_cast<int>(next), ranges[next], buckets[next], gradient,
+                   all_reduce, state);
     }
   }
   const auto update = std::find_if(operations.begin(), operations.end(), [](const Operation& o) {
     return std::string_view(o.phase) == "update";
   });
-  operations.insert(update, exchange("all buckets", all_reduce, 0, state,
-                                     [&all_reduce] { all_reduce.finish(nullptr); }));
+  std::vector<Operation> end = ends(gradient, bytes / 4, all_reduce, state);
+  operations.insert(update, std::make_move_iterator(end.begin()),
+                    std::make_move_iterator(end.end()));
   step.operations = std::move(operations);
 }
 

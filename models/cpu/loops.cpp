@@ -133,6 +133,16 @@ void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) copies[i] = from_float<Bf16>(values[i]).bits;
 }
 
+void convert(Precision from, const void* in, Precision to, void* out, int64_t elements) {
+  with_stored_type(from, [&]<class From>(From*) {
+    const From* values = static_cast<const From*>(in);
+    with_stored_type(to, [&]<class To>(To*) {
+      fill_each(static_cast<To*>(out), elements,
+                [values](int64_t i) { return to_float(values[i]); });
+    });
+  });
+}
+
 void update_running_statistics(const std::vector<NormStatistics>& norms, const float* batch,
                                float* running) {
   constexpr auto take = static_cast<float>(batch_norm_momentum);

@@ -43,6 +43,9 @@ struct SgdOperands {
 void sgd_update(const SgdOptions& sgd, const SgdOperands& operands);
 void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements);
 
+/// out[i] = in[i], each in fp32, bf16 or fp16; rounded to nearest even.
+void convert(Precision from, const void* in, Precision to, void* out, int64_t elements);
+
 /// Where the statistics of one batch norm lie in a buffer: mean at `offset`, variance `stride`
 /// further.
 struct NormStatistics {

@@ -35,9 +35,16 @@ ProgramOptions CpuProgram::complete(ProgramOptions options) {
   return options;
 }
 
+int64_t CpuProgram::sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options) {
+  const Precision type = options.gradient_type.value_or(Precision::fp32);
+  if (type == Precision::fp32 || options.forward_only) return 0;
+  return step.bytes(Region::gradients) / 4 * element_bytes(type);
+}
+
 int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
   int64_t bytes = step.total_bytes() + step.bytes(Region::statistics);  // running ones as well
   bytes += step.bytes(Region::gradients);                               // momentum
+  bytes += sent_gradient_bytes(step, options);
   if (options.input != Input::device) bytes += step.images->bytes();
   return bytes;
 }

@@ -172,7 +172,7 @@ void CudaProgram::settle_step() {
 
 void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
   executable_.reset();
-  insert_exchange(step_, layout_, options_.precision, resources_, all_reduce, bucket_bytes);
+  insert_exchange(step_, layout_, options_, resources_, all_reduce, bucket_bytes);
   resources_.ranks = all_reduce.ranks();
   settle_step();
 }

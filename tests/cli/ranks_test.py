@@ -58,6 +58,8 @@ class Ranks(cli.CliTest):
         self.assertEqual(exchange["bytes_per_step"],
                          sum(bucket["bytes"] for bucket in exchange["buckets"]))
         self.assertGreater(len(exchange["buckets"]), 2)
+        self.assertEqual({bucket["type"] for bucket in exchange["buckets"]}, {"fp32"})
+        self.assertIn("of gradients per step as fp32 in", process.out)
         bucket = exchange["buckets"][0]
         self.assertAlmostEqual(bucket["bus_bandwidth_bytes_per_second"] /
                                (4 / 3 * bucket["bytes"] / bucket["seconds"]), 1)
@@ -72,6 +74,35 @@ class Ranks(cli.CliTest):
         self.assertIn("3 on", process.out)
         self.assertIn("gradients averaged every step", process.out)
         self.assertEqual(process.out.count("throughput"), 1, "one rank speaks")
+
+    def test_gradients_travel_in_the_type_that_is_asked_for(self):
+        for wire, size, *more in ("bf16", 2), ("fp16", 2, "--loss-scale", "8"), ("fp32", 4):
+            process = self.job((2, ["--steps", "2", "--gradient-type", wire, "--profile", *more,
+                                    "--bucket-mib", "4", "--force", "--output", "report.json"]))
+            run = self.run_of(process)
+            exchange = run["communication"]
+            self.assertEqual({bucket["type"] for bucket in exchange["buckets"]}, {wire})
+            self.assertGreater(len(exchange["buckets"]), 2)
+            values = exchange["bytes_per_step"] / size
+            self.assertTrue(1 <= values / run["parameters"] < 1.02, values)
+            self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
+                             (True, True))
+            self.assertIn(f"of gradients per step as {wire} in", process.out)
+            names = {entry["name"] for entry in run["profile"]["entries"]
+                     if entry["phase"] == "exchange"}
+            self.assertEqual("bucket 0 to " + wire in names, size == 2, names)
+            self.assertEqual("all buckets from " + wire in names, size == 2, names)
+            self.assertEqual([rank["skipped_updates"] for rank in run["ranks"]], [0, 0])
+
+    def test_gradients_that_their_type_does_not_hold_fail_the_run(self):
+        process = self.job((2, ["--steps", "2", "--gradient-type", "fp16", "--loss-scale", "1e6",
+                                "--output", "report.json"]))
+        run = self.run_of(process, 6)
+        self.assertIn("every update was skipped", run["failure"])
+
+    def test_a_rank_alone_sends_no_gradients(self):
+        process = self.tiny("--gradient-type", "bf16", "--output", "report.json")
+        self.assertIsNone(self.run_of(process)["communication"])
 
     def test_the_size_of_buckets_is_measured_where_asked_for(self):
         process = self.job((2, ["--steps", "4", "--bucket-mib", "auto", "--output", "report.json"]))
@@ -103,6 +134,11 @@ class Ranks(cli.CliTest):
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("nearmetal: "), 1, process.err)
         self.assertFalse(os.path.exists(self.path("report.json")))
+
+    def test_sums_by_nccl_between_cpus_are_refused(self):
+        process = self.job((2, ["--all-reduce", "hierarchical"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.err.count("--all-reduce is for GPUs"), 1, process.err)
 
     def test_another_number_of_ranks_is_refused(self):
         process = self.job((2, ["--ranks", "3"]))

@@ -266,7 +266,18 @@ TEST_F(ProgramTest, DeviceDescribesItself) {
   EXPECT_FALSE(info.name.empty());
   EXPECT_GT(info.memory_bytes, 0);
   EXPECT_FALSE(info.libraries.empty());
-  EXPECT_GT(started(backend(), small_graph(), with_batch())->device_bytes(), 0);
+}
+
+TEST_F(ProgramTest, CountsTheMemoryOfGradientsThatAreConverted) {
+  const Graph graph = small_graph();
+  ProgramOptions options = with_batch();
+  const int64_t as_computed = started(backend(), graph, options)->device_bytes();
+  EXPECT_GT(as_computed, 4 * graph.parameter_count());
+  options.gradient_type = Precision::fp32;
+  EXPECT_EQ(started(backend(), graph, options)->device_bytes(), as_computed);
+  options.gradient_type = Precision::bf16;
+  EXPECT_GE(started(backend(), graph, options)->device_bytes() - as_computed,
+            2 * graph.parameter_count());
 }
 
 }  // namespace

@@ -82,6 +82,8 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"ranks", "--ranks", "4"},
       {"bind", "--bind", "off"},
       {"bucket_mib", "--bucket-mib", "8"},
+      {"gradient_type", "--gradient-type", "bf16"},
+      {"all_reduce", "--all-reduce", "hierarchical"},
       {"nccl_algorithm", "--nccl-algorithm", "tree"},
       {"forward_only", "--forward-only"},
       {"verify", "--verify"},
@@ -125,17 +127,38 @@ TEST(CommandLineTest, Values) {
 }
 
 TEST(CommandLineTest, BadValuesAreNamed) {
-  const std::vector<std::pair<std::string, std::string>> bad = {
-      {"--batch", "0"},          {"--batch", "-1"},        {"--batch", "1.5"},
-      {"--batch", "1e3"},        {"--batch", "x"},         {"--batch", "99999999999999999999"},
-      {"--batch", ""},           {"--batch", "12x"},       {"--steps", "0"},
-      {"--warmup", "0"},         {"--image-size", "-224"}, {"--classes", "1"},
-      {"--duration", "0"},       {"--duration", "-3"},     {"--duration", "5x"},
-      {"--duration", "s"},       {"--duration", "nan"},    {"--learning-rate", "inf"},
-      {"--learning-rate", "-1"}, {"--momentum", "1.1"},    {"--weight-decay", "nan"},
-      {"--loss-scale", "0"},     {"--seed", "-1"},         {"--seed", "9007199254740992"},
-      {"--gpu", "-1"},           {"--threads", "-2"},      {"--output", ""},
-      {"--device", "tpu"},       {"--precision", "fp8"},   {"--model", "vgg16"}};
+  const std::vector<std::pair<std::string, std::string>> bad = {{"--batch", "0"},
+                                                                {"--batch", "-1"},
+                                                                {"--batch", "1.5"},
+                                                                {"--batch", "1e3"},
+                                                                {"--batch", "x"},
+                                                                {"--batch", "99999999999999999999"},
+                                                                {"--batch", ""},
+                                                                {"--batch", "12x"},
+                                                                {"--steps", "0"},
+                                                                {"--warmup", "0"},
+                                                                {"--image-size", "-224"},
+                                                                {"--classes", "1"},
+                                                                {"--duration", "0"},
+                                                                {"--duration", "-3"},
+                                                                {"--duration", "5x"},
+                                                                {"--duration", "s"},
+                                                                {"--duration", "nan"},
+                                                                {"--learning-rate", "inf"},
+                                                                {"--learning-rate", "-1"},
+                                                                {"--momentum", "1.1"},
+                                                                {"--weight-decay", "nan"},
+                                                                {"--loss-scale", "0"},
+                                                                {"--seed", "-1"},
+                                                                {"--seed", "9007199254740992"},
+                                                                {"--gpu", "-1"},
+                                                                {"--threads", "-2"},
+                                                                {"--output", ""},
+                                                                {"--device", "tpu"},
+                                                                {"--precision", "fp8"},
+                                                                {"--model", "vgg16"},
+                                                                {"--gradient-type", "tf32"},
+                                                                {"--all-reduce", "mpi"}};
   for (const auto& [flag, value] : bad) {
     const std::string text = refusal_of_arguments({"run", flag, value});
     EXPECT_THAT(text, HasSubstr(flag)) << flag << " " << value;

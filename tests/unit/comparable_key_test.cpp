@@ -36,6 +36,8 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("precision"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).input = "host"; }), ElementsAre("input"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = "stream"; }), ElementsAre("launch"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).gradient_type = "bf16"; }),
+              ElementsAre("gradient_type"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));

@@ -14,6 +14,7 @@ namespace nearmetal {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -160,7 +161,7 @@ TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
       reinterpret_cast<float*>(gradients.data() + 2 * layout.matrix_elements);
   LoweredStep step = lower(graph, options, choices, layout, resources);
   RecordingAllReduce all_reduce;
-  insert_exchange(step, layout, options.precision, resources, all_reduce, GetParam() << 20);
+  insert_exchange(step, layout, options, resources, all_reduce, GetParam() << 20);
 
   // Together the buckets are the gradients, each once.
   const char* end = gradients.data();
@@ -202,6 +203,63 @@ TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
   for (size_t p = 0; p < layout.slices.size(); ++p) {
     EXPECT_EQ(written.contains(static_cast<int>(p)), layout.slices[p].is_matrix) << p;
   }
+}
+
+// Names of the kernels of the exchange with a last bucket of vectors behind one of matrices.
+std::vector<std::string> exchange_kernels(Precision type, std::vector<GradientBucket>& buckets) {
+  const Graph graph = resnet("resnet18", 64, 10);
+  ProgramOptions options = options_of(Precision::fp16);
+  options.gradient_type = type;
+  const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
+  StepResources resources;
+  std::vector<char> sent(2);
+  if (type != Precision::fp16) resources.sent.matrices = sent.data();
+  if (type != Precision::fp32) resources.sent.vectors = sent.data() + 1;
+  LoweringChoices choices;
+  choices.stem = StemForm::pad_to_4;
+  LoweredStep step = lower(graph, options, choices, layout, resources);
+  RecordingAllReduce all_reduce;
+  insert_exchange(step, layout, options, resources, all_reduce, 0);
+  buckets = all_reduce.buckets;
+  EXPECT_EQ(buckets.at(0).data, resources.sent.matrices);
+  EXPECT_EQ(buckets.at(1).data, resources.sent.vectors);
+  std::vector<std::string> names;
+  for (const Kernel& kernel : step.kernels) {
+    if (kernel.phase == std::string("exchange")) names.push_back(kernel.name);
+  }
+  return names;
+}
+
+TEST(CudaConversion, WhatHasAnotherTypeIsConvertedBeforeAndAfterItsSum) {
+  std::vector<GradientBucket> buckets;
+  EXPECT_THAT(exchange_kernels(Precision::fp32, buckets),
+              ElementsAre("bucket 0 from fp16 to fp32", "bucket 0", "all buckets",
+                          "matrices from fp32 to fp16"));
+  EXPECT_THAT(exchange_kernels(Precision::fp16, buckets),
+              ElementsAre("bucket 1 from fp32 to fp16", "bucket 0", "all buckets",
+                          "vectors from fp16 to fp32"));
+  EXPECT_THAT(
+      exchange_kernels(Precision::bf16, buckets),
+      ElementsAre("bucket 0 from fp16 to bf16", "bucket 1 from fp32 to bf16", "bucket 0",
+                  "all buckets", "matrices from bf16 to fp16", "vectors from bf16 to fp32"));
+  for (const GradientBucket& bucket : buckets) EXPECT_EQ(bucket.type, Precision::bf16);
+}
+
+TEST(CudaConversion, MemoryForConversionsIsCounted) {
+  const Graph graph = resnet("resnet18", 64, 10);
+  const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
+  const auto more_bytes = [&](Precision precision, Precision type) {
+    ProgramOptions options = options_of(precision);
+    const int64_t as_computed = PersistentMemory::bytes_needed(graph, options, layout, 132);
+    options.gradient_type = type;
+    return PersistentMemory::bytes_needed(graph, options, layout, 132) - as_computed;
+  };
+  const int64_t matrices = layout.matrix_elements, vectors = layout.vector_elements;
+  EXPECT_EQ(more_bytes(Precision::fp16, Precision::fp32), 4 * matrices);
+  EXPECT_EQ(more_bytes(Precision::fp16, Precision::fp16), 2 * vectors);
+  EXPECT_EQ(more_bytes(Precision::fp16, Precision::bf16), 2 * (matrices + vectors));
+  EXPECT_EQ(more_bytes(Precision::tf32, Precision::fp32), 0);
+  EXPECT_EQ(more_bytes(Precision::tf32, Precision::fp16), 2 * (matrices + vectors));
 }
 
 TEST(CudaStem, FormsPlaceEveryWeightOnce) {

@@ -96,6 +96,13 @@ TEST(FillDefaults, WhatIsGivenStays) {
   EXPECT_EQ(config.loss_scale->initial, 1) << "only fp16 is scaled";
 }
 
+TEST(FillDefaults, GradientsThatTravelInFp16AreScaled) {
+  RunConfig config;
+  config.gradient_type = "fp16";
+  fill_defaults(config, {"cpu", ""});
+  EXPECT_EQ(config.loss_scale, (LossScale{1024, false}));
+}
+
 TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
   RunConfig config;
   config.batch = largest_that_fits;
@@ -138,6 +145,14 @@ TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
   config.launch = "stream";
   EXPECT_THAT(refusal("cuda", {"nccl_algorithm"}), HasSubstr("leave --launch stream out"));
 }
+TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
+  EXPECT_THAT(refusal("cpu", {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
+  config.all_reduce = "hierarchical";
+  EXPECT_EQ(refusal("cuda", {"all_reduce"}), "");
+  config.nccl_algorithm = "tree";
+  EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
+              HasSubstr("leave --all-reduce hierarchical out"));
+}
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
   EXPECT_THAT(refusal("cuda", {"threads"}), HasSubstr("--threads"));
@@ -149,6 +164,8 @@ TEST_F(CheckSettings, OneOfStepsAndDuration) {
 TEST_F(CheckSettings, LossScaleIsForFp16) {
   config.loss_scale = LossScale{1, true};
   EXPECT_THAT(refusal("cpu", {"loss_scale"}), HasSubstr("fp16"));
+  config.gradient_type = "fp16";
+  EXPECT_EQ(refusal("cpu", {"loss_scale", "gradient_type"}), "");
 }
 TEST_F(CheckSettings, VerifyTrains) {
   config.verify = config.forward_only = true;

@@ -42,6 +42,18 @@ TEST(NcclLog, ConstructedLogTellsSumsTransportsAndRings) {
 }
 
 // Of rank 0 of two H200s with NVLink; lines on other matters are left out.
+TEST(NcclLog, PartsOfSumsInsideAHostAreToldWhereAskedFor) {
+  const std::string log =
+      constructed_log + std::string(
+                            "node1:412:412 [0] NCCL INFO Reduce: 4096 Bytes -> Algo RING proto "
+                            "SIMPLE channel{Lo..Hi}={0..3}\n");
+  const Maybe<NcclChoices> parts = parse_nccl_log(log, 0, "Reduce|Broadcast");
+  ASSERT_TRUE(parts);
+  EXPECT_THAT(parts->sums, ElementsAre(SumChoice{8, "ring", "ll", 1, "broadcast"},
+                                       SumChoice{4096, "ring", "simple", 4, "reduce"}));
+  EXPECT_EQ(parse_nccl_log(log)->sums, parse_nccl_log(constructed_log)->sums);
+}
+
 TEST(NcclLog, RecordedLogOfTwoH200s) {
   const Maybe<NcclChoices> choices = parse_nccl_log(
       content_of(std::filesystem::path(NM_TESTS_FOLDER) / "data/nccl/recorded_two_h200.log"));

@@ -53,6 +53,8 @@ TEST(RunArguments, AskForTheSameWork) {
     config.weight_decay = 5e-5;
     config.zero_init = true;
     config.bind = "off";
+    config.gradient_type = "fp16";
+    config.loss_scale.reset();
     config.seed = 42;
     config.verify = true;
     config.profile = true;
@@ -66,6 +68,7 @@ TEST(RunArguments, AskForWhatOneDeviceTakes) {
   gpu.gpu = 3;
   gpu.input = "host";
   gpu.launch = "stream";
+  gpu.all_reduce = "hierarchical";
   gpu.loss_scale = LossScale{65536, true};
   gpu.steps = 50;
   gpu.forward_only = true;

@@ -1,0 +1,57 @@
+#include "comm/host_place.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include "reports/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankHost> distinct) {
+  std::vector<std::string> texts;
+  for (const RankHost& host : distinct) {
+    texts.push_back(std::to_string(std::count(hosts.begin(), hosts.end(), host)) + " on " +
+                    host.name);
+  }
+  return joined(texts);
+}
+
+}  // namespace
+
+RankHost rank_host() {
+  if (const char* id = std::getenv("NCCL_HOSTID"); id != nullptr && *id != '\0') return {id, ""};
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  RankHost host{name.data(), ""};
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot_id;
+  return host;
+}
+
+HostPlace place_of(std::span<const RankHost> hosts, int rank) {
+  std::vector<RankHost> distinct;
+  for (const RankHost& host : hosts) {
+    if (std::find(distinct.begin(), distinct.end(), host) == distinct.end()) {
+      distinct.push_back(host);
+    }
+  }
+  const RankHost& own = hosts[rank];
+  HostPlace place{.rank = rank, .hosts = static_cast<int>(distinct.size())};
+  place.local_ranks = static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
+  place.local_rank = static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank, own));
+  place.first_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), own) - hosts.begin());
+  for (const RankHost& host : distinct) {
+    if (std::count(hosts.begin(), hosts.end(), host) == place.local_ranks) continue;
+    throw std::invalid_argument("--all-reduce hierarchical needs as many ranks on each host: " +
+                                ranks_by_host(hosts, distinct));
+  }
+  return place;
+}
+
+}  // namespace nearmetal

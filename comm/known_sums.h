@@ -1,0 +1,18 @@
+// Values by which an allreduce is tested: their sums are exact in every type and any order.
+#pragma once
+
+#include <string>
+
+#include "models/all_reduce.h"
+
+namespace nearmetal {
+
+/// What rank `rank` of `ranks` puts into `bucket`, as the bytes of its elements: whole numbers
+/// whose sums stay below 256. Of more than 128 ranks those beyond give zeros. The pattern has a
+/// prime length, so that values in a wrong place give a wrong sum.
+std::string known_values(const GradientBucket& bucket, int rank, int ranks);
+
+/// What it must hold after the sum.
+std::string known_sums(const GradientBucket& bucket, int ranks);
+
+}  // namespace nearmetal

@@ -1,0 +1,39 @@
+// How MPI sums the types in which gradients travel.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+
+#include "models/training_options.h"
+
+namespace nearmetal {
+
+/// Throws std::runtime_error with MPI's own words where `status` is not MPI_SUCCESS.
+void require_mpi(int status, const char* what);
+
+/// "Open MPI v4.1.4", as loaded: of what MPI says, the first words.
+std::string mpi_version();
+
+/// As MPI takes it. Throws std::invalid_argument for 2^31 or more.
+int mpi_count(int64_t elements);
+
+/// MPI knows no 16-bit floating-point types: they are two bytes to it, summed by operations of
+/// ours, pair by pair in fp32, rounded to nearest even, beyond the largest value infinite.
+class MpiSums {
+ public:
+  MpiSums();
+  ~MpiSums();
+  MpiSums(const MpiSums&) = delete;
+  MpiSums& operator=(const MpiSums&) = delete;
+
+  MPI_Datatype type(Precision precision) const;
+  MPI_Op operation(Precision precision) const;
+
+ private:
+  MPI_Op bf16_ = MPI_OP_NULL;
+  MPI_Op fp16_ = MPI_OP_NULL;
+};
+
+}  // namespace nearmetal
