@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/doctor/collect.h"
 #include "comm/layout_json.h"
@@ -34,7 +35,11 @@ LayoutFile asked_layouts(const CommandLine& line) {
 
 ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
   const LayoutFile layouts = asked_layouts(line);
-  const std::vector<Finding> findings = diagnose(collect_checkup(layouts));
+  std::optional<MigConfig> mig_config;
+  if (line.doctor_mig_config) mig_config = read_mig_config(*line.doctor_mig_config);
+  Checkup checkup = collect_checkup(layouts);
+  checkup.mig_config = std::move(mig_config);
+  const std::vector<Finding> findings = diagnose(checkup);
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Urgency::blocker;
   });

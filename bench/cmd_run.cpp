@@ -15,6 +15,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/exit_status.h"
+#include "bench/expected.h"
 #include "bench/gpu_ranks.h"
 #include "bench/plan_source.h"
 #include "bench/rank_facts.h"
@@ -109,24 +110,6 @@ void warn_of_claim(const Environment& environment, Run& run) {
   if (why.empty()) return;
   run.warnings.push_back(
       {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
-}
-
-void require_expected(const Expected& expected, const Environment& environment, const Rank& rank) {
-  const auto refuse = [&](const std::string& what, const std::string& why) {
-    throw std::invalid_argument("--expect-" + what + ": " + environment.host_name + " has " + why);
-  };
-  if (expected.gpu) {
-    if (!rank.gpu) refuse("gpu " + *expected.gpu, "none for this rank, which computes on CPUs");
-    const std::string& name = environment.gpus.at(*rank.gpu).name;
-    if (name.find(*expected.gpu) == name.npos) refuse("gpu " + *expected.gpu, "an " + name);
-  }
-  if (!expected.environment) return;
-  const Virtualisation& found = environment.virtualisation;
-  const auto& seen = *expected.environment == "container" ? found.container : found.machine;
-  if (!seen)
-    refuse("environment " + *expected.environment, "no sign of what it is: " + seen.reason);
-  const std::string why = contradiction(*expected.environment, environment.virtualisation);
-  if (!why.empty()) refuse("environment " + *expected.environment, "signs of another: " + why);
 }
 
 // Ranks on the same CPUs share them.

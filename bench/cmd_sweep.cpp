@@ -27,6 +27,10 @@ std::string placed(const std::string& failure, const Layout& layout) {
     if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
     return layout.source + "/expect/" + name + ": " + failure;
   }
+  for (const char* name : {"mig", "uuid", "vgpu"}) {  // by the jobs' shares
+    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
+    return layout.source + ": " + failure;
+  }
   return failure;
 }
 

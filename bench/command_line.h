@@ -54,6 +54,7 @@ struct PlanForm {
   std::vector<int64_t> batches;         // of those, each in turn
   std::vector<std::string> neighbours;  // copy, compute, pcie: what all of those but one do
   std::optional<int64_t> repeats;
+  std::optional<std::string> mig_config;  // of sweep: FILE or FILE#LABEL, which the GPUs must have
   std::string format = "text";
   std::optional<std::string> image;  // of containers
   std::optional<std::string> output;
@@ -76,8 +77,11 @@ struct StressForm {
 
 /// Of run: what each rank must find, or the job ends before it trains.
 struct Expected {
-  std::optional<std::string> gpu;          // part of its name
-  std::optional<std::string> environment;  // bare-metal, vm or container
+  std::optional<std::string> gpu{};          // part of its name
+  std::optional<std::string> uuid{};         // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};          // profile of the MIG device
+  std::optional<std::string> vgpu{};         // profile of the vGPU
+  std::optional<std::string> environment{};  // bare-metal, vm or container
 };
 
 struct CommandLine {
@@ -107,10 +111,10 @@ struct CommandLine {
   RunConfig run;           // as typed: what depends on the device is still open
   Origins origins;         // of every setting of `run`
   bool conducted = false;  // by the sweep that started this process
-  int64_t sharers = 1;     // jobs that are meant to be on the GPU, or the CPUs, at once
   bool through_mps = false;
-  std::optional<GpuPart> gpu_part;
   bool emulated = false;  // this run is part of what pretends to be several machines
+  int64_t sharers = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once
+  std::optional<GpuPart> gpu_part;
   Expected expected;
   std::vector<std::string> run_flags;  // those typed that set them, as --flag=value
   Judging judging;
@@ -122,7 +126,8 @@ struct CommandLine {
   std::optional<std::string> resume;  // journal of a sweep
   std::string baselines_folder = "baselines";
   bool doctor_json = false;
-  std::optional<std::string> doctor_layout;  // file, whose hosts are tried
+  std::optional<std::string> doctor_layout;      // file, whose hosts are tried
+  std::optional<std::string> doctor_mig_config;  // FILE or FILE#LABEL
   std::vector<std::string> validate_files;
   std::string schema_name = "report";
   std::string generate_form;

@@ -25,6 +25,9 @@ CLI::App* add_stress_command(CLI::App& app, CommandLine& line);
 CLI::App* add_doctor_command(CLI::App& app, CommandLine& line);
 CLI::App* add_sweep_command(CLI::App& app, CommandLine& line);
 
+/// Those of `run` that say what a rank must find.
+void add_expect_options(CLI::App& command, Expected& expected);
+
 /// Those of `run` that say which program to prepare on which device.
 void add_program_options(CLI::App& command, CommandLine& line);
 

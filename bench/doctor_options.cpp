@@ -13,6 +13,7 @@ CLI::App* add_doctor_command(CLI::App& app, CommandLine& line) {
 Examples:
   nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
   nearmetal doctor layout.json                     and ranks on all hosts of that file
+  nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
 Exit 8 if something keeps runs from starting, else 0. Changes nothing; mpirun, where there is one,
@@ -23,6 +24,14 @@ starts short processes.)");
           [&line](const std::string& path) { line.doctor_layout = checked_path("LAYOUT", path); },
           "layout file, whose hosts are tried, too")
       ->option_text("[FILE]");
+  command
+      ->add_option_function<std::string>(
+          "--mig-config",
+          [&line](const std::string& path) {
+            line.doctor_mig_config = checked_path("--mig-config", path);
+          },
+          "of mig-parted: whether the GPUs here are so")
+      ->option_text("FILE[#LABEL]");
   command->add_flag_callback(
       "--json", [&line] { line.doctor_json = true; }, "the findings as JSON");
   return command;

@@ -10,13 +10,11 @@
 #include <stdexcept>
 
 #include "bench/defaults.h"
-#include "bench/nvml.h"
 #include "bench/parse_value.h"
 #include "bench/together.h"
 #include "comm/cpu_list.h"
 #include "comm/layout_names.h"
 #include "comm/shell_text.h"
-#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
@@ -168,21 +166,6 @@ Host this_machine(const fs::path& root) {
 
 bool is_this_machine(const std::string& address) {
   return address == "localhost" || address == host_name();
-}
-
-std::string no_mig_reason(const std::string& nvml_library) {
-  try {
-    const Nvml nvml(nvml_library);
-    const auto device = nvml.ask<NvmlDevice>("nvmlDeviceGetHandleByIndex_v2", 0U);
-    if (!device) return device.reason;
-    unsigned now = 0, pending = 0;
-    const std::string why = nvml.call("nvmlDeviceGetMigMode", *device, &now, &pending);
-    if (!why.empty()) return "the GPU has no MIG: " + why;
-    if (now == 0) return "MIG is off; an administrator turns it on: nvidia-smi -i 0 -mig 1";
-    return "MIG is on, and this version starts no jobs on instances of it";
-  } catch (const NotSupported& error) {
-    return error.what();
-  }
 }
 
 std::vector<Host> hosts_from(const std::string& argument) {

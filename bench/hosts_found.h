@@ -23,10 +23,6 @@ std::vector<Host> hosts_from(const std::string& argument);
 /// By the address of a host.
 bool is_this_machine(const std::string& address);
 
-/// Why no job can be given an instance of MIG on the first GPU, and what an administrator would
-/// run. Asks NVML; changes nothing.
-std::string no_mig_reason(const std::string& nvml_library = "libnvidia-ml.so.1");
-
 /// Whether a scheduler gives the names of these hosts.
 bool are_unnamed(const std::vector<Host>& hosts);
 

@@ -10,6 +10,7 @@
 #include "bench/command_table.h"
 #include "bench/defaults.h"
 #include "bench/hosts_found.h"
+#include "bench/mig_found.h"
 #include "bench/mps_daemon.h"
 #include "bench/parse_value.h"
 #include "bench/suggest.h"
@@ -25,10 +26,10 @@ namespace {
 
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
-    "device",       "emulated",    "environment", "expect-environment", "expect-gpu", "force",
-    "gpu",          "gpu-part",    "help",        "host-facts",         "json",       "monitor-hz",
-    "no-host-info", "no-progress", "output",      "plan-cache",         "plans",      "quiet",
-    "ranks",        "sharers",     "through-mps"};
+    "device",       "emulated",    "environment", "force",      "gpu",
+    "gpu-part",     "help",        "host-facts",  "json",       "monitor-hz",
+    "no-host-info", "no-progress", "output",      "plan-cache", "plans",
+    "quiet",        "ranks",       "sharers",     "through-mps"};
 
 std::vector<OptionText> options_of_run() {
   for (CommandText& command : command_table().commands) {
@@ -56,7 +57,8 @@ std::vector<std::string> flags_of(const Settings& settings, const std::string& p
     const auto found = std::find_if(options.begin(), options.end(), [&](const OptionText& option) {
       return std::find(option.names.begin(), option.names.end(), flag) != option.names.end();
     });
-    if (found == options.end() || planned_options.contains(flag.substr(2))) {
+    if (found == options.end() || flag.starts_with("--expect-") ||
+        planned_options.contains(flag.substr(2))) {
       throw std::invalid_argument(place + "/" + name + " is no setting of a workload: " +
                                   (found == options.end() ? "`nearmetal run` has no " + flag
                                                           : "the plan sets " + flag + " itself"));
@@ -199,12 +201,13 @@ LayoutFile asked_file(const PlanForm& form) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
   if (form.fractions) {
-    file.layouts =
-        fraction_layouts(file.hosts.front(), {*form.fractions, form.batches, form.neighbours});
-    if (file.hosts.front().gpus > 0) file.workload.texts["batch"] = fraction_batch;
+    const Host& host = with_mig_devices(file.hosts.front());
+    file.layouts = fraction_layouts(host, {*form.fractions, form.batches, form.neighbours});
+    if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
     if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
+  settle_mig(file, form.mig_config, from_file ? form.layouts.front() : "");
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
   return file;
@@ -225,7 +228,7 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) 
     unsupported.push_back({count + "MPS", no_mps});
     unsupported.push_back({count + "SMs", "they go through MPS: " + no_mps});
   }
-  unsupported.push_back({count + "MIG", nowhere.empty() ? no_mig_reason() : nowhere});
+  leave_out_mig(file, jobs, nowhere, unsupported);
   return unsupported;
 }
 
@@ -279,7 +282,7 @@ LaunchPlan make_plan(const CommandLine& line) {
   }
   LaunchPlan plan;
   plan.file = asked_file(form);
-  const std::string path = is_file(form.layouts) ? form.layouts.front() + ": " : "";
+  plan.source = is_file(form.layouts) ? form.layouts.front() + ": " : "";
   if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, *form.fractions);
   settle_addresses(plan.file, form.format);
   const bool script = form.format != "text" && form.format != "json";
@@ -305,7 +308,9 @@ LaunchPlan make_plan(const CommandLine& line) {
       run_config(plan, i);
     }
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(path + error.what());
+    throw std::invalid_argument(plan.source + error.what());
+  } catch (const NotSupported& error) {
+    throw NotSupported(plan.source + error.what());
   }
   plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
                                plan.file.order == "randomised", plan.file.seed);

@@ -34,12 +34,14 @@ struct Monitor::Sources {
 
 Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
     : options_(options), progress_(progress) {
+  options_.sharers.own_device = !options.mig_uuid.empty();
   if (options.hz <= 0) return;
   sources_ = std::make_unique<Sources>(options);
   table_.names = CpuSource::names();
   if (!options.pci_id.empty()) {
     try {
-      sources_->gpu = std::make_unique<GpuSource>(options.nvml_library, options.pci_id);
+      sources_->gpu =
+          std::make_unique<GpuSource>(options.nvml_library, options.pci_id, options.mig_uuid);
       for (const std::string& name : GpuSource::names()) table_.names.push_back(name);
     } catch (const NotSupported& error) {
       for (const std::string& name : GpuSource::names()) not_monitored_[name] = error.what();

@@ -20,11 +20,13 @@ namespace nearmetal {
 struct Sharers {
   int64_t jobs = 1;          // more than one: on the CPUs, too
   bool through_mps = false;  // whose server is one more process
+  bool own_device = false;   // each has one (MIG): on it there is one process
 };
 
 struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
+  std::string mig_uuid = "";  // of the part of it that the rank has; empty: all of it
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
   Sharers sharers{};
   std::filesystem::path root = "/";

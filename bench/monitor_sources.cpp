@@ -71,10 +71,16 @@ double cpu_hertz(const std::filesystem::path& root) {
 
 }  // namespace
 
-GpuSource::GpuSource(const std::string& library, const std::string& pci_id) : nvml_(library) {
+GpuSource::GpuSource(const std::string& library, const std::string& pci_id,
+                     const std::string& mig_uuid)
+    : nvml_(library) {
   const Maybe<NvmlDevice> device = nvml_.device_at(pci_id);
   if (!device) throw NotSupported(device.reason);
-  device_ = *device;
+  device_ = part_ = *device;
+  if (mig_uuid.empty()) return;
+  const auto part = nvml_.ask<NvmlDevice>("nvmlDeviceGetHandleByUUID", mig_uuid.c_str());
+  if (!part) throw NotSupported("the MIG device is not found: " + part.reason);
+  part_ = *part;
 }
 
 std::vector<std::string> GpuSource::names() {
@@ -109,7 +115,7 @@ void GpuSource::read(double* values) const {
   struct Memory {
     unsigned long long total, free, used;
   };
-  const auto memory = nvml_.ask<Memory>("nvmlDeviceGetMemoryInfo", device_);
+  const auto memory = nvml_.ask<Memory>("nvmlDeviceGetMemoryInfo", part_);
   *values++ = memory ? static_cast<double>(memory->used) : unknown;
   *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_sent, 1024);
   *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_received, 1024);
@@ -128,7 +134,7 @@ unsigned long long GpuSource::throttle_bits() const {
 int64_t GpuSource::processes() const {
   std::array<ProcessInfo, 64> infos{};
   unsigned count = infos.size();
-  nvml_.call("nvmlDeviceGetComputeRunningProcesses_v3", device_, &count, infos.data());
+  nvml_.call("nvmlDeviceGetComputeRunningProcesses_v3", part_, &count, infos.data());
   return count == infos.size() ? 0 : count;  // unchanged: no answer
 }
 

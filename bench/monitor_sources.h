@@ -14,8 +14,12 @@ namespace nearmetal {
 /// One quantity, read anew at every sample. Unknown once: not asked for again.
 class GpuSource {
  public:
-  /// Throws NotSupported where there is no such GPU, or no NVML.
-  GpuSource(const std::string& library, const std::string& pci_id);
+  /// Of a MIG device of the GPU, where `mig_uuid` names one: its memory and processes, while
+  /// clocks, power and temperature are those of the GPU, which are not divided (nvml.h: of memory
+  /// and processes "per-instance information can be queried by using specific MIG device handles").
+  /// Throws NotSupported where there is no such GPU or MIG device, or no NVML.
+  GpuSource(const std::string& library, const std::string& pci_id,
+            const std::string& mig_uuid = "");
 
   static std::vector<std::string> names();
   /// In the order of names(); NaN for what the GPU does not tell.
@@ -29,6 +33,7 @@ class GpuSource {
  private:
   Nvml nvml_;
   NvmlDevice device_ = nullptr;
+  NvmlDevice part_ = nullptr;  // the MIG device, else the GPU
 };
 
 class CpuSource {

@@ -70,7 +70,8 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
 
 bool saw_sharing(const MonitorTable& table, const Sharers& sharers, Monitoring& result) {
   bool shared = false;
-  if (table.most_processes > sharers.jobs + (sharers.through_mps ? 1 : 0)) {
+  const int64_t meant = sharers.own_device ? 1 : sharers.jobs + (sharers.through_mps ? 1 : 0);
+  if (table.most_processes > meant) {
     shared = true;
     result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
   }

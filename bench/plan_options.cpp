@@ -23,7 +23,7 @@ Examples:
   nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
   nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
-  nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU: serial, time slices, MPS
+  nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
   nearmetal report dell.json --format html --output dell.html
@@ -124,6 +124,9 @@ CLI::App* add_sweep_command(CLI::App& app, CommandLine& line) {
   command->footer(std::string(short_form_text) + sweep_examples);
   PlanForm& form = line.plan;
   add_layouts(*command, form);
+  add(*command, "--mig-config", "FILE[#LABEL]",
+      "of mig-parted: start nothing unless the GPUs here are so",
+      [&form](const std::string& text) { form.mig_config = checked_path("--mig-config", text); });
   add(*command, "--resume", "JOURNAL", "go on with a sweep that was stopped or killed",
       [&line](const std::string& text) { line.resume = checked_path("--resume", text); });
   add(*command, "--output", "FILE", "of the report [nearmetal-sweep-MODEL-TIME.report.json]",

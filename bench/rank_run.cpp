@@ -7,6 +7,7 @@
 
 #include "bench/attribute.h"
 #include "bench/defaults.h"
+#include "bench/environment/gpu.h"
 #include "bench/monitor.h"
 #include "bench/progress_line.h"
 #include "bench/rank_exchange.h"
@@ -121,6 +122,7 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
+                   .mig_uuid = mig_uuid(task.device),
                    .ranks_on_host = task.world.local_size(),
                    .sharers = task.sharers},
                   progress);

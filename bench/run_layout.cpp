@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/hosts_found.h"
+#include "bench/mig_found.h"
 #include "bench/mps_daemon.h"
 #include "bench/parts_probe.h"
 #include "models/load_module.h"
@@ -43,6 +44,17 @@ bool says_how_long(const std::string& word) {
          word.starts_with("--warmup");
 }
 
+// Kernels are chosen once for each: percent of the multiprocessors, or kind of device. The hosts of
+// vGPUs have caches of their own.
+std::string part_of(const PlacedJob& job) {
+  const Share& share = *job.share;
+  if (share.way == "vgpu") return *share.profile + " " + job.ranks.front().host;
+  const std::optional<MigDevice>& mig = job.ranks.front().mig;
+  if (mig) return mig->profile.empty() ? mig->uuid : mig->profile;
+  const std::string percent = std::to_string(share.threads_percent.value_or(100));
+  return share.way == "sm" ? "own " + percent : percent;
+}
+
 }  // namespace
 
 LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
@@ -59,10 +71,11 @@ LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
 }
 
 void require_shares(const LaunchPlan& plan) {
+  require_mig_devices(plan);
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& placement = plan.placements[i];
     if (!placement.share() || !through_mps(*placement.share())) continue;
-    const std::string& place = plan.file.layouts[i].source;
+    const std::string place = plan.source + plan.file.layouts[i].source;
     for (const PlacedJob& job : placement.jobs) {
       for (const PlacedRank& rank : job.ranks) {
         if (is_this_machine(rank.address)) continue;
@@ -101,7 +114,7 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
                                                      const std::atomic<int>& stop,
                                                      const ShowProgress& show) {
   std::map<size_t, std::string> failures;
-  std::set<std::tuple<std::vector<std::string>, bool, int64_t>> chosen;  // workload, share
+  std::set<std::pair<std::vector<std::string>, std::string>> chosen;  // workload, share
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
     if (!placement.share() || !placement.on_gpus()) continue;
@@ -109,9 +122,8 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
       if (placement.jobs[job].stress) continue;
       const Share& share = *placement.jobs[job].share;
-      const int64_t percent = share.threads_percent.value_or(100);
-      const bool own = share.way == "sm";
-      if (!chosen.emplace(plan.run_arguments.at(layout), own, percent).second) continue;
+      const std::string part = part_of(placement.jobs[job]);
+      if (!chosen.emplace(plan.run_arguments.at(layout), part).second) continue;
       std::vector<std::string> command = commands[job];
       std::erase_if(command, says_how_long);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});

@@ -11,8 +11,9 @@
 
 namespace nearmetal {
 
-/// Throws what cannot work: NotSupported where a layout needs MPS and there can be none,
-/// std::invalid_argument where it needs that on another machine.
+/// Throws what cannot work, with its place: NotSupported where a layout needs MPS and there can be
+/// none, and what require_mig_devices() throws; std::invalid_argument where it needs MPS on another
+/// machine.
 void require_shares(const LaunchPlan& plan);
 
 /// Tries whether jobs can have multiprocessors of their own, where a layout wants that. Where they

@@ -179,20 +179,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
                          add_measurement, add_evidence, add_optimizer, add_plans, add_files}) {
     add(options, line.run);
   }
-  const char* evidence = "Evidence and monitor";
-  command->add_option("--expect-gpu", line.expected.gpu, "refuse GPUs without this in their name")
-      ->option_text("NAME")
-      ->group(evidence);
-  command
-      ->add_option_function<std::string>(
-          "--expect-environment",
-          [&line](const std::string& text) {
-            require_choice("--expect-environment", text, {"vm", "bare-metal", "container"});
-            line.expected.environment = text;
-          },
-          "refuse machines that look like another")
-      ->option_text("KIND")
-      ->group(evidence);
+  add_expect_options(*command, line.expected);
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
       ->group("Several ranks (under mpirun or srun)");
   add_conducted_options(*command, line);

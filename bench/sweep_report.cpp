@@ -101,6 +101,10 @@ std::optional<ArmShare> share_of(const Placement& placement) {
                  .threads_percent = limits(&Share::threads_percent, 100),
                  .memory_gib = limits(&Share::memory_gib, 0)};
   for (const PlacedJob* job : jobs) {
+    const std::optional<MigDevice>& mig = job->ranks.front().mig;
+    if (mig || job->share->profile) {
+      share.profiles.push_back(mig ? mig->profile : *job->share->profile);
+    }
     if (job->stress) share.neighbours.push_back(*job->stress);
   }
   return share;
@@ -109,7 +113,9 @@ std::optional<ArmShare> share_of(const Placement& placement) {
 RunFound merged(const Placement& placement, const std::vector<Report>& jobs) {
   const bool serial = placement.share() && placement.share()->way == "serial";
   RunFound found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
-  if (placement.share() && jobs.size() > 1) {
+  const bool own_devices =
+      placement.share() && (placement.share()->way == "mig" || placement.share()->way == "vgpu");
+  if (placement.share() && !own_devices && jobs.size() > 1) {
     found.run.peak_flops_per_second = found.run.share_of_peak = Unknown{"jobs share what has it"};
   }
   return found;
@@ -234,6 +240,7 @@ void print_sweep(std::ostream& out, const Report& report) {
       print_aligned(out, shown.table);
     }
     out << fraction_columns << '\n';
+    for (const std::string& remark : share_remarks(set)) out << remark << '\n';
   }
   const TextTable scaling = scaling_table(set, report);
   if (!scaling.rows.empty()) print_aligned(out, scaling);

@@ -1,8 +1,13 @@
 #include "comm/fraction_layouts.h"
 
 #include <iterator>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
+
+#include "comm/mig_placement.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -30,7 +35,26 @@ Layout layout_of(const std::string& name, std::vector<Job> jobs) {
 struct Way {
   std::string name;
   Share share;
+  std::vector<std::string> profiles{};  // of MIG devices, by job
 };
+
+// Where there are enough MIG devices.
+std::optional<Way> way_by_mig(const Host& host, int64_t jobs) {
+  Way way{"MIG ", {.way = "mig"}};
+  for (const MigDevice& device : mig_devices_for(host, jobs))
+    way.profiles.push_back(device.profile);
+  if (std::ssize(way.profiles) < jobs) return std::nullopt;
+  const std::set<std::string> kinds(way.profiles.begin(), way.profiles.end());
+  way.name += kinds.size() == 1 ? *kinds.begin() : joined(way.profiles, " + ");
+  return way;
+}
+
+std::vector<Job> jobs_on(const Host& host, const Way& way, int64_t jobs) {
+  std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, way.share));
+  for (size_t job = 0; job < way.profiles.size(); ++job)
+    all[job].share->profile = way.profiles[job];
+  return all;
+}
 
 // At once. Names fit into the labels of charts, also beside neighbours. Parts of the GPU are even.
 std::vector<Way> ways_at_once(const Host& host, int64_t jobs) {
@@ -41,6 +65,7 @@ std::vector<Way> ways_at_once(const Host& host, int64_t jobs) {
   ways.push_back({"MPS", {.way = "mps"}});
   ways.push_back({"MPS " + percent, {.way = "mps", .threads_percent = part}});
   ways.push_back({"SMs " + percent, {.way = "sm", .threads_percent = part}});
+  if (const auto way = way_by_mig(host, jobs)) ways.push_back(*way);
   return ways;
 }
 
@@ -49,9 +74,16 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
   if (host.gpus == 0) return {};
   const int64_t part = 100 / jobs;
   const std::string percent = std::to_string(part) + " percent";
-  return {
+  std::vector<Layout> layouts = {
       layout_of("alone, MPS " + percent, {job_on(host, {.way = "mps", .threads_percent = part})}),
       layout_of("alone, SMs " + percent, {job_on(host, {.way = "sm", .threads_percent = part})})};
+  const auto way = way_by_mig(host, jobs);
+  if (!way) return layouts;
+  for (const std::string& kind : std::set(way->profiles.begin(), way->profiles.end())) {
+    layouts.push_back(
+        layout_of("alone, MIG " + kind, {job_on(host, {.way = "mig", .profile = kind})}));
+  }
+  return layouts;
 }
 
 std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
@@ -60,7 +92,7 @@ std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
   std::vector<Layout> layouts = {
       layout_of(count + "serial", {all, job_on(host, {.way = "serial"})})};
   for (const Way& way : ways_at_once(host, jobs)) {
-    layouts.push_back(layout_of(count + way.name, {all, job_on(host, way.share)}));
+    layouts.push_back(layout_of(count + way.name, jobs_on(host, way, jobs)));
   }
   return layouts;
 }
@@ -71,7 +103,7 @@ std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
   std::vector<Layout> layouts;
   for (const std::string& load : loads) {
     for (const Way& way : ways_at_once(host, jobs)) {
-      std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, way.share));
+      std::vector<Job> all = jobs_on(host, way, jobs);
       for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
       layouts.push_back(layout_of(
           "1 job, " + std::to_string(jobs - 1) + " " + load + ", " + way.name, std::move(all)));

@@ -18,7 +18,8 @@ struct Fractions {
 /// On the first GPU of a host, or without GPUs on its CPUs: one job alone; `jobs` one after
 /// another, in time slices, through MPS, through MPS with an even share of the multiprocessors, and
 /// with multiprocessors of their own; and one alone on such shares, which tells what the neighbours
-/// cost from what the smaller share costs. Without GPUs there are only turns and time slices. With
+/// cost from what the smaller share costs. Where the GPU has as many MIG devices
+/// (Host::mig), the same on them. Without GPUs there are only turns and time slices. With
 /// neighbours, in each way one job that trains, and the others as neighbours, of each load. With
 /// batches, all of that with each of them.
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);

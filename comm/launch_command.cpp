@@ -97,6 +97,13 @@ void append_context(std::vector<std::string>& command, Ranks ranks, const Slots&
   }
 }
 
+// Of ranks that train; what disturbs them sees what it is given.
+void append_expectations(std::vector<std::string>& command, const PlacedRank& rank) {
+  if (!rank.mig) return;
+  append(command, {"--expect-uuid=" + rank.mig->uuid});
+  if (!rank.mig->profile.empty()) append(command, {"--expect-mig=" + rank.mig->profile});
+}
+
 }  // namespace
 
 std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& launcher,
@@ -110,6 +117,7 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
     if (!first) append(command, {":"});
     first = false;
     append_context(command, context, slots, launcher.program.value_or("nearmetal"), run_arguments);
+    if (!job.stress) append_expectations(command, context.front());
   }
   return command;
 }

@@ -24,7 +24,8 @@ std::string file_name_of(const std::string& text) {
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.
 int64_t sharers_of(const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  const bool at_once = share && (through_mps(*share) || share->way == "timeslice");
+  const bool at_once =
+      share && (through_mps(*share) || share->way == "timeslice" || share->way == "mig");
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
@@ -56,6 +57,9 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
       arguments.push_back("--sharers=" + std::to_string(sharers));
     }
     if (job.share && through_mps(*job.share)) arguments.emplace_back("--through-mps");
+    if (job.share && job.share->way == "vgpu") {
+      arguments.push_back("--expect-vgpu=" + job.share->profile.value());
+    }
   }
   if (job.share && job.share->way == "sm") arguments.push_back(part_argument(placement, job));
   return arguments;

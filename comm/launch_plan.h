@@ -17,6 +17,7 @@ struct LaunchPlan {
   std::vector<Launch> launches;                         // in the order of their start
   LaunchOptions options;
   std::vector<UnsupportedArm> unsupported{};
+  std::string source{};  // "FILE: " where layouts come from one, for messages
 };
 
 /// Takes the layouts for which `unwanted` holds out of what is started; they are unsupported.

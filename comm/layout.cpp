@@ -6,6 +6,8 @@
 
 #include "comm/cpu_list.h"
 #include "comm/layout_names.h"
+#include "comm/mig_profiles.h"
+#include "comm/vgpu_profile.h"
 
 namespace nearmetal {
 namespace {
@@ -41,6 +43,18 @@ void check_numa(const Host& host, const std::string& place) {
   }
 }
 
+void check_mig(const Host& host, const std::string& place) {
+  std::set<std::string> uuids;
+  for (size_t i = 0; i < host.mig.size(); ++i) {
+    const std::string device = place + "/mig/" + std::to_string(i);
+    if (host.mig[i].gpu >= host.gpus) {
+      refuse(device + "/gpu", "there is no GPU " + std::to_string(host.mig[i].gpu) +
+                                  ": the host has " + std::to_string(host.gpus) + ", from 0");
+    }
+    if (!uuids.insert(host.mig[i].uuid).second) refuse(device + "/uuid", "it is there twice");
+  }
+}
+
 void check_hosts(const std::vector<Host>& hosts) {
   std::set<std::string> names;
   std::set<std::string> addresses;
@@ -53,6 +67,7 @@ void check_hosts(const std::vector<Host>& hosts) {
       refuse(place + "/address", "another host has '" + address_of(hosts[i]) + "', too");
     }
     check_numa(hosts[i], place);
+    check_mig(hosts[i], place);
   }
 }
 
@@ -65,6 +80,30 @@ void check_variables(const std::map<std::string, std::string>& variables) {
       refuse("/launcher/variables/" + name, "a text without control characters is needed");
     }
   }
+}
+
+// Of jobs that have a MIG device or a vGPU.
+void check_device_share(const Job& job, const std::string& place) {
+  const Share& share = *job.share;
+  const bool mig = share.way == "mig", vgpu = share.way == "vgpu";
+  if (share.profile && !mig && !vgpu) refuse(place + "/profile", "only mig and vgpu have profiles");
+  if (share.instance && !mig) refuse(place + "/instance", "only mig has instances");
+  if (share.instance && share.profile) {
+    refuse(place, "an instance has the profile that it has: give one of them");
+  }
+  if (mig && share.profile && !is_mig_profile(*share.profile)) {
+    refuse(place + "/profile", "it is no MIG profile, such as 1g.18gb");
+  }
+  if (vgpu && (!share.profile || !parse_vgpu_profile(*share.profile))) {
+    refuse(place + "/profile", "vgpu needs that of the vGPU, such as A100-40C or A100-3-20C");
+  }
+  if (!mig && !vgpu) return;
+  size_t gpus = 0;
+  for (const Instance& instance : job.instances) {
+    gpus += instance.gpus.size();
+    if (instance.gpus.empty()) refuse(place, share.way + " is of GPUs, and the ranks are on CPUs");
+  }
+  if (share.instance && gpus > 1) refuse(place + "/instance", "one instance is for one rank");
 }
 
 size_t ranks_of(const Job& job) {
@@ -88,6 +127,7 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
   if (!through_mps(*job.share) && (job.share->threads_percent || job.share->memory_gib)) {
     refuse(place, "only mps and sm have limits of threads and memory");
   }
+  check_device_share(job, place);
   if (job.share->way != "sm") return;
   if (!job.share->threads_percent)
     refuse(place, "sm needs a threads_percent: how large its part is");

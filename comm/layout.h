@@ -17,6 +17,21 @@ struct NumaNode {
   std::vector<int64_t> gpus;  // by their index on the host
 };
 
+/// A part of a GPU that is there, made by an administrator.
+struct MigDevice {
+  int64_t gpu = 0;      // by its index on the host
+  std::string uuid;     // MIG-...
+  std::string profile;  // 1g.18gb; empty: not known
+
+  bool operator==(const MigDevice&) const = default;
+};
+
+/// What the driver tells of a GPU, where it was asked: on this machine.
+struct GpuFound {
+  std::string name;    // NVIDIA H200; empty: not told
+  std::string no_mig;  // why it has no MIG devices; empty: it may have some
+};
+
 /// One operating-system instance: a bare-metal host, a VM or a container.
 struct Host {
   std::string name;
@@ -26,6 +41,8 @@ struct Host {
   int64_t gpus = 0;                        // 0: ranks compute on the CPUs
   std::optional<std::string> cpus;         // that ranks may use; else what each finds
   std::vector<NumaNode> numa;              // instead of `cpus`: which are near which GPU
+  std::vector<MigDevice> mig{};            // of its GPUs
+  std::vector<GpuFound> found{};           // by index; empty: not asked. Not in the file
 };
 
 /// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
@@ -37,11 +54,13 @@ struct Instance {
 
 /// How the jobs of a layout have the same GPUs, or CPUs.
 struct Share {
-  // alone, serial (one after another), timeslice (at once), mps, or sm (multiprocessors of its own,
-  // through MPS)
+  // alone, serial (one after another), timeslice (at once), mps, sm (multiprocessors of its own,
+  // through MPS), mig (each on a MIG device of its own) or vgpu (alone on the vGPU of its VM)
   std::string way;
   std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
   std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
+  std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
+  std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
 
   bool operator==(const Share&) const = default;
 };
@@ -63,9 +82,10 @@ struct Settings {
 
 /// What every rank must find, or the run fails.
 struct Expectation {
-  std::optional<std::string> environment;  // bare-metal, vm or container
-  std::optional<std::string> gpu;          // part of its name
-  std::optional<int64_t> world_size;       // of each job
+  std::optional<std::string> environment;   // bare-metal, vm or container
+  std::optional<std::string> gpu;           // part of its name
+  std::optional<int64_t> world_size;        // of each job
+  std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
 };
 
 /// Jobs that run at once (or share in turn), independent of each other.

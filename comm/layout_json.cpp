@@ -6,6 +6,7 @@
 #include "comm/cpu_list.h"
 #include "comm/layout_document.h"
 #include "comm/layout_names.h"
+#include "comm/mig_profiles.h"
 #include "comm/short_form.h"
 #include "reports/forms.h"
 #include "reports/json_reader.h"
@@ -49,6 +50,8 @@ constexpr Form load{
 constexpr Form order{
     [](const std::string& text) { return text == "randomised" || text == "listed"; },
     "randomised or listed"};
+constexpr Form mig_uuid{is_mig_uuid, "the UUID of a MIG device, as nvidia-smi -L prints it"};
+constexpr Form mig_profile{is_mig_profile, "a MIG profile such as 1g.18gb"};
 constexpr Range gpu_count = within(0, 1024);
 constexpr Range gpu_index = within(0, 1023);
 constexpr Range rank_count = within(1, 65536);
@@ -65,6 +68,12 @@ static void fields(StrictReader& field, NumaNode& node) {
   field.optional("gpus", node.gpus, gpu_index);
 }
 
+static void fields(StrictReader& field, MigDevice& device) {
+  field("gpu", device.gpu, gpu_index);
+  field("uuid", device.uuid, mig_uuid);
+  field("profile", device.profile, mig_profile);
+}
+
 static void fields(StrictReader& field, Host& host) {
   field("name", host.name, host_name);
   field.optional("address", host.address, host_name);
@@ -73,6 +82,7 @@ static void fields(StrictReader& field, Host& host) {
   field("gpus", host.gpus, gpu_count);
   field.optional("cpus", host.cpus, cpu_list);
   field.optional("numa", host.numa);
+  field.optional("mig", host.mig);
 }
 
 static void fields(StrictReader& field, Instance& instance) {
@@ -85,6 +95,8 @@ static void fields(StrictReader& field, Share& share) {
   field("way", share.way, way_of_sharing);
   field.optional("threads_percent", share.threads_percent, within(1, 100));
   field.optional("memory_gib", share.memory_gib, within(1, 4096));
+  field.optional("profile", share.profile, plain_text);
+  field.optional("instance", share.instance, mig_uuid);
 }
 
 static void fields(StrictReader& field, Job& job) {
@@ -97,6 +109,7 @@ static void fields(StrictReader& field, Expectation& expect) {
   field.optional("environment", expect.environment, environment_class);
   field.optional("gpu", expect.gpu, plain_text);
   field.optional("world_size", expect.world_size, rank_count);
+  field.optional("mig_config", expect.mig_config, plain_text);
 }
 
 // Any setting of `run`: the parser of the command line knows them.

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "comm/cpu_list.h"
+#include "comm/mig_placement.h"
 #include "comm/shape_jobs.h"
 
 namespace nearmetal {
@@ -28,7 +29,7 @@ class Placer {
  public:
   Placer(const Layout& layout, const std::vector<Host>& hosts,
          const std::map<std::string, std::string>& variables)
-      : layout_(layout), variables_(variables) {
+      : layout_(layout), hosts_(hosts), variables_(variables) {
     for (const Host& host : hosts) taken_[host.name] = {&host, cpus_of(host), {}, 0, 0, 0};
   }
 
@@ -37,6 +38,7 @@ class Placer {
     placement_.kind = layout_.emulate ? Kind::emulated : Kind::measured;
     for (size_t j = 0; j < jobs.size(); ++j) take_all(jobs[j], place_of_job(j));
     require_enough_cpus();
+    if (!layout_.shape) mig_ = take_mig_devices(layout_, hosts_);
     for (size_t j = 0; j < jobs.size(); ++j) place_job(jobs[j], j, jobs.size());
     require_one_device();
     return std::move(placement_);
@@ -54,7 +56,7 @@ class Placer {
     for (size_t k = 0; k < job.instances.size(); ++k) {
       const Instance& instance = job.instances[k];
       const std::string here = layout_.shape ? place : place + "/instances/" + std::to_string(k);
-      take(instance, job.share.has_value(), here);
+      take(instance, job.share && job.share->way != "vgpu", here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
       if (!hosts.insert(instance.host).second && !layout_.emulate) {
         throw std::invalid_argument(here + ": the job is on '" + instance.host +
@@ -131,12 +133,14 @@ class Placer {
         std::all_of(job.instances.begin(), job.instances.end(),
                     [&](const Instance& instance) { return instance.host == first_host; });
     for (const Instance& instance : job.instances) {
-      place_instance(instance, one_host, common, placed);
+      place_instance(instance, one_host, common,
+                     mig_.empty() ? std::vector<MigDevice>{} : mig_.at(index), placed);
     }
   }
 
   void place_instance(const Instance& instance, bool one_host,
-                      std::map<std::string, std::string> variables, PlacedJob& job) {
+                      std::map<std::string, std::string> variables,
+                      const std::vector<MigDevice>& devices, PlacedJob& job) {
     Taken& taken = taken_.at(instance.host);
     PlacedRank rank;
     rank.host = instance.host;
@@ -154,8 +158,15 @@ class Placer {
       } else if (!taken.cpus.empty()) {
         rank.cpus = to_cpu_list(part_of(taken.cpus, taken.placed++, taken.ranks));
       }
+      if (!devices.empty()) give_mig_device(devices.at(job.ranks.size()), rank);
       job.ranks.push_back(rank);
     }
+  }
+
+  static void give_mig_device(const MigDevice& device, PlacedRank& rank) {
+    rank.mig = device;
+    rank.visible_gpu = 0;
+    rank.variables["CUDA_VISIBLE_DEVICES"] = device.uuid;
   }
 
   static void add_share_variables(const Share& share, const Job& job,
@@ -230,9 +241,11 @@ class Placer {
   }
 
   const Layout& layout_;
+  const std::vector<Host>& hosts_;
   const std::map<std::string, std::string>& variables_;
   std::map<std::string, Taken> taken_;
   int64_t all_ranks_ = 0;
+  MigTaken mig_;  // by job of a layout that lists them
   Placement placement_;
 };
 

@@ -21,6 +21,7 @@ struct PlacedRank {
   std::optional<int64_t> visible_gpu;            // index among those that the rank sees
   std::string cpus;                              // that it may use, "0-3,8"; empty: not limited
   std::map<std::string, std::string> variables;  // environment; the same names for all of a job
+  std::optional<MigDevice> mig{};                // of `gpu`, all that the rank sees
 };
 
 struct PlacedJob {
@@ -51,13 +52,17 @@ struct Placement {
 /// CPUs: a pretended VM has its GPUs' even share of those next to them; a rank without a GPU an
 /// even share of the host's.
 ///
+/// A rank on MIG sees its device alone (CUDA_VISIBLE_DEVICES is the UUID), as a process can use
+/// one.
+///
 /// Jobs that share may take what others have. They find no MPS daemon but the sweep's own (of jobs
 /// with multiprocessors of their own, too), whose
 /// limits are variables of theirs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE,
 /// CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all CPUs of the host.
 ///
 /// Throws std::invalid_argument, beginning with Layout::source, for a host or GPU that is not there
-/// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed.
+/// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed; and what take_mig_devices()
+/// throws.
 Placement place(const Layout& layout, const std::vector<Host>& hosts,
                 const std::map<std::string, std::string>& variables = {});
 

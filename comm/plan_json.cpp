@@ -11,6 +11,11 @@ namespace nearmetal {
 using json::In;
 using json::Json;
 
+static void fields(json::Writer& field, const MigDevice& device) {
+  field("uuid", device.uuid);
+  field("profile", device.profile);
+}
+
 static void fields(json::Writer& field, const PlacedRank& rank) {
   field("rank", rank.rank);
   field("host", rank.host);
@@ -20,6 +25,7 @@ static void fields(json::Writer& field, const PlacedRank& rank) {
   field("visible_gpu", rank.visible_gpu);
   field("cpus", rank.cpus);
   field("variables", rank.variables);
+  if (rank.mig) field("mig", *rank.mig);
 }
 
 namespace {
@@ -78,7 +84,7 @@ std::string launcher_script(const LaunchPlan& plan) {
 }  // namespace
 
 std::string plan_json(const LaunchPlan& plan) {
-  Json document = {{"schema", "nearmetal/plan"}, {"schema_version", "1.1"}};
+  Json document = {{"schema", "nearmetal/plan"}, {"schema_version", "1.2"}};
   Json layouts = Json::array();
   for (size_t i = 0; i < plan.placements.size(); ++i) layouts.push_back(layout_json(plan, i));
   document["layouts"] = layouts;

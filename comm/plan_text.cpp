@@ -8,6 +8,14 @@
 namespace nearmetal {
 namespace {
 
+std::string gpu_text(const PlacedRank& rank) {
+  if (!rank.gpu) return "none";
+  if (!rank.mig) return std::to_string(*rank.gpu);
+  const std::string& profile = rank.mig->profile;
+  return std::to_string(*rank.gpu) + ": " + (profile.empty() ? "MIG" : profile) + " " +
+         rank.mig->uuid;
+}
+
 TextTable table_of(const Placement& placement) {
   const bool emulated = placement.kind == Kind::emulated;
   TextTable table;
@@ -19,7 +27,7 @@ TextTable table_of(const Placement& placement) {
       std::vector<std::string> row = {std::to_string(job + 1), std::to_string(rank.rank),
                                       rank.host};
       if (emulated) row.push_back(std::to_string(*rank.vm));
-      row.push_back(rank.gpu ? std::to_string(*rank.gpu) : "none");
+      row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
       table.rows.push_back(row);
     }
@@ -30,6 +38,8 @@ TextTable table_of(const Placement& placement) {
 const char* relation_of_jobs(const Placement& placement) {
   if (!placement.share()) return " at once, ";
   if (placement.share()->way == "serial") return " one after another, ";
+  if (placement.share()->way == "mig") return " at once on MIG devices of their own, ";
+  if (placement.share()->way == "vgpu") return " at once on the vGPUs of their VMs, ";
   if (placement.share()->way == "sm") return " at once on multiprocessors of their own, ";
   return placement.share()->way == "mps" ? " at once through an MPS daemon, "
                                          : " at once in time slices, ";

@@ -71,6 +71,7 @@ std::string share_text(const ArmShare& share) {
   std::string text = share.way;
   for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
   for (const int64_t gib : share.memory_gib) text += " " + std::to_string(gib) + "GiB";
+  for (const std::string& profile : share.profiles) text += " " + profile;
   for (const std::string& load : share.neighbours) text += " beside " + load;
   return text;
 }
@@ -178,6 +179,10 @@ std::string gpu_chip(const std::string& product) {
     if (dash != word.npos) break;
   }
   return chip.empty() ? product : chip;
+}
+
+std::string gpu_board(const std::string& product) {
+  return product.substr(0, product.find(" MIG "));
 }
 
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run) {

@@ -32,6 +32,9 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
 /// "NVIDIA A100-SXM4-80GB", "GRID A100-40C" and "NVIDIA A100 80GB PCIe MIG 1g.10gb" are all A100.
 std::string gpu_chip(const std::string& product);
 
+/// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
+std::string gpu_board(const std::string& product);
+
 struct KeyDifference {
   std::string name;
   Severity severity = Severity::work;

@@ -81,6 +81,7 @@ struct GpuPeer {
 
 struct MigInstance {
   Maybe<std::string> uuid;
+  Maybe<std::string> profile;      // 1g.18gb
   Maybe<int64_t> multiprocessors;  // equal profiles may have different numbers
   Maybe<int64_t> gpu_slices;
   Maybe<int64_t> memory_bytes;
@@ -101,7 +102,9 @@ struct Gpu {
   Maybe<std::string> serial;
   Maybe<std::string> vbios;
   Maybe<std::string> virtualisation;  // none, passthrough, vgpu, host-vgpu, host-vsga
+  Maybe<std::string> vgpu_profile;    // A100-40C, of one that is a vGPU
   Maybe<std::string> vgpu_licence;    // licensed, unlicensed
+  Maybe<std::string> vgpu_scheduler;  // best effort, equal share, fixed share
   Maybe<int64_t> link_generation;     // of PCIe; idle GPUs lower it
   Maybe<int64_t> link_width;
   Maybe<int64_t> largest_link_generation;
@@ -117,7 +120,9 @@ struct Gpu {
   Maybe<int64_t> largest_sm_hertz;
   Maybe<int64_t> largest_memory_hertz;
   Maybe<int64_t> application_sm_hertz;  // the limit that an administrator set
+  Maybe<std::string> device_id;         // on the PCI bus, with that of the maker: 0x233510DE
   Maybe<bool> mig;
+  Maybe<std::string> mig_profile;  // of the MIG device that this is; its UUID is `uuid`
   std::vector<MigInstance> mig_instances;
   Maybe<int64_t> active_nvlinks;
   Maybe<int64_t> inactive_nvlinks;

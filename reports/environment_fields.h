@@ -76,6 +76,7 @@ void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
 template <class Archive>
 void fields(Archive& field, In<Archive, MigInstance> mig_instance) {
   field("uuid", mig_instance.uuid);
+  field.added("profile", mig_instance.profile);
   field("multiprocessors", mig_instance.multiprocessors, at_least(1));
   field("gpu_slices", mig_instance.gpu_slices, at_least(0));
   field("memory_bytes", mig_instance.memory_bytes, at_least(0));
@@ -94,7 +95,9 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field.added("serial", gpu.serial);
   field.added("vbios", gpu.vbios);
   field.added("virtualisation", gpu.virtualisation);
+  field.added("vgpu_profile", gpu.vgpu_profile);
   field.added("vgpu_licence", gpu.vgpu_licence);
+  field.added("vgpu_scheduler", gpu.vgpu_scheduler);
   field.added("link_generation", gpu.link_generation, at_least(0));
   field.added("link_width", gpu.link_width, at_least(0));
   field.added("largest_link_generation", gpu.largest_link_generation, at_least(0));
@@ -110,7 +113,9 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field.added("largest_sm_hertz", gpu.largest_sm_hertz, at_least(0));
   field.added("largest_memory_hertz", gpu.largest_memory_hertz, at_least(0));
   field.added("application_sm_hertz", gpu.application_sm_hertz, at_least(0));
+  field.added("device_id", gpu.device_id);
   field.added("mig", gpu.mig);
+  field.added("mig_profile", gpu.mig_profile);
   field.added("mig_instances", gpu.mig_instances);
   field.added("active_nvlinks", gpu.active_nvlinks, at_least(0));
   field.added("inactive_nvlinks", gpu.inactive_nvlinks, at_least(0));

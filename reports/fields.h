@@ -229,6 +229,7 @@ void fields(Archive& field, In<Archive, ArmShare> share) {
   field("jobs", share.jobs, at_least(1));
   field("threads_percent", share.threads_percent, within(1, 100));
   field("memory_gib", share.memory_gib, at_least(0));
+  field.added("profiles", share.profiles);
   field.added("neighbours", share.neighbours);
 }
 

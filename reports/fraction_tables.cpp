@@ -34,7 +34,8 @@ std::vector<std::string> row_of(const FractionPoint& point) {
           cell(point.fairness, 1, 4),
           cell(point.worst_of_best),
           cell(point.memory_bytes, 1e-9),
-          cell(point.images_per_joule)};
+          cell(point.images_per_joule),
+          given_text(point.given)};
 }
 
 TextTable table_of(const std::vector<FractionPoint>& points) {
@@ -49,7 +50,8 @@ TextTable table_of(const std::vector<FractionPoint>& points) {
                    {"fairness", true},
                    {"worst/best", true},
                    {"GB", true},
-                   {"images/J", true}},
+                   {"images/J", true},
+                   {"a job has"}},
                   {}};
   for (const FractionPoint& point : points) table.rows.push_back(row_of(point));
   return table;
@@ -60,7 +62,7 @@ TextTable table_of(const std::vector<FractionPoint>& points) {
 const char* const fraction_columns =
     "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
     "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
-    "over that of one alone";
+    "over that of one alone; a job has: of its GPU, MIG device or vGPU, at most";
 
 std::string rate_text(const Neighbour& neighbour) {
   if (neighbour.flops_per_second > 0) {

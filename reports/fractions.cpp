@@ -76,20 +76,25 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
   return result;
 }
 
-// Worst over the ranks of a run, mean over the runs; unknown where a rank of a run is.
-template <class ValueOf>
-Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
-  std::vector<double> worst;
+// Over the ranks of a run, beginning with 0; mean over the runs; unknown where a rank of a run is.
+template <class ValueOf, class Combine>
+Maybe<double> over_ranks(const RunArm& arm, const ValueOf& value_of, const Combine& combine) {
+  std::vector<double> of_runs;
   for (const Run* run : complete_runs(arm)) {
-    double largest = 0;
+    double of_run = 0;
     for (const Rank& rank : run->ranks) {
       Maybe<double> value = value_of(rank);
       if (!value) return value;
-      largest = std::max(largest, *value);
+      of_run = combine(of_run, *value);
     }
-    worst.push_back(largest);
+    of_runs.push_back(of_run);
   }
-  return mean(worst);
+  return mean(of_runs);
+}
+
+template <class ValueOf>
+Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
+  return over_ranks(arm, value_of, [](double a, double b) { return std::max(a, b); });
 }
 
 Maybe<double> p99_seconds(const Rank& rank) {
@@ -106,6 +111,12 @@ Maybe<double> monitored(const Rank& rank, const char* name, double MonitoredSeri
 
 Maybe<double> memory_bytes(const Rank& rank) {
   return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
+}
+
+// With MIG each rank tells of its own device, and they are of one GPU; else each tells of all.
+Maybe<double> memory_of(const RunArm& arm) {
+  if (arm.share->way == "mig") return over_ranks(arm, memory_bytes, std::plus<>());
+  return worst_of_ranks(arm, memory_bytes);
 }
 
 Maybe<double> watts(const Rank& rank) {
@@ -133,8 +144,11 @@ Maybe<double> worst_of_best(const Run& run) {
   return worst->throughput_images_per_second / best->throughput_images_per_second;
 }
 
-// One GPU for each job; of several the power of one is not that of all.
+// One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
+// divides all see its power, which is not divided.
 Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
+  if (arm.share->way == "vgpu" && arm.share->jobs > 1)
+    return Unknown{"the jobs are on several VMs"};
   if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
   for (const Run* run : complete_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
@@ -146,7 +160,7 @@ Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
 
 class Fractions {
  public:
-  Fractions(const RunSet& set, Batches batches) : batches_(batches) {
+  Fractions(const RunSet& set, Batches batches) : set_(set), batches_(batches) {
     for (const RunArm& arm : set.arms) {
       if (arm.share && !complete_runs(arm).empty()) arms_.push_back(&arm);
     }
@@ -176,7 +190,17 @@ class Fractions {
         return field.name == "batch" || field.name == "learning_rate";
       });
     }
-    return context_sha256(key);
+    return context_sha256(key) + boards_of(arm.runs.front().run);
+  }
+  // The key has their chips alone. A MIG device is part of its board.
+  std::string boards_of(const Run& run) const {
+    std::set<std::string> boards;
+    for (const Rank& rank : run.ranks) {
+      if (const Gpu* gpu = gpu_of(set_, rank)) boards.insert(gpu_board(gpu->name));
+    }
+    std::string text;
+    for (const std::string& board : boards) text += '\0' + board;
+    return text;
   }
   const RunArm* alone(const RunArm& arm) const {
     return find(arm, [](const ArmShare& share) { return share.way == "alone"; });
@@ -187,6 +211,12 @@ class Fractions {
              share.threads_percent == std::vector<int64_t>{percent};
     });
   }
+  const RunArm* alone_on_a(const RunArm& arm, const std::string& profile) const {
+    return find(arm, [&](const ArmShare& share) {
+      return share.way == arm.share->way && share.jobs == 1 &&
+             share.profiles == std::vector<std::string>{profile};
+    });
+  }
   // For each job the arm of one that has the same share, and no neighbours; null: there is none.
   std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
     const ArmShare& share = *arm.share;
@@ -195,6 +225,9 @@ class Fractions {
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
     for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
+    }
+    for (size_t job = 0; job < std::min(jobs, share.profiles.size()); ++job) {
+      arms[job] = alone_on_a(arm, share.profiles[job]);
     }
     return arms;
   }
@@ -215,8 +248,9 @@ class Fractions {
                                : Maybe<double>(Unknown{"the report does not tell"});
     });
     point.worst_of_best = of_jobs(arm, worst_of_best);
-    point.memory_bytes = worst_of_ranks(arm, memory_bytes);
+    point.memory_bytes = memory_of(arm);
     point.images_per_joule = images_per_joule(arm, point.throughput_images_per_second);
+    point.given = given_to(set_, *arm.share, *complete_runs(arm).front());
     return point;
   }
 
@@ -245,6 +279,7 @@ class Fractions {
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 
+  const RunSet& set_;
   Batches batches_;
   std::vector<const RunArm*> arms_;
 };

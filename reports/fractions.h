@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/given_shares.h"
 #include "reports/inference.h"
 #include "reports/run_set.h"
 
@@ -36,6 +37,7 @@ struct FractionPoint {
   Maybe<double> worst_of_best{};  // slowest job / fastest
   Maybe<double> memory_bytes{};   // used of the GPU, at most
   Maybe<double> images_per_joule{};
+  std::vector<GivenShare> given{};  // by job, of its first rank
 };
 
 bool shares_a_gpu(const RunSet& set);

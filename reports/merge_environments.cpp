@@ -17,9 +17,11 @@ size_t place_of(const Environment& found, std::vector<Environment>& all) {
   return place - all.begin();
 }
 
+// A process with a share of the multiprocessors sees that share as the GPU.
 int64_t place_of(const Gpu& gpu, std::vector<Gpu>& gpus) {
   const auto same = [&](const Gpu& other) {
-    return gpu.uuid && other.uuid && *gpu.uuid == *other.uuid;
+    return gpu.uuid && other.uuid && *gpu.uuid == *other.uuid &&
+           gpu.multiprocessors == other.multiprocessors;
   };
   auto place = std::find_if(gpus.begin(), gpus.end(), same);
   if (place == gpus.end()) place = gpus.insert(place, gpu);

@@ -75,6 +75,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
+  for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
   for (const auto& [name, count] : counts) {
     lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);

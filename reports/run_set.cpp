@@ -139,6 +139,17 @@ void merge(RunSet& set, RunSet&& other) {
   for (const UnsupportedArm& arm : other.unsupported) add_unsupported(set, arm);
 }
 
+// What one report could not have, and another has: by MIG the arm names the profile, too.
+void leave_out_what_is_there(RunSet& set) {
+  std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
+    return std::any_of(set.arms.begin(), set.arms.end(), [&](const RunArm& arm) {
+      const bool there = arm.name == missing.name || (missing.name.ends_with(", MIG") &&
+                                                      arm.name.starts_with(missing.name + " "));
+      return there && !arm.runs.empty();
+    });
+  });
+}
+
 }  // namespace
 
 RunArm& arm_named(RunSet& set, const std::string& name) {
@@ -197,8 +208,9 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {
     if (source.error) std::rethrow_exception(source.error);
     merge(sets[source.side], std::move(source.runs));
   }
-  for (const RunSet& set : sets) {
+  for (RunSet& set : sets) {
     for (const RunArm& arm : set.arms) require_distinct(arm);
+    leave_out_what_is_there(set);
   }
   return sets;
 }

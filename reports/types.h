@@ -254,12 +254,13 @@ struct Run {
 
 /// How the jobs of an arm have one GPU, or the same CPUs.
 struct ArmShare {
-  std::string way;  // alone, serial, timeslice, mps or sm
+  std::string way;  // alone, serial, timeslice, mps, sm, mig or vgpu
   int64_t jobs = 1;
   // By job, those of neighbours last:
   std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
   std::vector<int64_t> memory_gib;        // of the GPU, 0: no limit; empty: none has one
   std::vector<std::string> neighbours{};  // what each that trains nothing does: copy, compute, pcie
+  std::vector<std::string> profiles{};    // of MIG devices or vGPUs; empty: other ways
 
   bool operator==(const ArmShare&) const = default;
 };

@@ -29,6 +29,7 @@ FENCES = [
     ("CLI/**", ["bench/command_line.cpp", "bench/*_options.*"], None),
     ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
                      "comm/layout_document.*"], None),
+    ("yaml-cpp/**", ["comm/yaml*"], None),
     ("mpi.h", ["comm/mpi*"], 3),
     ("nccl*", ["comm/nccl*"], None),
     ("hwloc.h", ["bench/environment/*"], None),

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Feeds made-up bytes to the reader of reports, under sanitizers.
+# Feeds made-up bytes to the readers of reports and of mig-parted's files, under sanitizers.
 #
-#   scripts/fuzz.sh [SECONDS]     60 by default; new findings and corpus go to build-debug/
+#   scripts/fuzz.sh [SECONDS]     60 by default, of which the second has a quarter; new findings and
+#                                 corpus go to build-debug/
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -9,9 +10,16 @@ cd "$root"
 
 seconds=${1:-60}
 configure debug >/dev/null
-cmake --build --preset debug --target report_fuzz
-mkdir -p build-debug/corpus
-# 2 GiB and 10 s for one input: memory and time are bounded, too.
-build-debug/report_fuzz -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
-  -dict=tests/fuzz/json.dict -artifact_prefix=build-debug/ -print_final_stats=1 -verbosity=0 \
-  build-debug/corpus tests/fuzz/corpus tests/data
+cmake --build --preset debug --target report_fuzz mig_config_fuzz
+
+# feed TARGET SECONDS CORPUS...: 2 GiB and 10 s for one input, as memory and time are bounded, too.
+feed() {
+  local target=$1 time=$2
+  shift 2
+  mkdir -p "build-debug/corpus-$target"
+  "build-debug/$target" -max_total_time="$time" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
+    -artifact_prefix=build-debug/ -print_final_stats=1 -verbosity=0 "build-debug/corpus-$target" "$@"
+}
+
+feed report_fuzz $((seconds - seconds / 4)) -dict=tests/fuzz/json.dict tests/fuzz/corpus tests/data
+feed mig_config_fuzz $((seconds / 4 + 1)) tests/fuzz/yaml_corpus

@@ -48,7 +48,8 @@ install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
 # Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.
 file(GLOB licences /usr/share/doc/libdnnl[0-9]/copyright /usr/share/doc/libgomp1/copyright
   /usr/share/doc/ocl-icd-libopencl1/copyright /usr/share/doc/libhwloc15/copyright
-  /usr/share/doc/libudev1/copyright /usr/share/doc/libbenchmark1*/copyright)
+  /usr/share/doc/libudev1/copyright /usr/share/doc/libbenchmark1*/copyright
+  /usr/share/doc/libyaml-cpp0*/copyright)
 if(NEARMETAL_PACK_CUDA)
   # cuDNN loads its parts, and the run-time compiler, while it runs.
   get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)

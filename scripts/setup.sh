@@ -18,6 +18,7 @@ cmake               program  cmake
 ninja-build         program  ninja
 libcli11-dev        header   CLI/CLI.hpp
 nlohmann-json3-dev  header   nlohmann/json.hpp
+libyaml-cpp-dev     header   yaml-cpp/yaml.h
 libbenchmark-dev    header   benchmark/benchmark.h
 libhwloc-dev        header   hwloc.h
 libboost-dev        header   boost/math/distributions/non_central_t.hpp

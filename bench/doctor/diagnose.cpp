@@ -12,6 +12,7 @@ std::vector<Finding> diagnose(const Checkup& checkup) {
     add_gpu_findings(checkup.gpus[i], now, "GPU " + std::to_string(i), findings);
   }
   if (checkup.gpus.size() > 1) add_peer_findings(checkup.gpus, findings);
+  add_mig_findings(checkup, findings);
   add_system_findings(checkup, findings);
   return findings;
 }

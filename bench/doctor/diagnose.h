@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mig_config.h"
 #include "reports/environment.h"
 #include "reports/finding.h"
 
@@ -36,6 +37,7 @@ struct Checkup {
   std::optional<MpiLaunch> nccl;        // sums over two GPUs; none: not tried, as there are not two
   std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not tried
   std::vector<std::string> host_names;  // of a layout file; empty: not asked for
+  std::optional<MigConfig> mig_config;  // that the GPUs must have; none: not asked for
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/environment/gpu_partition.h"
 #include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
+#include "comm/mig_profiles.h"
 #include "models/load_module.h"
 #include "reports/text.h"
 
@@ -21,12 +24,6 @@ enum : unsigned { p2p_read = 0, p2p_nvlink = 2, p2p_atomics = 3 };
 // nvmlBAR1Memory_t
 struct Bar1Memory {
   unsigned long long total, free, used;
-};
-// nvmlDeviceAttributes_t
-struct Attributes {
-  unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas;
-  unsigned gpu_slices, compute_slices;
-  unsigned long long memory_mebibytes;
 };
 // nvmlPciInfo_t
 struct PciInfo {
@@ -44,14 +41,6 @@ Maybe<int64_t> number(const Maybe<unsigned>& value) { return scaled<int64_t>(val
 
 Maybe<bool> truth(const Maybe<unsigned>& value) {
   return value ? Maybe<bool>(*value != 0) : Maybe<bool>(Unknown{value.reason});
-}
-
-template <size_t count>
-Maybe<std::string> name_in(const Maybe<unsigned>& value,
-                           const std::array<const char*, count>& names) {
-  if (!value) return Unknown{value.reason};
-  if (*value >= count) return Unknown{"NVML says " + std::to_string(*value)};
-  return std::string(names[*value]);
 }
 
 Maybe<std::string> known_text(const std::string& value) {
@@ -108,62 +97,6 @@ void add_power_and_clocks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.application_sm_hertz = hertz("nvmlDeviceGetApplicationsClock", clock_sm);
 }
 
-MigInstance describe_instance(const Nvml& nvml, NvmlDevice instance) {
-  MigInstance found;
-  found.uuid = nvml.text("nvmlDeviceGetUUID", instance);
-  const auto attributes = nvml.ask<Attributes>("nvmlDeviceGetAttributes_v2", instance);
-  found.multiprocessors = found.gpu_slices = found.memory_bytes = Unknown{attributes.reason};
-  if (attributes) {
-    found.multiprocessors = attributes->multiprocessors;
-    found.gpu_slices = attributes->gpu_slices;
-    found.memory_bytes = static_cast<int64_t>(attributes->memory_mebibytes << 20);
-  }
-  return found;
-}
-
-void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
-  constexpr std::array modes = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga"};
-  gpu.virtualisation =
-      name_in(nvml.ask<unsigned>("nvmlDeviceGetVirtualizationMode", device), modes);
-  unsigned now = 0, pending = 0;
-  const std::string why = nvml.call("nvmlDeviceGetMigMode", device, &now, &pending);
-  gpu.mig = why.empty() ? Maybe<bool>(now != 0) : Maybe<bool>(Unknown{why});
-  gpu.mig_instances.clear();
-  if (!gpu.mig || !*gpu.mig) return;
-  const auto most = nvml.ask<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device);
-  for (unsigned i = 0; most && i < *most; ++i) {
-    const auto instance = nvml.ask<NvmlDevice>("nvmlDeviceGetMigDeviceHandleByIndex", device, i);
-    if (instance) gpu.mig_instances.push_back(describe_instance(nvml, *instance));
-  }
-}
-
-void add_licence(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
-  if (!gpu.virtualisation || *gpu.virtualisation != "vgpu") {
-    gpu.vgpu_licence = Unknown{"it is no vGPU"};
-    return;
-  }
-  // nvmlGridLicensableFeatures_t: 2 numbers, then up to 3 features of 2 numbers, 2 texts of 128
-  // bytes, a number and a date of 16 bytes.
-  struct Feature {
-    unsigned code, licensed;
-    char information[128], product[128];
-    unsigned enabled, expiry[4];
-  };
-  struct Features {
-    int supported;
-    unsigned count;
-    std::array<Feature, 3> features;
-  };
-  static_assert(sizeof(Feature) == 284);
-  const auto answer = nvml.ask<Features>("nvmlDeviceGetGridLicensableFeatures_v4", device);
-  gpu.vgpu_licence = Unknown{answer.reason};
-  if (!answer) return;
-  const auto end = answer->features.begin() + std::min(answer->count, 3u);
-  const bool licensed = std::any_of(answer->features.begin(), end,
-                                    [](const Feature& feature) { return feature.licensed != 0; });
-  gpu.vgpu_licence = std::string(licensed ? "licensed" : "unlicensed");
-}
-
 void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   int64_t active = 0, inactive = 0;
   for (unsigned link = 0; link < most_nvlinks; ++link) {
@@ -177,6 +110,15 @@ void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   }
   gpu.active_nvlinks = active;
   gpu.inactive_nvlinks = inactive;
+}
+
+// As in device filters of mig-parted.
+Maybe<std::string> device_id_of(const Nvml& nvml, NvmlDevice device) {
+  const auto info = nvml.ask<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
+  if (!info) return Unknown{info.reason};
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "0x%08X", info->device_id);
+  return std::string(text.data());
 }
 
 Maybe<std::string> pci_id_of(const Nvml& nvml, NvmlDevice device) {
@@ -212,10 +154,19 @@ std::string kernel_name(std::string pci_id) {
 
 }  // namespace
 
+std::string mig_uuid(const DeviceInfo& device) {
+  if (mig_profile_in(device.name).empty()) return "";
+  const size_t dash = device.uuid.find('-');
+  return dash == device.uuid.npos ? "" : "MIG" + device.uuid.substr(dash);
+}
+
 Gpu describe_gpu(const DeviceInfo& device) {
   Gpu gpu;
   gpu.name = device.name;
-  gpu.uuid = known_text(device.uuid);
+  const std::string mig = mig_uuid(device);
+  gpu.uuid = known_text(mig.empty() ? device.uuid : mig);
+  gpu.mig_profile = Unknown{"it is no MIG device"};
+  if (!mig.empty()) gpu.mig_profile = mig_profile_in(device.name);
   gpu.pci_id = known_text(device.pci_id);
   gpu.memory_bytes = known_count(device.memory_bytes);
   gpu.multiprocessors = known_count(device.multiprocessors);
@@ -274,14 +225,15 @@ void add_nvml_facts(Gpu& gpu, const Nvml& nvml) {
   add_link(gpu, nvml, device);
   add_memory_health(gpu, nvml, device);
   add_power_and_clocks(gpu, nvml, device);
+  gpu.device_id = device_id_of(nvml, device);
   add_partition(gpu, nvml, device);
-  add_licence(gpu, nvml, device);
   add_nvlinks(gpu, nvml, device);
   add_peers(gpu, nvml, device);
 }
 
 void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
-  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.vgpu_licence = gpu.compute_mode = why;
+  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.compute_mode = gpu.device_id = why;
+  gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
   gpu.link_generation = gpu.link_width = gpu.largest_link_generation = why;
   gpu.largest_link_width = gpu.bar1_bytes = why;
   gpu.ecc = gpu.ecc_change_pending = gpu.memory_repair_pending = gpu.persistence = gpu.mig = why;
@@ -301,6 +253,7 @@ std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
     gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
     gpu.pci_id = pci_id_of(nvml, *device);
     gpu.dma_buf = Unknown{"NVML does not tell"};
+    gpu.mig_profile = Unknown{"it is no MIG device"};
     add_nvml_facts(gpu, nvml);
     add_kernel_facts(gpu, root);
   }

@@ -16,13 +16,17 @@ FULL = {
     "hosts": [
         {"name": "a", "address": "127.0.0.1", "node": "n", "environment": "vm", "gpus": 2,
          "numa": [{"cpus": "0-3", "gpus": [0, 1]}]},
-        {"name": "b", "gpus": 2, "cpus": "0-7"}],
+        {"name": "b", "gpus": 2, "cpus": "0-7",
+         "mig": [{"gpu": 0, "uuid": "MIG-00000000-0000-0000-0000-000000000001",
+                  "profile": "1g.18gb"}]}],
     "launcher": {"program": "p", "network": "10.0.0.0/8", "remote_shell": "r",
                  "variables": {"V": "v"}},
     "layouts": [
         {"name": "x", "jobs": [{"instances": [{"host": "a", "gpus": [0, 1]}]}],
          "emulate": False, "workload": {"batch": 8},
-         "expect": {"environment": "vm", "gpu": "g", "world_size": 2}},
+         "expect": {"environment": "vm", "gpu": "g", "world_size": 2, "mig_config": "c#l"}},
+        {"name": "m", "jobs": [{"instances": [{"host": "b", "gpus": [0]}],
+                                "share": {"way": "mig", "profile": "1g.18gb"}}]},
         {"shape": "2*(1x1x1)"}],
     "workload": {"model": "resnet50", "batch": "64", "steps": 20, "verify": True,
                  "learning_rate": 0.1},
@@ -36,7 +40,8 @@ REPLACEMENTS = [None, True, -1, 0, 0.5, 2**53, 1e308, "", "-x", "a\nb", "vm", []
 # Options of `run` that no workload has: help, and what follows from the layout.
 NOT_OF_A_WORKLOAD = {"help", "device", "gpu", "output", "force", "json", "quiet", "no-progress",
                      "plans", "plan-cache", "ranks", "emulated", "environment", "host-facts",
-                     "monitor-hz", "no-host-info", "expect-gpu", "expect-environment"}
+                     "monitor-hz", "no-host-info", "expect-gpu", "expect-environment",
+                     "expect-mig", "expect-uuid", "expect-vgpu"}
 
 # Stands for nearmetal: says where it is and with which settings. `taskset` comes before it.
 WITNESS = """#!/bin/bash
@@ -167,14 +172,15 @@ class LayoutFile(cli.CliTest):
             results = list(pool.map(planned, range(len(named))))
         beyond = accepted = refused = 0
         for (name, mutant), (code, error) in zip(named, results):
-            self.assertIn(code, (0, 2), name + error)
+            self.assertIn(code, (0, 2, 8), name + error)
             valid = judge.is_valid(mutant)
             if not valid:
                 self.assertEqual(code, 2, name)
                 self.assertRegex(error, r"json: (/|\S+ must be)", name)
                 refused += 1
-            elif code == 2:
-                # What no schema can say: a wrong value of a setting, contradictions, what is absent.
+            elif code != 0:
+                # What no schema can say: a wrong value of a setting, contradictions, what is absent
+                # (8 for a MIG device).
                 self.assertNotRegex(error, r"json: /\S* (must be|is not known)", name)
                 beyond += 1
             else:

@@ -18,6 +18,7 @@ DATA = ROOT / "tests/data/plans"
 STORED = {
     "two_gpus.txt": ["1x1x2", "1x2x1", "2*(1x1x1)", "--hosts", "a:2"],
     "dell_vms.txt": [str(ROOT / "layouts/dell_vms.json")],
+    "mig.txt": [str(ROOT / "layouts/mig.json")],
     "nodes.json": ["2x1x2", "--hosts", "a:2,b:2", "--repeats", "2", "--batch", "64",
                    "--format", "json"],
     "split_host.sh": [str(ROOT / "layouts/split_host.json"), "--hosts", "localhost:4",

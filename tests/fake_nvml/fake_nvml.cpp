@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 
 namespace {
@@ -27,7 +28,8 @@ std::optional<std::string> answer(const std::string& question) {
   return std::nullopt;
 }
 
-// A handle is the number of the GPU and one more; MIG devices are GPU 100 and on.
+// A handle is the number of the GPU and one more; MIG devices of GPU 0 are 100 and on, of GPU 1
+// 200.
 std::string number_of(const void* device) {
   return std::to_string(reinterpret_cast<intptr_t>(device) - 1);
 }
@@ -110,15 +112,23 @@ TEXT(nvmlDeviceGetUUID)
 TEXT(nvmlDeviceGetSerial)
 TEXT(nvmlDeviceGetVbiosVersion)
 
-// 16 bytes, 5 numbers and 32 bytes, as nvmlPciInfo_t.
+// 16 bytes, 5 numbers and 32 bytes, as nvmlPciInfo_t; the fourth number may follow the address.
 extern "C" int nvmlDeviceGetPciInfo_v3(void* device, char* info) {
-  return give_text("nvmlDeviceGetPciInfo_v3 " + number_of(device), info + 36, 32);
+  const auto text = answer("nvmlDeviceGetPciInfo_v3 " + number_of(device));
+  if (!text) return not_supported;
+  const size_t space = std::min(text->find(' '), text->size());
+  std::memset(info, 0, 68);
+  text->copy(info + 36, std::min<size_t>(space, 31));
+  const auto id = static_cast<unsigned>(std::strtoul(text->c_str() + space, nullptr, 16));
+  std::memcpy(info + 28, &id, sizeof id);
+  return success;
 }
 extern "C" int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
   unsigned count = 0;
   nvmlDeviceGetCount_v2(&count);
   for (unsigned i = 0; i < count; ++i) {
-    const std::string own = answer("nvmlDeviceGetPciInfo_v3 " + std::to_string(i)).value_or("");
+    std::string own = answer("nvmlDeviceGetPciInfo_v3 " + std::to_string(i)).value_or("");
+    own.resize(std::min(own.find(' '), own.size()));
     const std::string given = id;  // the domain may have 4 digits or 8
     if (own.size() < 12 || given.size() < 12) continue;
     if (strcasecmp(own.c_str() + own.size() - 12, given.c_str() + given.size() - 12) != 0) continue;
@@ -200,15 +210,31 @@ extern "C" int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* c
   }
   return success;
 }
-extern "C" int nvmlDeviceGetMigDeviceHandleByIndex(void*, unsigned index, void** device) {
-  if (!answer("nvmlDeviceGetUUID " + std::to_string(100 + index))) return not_found;
-  *device = handle_of(100 + index);
+extern "C" int nvmlDeviceGetMigDeviceHandleByIndex(void* gpu, unsigned index, void** device) {
+  const int64_t number = 100 * reinterpret_cast<intptr_t>(gpu) + index;
+  if (!answer("nvmlDeviceGetUUID " + std::to_string(number))) return not_found;
+  *device = handle_of(number);
   return success;
+}
+extern "C" int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  for (int64_t number = 0; number < 1000; ++number) {
+    if (answer("nvmlDeviceGetUUID " + std::to_string(number)) != std::string(uuid)) continue;
+    *device = handle_of(number);
+    return success;
+  }
+  return not_found;
 }
 // 8 numbers and a size in MiB: multiprocessors first, slices of the GPU seventh.
 extern "C" int nvmlDeviceGetAttributes_v2(void* device, unsigned* numbers) {
+  const auto text = answer("nvmlDeviceGetAttributes_v2 " + number_of(device));
+  if (!text) return not_supported;
   std::fill_n(numbers, 10, 0u);
-  return give_pair("nvmlDeviceGetAttributes_v2 " + number_of(device), &numbers[0], &numbers[6]);
+  std::istringstream(*text) >> numbers[0] >> numbers[6] >> numbers[8];
+  return success;
+}
+// nvmlVgpuSchedulerGetState_t: the policy is the first of its numbers.
+extern "C" int nvmlDeviceGetVgpuSchedulerState(void* device, unsigned* numbers) {
+  return give("nvmlDeviceGetVgpuSchedulerState " + number_of(device), &numbers[0]);
 }
 // Supported, one feature, its code, and whether it is licensed.
 extern "C" int nvmlDeviceGetGridLicensableFeatures_v4(void* device, unsigned* numbers) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "bench/environment/gpu.h"
-#include "bench/hosts_found.h"
+#include "bench/mig_found.h"
 #include "models/load_module.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -78,12 +78,75 @@ TEST_F(GpuFacts, ConstructedMigInstancesHaveMultiprocessorsOfTheirOwn) {
   EXPECT_EQ(*gpus[0].mig_instances[1].gpu_slices, 2);
 }
 
-TEST_F(GpuFacts, WhyThereAreNoMigInstancesForJobs) {
-  answer_from("constructed_two_h200");
-  EXPECT_THAT(no_mig_reason(NM_FAKE_NVML), HasSubstr("nvidia-smi -i 0 -mig 1"));
+TEST_F(GpuFacts, ConstructedMigDevicesTellTheirProfiles) {
+  answer_from("constructed_mig_balanced");
+  const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());
+  ASSERT_EQ(gpus.size(), 2);
+  EXPECT_EQ(*gpus[0].device_id, "0x233510DE");
+  ASSERT_EQ(gpus[0].mig_instances.size(), 4);
+  EXPECT_EQ(*gpus[0].mig_instances[0].profile, "3g.71gb");
+  EXPECT_EQ(*gpus[0].mig_instances[0].memory_bytes, int64_t{71168} << 20);
+  EXPECT_FALSE(gpus[0].mig_profile) << "it is divided, and no part itself";
   answer_from("constructed_mig");
-  EXPECT_THAT(no_mig_reason(NM_FAKE_NVML), HasSubstr("MIG is on"));
-  EXPECT_THAT(no_mig_reason("libno-such.so.1"), HasSubstr("libno-such"));
+  EXPECT_FALSE(all_gpus(Nvml(NM_FAKE_NVML), root_.path())[0].mig_instances[0].profile)
+      << "without a name there is no profile";
+}
+
+TEST_F(GpuFacts, AMigDeviceOfCudaHasTheFactsOfItsGpu) {
+  answer_from("constructed_mig_balanced");
+  DeviceInfo device;
+  device.name = "NVIDIA H200 MIG 1g.18gb";
+  device.uuid = "GPU-00000000-0000-0000-0000-000000000002";
+  device.pci_id = "0000:1b:00.0";
+  Gpu gpu = describe_gpu(device);
+  add_nvml_facts(gpu, Nvml(NM_FAKE_NVML));
+  EXPECT_EQ(*gpu.uuid, "MIG-00000000-0000-0000-0000-000000000002");
+  EXPECT_EQ(*gpu.mig_profile, "1g.18gb");
+  EXPECT_EQ(*gpu.power_limit_watts, 700);
+  EXPECT_EQ(gpu.mig_instances.size(), 4);
+  device.name = "NVIDIA H200";
+  EXPECT_EQ(mig_uuid(device), "");
+}
+
+TEST_F(GpuFacts, ConstructedVgpuTellsProfileAndWhyNoScheduler) {
+  answer_from("constructed_vgpu");
+  const Gpu guest = all_gpus(Nvml(NM_FAKE_NVML), root_.path()).at(0);
+  EXPECT_EQ(*guest.vgpu_profile, "A100-40C");
+  EXPECT_THAT(guest.vgpu_scheduler.reason, HasSubstr("nvmlDeviceGetVgpuSchedulerState"));
+  const TemporaryFolder folder;
+  const std::string answers =
+      content_of(std::string(NM_TESTS_FOLDER) + "/data/nvml/constructed_vgpu.txt") +
+      "nvmlDeviceGetVgpuSchedulerState 0 2\n";
+  setenv("FAKE_NVML_ANSWERS", folder.write("answers.txt", answers).c_str(), 1);
+  EXPECT_EQ(*all_gpus(Nvml(NM_FAKE_NVML), root_.path()).at(0).vgpu_scheduler, "equal share");
+  answer_from("constructed_two_h200");
+  EXPECT_EQ(all_gpus(Nvml(NM_FAKE_NVML), root_.path())[0].vgpu_profile.reason, "it is no vGPU");
+}
+
+TEST_F(GpuFacts, MigDevicesOfThisMachineAreFound) {
+  const auto found = [&](const std::string& fixture, const std::string& name) {
+    answer_from(fixture);
+    Host host;
+    host.name = name;
+    host.gpus = 2;
+    with_mig_devices(host, NM_FAKE_NVML);
+    return host;
+  };
+  const Host balanced = found("constructed_mig_balanced", "localhost");
+  ASSERT_EQ(balanced.mig.size(), 4);
+  EXPECT_EQ(balanced.mig[3], (MigDevice{0, "MIG-00000000-0000-0000-0000-000000000003", "1g.18gb"}));
+  ASSERT_EQ(balanced.found.size(), 2);
+  EXPECT_EQ(balanced.found[0].no_mig, "");
+  EXPECT_EQ(balanced.found[1].no_mig, "MIG is off");
+  EXPECT_THAT(found("constructed_mig_7_of_1g", "localhost").found[1].no_mig,
+              HasSubstr("does not list"));
+  EXPECT_TRUE(found("constructed_mig_balanced", "elsewhere").found.empty());
+  EXPECT_THAT(found("constructed_vgpu", "localhost").found.at(0).no_mig, HasSubstr("it is a vGPU"));
+  Host host;
+  host.name = "localhost";
+  host.gpus = 1;
+  with_mig_devices(host, "libno-such.so.1");
+  EXPECT_THAT(host.found.at(0).no_mig, HasSubstr("libno-such"));
 }
 
 TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {

@@ -116,10 +116,55 @@ TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mps", "threads_percent": 101})"})),
               StartsWith("/layouts/0/jobs/0/share/threads_percent must be from 1 to 100"));
   EXPECT_THAT(
-      refusal_of_layout(with_shares({R"({"way": "mig"})"})),
-      StartsWith("/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps or sm"));
+      refusal_of_layout(with_shares({R"({"way": "luck"})"})),
+      StartsWith(
+          "/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps, sm, mig or vgpu"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "sm"})"})),
               StartsWith("/layouts/0/jobs/0/share: sm needs a threads_percent"));
+}
+
+TEST(LayoutJson, ReadsMigAndVgpu) {
+  const std::string uuid = "MIG-00000000-0000-0000-0000-000000000001";
+  const LayoutFile file = layout_from_json(
+      with_shares({R"({"way": "mig", "profile": "1g.18gb"})",
+                   R"({"way": "mig", "instance": ")" + uuid + R"("})", R"({"way": "mig"})"},
+                  R"(, "expect": {"mig_config": "c.yaml#all"})"));
+  const std::vector<Job>& jobs = file.layouts.at(0).jobs;
+  EXPECT_EQ(jobs.at(0).share->profile, "1g.18gb");
+  EXPECT_EQ(jobs.at(1).share->instance, uuid);
+  EXPECT_EQ(file.layouts[0].expect.mig_config, "c.yaml#all");
+  EXPECT_EQ(layout_from_json(with_shares({R"({"way": "vgpu", "profile": "A100-40C"})"}))
+                .layouts[0]
+                .jobs[0]
+                .share->profile,
+            "A100-40C");
+  const LayoutFile listed = layout_from_json(
+      with_host(R"("mig": [{"gpu": 1, "uuid": ")" + uuid + R"(", "profile": "1g.18gb"}])"));
+  EXPECT_EQ(listed.hosts[0].mig.at(0), (MigDevice{1, uuid, "1g.18gb"}));
+}
+
+TEST(LayoutJson, RefusesMigAndVgpuThatCannotBe) {
+  const std::string uuid = "MIG-00000000-0000-0000-0000-000000000001";
+  const std::string device = R"({"gpu": 0, "uuid": ")" + uuid + R"(", "profile": "1g.18gb"})";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {with_shares({R"({"way": "mps", "profile": "1g.18gb"})"}), "only mig and vgpu have profiles"},
+      {with_shares({R"({"way": "vgpu", "profile": "A100-40C", "instance": ")" + uuid + R"("})"}),
+       "only mig has instances"},
+      {with_shares({R"({"way": "mig", "profile": "1g.18gb", "instance": ")" + uuid + R"("})"}),
+       "give one of them"},
+      {with_shares({R"({"way": "mig", "profile": "small"})"}), "it is no MIG profile"},
+      {with_shares({R"({"way": "mig", "instance": "GPU-1"})"}), "must be the UUID of a MIG device"},
+      {with_shares({R"({"way": "mig", "threads_percent": 50})"}), "only mps and sm have limits"},
+      {with_shares({R"({"way": "vgpu"})"}), "vgpu needs that of the vGPU"},
+      {with_shares({R"({"way": "vgpu", "profile": "1g.18gb"})"}), "vgpu needs that of the vGPU"},
+      {with_host(R"("mig": [{"gpu": 2, "uuid": ")" + uuid + R"(", "profile": "1g.18gb"}])"),
+       "/hosts/0/mig/0/gpu: there is no GPU 2"},
+      {with_host("\"mig\": [" + device + ", " + device + "]"),
+       "/hosts/0/mig/1/uuid: it is there twice"},
+  };
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(refusal_of_layout(text), HasSubstr(expected)) << text;
+  }
 }
 
 TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {

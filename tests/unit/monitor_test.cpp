@@ -191,6 +191,30 @@ TEST(Monitor, ConstructedH200GivesSeriesAndImagesPerJoule) {
   EXPECT_TRUE(found->not_monitored.contains("pcie_sent_bytes_per_second"));
 }
 
+TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {
+  const TemporaryFolder folder;
+  const std::string fixture =
+      content_of(std::string(NM_TESTS_FOLDER) + "/data/nvml/constructed_mig_balanced.txt");
+  setenv("FAKE_NVML_ANSWERS", folder.write("answers.txt", fixture).c_str(), 1);
+  const std::string part = "MIG-00000000-0000-0000-0000-000000000002";
+  const GpuSource source(NM_FAKE_NVML, "0000:1b:00.0", part);
+  std::vector<double> values(GpuSource::names().size());
+  source.read(values.data());
+  EXPECT_NEAR(values[2], 612.345, 1e-9) << "of the GPU";
+  EXPECT_NEAR(values[6], 3e9, 1) << "of the third device";
+  EXPECT_EQ(source.processes(), 1);
+  EXPECT_THROW(GpuSource(NM_FAKE_NVML, "0000:1b:00.0", "MIG-none"), NotSupported);
+  unsetenv("FAKE_NVML_ANSWERS");
+}
+
+TEST(Monitor, OnADeviceOfItsOwnASecondProcessIsShared) {
+  MonitorTable table;
+  table.most_processes = 2;
+  EXPECT_EQ(judge_samples(table, {.jobs = 4, .through_mps = false, .own_device = true}).verdict,
+            "shared");
+  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, "clean");
+}
+
 TEST(Monitor, WithoutNvmlTheCpusAreWatchedAndTheReasonIsKept) {
   TrainerProgress progress;
   progress.window_steps = 10;

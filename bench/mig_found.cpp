@@ -1,0 +1,162 @@
+#include "bench/mig_found.h"
+
+#include <algorithm>
+
+#include "bench/environment/gpu.h"
+#include "bench/hosts_found.h"
+#include "comm/mig_config.h"
+#include "comm/mig_placement.h"
+#include "models/load_module.h"
+
+namespace nearmetal {
+namespace {
+
+std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
+  std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
+  std::stable_sort(gpus.begin(), gpus.end(), [](const Gpu& a, const Gpu& b) {
+    return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
+  });
+  return gpus;
+}
+
+std::string no_mig_of(const Gpu& gpu) {
+  if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
+  if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
+  return *gpu.mig ? "" : "MIG is off";
+}
+
+void add_devices(const Gpu& gpu, int64_t index, Host& host) {
+  for (const MigInstance& instance : gpu.mig_instances) {
+    if (!instance.uuid) continue;
+    host.mig.push_back({index, *instance.uuid, instance.profile.value.value_or("")});
+  }
+}
+
+bool by_mig(const Layout& layout, const std::string& host) {
+  return std::any_of(layout.jobs.begin(), layout.jobs.end(), [&](const Job& job) {
+    return job.share && job.share->way == "mig" &&
+           std::any_of(job.instances.begin(), job.instances.end(),
+                       [&](const Instance& instance) { return instance.host == host; });
+  });
+}
+
+// Of a layout whose jobs share by MIG, the first device that is not there as planned.
+std::string missing_device(const Placement& placement, const Host& host) {
+  for (const PlacedJob& job : placement.jobs) {
+    for (const PlacedRank& rank : job.ranks) {
+      if (!rank.mig || rank.host != host.name) continue;
+      const auto there = std::any_of(host.mig.begin(), host.mig.end(), [&](const MigDevice& one) {
+        const bool same_kind = rank.mig->profile.empty() || one.profile == rank.mig->profile;
+        return one.uuid == rank.mig->uuid && one.gpu == rank.mig->gpu && same_kind;
+      });
+      if (there) continue;
+      const std::string kind = rank.mig->profile.empty() ? "" : rank.mig->profile + ", ";
+      return "GPU " + std::to_string(rank.mig->gpu) + " has no MIG device " + kind + rank.mig->uuid;
+    }
+  }
+  return "";
+}
+
+// Those of the driver in place of those of the file; what to do where the layout lacks some.
+std::string what_to_do(Layout layout, const Host& found) {
+  for (Job& job : layout.jobs) job.share->instance.reset();
+  try {
+    take_mig_devices(layout, {found});
+  } catch (const NotSupported& error) {
+    return std::string(": ") + error.what();
+  }
+  return "; there are others that would do: give those (nvidia-smi -L), or leave \"mig\" of this "
+         "host out of the file";
+}
+
+std::string differences_from(const std::string& config, const std::vector<Gpu>& gpus) {
+  const MigConfig wanted = read_mig_config(config);
+  std::string text;
+  for (const std::string& one : mig_differences(wanted, gpus)) {
+    text += (text.empty() ? "" : "; ") + one;
+  }
+  return text.empty() ? "" : text + "; an administrator applies it: " + apply_command(wanted);
+}
+
+}  // namespace
+
+Host& with_mig_devices(Host& host, const std::string& nvml_library) {
+  if (!is_this_machine(address_of(host)) || host.gpus == 0) return host;
+  try {
+    const std::vector<Gpu> gpus = gpus_in_order(nvml_library);
+    for (int64_t i = 0; i < std::min<int64_t>(host.gpus, std::ssize(gpus)); ++i) {
+      host.found.push_back({gpus[i].name, no_mig_of(gpus[i])});
+      add_devices(gpus[i], i, host);
+    }
+    host.found.resize(host.gpus, {"", "the driver does not list this GPU"});
+  } catch (const NotSupported& error) {
+    host.found.assign(host.gpus, {"", error.what()});
+  }
+  return host;
+}
+
+void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
+                const std::filesystem::path& path) {
+  for (Layout& layout : file.layouts) {
+    std::optional<std::string>& expected = layout.expect.mig_config;
+    if (expected) expected = (path.parent_path() / *expected).string();
+    if (config) expected = config;
+  }
+  for (Host& host : file.hosts) {
+    const bool needed =
+        std::any_of(file.layouts.begin(), file.layouts.end(),
+                    [&](const Layout& layout) { return by_mig(layout, host.name); });
+    if (needed && host.mig.empty() && host.found.empty()) with_mig_devices(host);
+  }
+}
+
+void leave_out_mig(LayoutFile& file, int64_t jobs, const std::string& nowhere,
+                   std::vector<UnsupportedArm>& unsupported) {
+  const Host& host = file.hosts.front();
+  const std::string count = std::to_string(jobs) + " jobs, ";
+  const bool divided = !host.found.empty() && host.found.front().no_mig.empty();
+  if (divided) {
+    const std::string whole =
+        "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i 0 "
+        "-mig 0. `nearmetal report` of both reports holds one against the other";
+    std::erase_if(file.layouts, [&](const Layout& layout) {
+      if (layout.jobs.front().share->way == "mig") return false;
+      unsupported.push_back({layout.name, whole});
+      return true;
+    });
+  }
+  const std::string why = nowhere.empty() ? no_mig_reason(host, jobs) : nowhere;
+  if (why.empty()) return;
+  if (file.layouts.empty()) throw NotSupported("--fractions " + std::to_string(jobs) + ": " + why);
+  unsupported.push_back({count + "MIG", why});
+}
+
+void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library) {
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Layout& layout = plan.file.layouts[i];
+    for (const Host& planned : plan.file.hosts) {
+      if (!by_mig(layout, planned.name) || !is_this_machine(address_of(planned))) continue;
+      Host host = planned;
+      host.mig.clear();
+      host.found.clear();
+      with_mig_devices(host, nvml_library);
+      const std::string why = missing_device(plan.placements[i], host);
+      if (why.empty()) continue;
+      throw NotSupported(plan.source + layout.source + ": " + why + what_to_do(layout, host));
+    }
+    if (!layout.expect.mig_config) continue;
+    const std::string place = plan.source + layout.source + "/expect/mig_config: ";
+    for (const PlacedJob& job : plan.placements[i].jobs) {
+      for (const PlacedRank& rank : job.ranks) {
+        if (is_this_machine(rank.address)) continue;
+        throw std::invalid_argument(place + "it is held against this machine alone, not '" +
+                                    rank.address + "'");
+      }
+    }
+    const std::string why =
+        differences_from(*layout.expect.mig_config, gpus_in_order(nvml_library));
+    if (!why.empty()) throw NotSupported(place + why);
+  }
+}
+
+}  // namespace nearmetal

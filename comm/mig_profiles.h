@@ -1,0 +1,45 @@
+// The ways in which MIG cuts a GPU into parts: names, and how many fit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// A kind of GPU instance, as `nvidia-smi mig -lgip` lists them. Slices are the units of which a
+/// board has 7 for computing (an A30 4) and 8 for memory (an A30 4).
+struct MigProfile {
+  const char* name;  // "1g.18gb": compute slices, and memory in GB
+  int64_t most;      // at once on one GPU
+  int64_t compute_slices;
+  int64_t memory_slices;
+};
+
+/// "1g.18gb", "1g.18gb+me", "1c.3g.71gb": the names of MIG devices.
+bool is_mig_profile(const std::string& text);
+
+/// "MIG-" and a UUID, as drivers from 470 on name MIG devices.
+bool is_mig_uuid(const std::string& text);
+
+/// The part of a device's name that says its profile: "NVIDIA H200 MIG 1g.18gb" has 1g.18gb; empty:
+/// it is no MIG device. NVML and CUDA name MIG devices so (nvmlDeviceGetName: "When used with MIG
+/// device handles the API returns MIG device names").
+std::string mig_profile_in(const std::string& device_name);
+
+/// Of a board by the name of its GPU, smallest first; empty: this program does not know it.
+std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name);
+
+/// Why a GPU of this name cannot have the profile, with those that it has; empty: it has it, or the
+/// board is not known.
+std::string no_such_profile(const std::string& profile, const std::string& gpu_name);
+
+/// The largest profile of which `count` fit on a GPU of this name; null: none, or it is not known.
+const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t count);
+
+/// What an administrator would run to have these instances on a GPU: "nvidia-smi -i 0 -mig 1, then
+/// nvidia-smi mig -i 0 -cgi 1g.18gb,1g.18gb -C"; the first part where MIG is off.
+std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles);
+
+}  // namespace nearmetal
