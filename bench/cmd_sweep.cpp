@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 #include "bench/run_layout.h"
 #include "bench/sweep_report.h"
 #include "comm/plan_json.h"
+#include "models/load_module.h"
 #include "reports/atomic_file.h"
 #include "reports/journal_json.h"
 #include "reports/json.h"
@@ -52,8 +54,9 @@ class Sweep {
 
   ExitCode run() {
     require_shares(plan_);
-    settle_parts(plan_, !line_.plan.fractions, stop_);
+    find_parts();
     choose_files();
+    leave_out_unsupported();
     choose_plans();
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0) break;
@@ -63,6 +66,21 @@ class Sweep {
   }
 
  private:
+  void find_parts() {
+    unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
+      terminal_.err << "nearmetal: warning: " << warning << std::endl;
+    });
+    if (unsupported_.empty() || line_.plan.fractions) return;
+    const auto& [layout, reason] = *unsupported_.begin();
+    throw NotSupported(plan_.file.layouts.at(layout).source + ": " + reason);
+  }
+
+  // The plan as it was asked for is what a journal belongs to.
+  void leave_out_unsupported() {
+    std::erase_if(plan_.launches,
+                  [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
+  }
+
   void choose_files() {
     const std::string plan_hash = sha256(plan_json(plan_));
     const PlanForm& form = line_.plan;
@@ -128,8 +146,9 @@ class Sweep {
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
-    const bool all = entries_.size() == plan_.launches.size() && !cut_short_;
-    report_ = report_of_sweep(plan_, entries_, std::move(report_));
+    const bool all = !cut_short_ && std::all_of(plan_.launches.begin(), plan_.launches.end(),
+                                                [&](const Launch& launch) { return done(launch); });
+    report_ = report_of_sweep(plan_, unsupported_, entries_, std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
     ExitCode code = failed_;
     if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
@@ -152,6 +171,7 @@ class Sweep {
   Terminal terminal_;
   const std::atomic<int>& stop_;
   LaunchPlan plan_;
+  std::map<size_t, std::string> unsupported_;  // layouts, and why
   Report report_;
   std::string output_;
   std::optional<Journal> journal_;

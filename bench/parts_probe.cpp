@@ -44,26 +44,27 @@ std::string verdict_of_parts(const PartRates& rates) {
   return "";
 }
 
-std::string no_parts_reason(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
+PartsVerdict try_parts(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+                       const std::atomic<int>& stop) {
   PartRates rates;
-  const auto rates_of = [&](const std::vector<std::string>& parts, std::vector<double>& found) {
-    std::vector<std::vector<std::string>> commands;
+  std::vector<double> whole, alone, split;
+  const std::vector<std::pair<std::vector<std::string>, std::vector<double>*>> tries = {
+      {{"0:" + percents}, &split},
+      {{""}, &whole},
+      {{"0:50,50"}, &alone},
+      {{"0:50,50", "1:50,50"}, &rates.together}};
+  for (const auto& [parts, found] : tries) {
+    Commands commands;
     for (const std::string& part : parts) commands.push_back(holding(gpu, part));
     const LaunchOutcome outcome = run_through_mps(commands, limits, stop, [](const auto&) {});
-    for (const Neighbour& rate : outcome.neighbours) found.push_back(rate.runs_per_second);
-    return outcome.failure;
-  };
-  std::vector<double> whole, alone;
-  for (const auto& [parts, found] : {std::pair(std::vector<std::string>{""}, &whole),
-                                     {{"0:50,50"}, &alone},
-                                     {{"0:50,50", "1:50,50"}, &rates.together}}) {
-    const std::string failure = rates_of(parts, *found);
-    if (!failure.empty()) return failure;
-    if (found->size() != parts.size()) return "its probe was stopped";
+    if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
+    if (!outcome.failure.empty()) return {.failure = outcome.failure};
+    if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
+    for (const Neighbour& rate : outcome.neighbours) found->push_back(rate.runs_per_second);
   }
   rates.whole = whole.front();
   rates.alone = alone.front();
-  return verdict_of_parts(rates);
+  return {.reason = verdict_of_parts(rates)};
 }
 
 }  // namespace nearmetal

@@ -19,8 +19,14 @@ struct PartRates {
 /// Empty where a half is kept to and both run at the same time, else what is wrong.
 std::string verdict_of_parts(const PartRates& rates);
 
-/// Tries it on a GPU of this machine, by its index, through an MPS daemon; some seconds. Empty, or
-/// why not.
-std::string no_parts_reason(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop);
+struct PartsVerdict {
+  std::string reason{};   // why there are none; empty: they can be had
+  std::string failure{};  // of the try itself, which then says nothing; empty: none
+};
+
+/// Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
+/// once, and whether it can be split into parts of these percentages ("25,75"); some seconds.
+PartsVerdict try_parts(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+                       const std::atomic<int>& stop);
 
 }  // namespace nearmetal

@@ -55,6 +55,18 @@ std::string part_of(const PlacedJob& job) {
   return share.way == "sm" ? "own " + percent : percent;
 }
 
+// The percentages of the parts of each GPU, "25,75", of jobs with multiprocessors of their own.
+std::set<std::string> parts_of(const LaunchPlan& plan, size_t layout) {
+  constexpr std::string_view flag = "--gpu-part=";
+  std::set<std::string> parts;
+  for (const auto& command : commands_of(plan, layout)) {
+    for (const std::string& word : command) {
+      if (word.starts_with(flag)) parts.insert(word.substr(word.find(':') + 1));
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
@@ -91,16 +103,28 @@ void require_shares(const LaunchPlan& plan) {
   }
 }
 
-void settle_parts(LaunchPlan& plan, bool by_name, const std::atomic<int>& stop) {
-  const auto wants_parts = [](const Placement& placement) {
-    return placement.share() && placement.share()->way == "sm";
-  };
-  const auto first = std::find_if(plan.placements.begin(), plan.placements.end(), wants_parts);
-  if (first == plan.placements.end()) return;
-  const std::string reason = no_parts_reason(*first->jobs[0].ranks[0].gpu, plan.file.limits, stop);
-  if (reason.empty() || stop != 0) return;
-  if (by_name) throw NotSupported(first->layout + ": " + reason);
-  leave_out(plan, wants_parts, reason);
+std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
+                                                    const std::atomic<int>& stop,
+                                                    const std::function<void(std::string)>& warn) {
+  std::map<std::string, PartsVerdict> verdicts;  // by the percentages of the parts
+  std::map<size_t, std::string> without;
+  for (size_t layout = 0; layout < plan.placements.size() && stop == 0; ++layout) {
+    const Placement& placement = plan.placements[layout];
+    if (!placement.share() || placement.share()->way != "sm") continue;
+    for (const std::string& percents : parts_of(plan, layout)) {
+      if (!verdicts.contains(percents)) {
+        const int64_t gpu = *placement.jobs[0].ranks[0].gpu;
+        verdicts[percents] = try_parts(gpu, percents, plan.file.limits, stop);
+        const std::string& failure = verdicts[percents].failure;
+        if (!failure.empty() && stop == 0) {
+          warn("whether there can be SMs of their own could not be tried: " + failure);
+        }
+      }
+      const std::string& reason = verdicts[percents].reason;
+      if (!reason.empty()) without.emplace(layout, reason);
+    }
+  }
+  return without;
 }
 
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,

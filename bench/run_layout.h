@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -16,10 +17,12 @@ namespace nearmetal {
 /// machine.
 void require_shares(const LaunchPlan& plan);
 
-/// Tries whether jobs can have multiprocessors of their own, where a layout wants that. Where they
-/// cannot, throws NotSupported if it was asked for `by_name`, else turns the layout into one that
-/// is unsupported.
-void settle_parts(LaunchPlan& plan, bool by_name, const std::atomic<int>& stop);
+/// Tries whether the jobs of each layout that wants that can have multiprocessors of their own; of
+/// those that cannot, by layout, why not. `warn` is told of a try that failed otherwise, after
+/// which the layout itself shows whether it can be had.
+std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
+                                                    const std::atomic<int>& stop,
+                                                    const std::function<void(std::string)>& warn);
 
 using Commands = std::vector<std::vector<std::string>>;
 

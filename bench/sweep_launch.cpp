@@ -105,8 +105,8 @@ class RunningLaunch {
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
         const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
-        const bool refused = job.exit_code() == static_cast<int>(ExitCode::usage);
-        const ExitCode code = refused ? ExitCode::usage : ExitCode::run_failed;
+        auto code = static_cast<ExitCode>(job.exit_code());
+        if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
         if (!reported) fail(name + reason_of_end(job), code);
       } else {
         look_at_time(job, name);

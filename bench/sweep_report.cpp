@@ -198,8 +198,8 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   return report;
 }
 
-Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& entries,
-                       Report report) {
+Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
+                       const std::vector<JournalEntry>& entries, Report report) {
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     Arm arm;
     arm.name = plan.placements[i].layout;
@@ -219,13 +219,13 @@ Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& 
       arm.config = entry->report.invocation.config;
       arm.runs.push_back(std::move(run));
     }
+    if (arm.runs.empty() && unsupported.contains(i)) {
+      arm = {.name = arm.name, .unsupported = unsupported.at(i), .runs = {}};
+    }
     report.arms.push_back(std::move(arm));
   }
-  for (const UnsupportedArm& unsupported : plan.unsupported) {
-    Arm arm;
-    arm.name = unsupported.name;
-    arm.unsupported = unsupported.reason;
-    report.arms.push_back(std::move(arm));
+  for (const UnsupportedArm& asked : plan.unsupported) {
+    report.arms.push_back({.name = asked.name, .unsupported = asked.reason, .runs = {}});
   }
   label_scaling(report);
   return report;

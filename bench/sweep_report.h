@@ -14,9 +14,10 @@ namespace nearmetal {
 /// the run has failed and has no throughput.
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome);
 
-/// All runs by layout, in the order of their repeats. Layouts without a run have none.
-Report report_of_sweep(const LaunchPlan& plan, const std::vector<JournalEntry>& entries,
-                       Report report);
+/// All runs by layout, in the order of their repeats. Layouts without a run have none; of those
+/// that cannot be had here, `unsupported` says why.
+Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
+                       const std::vector<JournalEntry>& entries, Report report);
 
 /// A row for each layout: throughput with its interval over runs, speedup and efficiency where the
 /// layouts allow for them.

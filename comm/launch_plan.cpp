@@ -76,20 +76,6 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
   return name + ".report.json";
 }
 
-void leave_out(LaunchPlan& plan, bool (*unwanted)(const Placement& placement),
-               const std::string& reason) {
-  for (size_t i = plan.placements.size(); i-- > 0;) {
-    if (!unwanted(plan.placements[i])) continue;
-    const auto at = static_cast<std::ptrdiff_t>(i);
-    plan.unsupported.push_back({plan.placements[i].layout, reason});
-    plan.placements.erase(plan.placements.begin() + at);
-    plan.file.layouts.erase(plan.file.layouts.begin() + at);
-    plan.run_arguments.erase(plan.run_arguments.begin() + at);
-  }
-  plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
-                               plan.file.order == "randomised", plan.file.seed);
-}
-
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
   const Placement& placement = plan.placements.at(layout);

@@ -20,10 +20,6 @@ struct LaunchPlan {
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
 
-/// Takes the layouts for which `unwanted` holds out of what is started; they are unsupported.
-void leave_out(LaunchPlan& plan, bool (*unwanted)(const Placement& placement),
-               const std::string& reason);
-
 /// The command lines of a layout, one for each job, all to be started at once. The report of each
 /// comes on its standard output.
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);

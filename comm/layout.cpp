@@ -1,6 +1,7 @@
 #include "comm/layout.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <stdexcept>
 
@@ -134,6 +135,20 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
   if (ranks_of(job) != 1) refuse(place, "a job with multiprocessors of its own is one rank");
 }
 
+// Of each GPU, those of the jobs so far.
+using Parts = std::map<std::pair<std::string, int64_t>, int64_t>;
+
+void check_parts(const Job& job, Parts& percents, const std::string& place) {
+  if (!job.share || job.share->way != "sm") return;
+  for (const Instance& instance : job.instances) {
+    for (const int64_t gpu : instance.gpus) {
+      int64_t& sum = percents[{instance.host, gpu}];
+      sum += *job.share->threads_percent;
+      if (sum > 100) refuse(place, "the parts of GPU " + std::to_string(gpu) + " are more than it");
+    }
+  }
+}
+
 void check_stress(const Layout& layout, const Job& job, const std::string& place) {
   if (!job.stress) return;
   const bool at_once = job.share && job.share->way != "serial" && job.share->way != "alone";
@@ -142,17 +157,22 @@ void check_stress(const Layout& layout, const Job& job, const std::string& place
   const bool any_trains = std::any_of(layout.jobs.begin(), layout.jobs.end(),
                                       [](const Job& other) { return !other.stress; });
   if (!any_trains) refuse(place, "there is no job that trains");
+  if (*job.stress == "pcie" && job.instances[0].gpus.empty()) {
+    refuse(place, "without a GPU there is nothing to copy to");
+  }
 }
 
 void check_layout(const Layout& layout, const std::string& place) {
   if (layout.shape.has_value() == !layout.jobs.empty()) {
     refuse(place, "a layout has either a shape or jobs");
   }
+  Parts parts;
   for (size_t j = 0; j < layout.jobs.size(); ++j) {
     const std::string job = place + "/jobs/" + std::to_string(j);
     const auto& instances = layout.jobs[j].instances;
     if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
     check_share(layout, layout.jobs[j], job + "/share");
+    check_parts(layout.jobs[j], parts, job + "/share/threads_percent");
     check_stress(layout, layout.jobs[j], job + "/stress");
     for (size_t k = 0; k < instances.size(); ++k) {
       if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {

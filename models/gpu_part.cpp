@@ -13,11 +13,12 @@ PartGroups groups_of(const GpuPart& part, unsigned multiprocessors, unsigned sma
     sizes.push_back(std::max(smallest, wanted / smallest * smallest));
     groups.multiprocessors = std::gcd(groups.multiprocessors, sizes.back());
   }
+  const unsigned size = std::max(groups.multiprocessors, 1u);
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i == part.index) groups.first = groups.needed;
-    groups.needed += sizes[i] / groups.multiprocessors;
+    groups.needed += sizes[i] / size;
   }
-  groups.count = sizes.at(part.index) / groups.multiprocessors;
+  groups.count = sizes.at(part.index) / size;
   return groups;
 }
 

@@ -161,7 +161,7 @@ class Backend {
   /// Throws std::runtime_error where there is no such device or its driver does not work.
   virtual DeviceInfo describe(int gpu) = 0;
   /// All that this process does from now on keeps to its part. Throws NotSupported where the device
-  /// cannot be split, std::invalid_argument where the parts are more than the whole.
+  /// cannot be split into such parts.
   virtual void take_part(int gpu, const GpuPart& part) = 0;
   /// Visible GPUs; 1 where there are no GPUs to choose from.
   virtual int device_count() { return 1; }

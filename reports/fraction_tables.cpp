@@ -1,5 +1,7 @@
 #include "reports/fraction_tables.h"
 
+#include <map>
+
 #include "reports/fractions.h"
 #include "reports/text.h"
 
@@ -76,28 +78,35 @@ std::string rate_text(const Neighbour& neighbour) {
 
 namespace {
 
-// Of each arm that has neighbours, what all of them did together, as the mean of its runs.
+struct NeighboursOfOneLoad {
+  Neighbour all;        // sums over neighbours and runs
+  int64_t counted = 0;  // neighbours, over all runs
+};
+
+// Of each arm that has neighbours, what those of one load did together, as the mean of its runs.
 TextTable neighbours_table(const RunSet& set) {
   TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
   for (const RunArm& arm : set.arms) {
-    Neighbour all;
-    double runs = 0;
+    std::map<std::string, NeighboursOfOneLoad> loads;
+    int64_t runs = 0;
     for (const SetRun& run : arm.runs) {
-      if (run.run.status != Status::complete || run.run.neighbours.empty()) continue;
-      runs += 1;
+      if (run.run.status != Status::complete) continue;
+      ++runs;
       for (const Neighbour& one : run.run.neighbours) {
-        all.load = one.load;
-        all.runs_per_second += one.runs_per_second;
-        all.bytes_per_second += one.bytes_per_second;
-        all.flops_per_second += one.flops_per_second;
+        NeighboursOfOneLoad& load = loads[one.load];
+        ++load.counted;
+        load.all.runs_per_second += one.runs_per_second;
+        load.all.bytes_per_second += one.bytes_per_second;
+        load.all.flops_per_second += one.flops_per_second;
       }
     }
-    if (runs == 0) continue;
-    for (double* rate : {&all.runs_per_second, &all.bytes_per_second, &all.flops_per_second}) {
-      *rate /= runs;
+    for (auto& [name, load] : loads) {
+      Neighbour mean = load.all;
+      for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
+        *rate /= static_cast<double>(runs);
+      }
+      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
     }
-    table.rows.push_back(
-        {arm.name, std::to_string(arm.share->neighbours.size()), all.load, rate_text(all)});
   }
   return table;
 }

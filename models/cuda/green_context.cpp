@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -63,10 +62,10 @@ GreenContext::GreenContext(const GpuPart& part) {
   const PartGroups wanted = groups_of(part, all.sm.smCount, one[0].sm.smCount);
   std::vector<CUdevResource> groups = split(all, wanted.multiprocessors, wanted.needed);
   if (groups.size() < wanted.needed) {
-    throw std::invalid_argument("the parts take " + std::to_string(wanted.needed) + " times " +
-                                std::to_string(wanted.multiprocessors) +
-                                " multiprocessors, which this GPU has " +
-                                std::to_string(groups.size()) + " times");
+    throw NotSupported("the parts take " + std::to_string(wanted.needed) + " times " +
+                       std::to_string(wanted.multiprocessors) +
+                       " multiprocessors, which this GPU has " + std::to_string(groups.size()) +
+                       " times");
   }
   CUdevResourceDesc description = nullptr;
   NM_DRIVER(cuDevResourceGenerateDesc, &description, &groups[wanted.first], wanted.count);

@@ -53,7 +53,7 @@ Chart throughput_chart(const ShownArms& shown) {
   }
   chart.caption =
       "Geometric mean of runs; whiskers: its 95 % interval, none for one run; circles: runs." +
-      counts_text(counts) + left_out_text(shown);
+      counts_text(counts) + left_out_text(shown.left_out);
   chart.csv = csv_of(bars);
   chart.script = script_of(bars);
   return chart;

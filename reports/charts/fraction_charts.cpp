@@ -46,6 +46,7 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
   }
   chart.table.columns.push_back({"n", true});
   std::vector<std::pair<std::string, std::string>> counts;
+  size_t left_out = 0;
   for (const FractionPoint& point : points) {
     std::vector<std::string> cells = {point.arm};
     const size_t before = bars.bars.size();
@@ -57,17 +58,21 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
           {point.arm, bars.rows.size(), side, Kind::measured, value->value, value->interval, {}});
     }
     if (bars.bars.size() == before) continue;
+    if (bars.rows.size() == most_rows) {
+      bars.bars.resize(before);
+      ++left_out;
+      continue;
+    }
     bars.rows.push_back(point.arm);
     counts.emplace_back(point.arm, std::to_string(point.runs));
     cells.push_back(counts.back().second);
     chart.table.rows.push_back(cells);
-    if (bars.rows.size() == most_rows) break;
   }
   if (bars.bars.empty()) {
     chart.missing = question.missing;
     return chart;
   }
-  chart.caption += counts_text(counts);
+  chart.caption += counts_text(counts) + left_out_text(left_out);
   chart.csv = csv_of(bars);
   chart.script = script_of(bars);
   return chart;

@@ -52,8 +52,8 @@ std::string ShownArm::label() const {
   return kind == Kind::measured ? label : label + ", " + to_string(kind);
 }
 
-std::string left_out_text(const ShownArms& shown) {
-  return shown.left_out == 0 ? "" : " " + std::to_string(shown.left_out) + " more are not shown.";
+std::string left_out_text(size_t left_out) {
+  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
 }
 
 std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts) {

@@ -41,7 +41,7 @@ inline constexpr const char* one_number_of_ranks =
     "no arms did the same work with different numbers of ranks";
 
 /// " 3 more are not shown.", or nothing.
-std::string left_out_text(const ShownArms& shown);
+std::string left_out_text(size_t left_out);
 
 /// " n = 5.", or where they differ " n: 1x1 5, 1x2 4."; of name and count.
 std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts);

@@ -69,9 +69,16 @@ class Sharing(cli.CliTest):
                 "alone, SMs 50 percent"]
         self.assertEqual([name for name in ways if arms[name]["unsupported"]], [], out)
         environments = self.report("s.json")["environments"]
-        for rank in arms["2 jobs, SMs 50 percent"]["runs"][0]["ranks"]:
-            gpu = environments[rank["environment"]]["gpus"][rank["gpu"]]
-            self.assertEqual(gpu["multiprocessors"] % 8, 0, "whole groups")
+
+        def multiprocessors(name):
+            return [environments[rank["environment"]]["gpus"][rank["gpu"]]["multiprocessors"]
+                    for rank in arms[name]["runs"][0]["ranks"]]
+
+        whole = multiprocessors("alone")[0]
+        halves = multiprocessors("2 jobs, SMs 50 percent")
+        self.assertEqual(halves, 2 * multiprocessors("alone, SMs 50 percent"))
+        self.assertLessEqual(sum(halves), whole)
+        self.assertGreater(sum(halves), 0.8 * whole)
         speed = {name: arms[name]["runs"][0]["throughput_images_per_second"] for name in ways}
         self.assertLess(speed["2 jobs, time slices"], speed["alone"])
         self.assertLess(speed["alone, SMs 50 percent"], 0.9 * speed["alone"])

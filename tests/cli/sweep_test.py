@@ -149,13 +149,10 @@ class Sweep(cli.CliTest):
         self.assertIn("What the neighbours did", process.out)
         self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
 
-    def test_a_neighbour_that_cannot_do_its_load_fails_the_run(self):
-        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "timeslice"}}
-        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
-                   "layouts": [{"name": "both", "jobs": [job, {**job, "stress": "pcie"}]}]}
-        process = self.sweep_file(layouts)
-        self.assertEqual(process.returncode, 2, process.err)
-        self.assertIn("job 2: LOAD: 'pcie' is not to be had on this device (cpu)", process.err)
+    def test_without_a_gpu_no_neighbour_copies_to_one(self):
+        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
+        self.assert_refused(self.sweep("--fractions", "2", "--neighbours", "pcie", *cpus), 2,
+                            "/stress: without a GPU there is nothing to copy to")
 
     def test_what_shares_by_mps_needs_a_gpu_and_its_daemon(self):
         host = {"name": "localhost", "gpus": 0}

@@ -108,9 +108,10 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
 
 TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
   Report report = four_jobs();
-  Arm beside = shared_arm("beside", {"timeslice", 1, {}, {}, {"copy", "copy", "copy"}}, {250, 260});
+  Arm beside =
+      shared_arm("beside", {"timeslice", 1, {}, {}, {"copy", "compute", "copy"}}, {250, 260});
   for (nearmetal::Run& run : beside.runs) {
-    run.neighbours = {{"copy", 100, 1e12, 0}, {"copy", 200, 2e12, 0}, {"copy", 0, 0, 0}};
+    run.neighbours = {{"copy", 100, 1e12, 0}, {"compute", 9, 0, 4e14}, {"copy", 200, 2e12, 0}};
   }
   report.arms.insert(report.arms.begin(), beside);
   const std::vector<FractionPoint> points = points_of(report);
@@ -125,7 +126,9 @@ TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) 
   add_runs(set, report, "made up");
   const std::vector<FractionTable> tables = fraction_tables(set);
   ASSERT_EQ(tables.size(), 2);
-  EXPECT_THAT(tables[1].table.rows.at(0), testing::ElementsAre("beside", "3", "copy", "3000 GB/s"));
+  EXPECT_THAT(tables[1].table.rows,
+              testing::ElementsAre(testing::ElementsAre("beside", "1", "compute", "400.0 TFLOP/s"),
+                                   testing::ElementsAre("beside", "2", "copy", "3000 GB/s")));
 }
 
 TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {

@@ -121,6 +121,9 @@ TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
           "/layouts/0/jobs/0/share/way must be alone, serial, timeslice, mps, sm, mig or vgpu"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "sm"})"})),
               StartsWith("/layouts/0/jobs/0/share: sm needs a threads_percent"));
+  const std::string most = R"({"way": "sm", "threads_percent": 60})";
+  EXPECT_THAT(refusal_of_layout(with_shares({most, most})),
+              StartsWith("/layouts/0/jobs/1/share/threads_percent: the parts of GPU 0 are more"));
 }
 
 TEST(LayoutJson, ReadsMigAndVgpu) {

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "bench/monitor_sources.h"
+#include "models/load_module.h"
 #include "tests/unit/temporary_folder.h"
 
 namespace nearmetal {
