@@ -193,7 +193,9 @@ class RankJob {
     settings_sha256_ = config_sha256(common);
     backend_ = &load_(config_.device);
     choose_gpu(config_, line_.origins, *backend_, world_);
-    if (line_.gpu_part) backend_->take_part(static_cast<int>(config_.gpu), *line_.gpu_part);
+    device_ = describe_device(*backend_, config_, choice_);
+    if (!line_.gpu_part) return;
+    backend_->take_part(static_cast<int>(config_.gpu), *line_.gpu_part);
     device_ = describe_device(*backend_, config_, choice_);
   }
 

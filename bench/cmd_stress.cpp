@@ -133,8 +133,8 @@ ExitCode cmd_stress(const CommandLine& line, const Terminal& terminal, const std
   const DeviceChoice choice = choose_device(config.device);
   fill_defaults(config, choice);
   Backend& backend = load_module(config.device);
-  if (line.gpu_part) backend.take_part(static_cast<int>(config.gpu), *line.gpu_part);
   const DeviceInfo device = describe_device(backend, config, choice);
+  if (line.gpu_part) backend.take_part(static_cast<int>(config.gpu), *line.gpu_part);
   const Probe probe = find_probe(backend, config, form.load);
   talk.remark("nearmetal: device " + choice.device + " (" + choice.reason + "), " + device.name);
   Load load(probe);

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+import unittest
 
 import cli
 
@@ -38,6 +39,19 @@ def alive(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+# Stands in for NVIDIA's program: a daemon until another of it says quit.
+FAKE_MPS_CONTROL = """#!/bin/sh
+pipe=$CUDA_MPS_PIPE_DIRECTORY
+if [ "$1" = -f ]; then
+  mkfifo "$pipe/control"
+  read order <"$pipe/control"
+  exit 0
+fi
+read order
+echo "$order" >"$pipe/control"
+"""
 
 
 class Sweep(cli.CliTest):
@@ -148,6 +162,28 @@ class Sweep(cli.CliTest):
             self.assertGreater(run["neighbours"][0][rate], 1e6)
         self.assertIn("What the neighbours did", process.out)
         self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
+
+    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "there is a GPU")
+    def test_parts_that_cannot_be_had_are_refused_by_name_and_else_told(self):
+        os.mkdir(self.path("bin"))
+        control = self.write("bin/nvidia-cuda-mps-control", FAKE_MPS_CONTROL)
+        os.chmod(control, 0o755)
+        env = cli.clean_environment()
+        env["PATH"] = self.path("bin") + ":" + env["PATH"]
+        part = {"instances": [{"host": "localhost", "gpus": [0]}],
+                "share": {"way": "sm", "threads_percent": 50}}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 1}],
+                   "layouts": [{"name": "halves", "jobs": [part, part]}]}
+        self.assert_refused(self.sweep_file(layouts, env=env), 8, "/layouts/0: ", "cuda")
+        self.assertFalse(os.path.exists(self.path("s.jsonl")), "nothing was started")
+        process = self.call("sweep", "--fractions", "2", "--repeats", "1", "--output", "s.json",
+                            "--hosts", "localhost:1", env=env)
+        self.assertEqual(process.returncode, 8, process.err)
+        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
+        for name in ("2 jobs, SMs 50 percent", "alone, SMs 50 percent"):
+            self.assertIn("cuda", arms[name]["unsupported"])
+            self.assertEqual(arms[name]["runs"], [])
+        self.assertEqual(len(arms["2 jobs, MPS"]["runs"]), 1)
 
     def test_without_a_gpu_no_neighbour_copies_to_one(self):
         cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
