@@ -293,8 +293,10 @@ class RankJob {
 
 ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
                  const std::atomic<int>& stop, const BackendLoader& load) {
-  const std::unique_ptr<World> world =
-      join_world(line.run.ranks, line.run.all_reduce == "hierarchical");
+  const RunConfig& asked = line.run;
+  const bool sums_on_threads =
+      asked.all_reduce == "hierarchical" && asked.update == "allreduce" && !asked.forward_only;
+  const std::unique_ptr<World> world = join_world(asked.ranks, sums_on_threads);
   return as_rank(*world, terminal.err,
                  [&] { return RankJob{line, clock, terminal, stop, load, *world}.run(); });
 }

@@ -46,15 +46,18 @@ std::vector<RankHost> hosts_of_ranks(World& world) {
   return hosts;
 }
 
-std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const HostPlace& place,
-                                             int gpu,
-                                             std::function<void(const std::string& why)> failed) {
+std::string new_host_group(World& world, Nccl& nccl, const HostPlace& place) {
   std::string name;
   together(world, [&] {
     if (world.rank() == place.first_rank) name = nccl.new_group();
   });
-  const std::vector<std::string> names = world.all_gather(name);
-  return nccl.join_hierarchical(names[place.first_rank], place, gpu,
+  return world.all_gather(name)[place.first_rank];
+}
+
+std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const std::string& group,
+                                             const HostPlace& place, int gpu,
+                                             std::function<void(const std::string& why)> failed) {
+  return nccl.join_hierarchical(group, place, gpu,
                                 {world.host_sum(place.local_rank), std::move(failed)});
 }
 

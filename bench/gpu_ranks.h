@@ -33,9 +33,14 @@ NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up = {});
 /// On which host each rank is; collective.
 std::vector<RankHost> hosts_of_ranks(World& world);
 
-/// Sums by NCCL inside the hosts and by MPI between them; collective. `failed`: as in BetweenHosts.
-std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const HostPlace& place,
-                                             int gpu,
+/// The name of a new group of the ranks of each host, after set_up_nccl(); collective. Throws
+/// JobFailure where a rank cannot make its host's.
+std::string new_host_group(World& world, Nccl& nccl, const HostPlace& place);
+
+/// Sums by NCCL inside the hosts, in the groups of new_host_group(), and by MPI between them;
+/// collective. `failed`: as in BetweenHosts.
+std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const std::string& group,
+                                             const HostPlace& place, int gpu,
                                              std::function<void(const std::string& why)> failed);
 
 }  // namespace nearmetal

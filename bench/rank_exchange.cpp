@@ -25,10 +25,11 @@ Exchange join_nccl(const RankTask& task) {
 
 Exchange join_between_hosts(const RankTask& task, const HostPlace& place) {
   Nccl& nccl = set_up_nccl(task.world, nccl_set_up(task));
+  const std::string group = new_host_group(task.world, nccl, place);
   Exchange joined{nullptr, "hierarchical"};
   or_abort(task, "to join the others", [&] {
     joined.all_reduce =
-        join_hierarchical(task.world, nccl, place, static_cast<int>(task.config.gpu),
+        join_hierarchical(task.world, nccl, group, place, static_cast<int>(task.config.gpu),
                           [&task](const std::string& why) {
                             abort_job(task, "to sum gradients with the other hosts", why);
                           });

@@ -30,9 +30,11 @@ struct RankTask {
   Sharers sharers{};
 };
 
-/// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`.
 Input input_of(const RunConfig& config);
+/// In which gradients travel, of a job of so many ranks; empty: as they are computed.
 std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size);
+/// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`, so that
+/// gradients stay as computed.
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank);
 
 /// Fills what was measured; `set_up` holds the times until the device was there. A check that does

@@ -145,7 +145,8 @@ void print_communication(Lines& lines, const Communication& communication) {
   text += time_text(communication.buckets_seconds) + " with nothing else";
   if (communication.least_seconds_per_step) {
     text += ", at least " + time_text(*communication.least_seconds_per_step) + " at the best " +
-            gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s a link";
+            gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s" +
+            (communication.all_reduce == "hierarchical" ? "" : " a link");
   }
   lines.line("exchange", text + " (" + communication.library + ")");
   if (communication.nccl) lines.line("", nccl_text(*communication.nccl));

@@ -9,14 +9,22 @@ namespace nearmetal {
 namespace {
 
 constexpr int pattern_length = 1021;
-constexpr int stride = 37;        // so that values in a wrong place nearby are others
-constexpr int exact_below = 256;  // bf16 has 8 bits of precision
+constexpr int64_t stride = 611957;  // so that values in a wrong place nearby are others
+constexpr int64_t prime = 1048583;  // beyond all that is given
 constexpr int most_givers = 128;
 
-int given(int place, int rank, int ranks) {
+// Of bf16 and fp16 all that their 8 and 11 bits of precision hold.
+int exact_below(Precision type) {
+  if (type == Precision::bf16) return 256;
+  return type == Precision::fp16 ? 2048 : 1 << 20;
+}
+
+int given(Precision type, int place, int rank, int ranks) {
   const int givers = std::min(ranks, most_givers);
   if (rank >= givers) return 0;
-  return (place * stride % pattern_length + rank) % (exact_below / givers);
+  // Not linear in the rank, where all places would have the same sum.
+  const int64_t mixed = (place + 1) * stride * (rank + 1) % prime * (place + rank + 1) % prime;
+  return static_cast<int>(mixed % (exact_below(type) / givers));
 }
 
 // value(0), value(1), ... of the pattern, again and again.
@@ -37,13 +45,15 @@ std::string repeated(const GradientBucket& bucket, Value value) {
 }  // namespace
 
 std::string known_values(const GradientBucket& bucket, int rank, int ranks) {
-  return repeated(bucket, [&](int place) { return given(place, rank, ranks); });
+  return repeated(bucket, [&](int place) { return given(bucket.type, place, rank, ranks); });
 }
 
 std::string known_sums(const GradientBucket& bucket, int ranks) {
   return repeated(bucket, [&](int place) {
     int sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += given(place, rank, ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      sum += given(bucket.type, place, rank, ranks);
+    }
     return sum;
   });
 }

@@ -15,7 +15,8 @@ namespace nearmetal {
 /// A bucket is cut into as many parts as a host has ranks. NCCL leaves part i of the sums of a host
 /// with its rank i, which copies it into pinned memory, sums it with the ranks i of the other hosts
 /// on a thread of the driver, and copies it back; NCCL spreads the parts over the host. Each host
-/// sends every bucket once, its ranks side by side. For hosts whose NICs do not reach GPU memory.
+/// takes part with every bucket once, its ranks side by side. For hosts whose NICs do not reach GPU
+/// memory.
 class HierarchicalAllReduce : public GpuAllReduce {
  public:
   /// Waits for the ranks of this host, which are the group.

@@ -15,7 +15,8 @@ namespace nearmetal {
 struct Bucket {
   int64_t bytes = 0;
   double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
-  // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries.
+  // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries. Where
+  // sums are hierarchical only the rate of a ring that takes as long.
   double bus_bandwidth_bytes_per_second = 0;
   std::optional<Precision> type{};  // of the elements on their way; empty: an earlier report
 

@@ -51,8 +51,6 @@ void add_work(Key& key, const RunConfig& config) {
   key.add("learning_rate", config.learning_rate.value_or(0), work);
   key.add("momentum", config.momentum, work);
   key.add("weight_decay", config.weight_decay, work);
-  // Left out where it always was: earlier baselines keep their context.
-  if (config.gradient_type != "computed") key.add("gradient_type", config.gradient_type, work);
 }
 
 // "1": alone on its instance; "2 2": two instances with two ranks each.
@@ -191,6 +189,10 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
   key.add("update", config.update, Severity::layout);
+  // As the way they travel: one rank alone is the reference of several, whatever their type.
+  if (config.gradient_type != "computed" && exchanges_gradients(config, run.world_size)) {
+    key.add("gradient_type", config.gradient_type, Severity::layout);
+  }
   if (run.communication) key.add("communication", run.communication->library, Severity::layout);
   if (arm.share) key.add("share", share_text(*arm.share), Severity::layout);
   if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);

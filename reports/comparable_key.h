@@ -23,9 +23,9 @@ struct KeyField {
 };
 
 /// The comparable key of one run of a report: kind, settings that decide what is computed, what
-/// sums the gradients of several ranks, world size, ranks per operating-system instance, the GPU's
-/// chip or the CPU's model and threads, and versions of libraries. Neither host, driver, kernel,
-/// hypervisor nor the product name of a GPU are part of it.
+/// sums the gradients of several ranks and in which type, world size, ranks per operating-system
+/// instance, the GPU's chip or the CPU's model and threads, and versions of libraries. Neither
+/// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
 /// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:

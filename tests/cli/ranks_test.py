@@ -55,6 +55,8 @@ class Ranks(cli.CliTest):
                          (True, True))
         self.assertTrue(run["proof"]["verify"]["passed"])
         exchange = run["communication"]
+        self.assertEqual(exchange["all_reduce"], "mpi")
+        self.assertIn("/s a link (", process.out)
         self.assertEqual(exchange["bytes_per_step"],
                          sum(bucket["bytes"] for bucket in exchange["buckets"]))
         self.assertGreater(len(exchange["buckets"]), 2)

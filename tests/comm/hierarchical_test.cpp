@@ -47,6 +47,20 @@ TEST(HostSum, GoesOnBesideWhatElseTheRanksDo) {
   EXPECT_FALSE(host_sum->library().empty());
 }
 
+TEST(HostsOfRanks, AreThoseThatNcclTellsApart) {
+  const auto name = [](int rank) { return "vm" + std::to_string(rank % 2); };
+  setenv("NCCL_HOSTID", name(world->rank()).c_str(), 1);
+  const std::vector<RankHost> pretended = hosts_of_ranks(*world);
+  unsetenv("NCCL_HOSTID");
+  ASSERT_EQ(pretended.size(), static_cast<size_t>(world->size()));
+  for (int rank = 0; rank < world->size(); ++rank) {
+    EXPECT_EQ(pretended[rank], (RankHost{name(rank), ""}));
+  }
+  const std::vector<RankHost> real = hosts_of_ranks(*world);
+  EXPECT_FALSE(real[0].boot_id.empty());
+  EXPECT_EQ(real, std::vector<RankHost>(world->size(), real[0])) << "all on this machine";
+}
+
 class Hierarchical : public testing::Test {
  protected:
   void SetUp() override {
@@ -63,7 +77,9 @@ class Hierarchical : public testing::Test {
   }
 
   static std::unique_ptr<AllReduce> over_hosts(int hosts) {
-    return join_hierarchical(*world, load_nccl(), place_on(hosts), world->local_rank(),
+    const HostPlace place = place_on(hosts);
+    const std::string group = new_host_group(*world, load_nccl(), place);
+    return join_hierarchical(*world, load_nccl(), group, place, world->local_rank(),
                              [](const std::string& why) {
                                std::fprintf(stderr, "between hosts: %s\n", why.c_str());
                                std::abort();

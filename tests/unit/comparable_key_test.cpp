@@ -36,8 +36,6 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("precision"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).input = "host"; }), ElementsAre("input"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = "stream"; }), ElementsAre("launch"));
-  EXPECT_THAT(changed_by([&](Report& r) { config(r).gradient_type = "bf16"; }),
-              ElementsAre("gradient_type"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));
@@ -108,6 +106,28 @@ TEST(ComparableKey, WhatSumsGradientsMustAgree) {
   EXPECT_EQ(differences[0].name, "communication");
   EXPECT_FALSE(differences[0].is_treatment());
   EXPECT_EQ(context_sha256(key_of(nccl)), context_sha256(key_of(sample_report())))
+      << "arms of one rank and of several are held against each other";
+}
+
+TEST(ComparableKey, TheTypeOfGradientsMustAgreeWhereTheyTravel) {
+  const auto of = [](const std::string& type, int64_t ranks) {
+    Report report = sample_report();
+    report.invocation.config.gradient_type = type;
+    report.arms[0].runs[0].world_size = ranks;
+    return report;
+  };
+  EXPECT_THAT(key_differences(key_of(of("computed", 2)), key_of(of("bf16", 2))),
+              ElementsAre(KeyDifference{"gradient_type", Severity::layout, "none", "bf16"}));
+  EXPECT_THAT(key_differences(key_of(of("computed", 1)), key_of(of("bf16", 1))), IsEmpty());
+  const auto differences_without = [&](const std::function<void(RunConfig&)>& change) {
+    Report computed = of("computed", 2), sent = of("bf16", 2);
+    change(computed.invocation.config);
+    change(sent.invocation.config);
+    return key_differences(key_of(computed), key_of(sent));
+  };
+  EXPECT_THAT(differences_without([](RunConfig& c) { c.update = "independent"; }), IsEmpty());
+  EXPECT_THAT(differences_without([](RunConfig& c) { c.forward_only = true; }), IsEmpty());
+  EXPECT_EQ(context_sha256(key_of(of("bf16", 1))), context_sha256(key_of(of("bf16", 2))))
       << "arms of one rank and of several are held against each other";
 }
 

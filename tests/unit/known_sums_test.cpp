@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "models/sixteen_bits.h"
@@ -45,12 +46,45 @@ TEST(KnownSums, AreExactInEveryTypeAndOrder) {
   }
 }
 
+// The largest sum, and which share of them rounding to bf16 changes.
+template <class T>
+void expect_filled(Precision type, float most, double least_changed) {
+  for (const int ranks : {2, 4, 8}) {
+    const std::vector<float> sums = values_of<T>(known_sums({nullptr, 1021, type}, ranks));
+    const float largest = *std::max_element(sums.begin(), sums.end());
+    EXPECT_LT(largest, most);
+    EXPECT_GT(largest, most / 2) << to_string(type) << " of " << ranks << " ranks";
+    const auto changed = std::count_if(
+        sums.begin(), sums.end(), [](float sum) { return to_float(from_float<Bf16>(sum)) != sum; });
+    EXPECT_GE(static_cast<double>(changed) / static_cast<double>(sums.size()), least_changed)
+        << to_string(type) << " of " << ranks << " ranks";
+  }
+}
+
+TEST(KnownSums, NeedThePrecisionOfTheirType) {
+  expect_filled<float>(Precision::fp32, 1 << 20, 0.95);
+  expect_filled<Fp16>(Precision::fp16, 2048, 0.7);
+  expect_filled<Bf16>(Precision::bf16, 256, 0);
+}
+
+TEST(KnownSums, OfManyRanksAreNotAllTheSame) {
+  for (const Precision type : {Precision::fp16, Precision::bf16}) {
+    const std::string sums = known_sums({nullptr, 1021, type}, 128);
+    EXPECT_NE(sums.substr(0, 1000), sums.substr(1000, 1000)) << to_string(type);
+  }
+}
+
 TEST(KnownSums, TellPlacesApart) {
-  const GradientBucket bucket{nullptr, 8192, Precision::bf16};
-  const std::string sums = known_sums(bucket, 4);
-  for (size_t places = 1; places <= 4096; places *= 2) {
-    EXPECT_NE(sums.substr(0, 2 * places), sums.substr(2 * places, 2 * places))
-        << "parts of " << places << " in each other's place";
+  for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const auto size = static_cast<size_t>(element_bytes(type));
+    for (const int ranks : {2, 4, 8}) {
+      const std::string sums = known_sums({nullptr, 8192, type}, ranks);
+      for (size_t places = 1; places <= 4096; places *= 2) {
+        EXPECT_NE(sums.substr(0, size * places), sums.substr(size * places, size * places))
+            << to_string(type) << " of " << ranks << " ranks: parts of " << places
+            << " in each other's place";
+      }
+    }
   }
 }
 

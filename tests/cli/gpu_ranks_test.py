@@ -1,0 +1,60 @@
+"""Several ranks with a GPU each under a real mpirun, on one host and on pretended ones."""
+
+import glob
+import os
+import shutil
+import subprocess
+import unittest
+
+import cli
+
+ARGUMENTS = ["run", "--device", "cuda", "--model", "resnet18", "--image-size", "64", "--classes", "10",
+             "--batch", "4", "--steps", "4", "--warmup", "2", "--plan-cache", "off",
+             "--bucket-mib", "8", "--all-reduce", "hierarchical", "--output", "report.json"]
+
+
+@unittest.skipUnless(len(glob.glob("/proc/driver/nvidia/gpus/*")) >= 2, "there are no 2 GPUs")
+@unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
+class GpuRanks(cli.CliTest):
+    def job(self, *hosts):
+        """One rank on each pretended host; None: on this one."""
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+        if os.geteuid() == 0:
+            command.append("--allow-run-as-root")
+        for number, host in enumerate(hosts):
+            command += [":"] if number > 0 else []
+            command += ["-n", "1", "env"]
+            command += ["-u", "NCCL_HOSTID"] if host is None else ["NCCL_HOSTID=" + host]
+            command += [cli.EXECUTABLE, *ARGUMENTS]
+        return subprocess.run(command, cwd=self.folder, env=cli.clean_environment(), text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=140, check=False)
+
+    def run_of(self, process):
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertEqual(self.call("validate", "report.json").returncode, 0)
+        run = self.report()["arms"][0]["runs"][0]
+        self.assertEqual(run["world_size"], 2)
+        self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
+                         (True, True))
+        return run
+
+    def test_hosts_sum_through_mpi(self):
+        process = self.job("one", "two")
+        exchange = self.run_of(process)["communication"]
+        self.assertEqual(exchange["all_reduce"], "hierarchical")
+        self.assertRegex(exchange["library"], r"nccl [0-9.]+ \+ ")
+        self.assertNotIn("NCCL alone", process.stderr)
+        self.assertIn("at the best", process.stdout)
+        self.assertNotIn("a link", process.stdout)
+
+    def test_on_one_host_nccl_sums_alone_and_that_is_said(self):
+        process = self.job(None, None)
+        exchange = self.run_of(process)["communication"]
+        self.assertEqual(exchange["all_reduce"], "nccl")
+        self.assertEqual(process.stderr.count("NCCL alone sums gradients"), 1, process.stderr)
+        self.assertIn("a link", process.stdout)
+
+
+if __name__ == "__main__":
+    cli.main()
