@@ -95,6 +95,16 @@ Host& with_mig_devices(Host& host, const std::string& nvml_library) {
   return host;
 }
 
+bool is_divided(const Host& host, int64_t gpu) {
+  return gpu < std::ssize(host.found) && host.found[gpu].no_mig.empty();
+}
+
+std::string no_whole_gpu_reason(int64_t gpu) {
+  return "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i " +
+         std::to_string(gpu) +
+         " -mig 0. `nearmetal report` of both reports holds one against the other";
+}
+
 void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
                 const std::filesystem::path& path) {
   for (Layout& layout : file.layouts) {
@@ -108,27 +118,6 @@ void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
                     [&](const Layout& layout) { return by_mig(layout, host.name); });
     if (needed && host.mig.empty() && host.found.empty()) with_mig_devices(host);
   }
-}
-
-void leave_out_mig(LayoutFile& file, int64_t jobs, const std::string& nowhere,
-                   std::vector<UnsupportedArm>& unsupported) {
-  const Host& host = file.hosts.front();
-  const std::string count = std::to_string(jobs) + " jobs, ";
-  const bool divided = !host.found.empty() && host.found.front().no_mig.empty();
-  if (divided) {
-    const std::string whole =
-        "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i 0 "
-        "-mig 0. `nearmetal report` of both reports holds one against the other";
-    std::erase_if(file.layouts, [&](const Layout& layout) {
-      if (layout.jobs.front().share->way == "mig") return false;
-      unsupported.push_back({layout.name, whole});
-      return true;
-    });
-  }
-  const std::string why = nowhere.empty() ? no_mig_reason(host, jobs) : nowhere;
-  if (why.empty()) return;
-  if (file.layouts.empty()) throw NotSupported("--fractions " + std::to_string(jobs) + ": " + why);
-  unsupported.push_back({count + "MIG", why});
 }
 
 void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library) {
