@@ -243,6 +243,10 @@ void require_script_can(const Layout& layout, const Placement& placement) {
     throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
                                 "sweep`; a script cannot end them");
   }
+  if (layout.expect.mig_config) {
+    throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
+                                "by `nearmetal sweep`; a script cannot");
+  }
   if (!share || (share->way != "serial" && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
                               " are for `nearmetal sweep`; a script cannot start them");
