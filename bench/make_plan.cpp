@@ -9,9 +9,9 @@
 
 #include "bench/command_table.h"
 #include "bench/defaults.h"
+#include "bench/fractions_found.h"
 #include "bench/hosts_found.h"
 #include "bench/mig_found.h"
-#include "bench/mps_daemon.h"
 #include "bench/parse_value.h"
 #include "bench/suggest.h"
 #include "comm/fraction_layouts.h"
@@ -179,6 +179,10 @@ bool is_file(const std::vector<std::string>& words) {
   return any_file;
 }
 
+Fractions fractions_in(const PlanForm& form) {
+  return {*form.fractions, form.batches, form.neighbours};
+}
+
 LayoutFile asked_file(const PlanForm& form) {
   const bool from_file = is_file(form.layouts);
   if (form.fractions && !form.layouts.empty()) {
@@ -202,7 +206,7 @@ LayoutFile asked_file(const PlanForm& form) {
   }
   if (form.fractions) {
     const Host& host = with_mig_devices(file.hosts.front());
-    file.layouts = fraction_layouts(host, {*form.fractions, form.batches, form.neighbours});
+    file.layouts = fraction_layouts(host, fractions_in(form));
     if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
     if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
@@ -211,25 +215,6 @@ LayoutFile asked_file(const PlanForm& form) {
   if (form.repeats) file.repeats = *form.repeats;
   check(file);
   return file;
-}
-
-// Of the ways to share a GPU those that cannot be had here, with the reason.
-std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, int64_t jobs) {
-  const Host& host = file.hosts.front();
-  const std::string nowhere = host.gpus == 0                      ? "there is no GPU"
-                              : is_this_machine(address_of(host)) ? ""
-                                                                  : "it is for this machine alone";
-  const std::string count = std::to_string(jobs) + " jobs, ";
-  std::vector<UnsupportedArm> unsupported;
-  const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
-  if (!no_mps.empty()) {
-    std::erase_if(file.layouts,
-                  [](const Layout& layout) { return through_mps(*layout.jobs.front().share); });
-    unsupported.push_back({count + "MPS", no_mps});
-    unsupported.push_back({count + "SMs", "they go through MPS: " + no_mps});
-  }
-  leave_out_mig(file, jobs, nowhere, unsupported);
-  return unsupported;
 }
 
 std::string own_path() {
@@ -258,6 +243,10 @@ void require_script_can(const Layout& layout, const Placement& placement) {
     throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
                                 "sweep`; a script cannot end them");
   }
+  if (layout.expect.mig_config) {
+    throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
+                                "by `nearmetal sweep`; a script cannot");
+  }
   if (!share || (share->way != "serial" && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
                               " are for `nearmetal sweep`; a script cannot start them");
@@ -283,7 +272,7 @@ LaunchPlan make_plan(const CommandLine& line) {
   LaunchPlan plan;
   plan.file = asked_file(form);
   plan.source = is_file(form.layouts) ? form.layouts.front() + ": " : "";
-  if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, *form.fractions);
+  if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, fractions_in(form));
   settle_addresses(plan.file, form.format);
   const bool script = form.format != "text" && form.format != "json";
   plan.options = {.as_root = !script && geteuid() == 0,

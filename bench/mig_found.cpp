@@ -1,6 +1,7 @@
 #include "bench/mig_found.h"
 
 #include <algorithm>
+#include <map>
 
 #include "bench/environment/gpu.h"
 #include "bench/hosts_found.h"
@@ -57,9 +58,14 @@ std::string missing_device(const Placement& placement, const Host& host) {
   return "";
 }
 
-// Those of the driver in place of those of the file; what to do where the layout lacks some.
+// Those of the driver in place of those of the file; what to do where the layout lacks some. Jobs
+// on other hosts keep their places, without ranks.
 std::string what_to_do(Layout layout, const Host& found) {
-  for (Job& job : layout.jobs) job.share->instance.reset();
+  for (Job& job : layout.jobs) {
+    job.share->instance.reset();
+    std::erase_if(job.instances,
+                  [&](const Instance& instance) { return instance.host != found.name; });
+  }
   try {
     take_mig_devices(layout, {found});
   } catch (const NotSupported& error) {
@@ -67,6 +73,33 @@ std::string what_to_do(Layout layout, const Host& found) {
   }
   return "; there are others that would do: give those (nvidia-smi -L), or leave \"mig\" of this "
          "host out of the file";
+}
+
+// Of this machine what the driver tells now.
+Host found_now(Host host, const std::string& nvml_library) {
+  host.mig.clear();
+  host.found.clear();
+  return with_mig_devices(host, nvml_library);
+}
+
+// Where MIG divides the GPU, CUDA shows a job that wants all of it the first device.
+void require_whole_gpus(const LaunchPlan& plan, size_t i, const Host& found) {
+  for (const PlacedJob& job : plan.placements[i].jobs) {
+    if (!job.share || job.share->way == "mig") continue;
+    for (const PlacedRank& rank : job.ranks) {
+      if (rank.host != found.name || !rank.gpu || !is_divided(found, *rank.gpu)) continue;
+      throw NotSupported(plan.source + plan.file.layouts[i].source + ": GPU " +
+                         std::to_string(*rank.gpu) + ": " + no_whole_gpu_reason(*rank.gpu));
+    }
+  }
+}
+
+bool needs_gpus(const Placement& placement, const std::string& host) {
+  return std::any_of(placement.jobs.begin(), placement.jobs.end(), [&](const PlacedJob& job) {
+    return job.share &&
+           std::any_of(job.ranks.begin(), job.ranks.end(),
+                       [&](const PlacedRank& rank) { return rank.host == host && rank.gpu; });
+  });
 }
 
 std::string differences_from(const std::string& config, const std::vector<Gpu>& gpus) {
@@ -95,6 +128,16 @@ Host& with_mig_devices(Host& host, const std::string& nvml_library) {
   return host;
 }
 
+bool is_divided(const Host& host, int64_t gpu) {
+  return gpu < std::ssize(host.found) && host.found[gpu].no_mig.empty();
+}
+
+std::string no_whole_gpu_reason(int64_t gpu) {
+  return "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i " +
+         std::to_string(gpu) +
+         " -mig 0. `nearmetal report` of both reports holds one against the other";
+}
+
 void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
                 const std::filesystem::path& path) {
   for (Layout& layout : file.layouts) {
@@ -110,36 +153,18 @@ void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
   }
 }
 
-void leave_out_mig(LayoutFile& file, int64_t jobs, const std::string& nowhere,
-                   std::vector<UnsupportedArm>& unsupported) {
-  const Host& host = file.hosts.front();
-  const std::string count = std::to_string(jobs) + " jobs, ";
-  const bool divided = !host.found.empty() && host.found.front().no_mig.empty();
-  if (divided) {
-    const std::string whole =
-        "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i 0 "
-        "-mig 0. `nearmetal report` of both reports holds one against the other";
-    std::erase_if(file.layouts, [&](const Layout& layout) {
-      if (layout.jobs.front().share->way == "mig") return false;
-      unsupported.push_back({layout.name, whole});
-      return true;
-    });
-  }
-  const std::string why = nowhere.empty() ? no_mig_reason(host, jobs) : nowhere;
-  if (why.empty()) return;
-  if (file.layouts.empty()) throw NotSupported("--fractions " + std::to_string(jobs) + ": " + why);
-  unsupported.push_back({count + "MIG", why});
-}
-
 void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library) {
+  std::map<std::string, Host> found;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Layout& layout = plan.file.layouts[i];
     for (const Host& planned : plan.file.hosts) {
-      if (!by_mig(layout, planned.name) || !is_this_machine(address_of(planned))) continue;
-      Host host = planned;
-      host.mig.clear();
-      host.found.clear();
-      with_mig_devices(host, nvml_library);
+      if (!needs_gpus(plan.placements[i], planned.name)) continue;
+      if (!is_this_machine(address_of(planned))) continue;
+      if (!found.contains(planned.name)) {
+        found.emplace(planned.name, found_now(planned, nvml_library));
+      }
+      const Host& host = found.at(planned.name);
+      require_whole_gpus(plan, i, host);
       const std::string why = missing_device(plan.placements[i], host);
       if (why.empty()) continue;
       throw NotSupported(plan.source + layout.source + ": " + why + what_to_do(layout, host));

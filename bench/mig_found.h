@@ -22,15 +22,16 @@ Host& with_mig_devices(Host& host, const std::string& nvml_library = nvml_of_the
 void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
                 const std::filesystem::path& path);
 
-/// Of the ways of --fractions, takes out those that need a whole GPU where MIG divides it, and says
-/// why; and why there is none by MIG where there is none. `nowhere`: why there is no GPU to ask;
-/// else empty. Throws NotSupported where no way is left.
-void leave_out_mig(LayoutFile& file, int64_t jobs, const std::string& nowhere,
-                   std::vector<UnsupportedArm>& unsupported);
+/// Whether MIG divides the GPU, as the driver tells (Host::found).
+bool is_divided(const Host& host, int64_t gpu);
+
+/// Of a GPU that is divided, and what an administrator would run.
+std::string no_whole_gpu_reason(int64_t gpu);
 
 /// Throws NotSupported, with what an administrator would run, where jobs are to be on MIG devices
-/// of this machine that are not there, or are others than the file lists; and where a configuration
-/// of mig-parted is expected that its GPUs do not have (as `nvidia-mig-parted assert`).
+/// of this machine that are not there, or are others than the file lists; where they are to share
+/// in another way a GPU of it that is divided; and where a configuration of mig-parted is expected
+/// that its GPUs do not have (as `nvidia-mig-parted assert`).
 void require_mig_devices(const LaunchPlan& plan,
                          const std::string& nvml_library = nvml_of_the_driver);
 

@@ -102,8 +102,10 @@ std::optional<ArmShare> share_of(const Placement& placement) {
                  .memory_gib = limits(&Share::memory_gib, 0)};
   for (const PlacedJob* job : jobs) {
     const std::optional<MigDevice>& mig = job->ranks.front().mig;
-    if (mig || job->share->profile) {
-      share.profiles.push_back(mig ? mig->profile : *job->share->profile);
+    if (mig) {  // of an unknown kind: itself
+      share.profiles.push_back(mig->profile.empty() ? mig->uuid : mig->profile);
+    } else if (job->share->profile) {
+      share.profiles.push_back(*job->share->profile);
     }
     if (job->stress) share.neighbours.push_back(*job->stress);
   }

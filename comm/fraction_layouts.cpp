@@ -86,8 +86,14 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
   return layouts;
 }
 
+std::string name_of_jobs(int64_t jobs) { return std::to_string(jobs) + " jobs, "; }
+
+std::string name_beside(const std::string& load, int64_t jobs) {
+  return "1 job, " + std::to_string(jobs - 1) + " " + load + ", ";
+}
+
 std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
-  const std::string count = std::to_string(jobs) + " jobs, ";
+  const std::string count = name_of_jobs(jobs);
   const auto all = static_cast<size_t>(jobs);
   std::vector<Layout> layouts = {
       layout_of(count + "serial", {all, job_on(host, {.way = "serial"})})};
@@ -105,8 +111,7 @@ std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
     for (const Way& way : ways_at_once(host, jobs)) {
       std::vector<Job> all = jobs_on(host, way, jobs);
       for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
-      layouts.push_back(layout_of(
-          "1 job, " + std::to_string(jobs - 1) + " " + load + ", " + way.name, std::move(all)));
+      layouts.push_back(layout_of(name_beside(load, jobs) + way.name, std::move(all)));
     }
   }
   return layouts;
@@ -138,6 +143,15 @@ std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fraction
   std::vector<Layout> layouts;
   for (const int64_t batch : fractions.batches) append(layouts, with_batch(ways, batch));
   return layouts;
+}
+
+std::vector<std::string> fraction_names(const Fractions& fractions) {
+  if (fractions.neighbours.empty()) return {name_of_jobs(fractions.jobs)};
+  std::vector<std::string> names;
+  for (const std::string& load : fractions.neighbours) {
+    names.push_back(name_beside(load, fractions.jobs));
+  }
+  return names;
 }
 
 }  // namespace nearmetal

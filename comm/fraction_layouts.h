@@ -24,4 +24,8 @@ struct Fractions {
 /// batches, all of that with each of them.
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);
 
+/// What the names of those begin with that share the GPU at once: "4 jobs, "; with neighbours, for
+/// each load, "1 job, 3 copy, ".
+std::vector<std::string> fraction_names(const Fractions& fractions);
+
 }  // namespace nearmetal

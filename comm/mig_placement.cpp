@@ -149,8 +149,11 @@ class MigTaker {
       profiles.push_back(other->share->profile.value_or(any));
     }
     for (const MigDevice& device : wish.host->mig) {
+      const bool named = std::any_of(here.begin(), here.end(), [&](const Wish* other) {
+        return other->share->instance == device.uuid;
+      });
       const auto found = std::find(profiles.begin(), profiles.end(), device.profile);
-      if (device.gpu == wish.gpu && found != profiles.end()) profiles.erase(found);
+      if (device.gpu == wish.gpu && !named && found != profiles.end()) profiles.erase(found);
     }
     return profiles;
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "reports/arm_figures.h"
 #include "reports/statistics.h"
 
 namespace nearmetal {
@@ -14,18 +15,9 @@ namespace {
 
 constexpr double confidence = 0.95;
 
-std::vector<const Run*> complete_runs(const RunArm& arm) {
-  std::vector<const Run*> runs;
-  for (const SetRun& run : arm.runs) {
-    const Maybe<double>& value = run.run.throughput_images_per_second;
-    if (run.run.status == Status::complete && value) runs.push_back(&run.run);
-  }
-  return runs;
-}
-
 std::vector<double> throughputs(const RunArm& arm) {
   std::vector<double> values;
-  for (const Run* run : complete_runs(arm)) values.push_back(*run->throughput_images_per_second);
+  for (const Run* run : timed_runs(arm)) values.push_back(*run->throughput_images_per_second);
   return values;
 }
 
@@ -41,7 +33,7 @@ SpeedRatio ratio(const RunArm& arm, const RunArm& base) {
 // Of each run, the geometric mean over its jobs.
 std::vector<double> job_speeds(const RunArm& arm) {
   std::vector<double> speeds;
-  for (const Run* run : complete_runs(arm)) {
+  for (const Run* run : timed_runs(arm)) {
     std::vector<double> of_jobs;
     for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput_images_per_second);
     if (of_jobs.empty()) of_jobs = {*run->throughput_images_per_second};
@@ -76,93 +68,11 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
   return result;
 }
 
-// Over the ranks of a run, beginning with 0; mean over the runs; unknown where a rank of a run is.
-template <class ValueOf, class Combine>
-Maybe<double> over_ranks(const RunArm& arm, const ValueOf& value_of, const Combine& combine) {
-  std::vector<double> of_runs;
-  for (const Run* run : complete_runs(arm)) {
-    double of_run = 0;
-    for (const Rank& rank : run->ranks) {
-      Maybe<double> value = value_of(rank);
-      if (!value) return value;
-      of_run = combine(of_run, *value);
-    }
-    of_runs.push_back(of_run);
-  }
-  return mean(of_runs);
-}
-
-template <class ValueOf>
-Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
-  return over_ranks(arm, value_of, [](double a, double b) { return std::max(a, b); });
-}
-
-Maybe<double> p99_seconds(const Rank& rank) {
-  if (!rank.step_time) return Unknown{rank.step_time.reason};
-  return rank.step_time->p99_seconds;
-}
-
-Maybe<double> monitored(const Rank& rank, const char* name, double MonitoredSeries::*figure) {
-  if (!rank.monitoring) return Unknown{"not monitored"};
-  const MonitoredSeries* series = series_named(*rank.monitoring, name);
-  return series == nullptr ? Maybe<double>(Unknown{"not told here"})
-                           : Maybe<double>(series->*figure);
-}
-
-Maybe<double> memory_bytes(const Rank& rank) {
-  return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
-}
-
-// With MIG each rank tells of its own device, and they are of one GPU; else each tells of all.
-Maybe<double> memory_of(const RunArm& arm) {
-  if (arm.share->way == "mig") return over_ranks(arm, memory_bytes, std::plus<>());
-  return worst_of_ranks(arm, memory_bytes);
-}
-
-Maybe<double> watts(const Rank& rank) {
-  return monitored(rank, "power_watts", &MonitoredSeries::mean);
-}
-
-// Mean over the runs of what their jobs show.
-Maybe<double> of_jobs(const RunArm& arm,
-                      const std::function<Maybe<double>(const Run& run)>& value_of) {
-  std::vector<double> values;
-  for (const Run* run : complete_runs(arm)) {
-    if (run->jobs.empty()) return Unknown{"one job"};
-    Maybe<double> value = value_of(*run);
-    if (!value) return value;
-    values.push_back(*value);
-  }
-  return mean(values);
-}
-
-Maybe<double> worst_of_best(const Run& run) {
-  const auto [worst, best] = std::minmax_element(
-      run.jobs.begin(), run.jobs.end(), [](const ConcurrentJob& a, const ConcurrentJob& b) {
-        return a.throughput_images_per_second < b.throughput_images_per_second;
-      });
-  return worst->throughput_images_per_second / best->throughput_images_per_second;
-}
-
-// One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
-// divides all see its power, which is not divided.
-Maybe<double> images_per_joule(const RunArm& arm, double throughput) {
-  if (arm.share->way == "vgpu" && arm.share->jobs > 1)
-    return Unknown{"the jobs are on several VMs"};
-  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
-  for (const Run* run : complete_runs(arm)) {
-    if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
-  }
-  Maybe<double> power = worst_of_ranks(arm, watts);
-  if (!power) return power;
-  return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});
-}
-
 class Fractions {
  public:
   Fractions(const RunSet& set, Batches batches) : set_(set), batches_(batches) {
     for (const RunArm& arm : set.arms) {
-      if (arm.share && !complete_runs(arm).empty()) arms_.push_back(&arm);
+      if (arm.share && !timed_runs(arm).empty()) arms_.push_back(&arm);
     }
   }
 
@@ -178,7 +88,7 @@ class Fractions {
                      const std::function<bool(const ArmShare& share)>& wanted) const {
     const std::string context = context_of(arm);
     for (const RunArm* other : arms_) {
-      if (!other->share->neighbours.empty()) continue;
+      if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
       if (wanted(*other->share) && context_of(*other) == context) return other;
     }
     return nullptr;
@@ -190,13 +100,27 @@ class Fractions {
         return field.name == "batch" || field.name == "learning_rate";
       });
     }
-    return context_sha256(key) + boards_of(arm.runs.front().run);
+    return context_sha256(key) + boards_of(arm);
   }
-  // The key has their chips alone. A MIG device is part of its board.
-  std::string boards_of(const Run& run) const {
+  // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
+  // shows no more than the first. Reports of old tell it by the name alone.
+  bool is_on_a_part(const RunArm& arm) const {
+    if (arm.share->way == "mig") return false;
+    const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
+    return std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+      const Gpu* gpu = gpu_of(set_, rank);
+      return gpu != nullptr && (gpu->mig_profile || gpu_board(gpu->name) != gpu->name);
+    });
+  }
+  // The key has their chips alone. A MIG device is part of its board where jobs share by MIG; a
+  // vGPU is none of a board that is not divided like it.
+  std::string boards_of(const RunArm& arm) const {
     std::set<std::string> boards;
-    for (const Rank& rank : run.ranks) {
-      if (const Gpu* gpu = gpu_of(set_, rank)) boards.insert(gpu_board(gpu->name));
+    for (const Rank& rank : arm.runs.front().run.ranks) {
+      const Gpu* gpu = gpu_of(set_, rank);
+      if (gpu == nullptr) continue;
+      boards.insert((arm.share->way == "mig" ? gpu_board(gpu->name) : gpu->name) + '\0' +
+                    gpu->vgpu_profile.value.value_or(""));
     }
     std::string text;
     for (const std::string& board : boards) text += '\0' + board;
@@ -243,14 +167,11 @@ class Fractions {
     point.throughput_interval = Unknown{"fewer than 2 runs"};
     if (estimate) point.throughput_interval = interval(*estimate, confidence);
     compare(arm, point);
-    point.fairness = of_jobs(arm, [](const Run& run) {
-      return run.jain_fairness ? Maybe<double>(*run.jain_fairness)
-                               : Maybe<double>(Unknown{"the report does not tell"});
-    });
-    point.worst_of_best = of_jobs(arm, worst_of_best);
+    point.fairness = fairness_of(arm);
+    point.worst_of_best = worst_of_best(arm);
     point.memory_bytes = memory_of(arm);
-    point.images_per_joule = images_per_joule(arm, point.throughput_images_per_second);
-    point.given = given_to(set_, *arm.share, *complete_runs(arm).front());
+    point.images_per_joule = images_per_joule(set_, arm, point.throughput_images_per_second);
+    point.given = given_to(set_, *arm.share, *timed_runs(arm).front());
     return point;
   }
 
@@ -274,8 +195,8 @@ class Fractions {
     point.interference = slowdown(arm, alone_on_the_shares_of(arm));
     point.p99_inflation = Unknown{"no job ran alone"};
     if (on_all == nullptr || on_all == &arm) return;
-    const Maybe<double> of_arm = worst_of_ranks(arm, p99_seconds);
-    const Maybe<double> of_alone = worst_of_ranks(*on_all, p99_seconds);
+    const Maybe<double> of_arm = worst_p99_seconds(arm);
+    const Maybe<double> of_alone = worst_p99_seconds(*on_all);
     if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
   }
 
@@ -299,7 +220,7 @@ RunSet with_best_batches(const RunSet& set) {
   std::set<std::string> batches;
   RunSet best;
   for (const RunArm& arm : set.arms) {
-    if (!arm.share || complete_runs(arm).empty()) continue;
+    if (!arm.share || timed_runs(arm).empty()) continue;
     for (const KeyField& field : arm.runs.front().key) {
       if (field.name == "batch") batches.insert(field.value);
     }

@@ -260,7 +260,7 @@ struct ArmShare {
   std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
   std::vector<int64_t> memory_gib;        // of the GPU, 0: no limit; empty: none has one
   std::vector<std::string> neighbours{};  // what each that trains nothing does: copy, compute, pcie
-  std::vector<std::string> profiles{};    // of MIG devices or vGPUs; empty: other ways
+  std::vector<std::string> profiles{};    // of MIG devices (else the UUID) or vGPUs
 
   bool operator==(const ArmShare&) const = default;
 };

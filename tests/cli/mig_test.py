@@ -142,6 +142,35 @@ class Refused(Mig):
         path = self.layouts({"name": "x", "jobs": [mig_job()]}, mig=listed)
         self.assert_refused(self.on(SEVEN, "sweep", path), 8, "has no MIG device 2g.35gb")
 
+    def test_of_several_hosts_those_elsewhere_are_not_asked_for(self):
+        hosts = [{"name": name, "gpus": 1, "mig": [{"gpu": 0, "uuid": one, "profile": "1g.18gb"}]}
+                 for name, one in (("vm9", uuid(3)), ("localhost", uuid(9)))]
+        job = mig_job(profile="1g.18gb")
+        other = {**job, "instances": [{"host": "vm9", "gpus": [0]}]}
+        path = self.write("a.json", json.dumps(
+            {"hosts": hosts, "layouts": [{"name": "x", "jobs": [other, job]}]}))
+        self.assert_refused(self.on(SEVEN, "sweep", path), 8, path, uuid(9), "others that would do")
+        self.assert_refused(self.on(OFF, "sweep", path), 8, path, uuid(9), "/layouts/0/jobs/1/share",
+                            "nvidia-smi -i 0 -mig 1")
+
+    def test_other_ways_want_a_whole_gpu(self):
+        for way, jobs in (("alone", 1), ("serial", 2), ("timeslice", 2), ("mps", 2)):
+            with self.subTest(way=way):
+                job = {**mig_job(), "share": {"way": way}}
+                path = self.layouts({"name": "x", "jobs": [job] * jobs})
+                self.plan(SEVEN, path)
+                self.assert_refused(self.on(SEVEN, "sweep", path), 8,
+                                    path + ": /layouts/0: GPU 0: MIG is on",
+                                    "no whole GPU", "nvidia-smi -i 0 -mig 0")
+
+    def test_a_script_holds_nothing_against_the_gpus(self):
+        listed = [{"gpu": 0, "uuid": uuid(0), "profile": "1g.18gb"}]
+        layout = {"name": "x", "jobs": [mig_job()], "expect": {"mig_config": "config.yaml#mixed"}}
+        path = self.layouts(layout, mig=listed)
+        for form in (("sh",), ("slurm",), ("mpijob", "--image", "registry/nearmetal:1")):
+            self.assert_refused(self.on(SEVEN, "plan", path, "--format", *form), 2,
+                                path + ": /layouts/0/expect/mig_config", "nearmetal sweep")
+
     def test_shares_of_other_ways_name_the_file_too(self):
         job = {"instances": [{"host": "vm9", "gpus": [0]}], "share": {"way": "mps"}}
         path = self.write("a.json", json.dumps({"hosts": [{"name": "vm9", "gpus": 1}],
@@ -206,6 +235,17 @@ class Swept(Mig):
             calls = set(file.read().splitlines())
         self.assertEqual(calls, {f"CUDA_VISIBLE_DEVICES={uuid(n)} --expect-mig=1g.18gb "
                                  f"--expect-uuid={uuid(n)}" for n in range(2)})
+
+    def test_a_device_of_unknown_kind_is_its_own(self):
+        job = {"instances": [{"host": "vm9", "gpus": [0]}]}
+        layouts = [{"name": f"on {n}", "jobs": [
+            {**job, "share": {"way": "mig", "instance": uuid(n)}}]} for n in range(2)]
+        path = self.write("a.json", json.dumps({"hosts": [{"name": "vm9", "gpus": 1}],
+                                                "layouts": layouts}))
+        process = self.sweep(SEVEN, path, "--repeats", "1")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual([arm["share"]["profiles"] for arm in self.report("s.json")["arms"]],
+                         [[uuid(0)], [uuid(1)]])
 
     def test_a_rank_that_finds_another_device_fails(self):
         path = self.layouts({"name": "x", "jobs": [mig_job(profile="1g.18gb")]})

@@ -203,6 +203,12 @@ class Shipped(Plan):
         words = noisy["layouts"][1]["jobs"][2]["command"]
         self.assertEqual(words[words.index("stress"):],
                          ["stress", "pcie", "--device=cuda", "--conducted"])
+        away = json.loads(self.plan("--fractions", "3", "--neighbours", "pcie", "--hosts", "vm9:1",
+                                    "--format", "json"))
+        self.assertEqual([one["name"] for one in away["unsupported"]],
+                         ["1 job, 2 pcie, MPS", "1 job, 2 pcie, MPS 33 percent",
+                          "1 job, 2 pcie, SMs 33 percent", "alone, MPS 33 percent",
+                          "alone, SMs 33 percent", "1 job, 2 pcie, MIG"])
         self.assert_refused(self.call("plan", "1x1x1", "--neighbours", "pcie"), 2, "--fractions")
         self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,
                             "serial", "nearmetal sweep")

@@ -160,6 +160,11 @@ class Sweep(cli.CliTest):
             self.assertEqual(run["status"], "complete", run["failure"])
             self.assertEqual([one["load"] for one in run["neighbours"]], [load])
             self.assertGreater(run["neighbours"][0][rate], 1e6)
+        self.assertEqual({name: arm["unsupported"] for name, arm in arms.items()
+                          if arm["share"] is None},
+                         {f"1 job, 1 {load}, {way}": ("they go through MPS: " * (way == "SMs") +
+                                                      "there is no GPU")
+                          for load in ("copy", "compute") for way in ("MPS", "SMs", "MIG")})
         self.assertIn("What the neighbours did", process.out)
         self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
 

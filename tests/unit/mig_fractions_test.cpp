@@ -99,6 +99,81 @@ TEST(MigFractions, OfAnotherBoardAreNoReference) {
   EXPECT_TRUE(points.at(5).interference);
 }
 
+// As of the arms of a sweep where MIG is on: of the GPU CUDA shows one device.
+Report of_a_part_taken_for_the_gpu() {
+  Report report = four_jobs();
+  const int64_t part = add_gpu(report, "NVIDIA H200 MIG 1g.18gb", 16, 18);
+  int minute = 50;
+  for (Arm& arm : report.arms) {
+    put_on(arm, {part});
+    arm.name += " on a part";
+    for (nearmetal::Run& run : arm.runs) {
+      *run.throughput_images_per_second.value /= 10;
+      run.started_at = time_at(minute++);
+    }
+  }
+  return report;
+}
+
+TEST(MigFractions, APartThatStoodForTheGpuIsNoReference) {
+  const std::vector<Report> reports = without_and_with_mig();
+  const Report on_a_part = of_a_part_taken_for_the_gpu();
+  const std::vector<FractionPoint> alone = points_of_all({on_a_part, reports[1]});
+  ASSERT_EQ(alone.size(), 7);
+  for (const FractionPoint& point : alone) {
+    EXPECT_FALSE(point.of_serial) << point.arm;
+    EXPECT_FALSE(point.of_timeslice) << point.arm;
+    EXPECT_FALSE(point.slowdown) << point.arm;
+  }
+  EXPECT_TRUE(alone[5].interference) << "of MIG devices";
+  const std::vector<FractionPoint> all = points_of_all({on_a_part, reports[0], reports[1]});
+  const std::vector<FractionPoint> both = points_of_all(reports);
+  EXPECT_DOUBLE_EQ(all.at(10).of_serial->value, both.at(5).of_serial->value);
+  EXPECT_DOUBLE_EQ(all.at(10).slowdown->value, both.at(5).slowdown->value);
+  EXPECT_FALSE(all.at(2).slowdown) << "nor is it held against the whole";
+  Report without_name = on_a_part;
+  for (Gpu& gpu : without_name.environments[0].gpus) {
+    gpu.name = "NVIDIA H200";
+    gpu.mig_profile = std::string("1g.18gb");
+  }
+  EXPECT_FALSE(points_of_all({without_name, reports[1]}).at(5).of_serial);
+}
+
+TEST(MigFractions, VgpusAreReferencesOfTheirProfileAlone) {
+  Report report = four_jobs();
+  const int64_t small = add_gpu(report, "NVIDIA A100", 108, 10);
+  const int64_t large = add_gpu(report, "NVIDIA A100", 108, 40);
+  report.environments[0].gpus[small].vgpu_profile = std::string("A100-10C");
+  report.environments[0].gpus[large].vgpu_profile = std::string("A100-40C");
+  for (Arm& arm : report.arms) put_on(arm, {large});
+  EXPECT_TRUE(points_of(report)[3].slowdown);
+  put_on(report.arms[0], {small});
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_FALSE(mps.slowdown);
+  EXPECT_TRUE(mps.of_serial);
+}
+
+TEST(MigFractions, MemoryIsOfAllDevicesOrNotKnown) {
+  Report report = sample_report();
+  report.arms = {shared_arm("VMs", {"vgpu", 2, {}, {}, {}, {2, "A100-10C"}}, {90, 91}),
+                 shared_arm("beside", {"mig", 1, {}, {}, {"copy"}, {2, "1g.18gb"}}, {90, 91})};
+  const int64_t gpu = add_gpu(report, "GRID A100-10C", 108, 10);
+  put_on(report.arms[0], {gpu, gpu});
+  const std::vector<FractionPoint> points = points_of(report);
+  EXPECT_DOUBLE_EQ(*points.at(0).memory_bytes, 2 * 3e9);
+  EXPECT_EQ(points.at(1).memory_bytes.reason, "its neighbours' devices are not looked at");
+}
+
+TEST(MigFractions, OfSeveralGpusThePowerOfOneIsNotThatOfAll) {
+  std::vector<Report> reports = without_and_with_mig();
+  std::vector<Gpu>& parts = reports[1].environments[0].gpus;
+  for (Gpu& part : parts) part.pci_id = std::string("00000000:1B:00.0");
+  EXPECT_TRUE(points_of_all(reports).at(5).images_per_joule);
+  parts.back().pci_id = std::string("00000000:43:00.0");
+  EXPECT_EQ(points_of_all(reports).at(5).images_per_joule.reason, "the jobs are on several GPUs");
+  EXPECT_TRUE(points_of_all(reports).at(6).images_per_joule);
+}
+
 TEST(MigFractions, UnequalPartsAreHeldAgainstJobsAloneOnEach) {
   std::vector<Report> reports = without_and_with_mig();
   reports[1].arms[0].share->profiles = {"3g.71gb", "1g.18gb", "1g.18gb", "1g.18gb"};

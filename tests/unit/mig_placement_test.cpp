@@ -124,6 +124,9 @@ TEST(MigPlacement, WhatIsNotThereIsToldWithWhatAnAdministratorRuns) {
               HasSubstr("-cgi 2g.35gb,2g.35gb,2g.35gb -C"));
   EXPECT_THAT(thrown_for<NotSupported>({job({}, uuid(7))}, some),
               HasSubstr("no MIG device " + uuid(7)));
+  EXPECT_THAT(thrown_for<NotSupported>({job({}, uuid(0)), job("1g.18gb")}, some),
+              HasSubstr("nvidia-smi mig -i 0 -cgi 1g.18gb -C"))
+      << "another job has the one that is there";
 }
 
 TEST(MigPlacement, WhatCannotBeIsRefused) {
@@ -164,6 +167,20 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
   Host without = divided({});
   without.found = {{"", "no NVML: not found"}};
   EXPECT_EQ(no_mig_reason(without, 2), "no NVML: not found");
+}
+
+TEST(MigPlacement, OfFractionsWhatCannotBeHadIsNamedAsWhatCan) {
+  const auto first_by_mig = [](const Fractions& fractions) {
+    for (const Layout& layout : fraction_layouts(divided({"1g.18gb", "1g.18gb"}), fractions)) {
+      if (layout.jobs[0].share->way == "mig") return layout.name;
+    }
+    return std::string();
+  };
+  const Fractions even{.jobs = 2}, beside{.jobs = 2, .neighbours = {"copy", "pcie"}};
+  EXPECT_THAT(fraction_names(even), ElementsAre("2 jobs, "));
+  EXPECT_THAT(fraction_names(beside), ElementsAre("1 job, 1 copy, ", "1 job, 1 pcie, "));
+  EXPECT_THAT(first_by_mig(even), StartsWith(fraction_names(even)[0] + "MIG "));
+  EXPECT_THAT(first_by_mig(beside), StartsWith(fraction_names(beside)[0] + "MIG "));
 }
 
 TEST(MigProfiles, AreThoseOfTheBoard) {
