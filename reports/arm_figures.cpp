@@ -60,12 +60,17 @@ Maybe<double> of_jobs(const RunArm& arm,
   return mean(values);
 }
 
-Maybe<double> worst_of_best_in(const Run& run) {
-  const auto [worst, best] = std::minmax_element(
+JobSpeeds slowest_and_fastest(const Run& run) {
+  const auto [slowest, fastest] = std::minmax_element(
       run.jobs.begin(), run.jobs.end(), [](const ConcurrentJob& a, const ConcurrentJob& b) {
         return a.throughput_images_per_second < b.throughput_images_per_second;
       });
-  return worst->throughput_images_per_second / best->throughput_images_per_second;
+  return {slowest->throughput_images_per_second, fastest->throughput_images_per_second};
+}
+
+Maybe<double> worst_of_best_in(const Run& run) {
+  const auto [slowest, fastest] = slowest_and_fastest(run);
+  return slowest / fastest;
 }
 
 // As far as the report tells: MIG devices of one GPU have its address on the PCI bus.
@@ -105,6 +110,17 @@ Maybe<double> fairness_of(const RunArm& arm) {
   });
 }
 
+Maybe<JobSpeeds> job_speeds_of(const RunArm& arm) {
+  std::vector<double> slowest, fastest;
+  for (const Run* run : timed_runs(arm)) {
+    if (run->jobs.empty()) return Unknown{"one job"};
+    const auto [worst, best] = slowest_and_fastest(*run);
+    slowest.push_back(worst);
+    fastest.push_back(best);
+  }
+  return JobSpeeds{geometric_mean(slowest), geometric_mean(fastest)};
+}
+
 Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_best_in); }
 
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
@@ -119,15 +135,19 @@ Maybe<double> memory_of(const RunArm& arm) {
 
 // One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
 // divides all see its power, which is not divided.
-Maybe<double> images_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
+Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
   if (arm.share->way == "vgpu" && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
-  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
   for (const Run* run : timed_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
     if (gpus_of(set, *run) > 1) return Unknown{"the jobs are on several GPUs"};
   }
-  Maybe<double> power = worst_of_ranks(arm, watts);
+  return worst_of_ranks(arm, watts);
+}
+
+Maybe<double> images_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
+  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
+  Maybe<double> power = power_of(set, arm);
   if (!power) return power;
   return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});
 }

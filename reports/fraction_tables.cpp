@@ -22,12 +22,20 @@ std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
   return value ? significant(scale * *value, digits) : "-";
 }
 
+// "2436 to 2440", or one where they do not differ to four digits.
+std::string cell(const Maybe<JobSpeeds>& speeds) {
+  if (!speeds) return "-";
+  const std::string slowest = significant(speeds->slowest), fastest = significant(speeds->fastest);
+  return slowest == fastest ? slowest : slowest + " to " + fastest;
+}
+
 std::vector<std::string> row_of(const FractionPoint& point) {
   return {point.arm,
           std::to_string(point.runs),
           point.throughput_interval
               ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
               : significant(point.throughput_images_per_second),
+          cell(point.job_speeds),
           cell(point.of_serial),
           cell(point.of_timeslice),
           plain_cell(point.slowdown),
@@ -36,6 +44,7 @@ std::vector<std::string> row_of(const FractionPoint& point) {
           cell(point.fairness, 1, 4),
           cell(point.worst_of_best),
           cell(point.memory_bytes, 1e-9),
+          cell(point.power_watts),
           cell(point.images_per_joule),
           given_text(point.given)};
 }
@@ -44,6 +53,7 @@ TextTable table_of(const std::vector<FractionPoint>& points) {
   TextTable table{{{"arm"},
                    {"runs", true},
                    {"images/s [95 %]", true},
+                   {"each job", true},
                    {"x serial", true},
                    {"x time slices", true},
                    {"slowdown", true},
@@ -52,6 +62,7 @@ TextTable table_of(const std::vector<FractionPoint>& points) {
                    {"fairness", true},
                    {"worst/best", true},
                    {"GB", true},
+                   {"W", true},
                    {"images/J", true},
                    {"a job has"}},
                   {}};
@@ -64,7 +75,8 @@ TextTable table_of(const std::vector<FractionPoint>& points) {
 const char* const fraction_columns =
     "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
     "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
-    "over that of one alone; a job has: of its GPU, MIG device or vGPU, at most";
+    "over that of one alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG "
+    "device or vGPU, at most";
 
 std::string rate_text(const Neighbour& neighbour) {
   if (neighbour.flops_per_second > 0) {

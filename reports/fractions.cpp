@@ -170,6 +170,8 @@ class Fractions {
     point.fairness = fairness_of(arm);
     point.worst_of_best = worst_of_best(arm);
     point.memory_bytes = memory_of(arm);
+    point.power_watts = power_of(set_, arm);
+    point.job_speeds = job_speeds_of(arm);
     point.images_per_joule = images_per_joule(set_, arm, point.throughput_images_per_second);
     point.given = given_to(set_, *arm.share, *timed_runs(arm).front());
     return point;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/arm_figures.h"
 #include "reports/given_shares.h"
 #include "reports/inference.h"
 #include "reports/run_set.h"
@@ -36,7 +37,9 @@ struct FractionPoint {
   Maybe<double> fairness{};       // of the jobs' speeds, by Jain: 1 is even
   Maybe<double> worst_of_best{};  // slowest job / fastest
   Maybe<double> memory_bytes{};   // used of the GPU, at most
+  Maybe<double> power_watts{};    // of the GPU
   Maybe<double> images_per_joule{};
+  Maybe<JobSpeeds> job_speeds{};
   std::vector<GivenShare> given{};  // by job, of its first rank
 };
 

@@ -39,6 +39,9 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
   EXPECT_EQ(alone.slowdown.reason, "it is the reference");
   EXPECT_DOUBLE_EQ(*mps.p99_inflation, 4);
   EXPECT_DOUBLE_EQ(*mps.images_per_joule, of_mps / 500);
+  EXPECT_DOUBLE_EQ(*mps.power_watts, 500);
+  EXPECT_DOUBLE_EQ(mps.job_speeds->slowest, of_mps / 4);
+  EXPECT_EQ(alone.job_speeds.reason, "one job");
   EXPECT_DOUBLE_EQ(*mps.memory_bytes, 3e9);
 }
 
@@ -104,6 +107,7 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
   report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
   report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
   EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
+  EXPECT_DOUBLE_EQ(points_of(report)[3].job_speeds->fastest, 2 * of_job);
 }
 
 TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
