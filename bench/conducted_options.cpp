@@ -1,7 +1,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <sstream>
 #include <stdexcept>
 
 #include "bench/command_options.h"
@@ -14,13 +13,12 @@ namespace {
 GpuPart gpu_part_of(const std::string& text) {
   const char* flag = "--gpu-part";
   const size_t colon = text.find(':');
-  GpuPart part;
-  std::istringstream percents(colon == text.npos ? "" : text.substr(colon + 1));
-  for (std::string percent; std::getline(percents, percent, ',');) {
-    part.percents.push_back(parse_number<int64_t>(flag, percent, {1, 100}));
-  }
-  if (part.percents.empty()) {
+  if (colon == text.npos) {
     throw std::invalid_argument("--gpu-part: '" + text + "' is no INDEX:PERCENT,PERCENT,...");
+  }
+  GpuPart part;
+  for (const std::string& percent : comma_separated(text.substr(colon + 1))) {
+    part.percents.push_back(parse_number<int64_t>(flag, percent, {1, 100}));
   }
   const double last = static_cast<double>(part.percents.size()) - 1;
   part.index = parse_number<int64_t>(flag, text.substr(0, colon), {0, last});

@@ -79,6 +79,18 @@ void require_choice(const std::string& flag, const std::string& text,
                               " (" + joined(choices) + ")");
 }
 
+std::vector<std::string> comma_separated(const std::string& text) {
+  std::vector<std::string> parts = {""};
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
 std::string checked_path(const std::string& flag, const std::string& text) {
   if (!text.empty() && (text.front() != '-' || text == "-")) return text;
   throw std::invalid_argument(flag + " needs the path of a file, not '" + text +

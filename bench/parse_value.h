@@ -25,6 +25,9 @@ double parse_duration(const std::string& flag, const std::string& text);
 void require_choice(const std::string& flag, const std::string& text,
                     const std::vector<std::string>& choices);
 
+/// The parts between commas. One that is empty stays, for whoever takes it to refuse.
+std::vector<std::string> comma_separated(const std::string& text);
+
 /// Refuses what would look like an option elsewhere; "-" stands for a standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);
 

@@ -27,6 +27,19 @@ std::vector<std::string> holding(int64_t gpu, const std::string& part) {
   return command;
 }
 
+// A process on each part at once; their rates go to `found`.
+PartsVerdict hold(int64_t gpu, const std::vector<std::string>& parts, std::vector<double>& found,
+                  const TimeLimits& limits, const std::atomic<int>& stop) {
+  Commands commands;
+  for (const std::string& part : parts) commands.push_back(holding(gpu, part));
+  const LaunchOutcome outcome = run_through_mps(commands, limits, stop, [](const auto&) {});
+  if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
+  if (!outcome.failure.empty()) return {.failure = outcome.failure};
+  if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
+  for (const Neighbour& rate : outcome.neighbours) found.push_back(rate.runs_per_second);
+  return {};
+}
+
 }  // namespace
 
 std::string verdict_of_parts(const PartRates& rates) {
@@ -44,27 +57,24 @@ std::string verdict_of_parts(const PartRates& rates) {
   return "";
 }
 
-PartsVerdict try_parts(int64_t gpu, const std::string& percents, const TimeLimits& limits,
-                       const std::atomic<int>& stop) {
+PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
   PartRates rates;
-  std::vector<double> whole, alone, split;
-  const std::vector<std::pair<std::vector<std::string>, std::vector<double>*>> tries = {
-      {{"0:" + percents}, &split},
-      {{""}, &whole},
-      {{"0:50,50"}, &alone},
-      {{"0:50,50", "1:50,50"}, &rates.together}};
-  for (const auto& [parts, found] : tries) {
-    Commands commands;
-    for (const std::string& part : parts) commands.push_back(holding(gpu, part));
-    const LaunchOutcome outcome = run_through_mps(commands, limits, stop, [](const auto&) {});
-    if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
-    if (!outcome.failure.empty()) return {.failure = outcome.failure};
-    if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
-    for (const Neighbour& rate : outcome.neighbours) found->push_back(rate.runs_per_second);
+  std::vector<double> whole, alone;
+  for (const auto& [parts, found] : {std::pair(std::vector<std::string>{""}, &whole),
+                                     {{"0:50,50"}, &alone},
+                                     {{"0:50,50", "1:50,50"}, &rates.together}}) {
+    PartsVerdict verdict = hold(gpu, parts, *found, limits, stop);
+    if (!verdict.reason.empty() || !verdict.failure.empty()) return verdict;
   }
   rates.whole = whole.front();
   rates.alone = alone.front();
   return {.reason = verdict_of_parts(rates)};
+}
+
+PartsVerdict try_split(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+                       const std::atomic<int>& stop) {
+  std::vector<double> unused;
+  return hold(gpu, {"0:" + percents}, unused, limits, stop);
 }
 
 }  // namespace nearmetal

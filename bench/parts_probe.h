@@ -25,8 +25,11 @@ struct PartsVerdict {
 };
 
 /// Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
-/// once, and whether it can be split into parts of these percentages ("25,75"); some seconds.
-PartsVerdict try_parts(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+/// once; some seconds.
+PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop);
+
+/// The same, whether it can be split into parts of these percentages: "25,75".
+PartsVerdict try_split(int64_t gpu, const std::string& percents, const TimeLimits& limits,
                        const std::atomic<int>& stop);
 
 }  // namespace nearmetal

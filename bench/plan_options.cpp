@@ -1,7 +1,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <sstream>
 #include <stdexcept>
 
 #include "bench/command_options.h"
@@ -76,8 +75,7 @@ void add_layouts(CLI::App& command, PlanForm& form) {
       "of --fractions: each way with each of them, and the best of each",
       [&form](const std::string& text) {
         form.batches.clear();
-        std::istringstream numbers(text);
-        for (std::string number; std::getline(numbers, number, ',');) {
+        for (const std::string& number : comma_separated(text)) {
           form.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
         }
       });
@@ -85,8 +83,7 @@ void add_layouts(CLI::App& command, PlanForm& form) {
       "one of --fractions trains, all others copy, compute or use pcie",
       [&form](const std::string& text) {
         form.neighbours.clear();
-        std::istringstream loads(text);
-        for (std::string load; std::getline(loads, load, ',');) {
+        for (const std::string& load : comma_separated(text)) {
           require_choice("--neighbours", load, {"copy", "compute", "pcie"});
           form.neighbours.push_back(load);
         }

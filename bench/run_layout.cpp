@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -106,21 +107,27 @@ void require_shares(const LaunchPlan& plan) {
 std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::atomic<int>& stop,
                                                     const std::function<void(std::string)>& warn) {
-  std::map<std::string, PartsVerdict> verdicts;  // by the percentages of the parts
+  std::map<std::pair<int64_t, std::string>, std::string> reasons;  // by GPU and percentages
+  // Of halves (no percentages) or of a split, tried once.
+  const auto reason_against = [&](int64_t gpu, const std::string& percents) -> const std::string& {
+    const auto [place, is_new] = reasons.try_emplace({gpu, percents});
+    if (!is_new) return place->second;
+    const TimeLimits& limits = plan.file.limits;
+    const PartsVerdict verdict =
+        percents.empty() ? try_halves(gpu, limits, stop) : try_split(gpu, percents, limits, stop);
+    if (!verdict.failure.empty() && stop == 0) {
+      warn("whether there can be SMs of their own could not be tried: " + verdict.failure);
+    }
+    return place->second = verdict.reason;
+  };
   std::map<size_t, std::string> without;
   for (size_t layout = 0; layout < plan.placements.size() && stop == 0; ++layout) {
     const Placement& placement = plan.placements[layout];
     if (!placement.share() || placement.share()->way != "sm") continue;
-    for (const std::string& percents : parts_of(plan, layout)) {
-      if (!verdicts.contains(percents)) {
-        const int64_t gpu = *placement.jobs[0].ranks[0].gpu;
-        verdicts[percents] = try_parts(gpu, percents, plan.file.limits, stop);
-        const std::string& failure = verdicts[percents].failure;
-        if (!failure.empty() && stop == 0) {
-          warn("whether there can be SMs of their own could not be tried: " + failure);
-        }
-      }
-      const std::string& reason = verdicts[percents].reason;
+    std::set<std::string> tries = parts_of(plan, layout);
+    tries.insert("");
+    for (const std::string& percents : tries) {
+      const std::string& reason = reason_against(*placement.jobs[0].ranks[0].gpu, percents);
       if (!reason.empty()) without.emplace(layout, reason);
     }
   }

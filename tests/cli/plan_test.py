@@ -183,36 +183,6 @@ class Shipped(Plan):
                 self.assertEqual(len(plan["launches"]), 5 * len(document["layouts"]))
                 self.assertIn(f"nearmetal plan layouts/{path.name}", text)
 
-    def test_fractions_are_planned_and_are_for_sweep_alone(self):
-        text = self.plan("--fractions", "3", "--hosts", "localhost:1")
-        self.assertIn("3 jobs one after another", text)
-        self.assertIn("3 jobs at once in time slices", text)
-        self.assertIn("3 jobs, MIG: unsupported: ", text)
-        plan = json.loads(self.plan("--fractions", "3", "--hosts", "localhost:1", "--format", "json"))
-        self.schema("plan").validate(plan)
-        slices = next(one for one in plan["layouts"] if one["share"] == "timeslice")
-        for job in slices["jobs"]:
-            self.assertEqual(job["ranks"][0]["gpu"], 0)
-            self.assertIn("--sharers=3", job["command"])
-            self.assertNotIn("--through-mps", job["command"])
-            self.assertIn("--batch=64", job["command"])
-        self.assertIn("3 jobs, MIG", [one["name"] for one in plan["unsupported"]])
-        noisy = json.loads(self.plan("--fractions", "3", "--neighbours", "pcie", "--hosts",
-                                     "localhost:1", "--format", "json"))
-        self.schema("plan").validate(noisy)
-        words = noisy["layouts"][1]["jobs"][2]["command"]
-        self.assertEqual(words[words.index("stress"):],
-                         ["stress", "pcie", "--device=cuda", "--conducted"])
-        away = json.loads(self.plan("--fractions", "3", "--neighbours", "pcie", "--hosts", "vm9:1",
-                                    "--format", "json"))
-        self.assertEqual([one["name"] for one in away["unsupported"]],
-                         ["1 job, 2 pcie, MPS", "1 job, 2 pcie, MPS 33 percent",
-                          "1 job, 2 pcie, SMs 33 percent", "alone, MPS 33 percent",
-                          "alone, SMs 33 percent", "1 job, 2 pcie, MIG"])
-        self.assert_refused(self.call("plan", "1x1x1", "--neighbours", "pcie"), 2, "--fractions")
-        self.assert_refused(self.call("plan", "--fractions", "3", "--format", "sh"), 2,
-                            "serial", "nearmetal sweep")
-
     def test_the_split_host_is_emulated_where_it_says_so(self):
         plan = json.loads(self.plan(str(ROOT / "layouts/split_host.json"), "--hosts",
                                     "localhost:4", "--format", "json"))

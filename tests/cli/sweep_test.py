@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-import unittest
 
 import cli
 
@@ -39,19 +38,6 @@ def alive(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-# Stands in for NVIDIA's program: a daemon until another of it says quit.
-FAKE_MPS_CONTROL = """#!/bin/sh
-pipe=$CUDA_MPS_PIPE_DIRECTORY
-if [ "$1" = -f ]; then
-  mkfifo "$pipe/control"
-  read order <"$pipe/control"
-  exit 0
-fi
-read order
-echo "$order" >"$pipe/control"
-"""
 
 
 class Sweep(cli.CliTest):
@@ -121,93 +107,6 @@ class Sweep(cli.CliTest):
         self.assertFalse(os.path.exists(self.path("s.jsonl")), "the journal has served")
         again = self.call("compare", "s.json#1x1x1", "s.json#1x1x1")
         self.assertEqual(again.returncode, 0, again.err)
-
-    def test_fractions_share_what_there_is_in_every_way(self):
-        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
-        process = self.sweep("--fractions", "2", "--repeats", "2", "--steps", "20", *cpus)
-        self.assertEqual(process.returncode, 0, process.err)
-        self.assertEqual(self.call("validate", "s.json").returncode, 0)
-        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
-        self.assertEqual({name: arm["share"] and arm["share"]["way"] for name, arm in arms.items()},
-                         {"alone": "alone", "2 jobs, serial": "serial",
-                          "2 jobs, time slices": "timeslice", "2 jobs, MPS": None,
-                          "2 jobs, SMs": None, "2 jobs, MIG": None})
-        self.assertEqual(arms["2 jobs, MPS"]["unsupported"], "there is no GPU")
-        for run in arms["2 jobs, serial"]["runs"]:
-            first, second = run["ranks"]
-            end = first["window_start_unix_seconds"] + sum(first["step_seconds"][-20:])
-            self.assertGreater(second["window_start_unix_seconds"], end, "one after another")
-            self.assertEqual(run["window"]["images"], 2 * 20 * 2)
-        for run in arms["2 jobs, time slices"]["runs"]:
-            self.assertEqual(len(run["jobs"]), 2)
-            self.assertLess(max(job["start_seconds"] for job in run["jobs"]), 1)
-            self.assertNotIn("monitor_shared", [warning["code"] for warning in run["warnings"]])
-        self.assertIn("x time slices", process.out)
-        self.assertIn("2 jobs, MIG: unsupported: there is no GPU\n", process.out)
-
-    def test_a_job_beside_neighbours_is_slower_and_they_are_told(self):
-        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
-        process = self.sweep("--fractions", "2", "--neighbours", "copy,compute", "--repeats", "1",
-                             "--steps", "20", *cpus)
-        self.assertEqual(process.returncode, 0, process.err)
-        self.assertEqual(self.call("validate", "s.json").returncode, 0)
-        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
-        for load, rate in (("copy", "bytes_per_second"), ("compute", "flops_per_second")):
-            arm = arms[f"1 job, 1 {load}, time slices"]
-            self.assertEqual(arm["share"]["jobs"], 1)
-            self.assertEqual(arm["share"]["neighbours"], [load])
-            run = arm["runs"][0]
-            self.assertEqual(run["status"], "complete", run["failure"])
-            self.assertEqual([one["load"] for one in run["neighbours"]], [load])
-            self.assertGreater(run["neighbours"][0][rate], 1e6)
-        self.assertEqual({name: arm["unsupported"] for name, arm in arms.items()
-                          if arm["share"] is None},
-                         {f"1 job, 1 {load}, {way}": ("they go through MPS: " * (way == "SMs") +
-                                                      "there is no GPU")
-                          for load in ("copy", "compute") for way in ("MPS", "SMs", "MIG")})
-        self.assertIn("What the neighbours did", process.out)
-        self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
-
-    @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "there is a GPU")
-    def test_parts_that_cannot_be_had_are_refused_by_name_and_else_told(self):
-        os.mkdir(self.path("bin"))
-        control = self.write("bin/nvidia-cuda-mps-control", FAKE_MPS_CONTROL)
-        os.chmod(control, 0o755)
-        env = cli.clean_environment()
-        env["PATH"] = self.path("bin") + ":" + env["PATH"]
-        part = {"instances": [{"host": "localhost", "gpus": [0]}],
-                "share": {"way": "sm", "threads_percent": 50}}
-        layouts = {"hosts": [{"name": "localhost", "gpus": 1}],
-                   "layouts": [{"name": "halves", "jobs": [part, part]}]}
-        self.assert_refused(self.sweep_file(layouts, env=env), 8, "/layouts/0: ", "cuda")
-        self.assertFalse(os.path.exists(self.path("s.jsonl")), "nothing was started")
-        process = self.call("sweep", "--fractions", "2", "--repeats", "1", "--output", "s.json",
-                            "--hosts", "localhost:1", env=env)
-        self.assertEqual(process.returncode, 8, process.err)
-        arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
-        for name in ("2 jobs, SMs 50 percent", "alone, SMs 50 percent"):
-            self.assertIn("cuda", arms[name]["unsupported"])
-            self.assertEqual(arms[name]["runs"], [])
-        self.assertEqual(len(arms["2 jobs, MPS"]["runs"]), 1)
-
-    def test_without_a_gpu_no_neighbour_copies_to_one(self):
-        cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
-        self.assert_refused(self.sweep("--fractions", "2", "--neighbours", "pcie", *cpus), 2,
-                            "/stress: without a GPU there is nothing to copy to")
-
-    def test_what_shares_by_mps_needs_a_gpu_and_its_daemon(self):
-        host = {"name": "localhost", "gpus": 0}
-        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "mps"}}
-        layouts = {"hosts": [host], "layouts": [{"name": "both", "jobs": [job, job]}]}
-        self.assert_refused(self.sweep_file(layouts), 8,
-                            "/layouts/0", "MPS needs a GPU")
-        host["gpus"], job["instances"] = 1, [{"host": "localhost", "gpus": [0]}]
-        no_driver = {**cli.clean_environment(), "PATH": "/nowhere"}
-        self.assert_refused(self.sweep_file(layouts, env=no_driver), 8, "nvidia-cuda-mps-control")
-        host["address"] = "192.0.2.1"
-        self.assert_refused(self.sweep_file(layouts), 2,
-                            "on this machine alone")
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("s.")], [])
 
     def test_a_failing_layout_does_not_keep_the_others_from_running(self):
         layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
