@@ -1,18 +1,10 @@
 #include "bench/together.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 
 #include "bench/exit_status.h"
 
 namespace nearmetal {
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 void together(World& world, const std::function<void()>& work) {
   if (world.size() == 1) return work();

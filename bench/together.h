@@ -19,9 +19,6 @@ struct JobFailure : std::runtime_error {
   bool told;  // to the user, by another rank or already: one line is printed, not one per rank
 };
 
-/// Of this operating-system instance.
-std::string host_name();
-
 /// Every rank does `work`, then all learn how the others fared. What the lowest rank that failed
 /// threw comes out of it on all ranks as JobFailure; alone, as it is.
 void together(World& world, const std::function<void()>& work);

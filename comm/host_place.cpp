@@ -1,14 +1,12 @@
 #include "comm/host_place.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "comm/world.h"
 #include "reports/text.h"
 
 namespace nearmetal {
@@ -27,9 +25,7 @@ std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankH
 
 RankHost rank_host() {
   if (const char* id = std::getenv("NCCL_HOSTID"); id != nullptr && *id != '\0') return {id, ""};
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  RankHost host{name.data(), ""};
+  RankHost host{host_name(), ""};
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot_id;
   return host;
 }

@@ -30,8 +30,8 @@ bool reads(const std::string& text) {
   }
 }
 
-constexpr Form host_name{is_host_name,
-                         "a name of letters, digits, '.', '-' and '_', the first no sign"};
+constexpr Form name_of_host{is_host_name,
+                            "a name of letters, digits, '.', '-' and '_', the first no sign"};
 constexpr Form plain_text{is_plain_text,
                           "a text of 1 to 1000 bytes, without control characters, "
                           "that does not start with '-'"};
@@ -75,9 +75,9 @@ static void fields(StrictReader& field, MigDevice& device) {
 }
 
 static void fields(StrictReader& field, Host& host) {
-  field("name", host.name, host_name);
-  field.optional("address", host.address, host_name);
-  field.optional("node", host.node, host_name);
+  field("name", host.name, name_of_host);
+  field.optional("address", host.address, name_of_host);
+  field.optional("node", host.node, name_of_host);
   field.optional("environment", host.environment, environment_class);
   field("gpus", host.gpus, gpu_count);
   field.optional("cpus", host.cpus, cpu_list);
@@ -86,7 +86,7 @@ static void fields(StrictReader& field, Host& host) {
 }
 
 static void fields(StrictReader& field, Instance& instance) {
-  field("host", instance.host, host_name);
+  field("host", instance.host, name_of_host);
   field.optional("gpus", instance.gpus, gpu_index);
   field.optional("ranks", instance.ranks, rank_count);
 }

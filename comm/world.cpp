@@ -1,5 +1,8 @@
 #include "comm/world.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
@@ -55,6 +58,12 @@ std::unique_ptr<World> join_launched(int64_t processes, bool threads) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 std::unique_ptr<World> join_world(int64_t expected_ranks, bool threads) {
   const auto processes = launched_processes();

@@ -14,6 +14,9 @@
 
 namespace nearmetal {
 
+/// Of this operating-system instance.
+std::string host_name();
+
 /// All calls but the first four and abort() are collective: every rank makes them, in
 /// the same order, from the thread that made the world. They throw std::runtime_error.
 class World {
