@@ -106,7 +106,9 @@ class Fractions(cli.CliTest):
         for run in arms["2 jobs, time slices"]["runs"]:
             self.assertEqual(len(run["jobs"]), 2)
             self.assertLess(max(job["start_seconds"] for job in run["jobs"]), 1)
-            self.assertNotIn("monitor_shared", [warning["code"] for warning in run["warnings"]])
+            # The machine may be shared, too: time stolen by its hypervisor is rightly warned of.
+            warned = "".join(warning["text"] for warning in run["warnings"])
+            self.assertNotIn("other processes", warned, "the other job is meant to be there")
         self.assertIn("x time slices", process.out)
         self.assertIn("2 jobs, MIG: unsupported: there is no GPU\n", process.out)
 
@@ -173,21 +175,21 @@ class Fractions(cli.CliTest):
     @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "there is a GPU")
     def test_what_a_probe_says_does_not_change_the_plan_that_is_resumed(self):
         env = self.with_mps("#!/bin/sh\necho \"no daemon at $(date +%N)\"\nexit 1\n")
-        asked = ["sweep", "--fractions", "2", "--repeats", "4", "--hosts", "localhost:1", "--quiet"]
+        asked = ["sweep", "--fractions", "2", "--repeats", "2", "--hosts", "localhost:1", "--quiet"]
         process = self.start(*asked, "--output", "s.json", env=env)
         self.addCleanup(process.communicate)
         until = time.monotonic() + 60
-        while self.runs_in("s.jsonl") < 2 and time.monotonic() < until:
+        while self.runs_in("s.jsonl") < 1 and time.monotonic() < until:
             time.sleep(0.05)
         process.kill()
         process.wait()
         done = self.runs_in("s.jsonl")
-        self.assertTrue(2 <= done < 4 * 6, done)
+        self.assertTrue(1 <= done < 2 * 6, done)
         process = self.call(*asked, "--resume", "s.jsonl", "--output", "t.json", env=env)
         self.assertEqual(process.returncode, 8, process.err)
         arms = {arm["name"]: arm for arm in self.report("t.json")["arms"]}
         self.assertIn("no daemon at", arms["2 jobs, SMs 50 percent"]["unsupported"])
-        self.assertEqual(len(arms["2 jobs, serial"]["runs"]), 4)
+        self.assertEqual(len(arms["2 jobs, serial"]["runs"]), 2)
 
 
 if __name__ == "__main__":
