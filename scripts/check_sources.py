@@ -12,10 +12,11 @@ import sys
 
 # A folder of ours: what its files may include of ours.
 ARROWS = {
-    "bench": ["bench/**", "comm/**", "reports/**", "models/*.h"],
-    "comm": ["comm/**", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
+    "bench": ["bench/**", "comm/*.h", "reports/**", "models/*.h"],
+    "comm": ["comm/*.h", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
              "models/load_module.h", "models/probe.h", "models/sixteen_bits.h",
              "models/training_options.h"],
+    "comm/gpu": ["comm/gpu/*", "comm/*.h", "models/*.h", "models/cuda/pack.h"],
     "reports": ["reports/**", "models/graph.h", "models/program.h"],
     "models": ["models/*.h"],
     "models/cpu": ["models/cpu/**", "models/*.h"],
@@ -31,14 +32,14 @@ FENCES = [
                      "comm/layout_document.*"], None),
     ("yaml-cpp/**", ["comm/yaml*"], None),
     ("mpi.h", ["comm/mpi*"], 3),
-    ("nccl*", ["comm/nccl*"], None),
+    ("nccl*", ["comm/gpu/*"], None),
     ("hwloc.h", ["bench/environment/*"], None),
     ("nvml.h", ["bench/nvml*"], None),
     ("dnnl*", ["models/cpu/*"], None),
     ("oneapi/dnnl/*", ["models/cpu/*"], None),
     ("cudnn*", ["models/cuda/*"], None),
     ("cublas*", ["models/cuda/*"], None),
-    ("cuda*", ["models/cuda/*", "comm/nccl*", "bench/micro/*"], None),
+    ("cuda*", ["models/cuda/*", "comm/gpu/*", "bench/micro/*"], None),
     ("gtest/*", [], None),
     ("gmock/*", [], None),
 ]

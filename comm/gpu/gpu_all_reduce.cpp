@@ -1,50 +1,18 @@
-#include "comm/nccl_all_reduce.h"
+#include "comm/gpu/gpu_all_reduce.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
+#include <string>
 
 #include "comm/known_sums.h"
 
 namespace nearmetal {
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
 
-void require_ok(ncclResult_t status, const char* call) {
-  if (status == ncclSuccess) return;
-  throw std::runtime_error(std::string("NCCL: ") + ncclGetErrorString(status) + " (" +
-                           ncclGetLastError(nullptr) + ") in " + call);
-}
+#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
 
 void require_ok(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(status) + " in " + call);
-}
-
-std::string nccl_version() {
-  int version = 0;
-  NM_CALL(ncclGetVersion(&version));
-  return "nccl " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-         "." + std::to_string(version % 100);
-}
-
-ncclDataType_t nccl_type(Precision type) {
-  switch (type) {
-    case Precision::fp16:
-      return ncclFloat16;
-    case Precision::bf16:
-      return ncclBfloat16;
-    default:
-      return ncclFloat32;
-  }
-}
-
-Communicator join_group(const std::string& group, int rank, int ranks) {
-  ncclUniqueId id{};
-  if (group.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
-  std::memcpy(&id, group.data(), sizeof(id));
-  ncclComm_t communicator = nullptr;
-  NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
-  return Communicator(communicator);
 }
 
 GpuAllReduce::GpuAllReduce(int rank, int ranks, int gpu) : rank_(rank), ranks_(ranks) {
@@ -109,20 +77,6 @@ BucketTest GpuAllReduce::test_bucket(int number, int repeats) {
           .type = bucket.type,
           .seconds = seconds[repeats / 2],
           .exact = found == sums};
-}
-
-NcclAllReduce::NcclAllReduce(const std::string& group, int rank, int ranks, int gpu)
-    : GpuAllReduce(rank, ranks, gpu), communicator_(join_group(group, rank, ranks)) {}
-
-// The update divides by the ranks: an average inside NCCL rules out some of its algorithms.
-void NcclAllReduce::sum(int first, int count) {
-  NM_CALL(ncclGroupStart());
-  for (int i = first; i < first + count; ++i) {
-    const GradientBucket& bucket = buckets()[i];
-    NM_CALL(ncclAllReduce(bucket.data, bucket.data, bucket.elements, nccl_type(bucket.type),
-                          ncclSum, communicator_.get(), stream()));
-  }
-  NM_CALL(ncclGroupEnd());
 }
 
 }  // namespace nearmetal

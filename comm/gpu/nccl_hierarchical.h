@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/gpu/nccl_all_reduce.h"
 #include "comm/host_place.h"
-#include "comm/nccl_all_reduce.h"
 #include "comm/nccl_library.h"
 
 namespace nearmetal {

@@ -1,11 +1,11 @@
-#include "comm/nccl_probes.h"
+#include "comm/gpu/nccl_probes.h"
 
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 
-#include "comm/nccl_all_reduce.h"
+#include "comm/gpu/nccl_all_reduce.h"
 
 namespace nearmetal {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/nccl_hierarchical.h"
+#include "comm/gpu/nccl_hierarchical.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "comm/nccl_all_reduce.h"
-#include "comm/nccl_hierarchical.h"
+#include "comm/gpu/nccl_all_reduce.h"
+#include "comm/gpu/nccl_hierarchical.h"
+#include "comm/gpu/nccl_probes.h"
 #include "comm/nccl_library.h"
-#include "comm/nccl_probes.h"
 
 namespace nearmetal {
 namespace {

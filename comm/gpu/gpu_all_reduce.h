@@ -1,11 +1,9 @@
-// Sums gradients in the memory of GPUs over the ranks of an NCCL communicator.
+// Sums gradients in the memory of GPUs on a stream of their own; what sums them is left open.
 #pragma once
 
 #include <cuda_runtime.h>
-#include <nccl.h>
 
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -13,23 +11,8 @@
 
 namespace nearmetal {
 
-/// Throw std::runtime_error with the call and the library's own text.
-void require_ok(ncclResult_t status, const char* call);
+/// Throws std::runtime_error with the call and the library's own text.
 void require_ok(cudaError_t status, const char* call);
-
-/// "nccl 2.28.9", as loaded.
-std::string nccl_version();
-
-ncclDataType_t nccl_type(Precision type);
-
-struct AbortCommunicator {
-  // Without waiting for other ranks, which may have failed.
-  void operator()(ncclComm_t communicator) const { ncclCommAbort(communicator); }
-};
-using Communicator = std::unique_ptr<std::remove_pointer_t<ncclComm_t>, AbortCommunicator>;
-
-/// Waits for all ranks of the group.
-Communicator join_group(const std::string& group, int rank, int ranks);
 
 /// What sums on a stream of its own, of the highest priority, beside the backward pass; the stream
 /// of the step waits only in finish(). All of it may be captured into a CUDA graph, which must be
@@ -69,20 +52,6 @@ class GpuAllReduce : public AllReduce {
   Stream stream_;
   Event begin_, end_;  // of what this does
   std::vector<GradientBucket> buckets_;
-};
-
-/// One group of NCCL for all ranks.
-class NcclAllReduce : public GpuAllReduce {
- public:
-  /// Waits for all ranks of the group.
-  NcclAllReduce(const std::string& group, int rank, int ranks, int gpu);
-
-  std::string library() const override { return nccl_version(); }
-
- private:
-  void sum(int first, int count) override;
-
-  Communicator communicator_;
 };
 
 }  // namespace nearmetal
