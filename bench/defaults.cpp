@@ -49,7 +49,7 @@ std::optional<fs::path> nvidia_trace(const fs::path& root) {
   return node ? node : find_in(root / "sys/bus/pci/devices", is_nvidia_display);
 }
 
-void require(bool holds, const char* otherwise) {
+void require(bool holds, const std::string& otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);
 }
 
@@ -98,8 +98,10 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
   require(cuda || !given("all_reduce"),
           "--all-reduce is for GPUs; leave it out with --device cpu, where MPI sums");
-  require(config.nccl_algorithm == "auto" || config.all_reduce != "hierarchical",
-          "--nccl-algorithm is of sums over all ranks; leave --all-reduce hierarchical out");
+  const bool by_nccl = config.all_reduce == "auto" || config.all_reduce == "nccl";
+  require(config.nccl_algorithm == "auto" || by_nccl,
+          "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " + config.all_reduce +
+              " out");
   require(cuda || !given("nccl_algorithm"),
           "--nccl-algorithm is for GPUs; leave it out with --device cpu");
   require(config.nccl_algorithm == "auto" || config.launch != "stream",

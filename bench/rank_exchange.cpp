@@ -47,6 +47,23 @@ Exchange join_hierarchical_or_nccl(const RankTask& task) {
   return join_nccl(task);
 }
 
+Exchange join_through_host(const RankTask& task) {
+  const std::vector<RankHost> hosts = hosts_of_ranks(task.world);
+  together(task.world, [&] { require_one_host(hosts); });
+  Nccl& nccl = set_up_nccl(task.world, {});
+  Exchange joined{nullptr, "host"};
+  or_abort(task, "to join the others", [&] {
+    joined.all_reduce = nccl.join_through_host(task.world, static_cast<int>(task.config.gpu));
+  });
+  return joined;
+}
+
+Exchange join_gpus(const RankTask& task) {
+  if (task.config.all_reduce == "hierarchical") return join_hierarchical_or_nccl(task);
+  if (task.config.all_reduce == "host") return join_through_host(task);
+  return join_nccl(task);
+}
+
 std::string nccl_log(const RankTask& task) {
   return task.config.device == "cuda" ? load_nccl().log() : "";
 }
@@ -55,6 +72,7 @@ std::string nccl_log(const RankTask& task) {
 Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchange,
                                    size_t earlier_bytes_of_log) {
   if (task.config.device != "cuda") return Unknown{"NCCL is for GPUs"};
+  if (exchange.kind == "host") return Unknown{"copy engines sum, not NCCL"};
   if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
   if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
   const std::string log = nccl_log(task);
@@ -87,8 +105,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 Exchange join_exchange(const RankTask& task) {
   if (!exchanges_gradients(task.config, task.world.size())) return {};
   if (task.config.device != "cuda") return {task.world.all_reduce(), "mpi"};
-  return task.config.all_reduce == "hierarchical" ? join_hierarchical_or_nccl(task)
-                                                  : join_nccl(task);
+  return join_gpus(task);
 }
 
 Communication prepare_exchange(const RankTask& task, Program& program, const Exchange& exchange,

@@ -132,6 +132,11 @@ std::string types_of(const std::vector<Bucket>& buckets) {
   return joined(types, " and ");
 }
 
+// Other sums are told at the rate of a ring that takes as long.
+bool is_of_a_ring(const Communication& communication) {
+  return communication.all_reduce != "hierarchical" && communication.all_reduce != "host";
+}
+
 void print_communication(Lines& lines, const Communication& communication) {
   const double bytes = static_cast<double>(communication.bytes_per_step);
   const auto buckets = static_cast<int64_t>(communication.buckets.size());
@@ -146,7 +151,7 @@ void print_communication(Lines& lines, const Communication& communication) {
   if (communication.least_seconds_per_step) {
     text += ", at least " + time_text(*communication.least_seconds_per_step) + " at the best " +
             gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s" +
-            (communication.all_reduce == "hierarchical" ? "" : " a link");
+            (is_of_a_ring(communication) ? " a link" : "");
   }
   lines.line("exchange", text + " (" + communication.library + ")");
   if (communication.nccl) lines.line("", nccl_text(*communication.nccl));

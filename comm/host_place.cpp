@@ -21,6 +21,16 @@ std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankH
   return joined(texts);
 }
 
+std::vector<RankHost> distinct_of(std::span<const RankHost> hosts) {
+  std::vector<RankHost> distinct;
+  for (const RankHost& host : hosts) {
+    if (std::find(distinct.begin(), distinct.end(), host) == distinct.end()) {
+      distinct.push_back(host);
+    }
+  }
+  return distinct;
+}
+
 }  // namespace
 
 RankHost rank_host() {
@@ -31,12 +41,7 @@ RankHost rank_host() {
 }
 
 HostPlace place_of(std::span<const RankHost> hosts, int rank) {
-  std::vector<RankHost> distinct;
-  for (const RankHost& host : hosts) {
-    if (std::find(distinct.begin(), distinct.end(), host) == distinct.end()) {
-      distinct.push_back(host);
-    }
-  }
+  const std::vector<RankHost> distinct = distinct_of(hosts);
   const RankHost& own = hosts[rank];
   HostPlace place{.rank = rank, .hosts = static_cast<int>(distinct.size())};
   place.local_ranks = static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
@@ -48,6 +53,13 @@ HostPlace place_of(std::span<const RankHost> hosts, int rank) {
                                 ranks_by_host(hosts, distinct));
   }
   return place;
+}
+
+void require_one_host(std::span<const RankHost> hosts) {
+  const std::vector<RankHost> distinct = distinct_of(hosts);
+  if (distinct.size() == 1) return;
+  throw std::invalid_argument("--all-reduce host is for ranks of one host: " +
+                              ranks_by_host(hosts, distinct));
 }
 
 }  // namespace nearmetal

@@ -33,6 +33,9 @@ struct HostPlace {
 /// Throws std::invalid_argument, which names the hosts, where some have more ranks than others.
 HostPlace place_of(std::span<const RankHost> hosts, int rank);
 
+/// Throws std::invalid_argument, which names the hosts, where there are several.
+void require_one_host(std::span<const RankHost> hosts);
+
 /// A range of elements.
 struct Part {
   int64_t begin = 0;

@@ -1,4 +1,5 @@
-// NCCL, which sums the gradients of GPUs; a module of its own, so that one GPU trains without it.
+// What sums the gradients of GPUs, NCCL above all; a module of its own, so that one GPU trains
+// without it.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 
 #include "comm/host_place.h"
 #include "comm/host_sum.h"
+#include "comm/world.h"
 #include "models/all_reduce.h"
 #include "models/probe.h"
 
@@ -49,6 +51,9 @@ class Nccl {
   virtual std::unique_ptr<AllReduce> join_hierarchical(const std::string& group,
                                                        const HostPlace& place, int gpu,
                                                        BetweenHosts between) = 0;
+  /// The same without NCCL, by copy engines through the memory of the host, on which all ranks of
+  /// `world` must be. Its bind() is collective.
+  virtual std::unique_ptr<AllReduce> join_through_host(World& world, int gpu) = 0;
   /// Of a group of its own: allreduce, allgather and broadcast, with the sizes and bus factors of
   /// nccl-tests (of allgather: the bytes that each rank ends with). Each checks what arrives before
   /// it is timed; start and runs are collective.

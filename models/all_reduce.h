@@ -11,7 +11,7 @@ namespace nearmetal {
 
 /// A part of the flat gradient, in the memory of the program's device.
 struct GradientBucket {
-  void* data = nullptr;
+  void* data = nullptr;  // on a GPU aligned to 16 bytes
   int64_t elements = 0;
   Precision type = Precision::fp32;  // of an element: fp32, bf16 or fp16
 

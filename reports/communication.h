@@ -16,7 +16,7 @@ struct Bucket {
   int64_t bytes = 0;
   double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
   // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries. Where
-  // sums are hierarchical only the rate of a ring that takes as long.
+  // sums are hierarchical or through the host only the rate of a ring that takes as long.
   double bus_bandwidth_bytes_per_second = 0;
   std::optional<Precision> type{};  // of the elements on their way; empty: an earlier report
 
@@ -54,8 +54,8 @@ struct NcclChoices {
 /// The exchange of gradients between ranks.
 struct Communication {
   std::string library;  // what summed, and its version: "nccl 2.28.9"
-  // mpi, nccl, or hierarchical: NCCL inside each host and MPI between them; empty: an earlier
-  // report
+  // mpi, nccl, hierarchical: NCCL inside each host and MPI between them, or host: copy engines
+  // through the memory of one host; empty: an earlier report
   std::optional<std::string> all_reduce{};
   int64_t bytes_per_step = 0;
   int64_t bucket_mib = 0;          // wanted of each bucket; 0: all at once

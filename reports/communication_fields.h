@@ -7,9 +7,10 @@
 namespace nearmetal::json {
 
 inline constexpr Form summed_by{[](const std::string& text) {
-                                  return text == "mpi" || text == "nccl" || text == "hierarchical";
+                                  return text == "mpi" || text == "nccl" ||
+                                         text == "hierarchical" || text == "host";
                                 },
-                                "mpi, nccl or hierarchical"};
+                                "mpi, nccl, hierarchical or host"};
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Bucket> bucket) {

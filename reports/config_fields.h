@@ -26,9 +26,9 @@ inline constexpr Form gradient_type_kind{[](const std::string& text) {
                                          "computed, fp32, bf16 or fp16"};
 inline constexpr Form all_reduce_kind{[](const std::string& text) {
                                         return text == "auto" || text == "nccl" ||
-                                               text == "hierarchical";
+                                               text == "hierarchical" || text == "host";
                                       },
-                                      "auto, nccl or hierarchical"};
+                                      "auto, nccl, hierarchical or host"};
 inline constexpr Form nccl_algorithm_kind{
     [](const std::string& text) { return text == "auto" || text == "ring" || text == "tree"; },
     "auto, ring or tree"};

@@ -42,7 +42,7 @@ struct RunConfig {
   int64_t ranks = 0;                 // that there must be; 0: any number
   std::optional<int64_t> bucket_mib = 32;  // of gradients, sent at once; empty: to be measured
   std::string gradient_type = "computed";  // in which gradients travel: computed, fp32, bf16, fp16
-  std::string all_reduce = "auto";  // of GPUs: auto and nccl are NCCL alone; hierarchical: and MPI
+  std::string all_reduce = "auto";         // of GPUs: as in Communication; auto: nccl
   std::string nccl_algorithm = "auto";  // by which NCCL must sum: auto (its choice), ring or tree
   bool forward_only = false;
   bool verify = false;

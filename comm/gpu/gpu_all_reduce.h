@@ -29,6 +29,7 @@ class GpuAllReduce : public AllReduce {
   std::vector<BucketTest> test(int repeats) override;
 
  protected:
+  int rank() const { return rank_; }
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
   cudaStream_t stream() const { return stream_.get(); }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "comm/gpu/host_all_reduce.h"
 #include "comm/gpu/nccl_all_reduce.h"
 #include "comm/gpu/nccl_hierarchical.h"
 #include "comm/gpu/nccl_probes.h"
@@ -44,6 +45,10 @@ class NcclLibrary : public Nccl {
   std::unique_ptr<AllReduce> join_hierarchical(const std::string& group, const HostPlace& place,
                                                int gpu, BetweenHosts between) override {
     return std::make_unique<HierarchicalAllReduce>(group, place, gpu, std::move(between));
+  }
+
+  std::unique_ptr<AllReduce> join_through_host(World& world, int gpu) override {
+    return std::make_unique<HostAllReduce>(world, gpu);
   }
 
   std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {

@@ -10,13 +10,13 @@ import cli
 
 ARGUMENTS = ["run", "--device", "cuda", "--model", "resnet18", "--image-size", "64", "--classes", "10",
              "--batch", "4", "--steps", "4", "--warmup", "2", "--plan-cache", "off",
-             "--bucket-mib", "8", "--all-reduce", "hierarchical", "--output", "report.json"]
+             "--bucket-mib", "8", "--output", "report.json", "--all-reduce"]
 
 
 @unittest.skipUnless(len(glob.glob("/proc/driver/nvidia/gpus/*")) >= 2, "there are no 2 GPUs")
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
 class GpuRanks(cli.CliTest):
-    def job(self, *hosts):
+    def job(self, *hosts, all_reduce="hierarchical"):
         """One rank on each pretended host; None: on this one."""
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
@@ -25,7 +25,7 @@ class GpuRanks(cli.CliTest):
             command += [":"] if number > 0 else []
             command += ["-n", "1", "env"]
             command += ["-u", "NCCL_HOSTID"] if host is None else ["NCCL_HOSTID=" + host]
-            command += [cli.EXECUTABLE, *ARGUMENTS]
+            command += [cli.EXECUTABLE, *ARGUMENTS, all_reduce]
         return subprocess.run(command, cwd=self.folder, env=cli.clean_environment(), text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=140, check=False)
@@ -47,6 +47,19 @@ class GpuRanks(cli.CliTest):
         self.assertNotIn("NCCL alone", process.stderr)
         self.assertIn("at the best", process.stdout)
         self.assertNotIn("a link", process.stdout)
+
+    def test_copy_engines_sum_through_the_host(self):
+        process = self.job(None, None, all_reduce="host")
+        exchange = self.run_of(process)["communication"]
+        self.assertEqual(exchange["all_reduce"], "host")
+        self.assertIn("copy engines", exchange["library"])
+        self.assertIsNone(exchange["nccl"])
+        self.assertNotIn("a link", process.stdout)
+
+    def test_the_memory_of_one_host_is_not_that_of_another(self):
+        process = self.job("one", "two", all_reduce="host")
+        self.assertEqual(process.returncode, 2, process.stderr)
+        self.assertEqual(process.stderr.count("for ranks of one host: 1 on one, 1 on two"), 1)
 
     def test_on_one_host_nccl_sums_alone_and_that_is_said(self):
         process = self.job(None, None)

@@ -6,6 +6,7 @@
 
 #include "bench/consensus.h"
 #include "bench/together.h"
+#include "comm/shared_memory.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {
@@ -22,6 +23,19 @@ TEST(Ranks, GatherBroadcastAndMaximum) {
   EXPECT_THAT(values, testing::ElementsAre(world->size() - 1, 0, 5));
   EXPECT_EQ(world->local_size(), world->size());
   EXPECT_EQ(world->local_rank(), world->rank());
+}
+
+TEST(Ranks, WhatOneWritesAllSee) {
+  const int64_t page = 4096;
+  const SharedMemory memory(*world, page * world->size());
+  EXPECT_EQ(memory.bytes(), page * world->size());
+  std::byte* mine = memory.data() + page * world->rank();
+  EXPECT_EQ(mine[page - 1], std::byte{0});
+  mine[page - 1] = static_cast<std::byte>(1 + world->rank());
+  world->all_gather("written");
+  for (int rank = 0; rank < world->size(); ++rank) {
+    EXPECT_EQ(memory.data()[page * (rank + 1) - 1], static_cast<std::byte>(1 + rank));
+  }
 }
 
 TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {

@@ -147,11 +147,14 @@ TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
 }
 TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
   EXPECT_THAT(refusal("cpu", {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
-  config.all_reduce = "hierarchical";
-  EXPECT_EQ(refusal("cuda", {"all_reduce"}), "");
-  config.nccl_algorithm = "tree";
-  EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
-              HasSubstr("leave --all-reduce hierarchical out"));
+  for (const std::string other : {"hierarchical", "host"}) {
+    config.all_reduce = other;
+    config.nccl_algorithm = "auto";
+    EXPECT_EQ(refusal("cuda", {"all_reduce"}), "");
+    config.nccl_algorithm = "tree";
+    EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
+                HasSubstr("leave --all-reduce " + other + " out"));
+  }
 }
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;

@@ -49,6 +49,13 @@ TEST(HostPlace, UnevenHostsAreNamed) {
   }
 }
 
+TEST(HostPlace, SeveralHostsAreNamedWhereOneIsNeeded) {
+  const std::vector<RankHost> hosts = {{"a", ""}, {"b", ""}, {"a", ""}};
+  EXPECT_THAT([&] { require_one_host(hosts); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("of one host: 2 on a, 1 on b")));
+  EXPECT_NO_THROW(require_one_host(std::vector<RankHost>(3, {"a", ""})));
+}
+
 TEST(HostPlace, ThisProcess) {
   unsetenv("NCCL_HOSTID");
   EXPECT_FALSE(rank_host().name.empty());
