@@ -47,6 +47,7 @@ class GpuAllReduce : public AllReduce {
   // Of `count` buckets from `first` on, on stream().
   virtual void sum(int first, int count) = 0;
   BucketTest test_bucket(int number, int repeats);
+  bool sums_exactly(int number);
 
   int rank_ = 0;
   int ranks_ = 1;
