@@ -11,20 +11,38 @@ namespace {
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
 
-// Background jobs of a script ignore SIGINT, so that it must end them itself.
+// Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
+// the name of a report once the job has ended; one that wrote nothing leaves nothing.
 constexpr const char* functions = R"(
-set -u -o pipefail -o noclobber
+set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
-trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 130' INT
-trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 143' TERM
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
 status=0
 number=0
 jobs=()
+reports=()
 
 wait_for_jobs() {
-  local job
-  for job in "${jobs[@]}"; do wait "$job" || status=$?; done
+  local i
+  for i in "${!jobs[@]}"; do
+    wait "${jobs[i]}" || status=$?
+    if [[ -s ${reports[i]}.part ]]; then mv "${reports[i]}.part" "${reports[i]}"; fi
+    rm -f "${reports[i]}.part"
+  done
   jobs=()
+  reports=()
+}
+
+# What is there is never replaced.
+require_new() {
+  local report
+  for report in "$@"; do
+    if [[ -e $report ]]; then
+      echo "$report is there already: nothing is started" >&2
+      exit 9
+    fi
+  done
 }
 )";
 
@@ -42,16 +60,29 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
     for (const std::string& word : commands[job]) {
       text += word == ":" ? " : \\\n   " : " " + shell_quoted(word);
     }
-    text += " \\\n    </dev/null >\"" + report_name(plan, layout, "$1", job) + "\" &\n";
-    text += "  jobs+=($!)\n";
+    const std::string report = "\"" + report_name(plan, layout, "$1", job);
+    text += " \\\n    </dev/null >" + report + ".part\" &\n";
+    text += "  jobs+=($!) reports+=(" + report + "\")\n";
   }
   return text + "}\n";
+}
+
+// Each on a line of its own.
+std::string all_reports(const LaunchPlan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches) {
+    const std::string repeat = std::to_string(launch.repeat);
+    for (size_t job = 0; job < commands_of(plan, launch.layout).size(); ++job) {
+      text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
+    }
+  }
+  return text;
 }
 
 std::string script_body(const LaunchPlan& plan) {
   std::string text = functions;
   for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
-  text += "\n";
+  text += "\nrequire_new" + all_reports(plan) + "\n";
   for (const Launch& launch : plan.launches) {
     text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
     text += "; wait_for_jobs\n";

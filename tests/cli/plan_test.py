@@ -39,8 +39,8 @@ MODULES_ARE_THERE = all(
 FAKE_MPIRUN = """#!/bin/bash
 call=$(printf '%s\\n' "$@" ---)
 cat <<<"$call" >>"$CALLS"
-echo '{"fake": "report"}'
 for word; do [[ $word != --batch=13 ]] || exit 6; done
+echo '{"fake": "report"}'
 """
 
 
@@ -204,9 +204,11 @@ class Scripts(Plan):
         self.assertEqual(len(reports), 8)
         self.assertIn("2-2--1x1x1--run2-job1.report.json", reports)
         # What is there is never replaced.
-        again, _ = self.run_script(script)
-        self.assertEqual(again.returncode, 1)
-        self.assertIn("cannot overwrite existing file", again.stderr)
+        os.remove(self.path("1-1x1x2-run1.report.json"))
+        again, all_calls = self.run_script(script)
+        self.assertEqual((again.returncode, all_calls), (9, calls))
+        self.assertEqual(again.stderr.count("\n"), 1, again.stderr)
+        self.assertIn("is there already: nothing is started", again.stderr)
 
     def test_a_failed_launch_does_not_end_the_others(self):
         path = self.write("a.json", """{"hosts": [{"name": "a", "gpus": 1}], "repeats": 1,
@@ -216,6 +218,8 @@ class Scripts(Plan):
         process, calls = self.run_script(self.plan(path, "--format", "sh"))
         self.assertEqual(process.returncode, 6)
         self.assertEqual(len(calls), 2)
+        left = [name for name in os.listdir(self.folder) if ".report.json" in name]
+        self.assertEqual(left, ["2-good-run1.report.json"], "an empty file is no report")
 
     def test_slurm_names_the_nodes(self):
         arguments = ["1x1x4", "2x1x4", "--hosts", "2*4", "--repeats", "1", "--format", "slurm"]

@@ -1,74 +1,91 @@
 #!/usr/bin/env bash
 
-set -u -o pipefail -o noclobber
+set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
-trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 130' INT
-trap 'kill "${jobs[@]}" 2>/dev/null; wait; exit 143' TERM
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
 status=0
 number=0
 jobs=()
+reports=()
 
 wait_for_jobs() {
-  local job
-  for job in "${jobs[@]}"; do wait "$job" || status=$?; done
+  local i
+  for i in "${!jobs[@]}"; do
+    wait "${jobs[i]}" || status=$?
+    if [[ -s ${reports[i]}.part ]]; then mv "${reports[i]}.part" "${reports[i]}"; fi
+    rm -f "${reports[i]}.part"
+  done
   jobs=()
+  reports=()
+}
+
+# What is there is never replaced.
+require_new() {
+  local report
+  for report in "$@"; do
+    if [[ -e $report ]]; then
+      echo "$report is there already: nothing is started" >&2
+      exit 9
+    fi
+  done
 }
 
 layout_1() {
   echo "launch $((++number)) of 45:" 'whole host, one GPU,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=1 \
-    </dev/null >"1-whole-host--one-GPU-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"1-whole-host--one-GPU-run$1.report.json.part" &
+  jobs+=($!) reports+=("1-whole-host--one-GPU-run$1.report.json")
 }
 
 layout_2() {
   echo "launch $((++number)) of 45:" 'whole host, two GPUs,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=2 \
-    </dev/null >"2-whole-host--two-GPUs-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"2-whole-host--two-GPUs-run$1.report.json.part" &
+  jobs+=($!) reports+=("2-whole-host--two-GPUs-run$1.report.json")
 }
 
 layout_3() {
   echo "launch $((++number)) of 45:" 'whole host, two jobs,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=1 \
-    </dev/null >"3-whole-host--two-jobs-run$1-job1.report.json" &
-  jobs+=($!)
+    </dev/null >"3-whole-host--two-jobs-run$1-job1.report.json.part" &
+  jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job1.report.json")
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_RAS_ADDR=localhost:28029 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --ranks=1 \
-    </dev/null >"3-whole-host--two-jobs-run$1-job2.report.json" &
-  jobs+=($!)
+    </dev/null >"3-whole-host--two-jobs-run$1-job2.report.json.part" &
+  jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job2.report.json")
 }
 
 layout_4() {
   echo "launch $((++number)) of 45:" 'one VM, one GPU,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
-    </dev/null >"4-one-VM--one-GPU-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"4-one-VM--one-GPU-run$1.report.json.part" &
+  jobs+=($!) reports+=("4-one-VM--one-GPU-run$1.report.json")
 }
 
 layout_5() {
   echo "launch $((++number)) of 45:" 'one VM, two GPUs,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"5-one-VM--two-GPUs-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"5-one-VM--two-GPUs-run$1.report.json.part" &
+  jobs+=($!) reports+=("5-one-VM--two-GPUs-run$1.report.json")
 }
 
 layout_6() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, one job,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 \
-    </dev/null >"6-two-VMs--one-GPU-each--one-job-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"6-two-VMs--one-GPU-each--one-job-run$1.report.json.part" &
+  jobs+=($!) reports+=("6-two-VMs--one-GPU-each--one-job-run$1.report.json")
 }
 
 layout_7() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, independent,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
-    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json" &
-  jobs+=($!)
+    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json.part" &
+  jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job1.report.json")
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=1 --gpu=0 \
-    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json" &
-  jobs+=($!)
+    </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json.part" &
+  jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job2.report.json")
 }
 
 layout_8() {
@@ -77,22 +94,83 @@ layout_8() {
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 : \
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=0 : \
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=4 --gpu=1 \
-    </dev/null >"8-two-VMs--two-GPUs-each--one-job-run$1.report.json" &
-  jobs+=($!)
+    </dev/null >"8-two-VMs--two-GPUs-each--one-job-run$1.report.json.part" &
+  jobs+=($!) reports+=("8-two-VMs--two-GPUs-each--one-job-run$1.report.json")
 }
 
 layout_9() {
   echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, independent,' "run $1" >&2
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json" &
-  jobs+=($!)
+    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json.part" &
+  jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json")
   mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json --emulated --ranks=2 --gpu=1 \
-    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json" &
-  jobs+=($!)
+    </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json.part" &
+  jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json")
 }
 
+require_new \
+  9-two-VMs--two-GPUs-each--independent-run1-job1.report.json \
+  9-two-VMs--two-GPUs-each--independent-run1-job2.report.json \
+  4-one-VM--one-GPU-run1.report.json \
+  3-whole-host--two-jobs-run1-job1.report.json \
+  3-whole-host--two-jobs-run1-job2.report.json \
+  2-whole-host--two-GPUs-run1.report.json \
+  8-two-VMs--two-GPUs-each--one-job-run1.report.json \
+  1-whole-host--one-GPU-run1.report.json \
+  5-one-VM--two-GPUs-run1.report.json \
+  7-two-VMs--one-GPU-each--independent-run1-job1.report.json \
+  7-two-VMs--one-GPU-each--independent-run1-job2.report.json \
+  6-two-VMs--one-GPU-each--one-job-run1.report.json \
+  7-two-VMs--one-GPU-each--independent-run2-job1.report.json \
+  7-two-VMs--one-GPU-each--independent-run2-job2.report.json \
+  4-one-VM--one-GPU-run2.report.json \
+  8-two-VMs--two-GPUs-each--one-job-run2.report.json \
+  2-whole-host--two-GPUs-run2.report.json \
+  3-whole-host--two-jobs-run2-job1.report.json \
+  3-whole-host--two-jobs-run2-job2.report.json \
+  5-one-VM--two-GPUs-run2.report.json \
+  6-two-VMs--one-GPU-each--one-job-run2.report.json \
+  9-two-VMs--two-GPUs-each--independent-run2-job1.report.json \
+  9-two-VMs--two-GPUs-each--independent-run2-job2.report.json \
+  1-whole-host--one-GPU-run2.report.json \
+  7-two-VMs--one-GPU-each--independent-run3-job1.report.json \
+  7-two-VMs--one-GPU-each--independent-run3-job2.report.json \
+  4-one-VM--one-GPU-run3.report.json \
+  6-two-VMs--one-GPU-each--one-job-run3.report.json \
+  1-whole-host--one-GPU-run3.report.json \
+  2-whole-host--two-GPUs-run3.report.json \
+  9-two-VMs--two-GPUs-each--independent-run3-job1.report.json \
+  9-two-VMs--two-GPUs-each--independent-run3-job2.report.json \
+  5-one-VM--two-GPUs-run3.report.json \
+  8-two-VMs--two-GPUs-each--one-job-run3.report.json \
+  3-whole-host--two-jobs-run3-job1.report.json \
+  3-whole-host--two-jobs-run3-job2.report.json \
+  5-one-VM--two-GPUs-run4.report.json \
+  3-whole-host--two-jobs-run4-job1.report.json \
+  3-whole-host--two-jobs-run4-job2.report.json \
+  2-whole-host--two-GPUs-run4.report.json \
+  8-two-VMs--two-GPUs-each--one-job-run4.report.json \
+  7-two-VMs--one-GPU-each--independent-run4-job1.report.json \
+  7-two-VMs--one-GPU-each--independent-run4-job2.report.json \
+  4-one-VM--one-GPU-run4.report.json \
+  1-whole-host--one-GPU-run4.report.json \
+  6-two-VMs--one-GPU-each--one-job-run4.report.json \
+  9-two-VMs--two-GPUs-each--independent-run4-job1.report.json \
+  9-two-VMs--two-GPUs-each--independent-run4-job2.report.json \
+  3-whole-host--two-jobs-run5-job1.report.json \
+  3-whole-host--two-jobs-run5-job2.report.json \
+  2-whole-host--two-GPUs-run5.report.json \
+  4-one-VM--one-GPU-run5.report.json \
+  9-two-VMs--two-GPUs-each--independent-run5-job1.report.json \
+  9-two-VMs--two-GPUs-each--independent-run5-job2.report.json \
+  6-two-VMs--one-GPU-each--one-job-run5.report.json \
+  1-whole-host--one-GPU-run5.report.json \
+  5-one-VM--two-GPUs-run5.report.json \
+  7-two-VMs--one-GPU-each--independent-run5-job1.report.json \
+  7-two-VMs--one-GPU-each--independent-run5-job2.report.json \
+  8-two-VMs--two-GPUs-each--one-job-run5.report.json
 layout_9 1; wait_for_jobs
 layout_4 1; wait_for_jobs
 layout_3 1; wait_for_jobs
