@@ -82,6 +82,7 @@ void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) out << unsupported_text(arm) << "\n";
   print_order(out, plan);
+  out << "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh\n";
 }
 
 }  // namespace nearmetal
