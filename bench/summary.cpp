@@ -54,6 +54,22 @@ Maybe<double> gradient_norm(const StepRecord& step, bool forward_only) {
   return double{step.gradient_norm};
 }
 
+// Of finite values, where there are some; one step may be far from its neighbours.
+double median_of(std::span<const StepRecord> steps, float StepRecord::*value) {
+  std::vector<double> values;
+  for (const StepRecord& step : steps) {
+    if (std::isfinite(step.*value)) values.push_back(step.*value);
+  }
+  return values.empty() ? NAN : median(values);
+}
+
+// From the first tenth of the window to the last.
+bool fell(std::span<const StepRecord> window, float StepRecord::*value) {
+  const size_t tenth = (window.size() + 9) / 10;
+  return median_of(window.last(tenth), value) <
+         vanished_below * median_of(window.first(tenth), value);
+}
+
 void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run& run) {
   Proof& proof = run.proof;
   const bool forward_only = config.forward_only;
@@ -64,13 +80,10 @@ void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run
   if (*proof.window_end_loss > diverged_above * std::log(static_cast<double>(config.classes))) {
     warn(run, "diverged", "the loss is far above that of guessing; see --learning-rate");
   }
-  const auto fell = [](const Maybe<double>& start, const Maybe<double>& end) {
-    return start && end && *end < vanished_below * *start;
-  };
-  if (fell(proof.window_start_loss, proof.window_end_loss)) {
+  if (fell(window, &StepRecord::loss)) {
     warn(run, "falling_loss", "the loss fell more than ten-fold: not the work of usual training");
   }
-  if (fell(proof.window_start_gradient_norm, proof.window_end_gradient_norm)) {
+  if (!forward_only && fell(window, &StepRecord::gradient_norm)) {
     warn(run, "vanishing_gradient",
          "the gradient fell more than ten-fold: small values take less power and may run faster");
   }

@@ -68,7 +68,7 @@ TEST_F(CmdRun, QuietSaysNothing) {
 
 TEST_F(CmdRun, BatchAutoTakesAMultipleOf32WithRoomToSpare) {
   script.largest_batch = 97;
-  EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
+  EXPECT_EQ(run({"--device", "cuda", "--batch", "auto", "--steps", "3"}), ExitCode::ok);
   EXPECT_EQ(script.options.batch_size, 96);
   EXPECT_EQ(report().invocation.config.batch, 96);
   EXPECT_DOUBLE_EQ(*report().invocation.config.learning_rate, 0.1 * 96 / 256);
@@ -76,14 +76,14 @@ TEST_F(CmdRun, BatchAutoTakesAMultipleOf32WithRoomToSpare) {
 
 TEST_F(CmdRun, BatchAutoTakesNoTensorOf2To31Elements) {
   script.largest_batch = 3529;
-  EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
+  EXPECT_EQ(run({"--device", "cuda", "--batch", "auto", "--steps", "3"}), ExitCode::ok);
   EXPECT_EQ(script.options.batch_size, 2656) << "64 x 112 x 112 elements an image";
   EXPECT_THAT(err.str(), HasSubstr("batches of up to 3529 fit; taking 2656, as larger ones"));
 }
 
 TEST_F(CmdRun, BatchAutoTakesASmallOneAsItIs) {
   script.largest_batch = 5;
-  EXPECT_EQ(run({"--batch", "auto", "--steps", "3"}), ExitCode::ok);
+  EXPECT_EQ(run({"--device", "cuda", "--batch", "auto", "--steps", "3"}), ExitCode::ok);
   EXPECT_EQ(script.options.batch_size, 5);
 }
 
@@ -133,6 +133,16 @@ TEST_F(CmdRun, ATenfoldFallIsAWarning) {
   };
   run({"--steps", "40"});
   EXPECT_THAT(warning_codes(), testing::IsSupersetOf({"falling_loss", "vanishing_gradient"}));
+}
+
+TEST_F(CmdRun, OneSmallGradientAtTheEndIsNoFall) {
+  for (const int64_t small : {0, 1}) {
+    script.step = [small](int64_t step) {
+      return StepRecord{.seconds = 0.01, .loss = 1, .gradient_norm = step % 2 == small ? 0.01f : 1};
+    };
+    run({"--steps", "40", "--force"});
+    EXPECT_THAT(warning_codes(), testing::Not(testing::Contains("vanishing_gradient")));
+  }
 }
 
 TEST_F(CmdRun, SkippedUpdatesAreCounted) {
