@@ -13,6 +13,7 @@
 #include "reports/json.h"
 #include "reports/merge_environments.h"
 #include "reports/merge_jobs.h"
+#include "reports/report_text.h"
 #include "reports/run_set.h"
 #include "reports/scaling.h"
 #include "reports/statistics.h"
@@ -242,11 +243,10 @@ void print_sweep(std::ostream& out, const Report& report) {
       print_aligned(out, shown.table);
     }
     out << fraction_columns << '\n';
-    for (const std::string& remark : share_remarks(set)) out << remark << '\n';
   }
   const TextTable scaling = scaling_table(set, report);
   if (!scaling.rows.empty()) print_aligned(out, scaling);
-  for (const UnsupportedArm& arm : set.unsupported) out << unsupported_text(arm) << '\n';
+  for (const std::string& line : run_warnings(set)) out << printable(line) << '\n';
   print_failures(out, report);
 }
 
