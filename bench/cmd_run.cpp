@@ -186,7 +186,12 @@ class RankJob {
     check_settings(config_, line_.origins);
     graph_ = resnet(config_.model, config_.image_size, config_.classes);
     require_trainable(*graph_, config_);
-    if (!line_.conducted) destination_ = choose_destination(config_);
+    if (!line_.conducted) {
+      destination_ = choose_destination(config_);
+      for (const std::string& remark : flags_without_effect(config_, world_.size())) {
+        terminal_.remark(remark);
+      }
+    }
     if (world_.rank() == 0) require_writable(destination_);
     RunConfig common = config_;
     common.gpu = 0;  // of each rank its own

@@ -107,6 +107,9 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   require(config.nccl_algorithm == "auto" || config.launch != "stream",
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
   require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
+  require(
+      cuda || config.batch != largest_that_fits,
+      "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
   require(!config.forward_only || !config.verify,
           "--verify trains; it cannot go with --forward-only");
   require(has_fp16_gradients(config) ||
@@ -114,6 +117,27 @@ void check_settings(const RunConfig& config, const Origins& origins) {
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
+}
+
+std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size) {
+  const RunConfig standard;
+  std::vector<std::string> remarks;
+  const auto remark = [&](bool differs, const char* flag, const char* why) {
+    if (differs) remarks.push_back(std::string(flag) + " has no effect: " + why);
+  };
+  if (config.forward_only) {
+    const char* why = "nothing is trained (--forward-only)";
+    remark(config.momentum != standard.momentum, "--momentum", why);
+    remark(config.weight_decay != standard.weight_decay, "--weight-decay", why);
+  }
+  if (!exchanges_gradients(config, world_size)) {
+    const char* why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
+    remark(config.bucket_mib != standard.bucket_mib, "--bucket-mib", why);
+    remark(config.gradient_type != standard.gradient_type, "--gradient-type", why);
+    remark(config.all_reduce != standard.all_reduce, "--all-reduce", why);
+    remark(config.nccl_algorithm != standard.nccl_algorithm, "--nccl-algorithm", why);
+  }
+  return remarks;
 }
 
 void require_trainable(const Graph& graph, const RunConfig& config) {

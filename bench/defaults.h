@@ -39,6 +39,10 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice);
 /// filled.
 void check_settings(const RunConfig& config, const Origins& origins);
 
+/// A remark on each setting that was changed and that these ranks make no use of. Not refused, as
+/// the layouts of a sweep have their settings in common.
+std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size);
+
 /// Throws std::invalid_argument where batch norm would see one value per channel and give zero,
 /// whatever the value.
 void require_trainable(const Graph& graph, const RunConfig& config);

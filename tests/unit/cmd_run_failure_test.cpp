@@ -77,7 +77,7 @@ TEST_F(CmdRunFailure, OutOfMemoryTellsWhatWouldFit) {
 
 TEST_F(CmdRunFailure, BatchAutoWithoutRoomForOneImageFails) {
   script.largest_batch = 0;
-  EXPECT_EQ(run({"--batch", "auto"}), ExitCode::run_failed);
+  EXPECT_EQ(run({"--device", "cuda", "--batch", "auto"}), ExitCode::run_failed);
   EXPECT_THAT(err.str(), HasSubstr("not even a batch of 1 fits"));
   EXPECT_EQ(report().invocation.config.batch, std::nullopt);
 }

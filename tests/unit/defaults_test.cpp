@@ -11,7 +11,9 @@
 namespace nearmetal {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 Origins all_standard() {
   Origins origins;
@@ -155,6 +157,26 @@ TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
     EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
                 HasSubstr("leave --all-reduce " + other + " out"));
   }
+}
+TEST_F(CheckSettings, BatchAutoIsForGpus) {
+  config.batch = largest_that_fits;
+  EXPECT_EQ(refusal("cuda", {"batch"}), "");
+  EXPECT_THAT(refusal("cpu", {"batch"}), HasSubstr("--batch auto is for GPUs"));
+}
+TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
+  RunConfig config;
+  EXPECT_THAT(flags_without_effect(config, 1), IsEmpty());
+  config.bucket_mib = 0;
+  config.gradient_type = "bf16";
+  EXPECT_THAT(flags_without_effect(config, 2), IsEmpty());
+  EXPECT_THAT(flags_without_effect(config, 1),
+              ElementsAre("--bucket-mib has no effect: there is one rank",
+                          "--gradient-type has no effect: there is one rank"));
+  config = {};
+  config.forward_only = true;
+  config.momentum = 0.5;
+  EXPECT_THAT(flags_without_effect(config, 1),
+              ElementsAre("--momentum has no effect: nothing is trained (--forward-only)"));
 }
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
