@@ -27,8 +27,24 @@ Examples:
   nearmetal run --help                    all options of a command
 
 Exit codes: 0 ok, 1 gate failed, 2 wrong usage, 3 inconclusive or too few runs, 4 not comparable,
-  5 invalid report, 6 run failed, 8 not supported here, 9 output could not be written,
-  130/143 interrupted.)";
+  5 invalid report, 6 run failed, 7 timed out, 8 not supported here,
+  9 output could not be written, 130/143 interrupted.)";
+
+constexpr const char* validate_examples = R"(
+Examples:
+  nearmetal validate *.report.json        nothing to say of valid ones; exit 5 where one is not
+
+Reports of earlier versions are valid, too.)";
+
+constexpr const char* schema_examples = R"(
+Examples:
+  nearmetal schema > report.schema.json   of what run and sweep write
+  nearmetal schema layout                 of the files that sweep and plan read)";
+
+constexpr const char* generate_examples = R"(
+Examples:
+  nearmetal generate bash > ~/.local/share/bash-completion/completions/nearmetal
+  nearmetal generate man | man -l -)";
 
 void refuse_extras(const CLI::App& app, const CLI::App& used, bool has_command) {
   const std::vector<std::string> extras = app.remaining(true);
@@ -49,12 +65,14 @@ void refuse_extras(const CLI::App& app, const CLI::App& used, bool has_command) 
 
 CLI::App* add_validate_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("validate", "Check reports against their schema");
+  command->footer(validate_examples);
   command->add_option("FILE", line.validate_files, "Reports")->required();
   return command;
 }
 
 CLI::App* add_schema_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("schema", "Print a JSON Schema");
+  command->footer(schema_examples);
   const auto take = [&line](const std::string& name) {
     require_choice("schema", name, {"report", "comparison", "layout", "plan", "doctor"});
     line.schema_name = name;
@@ -66,6 +84,7 @@ CLI::App* add_schema_command(CLI::App& app, CommandLine& line) {
 
 CLI::App* add_generate_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("generate", "Print shell completion or the manual page");
+  command->footer(generate_examples);
   const auto take = [&line](const std::string& form) {
     require_choice("generate", form, {"bash", "zsh", "fish", "man"});
     line.generate_form = form;

@@ -19,8 +19,8 @@ Examples:
 PROBE is a regular expression, searched in the names. Median and p99 are of single runs, or of means
 of as many as are timed together where one is too short; rates follow from the median; of floor: the
 least time by bytes and operations, at the copy and matrix rates measured here, as a share of the
-time taken. Kernels of a step find their operands in memory, not in the cache of a GPU. Exit 6 if a
-probe fails.)";
+time taken. Kernels of a step find their operands in memory, not in the cache of a GPU; those of a
+CPU may find them in its caches and be faster than their floors. Exit 6 if a probe fails.)";
 
 }  // namespace
 
@@ -48,7 +48,7 @@ CLI::App* add_micro_command(CLI::App& app, CommandLine& line) {
           "of one repetition, at least [0.1]")
       ->option_text("S");
   command->add_flag_callback(
-      "--list", [&micro] { micro.list = true; }, "the names alone");
+      "--list", [&micro] { micro.list = true; }, "the names alone; those of a step: --list step/");
   command->add_flag_callback(
       "--json", [&micro] { micro.json = true; }, "as JSON, on stdout");
   return command;

@@ -21,21 +21,23 @@ constexpr const char* sweep_examples = R"(
 Examples:
   nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
-  nearmetal sweep layouts/dell.json --output dell.json  what a layout file says
+  nearmetal sweep layouts/dell_vms.json --output dell.json
+                                                        what a layout file says
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
   nearmetal report dell.json --format html --output dell.html
 
-`nearmetal plan` with the same layouts prints what is started. Every run is in FILEl, beside the
-report, before the next one starts; the first Ctrl-C stops after the step and writes the report.)";
+`nearmetal plan` with the same layouts prints what is started. Every run is in the journal (dell.jsonl,
+beside the report) before the next one starts; the first Ctrl-C stops after the step and writes the
+report.)";
 
 constexpr const char* plan_examples = R"(
 Examples:
   nearmetal plan                                        1, 2, 4, ... all GPUs of this machine
   nearmetal plan 1x1x2 1x2x1 '2*(1x1x1)'                two GPUs: one job, split, two jobs
   nearmetal plan 1x1x2 2x1x2 --hosts vm0:2,vm1:2        a job in one VM, and over two
-  nearmetal plan layouts/dell.json --format json        every rank and command of a layout file
+  nearmetal plan layouts/dell_vms.json --format json    every rank and command of a layout file
   nearmetal plan 4x1x8 --hosts '4*8' --format slurm | sbatch
   nearmetal plan 2x1x8 --hosts '2*8' --format mpijob --image IMAGE | kubectl apply -f -
 
@@ -67,7 +69,7 @@ void add_layouts(CLI::App& command, PlanForm& form) {
   add(command, "--hosts", "LIST|FILE",
       "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
       [&form](const std::string& text) { form.hosts = plain_text("--hosts", text); });
-  add(command, "--fractions", "JOBS", "on one GPU, shared in every way, instead of layouts",
+  add(command, "--fractions", "JOBS", "on one GPU, in every way; of batch 64 unless given",
       [&form](const std::string& text) {
         form.fractions = parse_number<int64_t>("--fractions", text, {2, 64});
       });

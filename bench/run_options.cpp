@@ -181,7 +181,7 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   }
   add_expect_options(*command, line.expected);
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
-      ->group("Several ranks (under mpirun or srun)");
+      ->group("");  // hidden: scripts of plan say it
   add_conducted_options(*command, line);
   return command;
 }

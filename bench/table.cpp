@@ -246,7 +246,8 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     lines.line("roofline",
                time_text(*profile.roofline_seconds) + ", " + percent(*profile.share_of_roofline) +
                    " of the step (ceilings: " + flops(*profile.matrix_flops_per_second) + " and " +
-                   gigabytes(*profile.copy_bytes_per_second) + "/s)");
+                   gigabytes(*profile.copy_bytes_per_second) + "/s)" +
+                   (*profile.share_of_roofline > 1 ? ": operands stay in caches" : ""));
   } else {
     lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
   }
