@@ -53,7 +53,11 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
     if (run->run.status == Status::complete && !value) side.lack = value.reason;
     const std::string why_not = why_left_out(run->run, value);
     if (!why_not.empty()) {
-      side.left_out.push_back({"left_out", "a run of " + run->source + " is left out: " + why_not});
+      const bool lacks_figure = run->run.status == Status::complete;
+      side.left_out.push_back(
+          {"left_out", "a run of " + run->source + " is left out" +
+                           (lacks_figure ? " of " + std::string(metric.name) : "") + ": " +
+                           why_not});
       continue;
     }
     side.runs.push_back(run);
@@ -201,6 +205,10 @@ void fill_difference_alone(ComparisonRow& row) {
 
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
+}
+
+std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric) {
+  return values_of(arm, metric).left_out;
 }
 
 ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,

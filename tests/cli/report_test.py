@@ -47,6 +47,9 @@ class Report(cli.CliTest):
         self.assertEqual(len(rows), 5)
         self.assertEqual(rows[0]["metric"], "throughput_images_per_second")
         self.assertEqual(float(rows[0]["value"]), 50.11471854186516)
+        config = json.loads(SOURCE.read_text(encoding="utf-8"))["invocation"]["config"]
+        for field in ("model", "device", "precision", "batch"):
+            self.assertEqual(rows[0][field], str(config[field]["value"]))
 
     def test_junit(self):
         process = self.call("report", self.hostile, "--format", "junit")
@@ -111,7 +114,8 @@ class Report(cli.CliTest):
             self.assertGreater(benchmark["real_time"], 200)
             self.assertEqual(benchmark["time_unit"], "ms")
         action = json.loads(forms["github-action-benchmark"].out)
-        self.assertEqual([entry["name"] for entry in action], ["1x1x1", "1x1x2", "1x1x4"])
+        self.assertEqual([entry["name"].split(" (")[0] for entry in action],
+                         ["1x1x1", "1x1x2", "1x1x4"])
         for entry in action:
             self.assertEqual(entry["unit"], "images/s")
             self.assertRegex(entry["range"], r"^± [0-9.]+$")

@@ -200,6 +200,15 @@ TEST(Page, OfAComparisonShowsBothSides) {
   EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
 }
 
+TEST(Page, SaysWhatWasMeasured) {
+  const RunSet set = set_of(full_report());
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
+  EXPECT_THAT(text.str(), HasSubstr("</h1>\n<p>resnet50 training, fp16, batch 256, 224x224, "));
+  EXPECT_EQ(report_page({}).title, "nearmetal: training throughput");
+}
+
 TEST(Page, WithoutImagesShowsTables) {
   const RunSet set = set_of(full_report());
   std::ostringstream text;
