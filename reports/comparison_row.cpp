@@ -186,9 +186,8 @@ void leave_open(ComparisonRow& row, const Unknown& why) {
 void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
   if (!side.values.empty()) return;
   row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;
-  row.reason = side.lack.empty()
-                   ? "no complete run in the " + name
-                   : "no run in the " + name + " has " + row.metric + ": " + side.lack;
+  row.reason = side.lack.empty() ? "no complete run of " + name
+                                 : "no run of " + name + " has " + row.metric + ": " + side.lack;
 }
 
 // Without a spread there is a difference, but nothing to judge it by.
@@ -234,11 +233,13 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
   row.base_side = summary_of(base);
   row.new_side = summary_of(next);
+  row.base_side.name = base_name(options);
+  row.new_side.name = new_name(options);
   row.notes = base.left_out;
   row.notes.insert(row.notes.end(), next.left_out.begin(), next.left_out.end());
   if (base.values.empty() || next.values.empty()) {
-    fill_missing(row, next, "new set");
-    fill_missing(row, base, "base");
+    fill_missing(row, next, row.new_side.name);
+    fill_missing(row, base, row.base_side.name);
     leave_open(row, {row.reason});
     return row;
   }
