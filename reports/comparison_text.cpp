@@ -236,7 +236,7 @@ ComparisonText text_of(const Comparison& comparison) {
   text.rows = table_of(comparison, footnotes);
   text.rule = rule_text(comparison.options.rule);
   for (const Explanation& explanation : comparison.explanations) {
-    text.explanations.push_back(text_of(explanation));
+    text.explanations.push_back(text_of(explanation, comparison.options));
   }
   if (!comparison.environment_differences.empty()) {
     text.environments = table_of_environments(comparison);
