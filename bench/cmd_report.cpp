@@ -11,6 +11,7 @@
 #include "reports/charts/charts.h"
 #include "reports/junit.h"
 #include "reports/report_text.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -40,6 +41,12 @@ void print(std::ostream& out, const RunSet& set, const ReportForm& form) {
   }
 }
 
+// Whether the format has one value for all runs of an arm, without a word of what they are.
+bool shows_means_alone(const std::string& format) {
+  return format == "prometheus" || format == "github-action-benchmark" ||
+         format == "google-benchmark";
+}
+
 // Of each chart that has something to show NAME.csv and NAME.gp.
 void write_plot_data(const std::filesystem::path& folder, const RunSet& set, bool force) {
   std::error_code error;
@@ -57,6 +64,7 @@ void write_plot_data(const std::filesystem::path& folder, const RunSet& set, boo
 ExitCode cmd_report(const ReportForm& form, const Terminal& terminal) {
   const bool shows_steps = form.format == "html" || form.plot_data;
   const RunSet set = read_runs(form.places, shows_steps ? Keep::steps_and_profile : Keep::figures);
+  if (shows_means_alone(form.format)) require_same_work(set);
   if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
   if (!form.output || *form.output == "-") {
     print(terminal.out, set, form);

@@ -6,6 +6,7 @@
 #include "models/load_module.h"
 #include "reports/atomic_file.h"
 #include "reports/json.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -20,6 +21,7 @@ bool is(const std::exception& error) {
 ExitCode exit_code_of(const std::exception& error) {
   if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->exit_code;
   if (is<std::invalid_argument>(error)) return ExitCode::usage;
+  if (is<NotComparable>(error)) return ExitCode::not_comparable;
   if (is<InvalidReport>(error)) return ExitCode::invalid_report;
   if (is<NotSupported>(error)) return ExitCode::not_supported;
   if (is<OutputError>(error)) return ExitCode::output_failed;

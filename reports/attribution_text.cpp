@@ -64,14 +64,15 @@ std::string title_of(const Explanation& explanation) {
 
 }  // namespace
 
-ExplanationText text_of(const Explanation& explanation) {
+ExplanationText text_of(const Explanation& explanation, const CompareOptions& options) {
   ExplanationText text;
   text.title = title_of(explanation);
-  text.layers.columns = {{"layer"},
-                         {"ms a step", true},
-                         {"of step", true},
-                         {"of difference", true},
-                         {"seen, base -> new"}};
+  text.layers.columns = {
+      {"layer"},
+      {"ms a step", true},
+      {"of step", true},
+      {"of difference", true},
+      {std::string("seen, ") + base_title(options) + " -> " + new_title(options)}};
   for (const LayerShare& share : explanation.layers) text.layers.rows.push_back(row_of(share));
   text.layers.rows.push_back(
       {"unexplained", signed_milliseconds(explanation.unexplained_seconds),
@@ -79,8 +80,8 @@ ExplanationText text_of(const Explanation& explanation) {
        share_text(explanation.unexplained_share),
        "what the model does not know, and what layers do to one another"});
   text.remarks.push_back("model: " + std::string(attribution_model) +
-                         "; each layer: what the base's step would take more with this layer of "
-                         "the new side");
+                         "; each layer: what a step of " + base_name(options) +
+                         " would take more with this layer of " + new_name(options));
   if (!explanation.noise_seconds) {
     text.remarks.push_back("how much of it is noise is not known: " +
                            explanation.noise_seconds.reason);

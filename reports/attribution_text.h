@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/attribution.h"
+#include "reports/compare.h"
 #include "reports/text_table.h"
 
 namespace nearmetal {
@@ -15,6 +15,7 @@ struct ExplanationText {
   std::vector<std::string> remarks;  // the model; known causes, most likely first
 };
 
-ExplanationText text_of(const Explanation& explanation);
+/// The sides are called as the comparison calls them.
+ExplanationText text_of(const Explanation& explanation, const CompareOptions& options);
 
 }  // namespace nearmetal

@@ -5,6 +5,7 @@
 #include "reports/benchmark_text.h"
 #include "reports/comparison_row.h"
 #include "reports/text.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -63,11 +64,15 @@ std::string github_action_benchmark_json(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     const SideSummary side = summary_of_arm(arm, metric);
     if (!side.geometric_mean) continue;
-    Json entry = {{"name", arm.name}, {"unit", metric.unit}, {"value", *side.geometric_mean}};
+    const SetRun& run = arm.runs.front();
+    Json entry = {{"name", arm.name + " (" + work_of(run) + ")"},
+                  {"unit", metric.unit},
+                  {"value", *side.geometric_mean}};
     if (side.interval) {
       entry["range"] = "± " + significant((side.interval->upper - side.interval->lower) / 2);
     }
-    entry["extra"] = "n = " + std::to_string(side.runs) + ", 95 % interval";
+    entry["extra"] = "n = " + std::to_string(side.runs) + ", 95 % interval; device " +
+                     key_value(run, "device") + ": " + run.run.device_name;
     entries.push_back(entry);
   }
   return text_of(entries);

@@ -9,6 +9,7 @@
 
 #include "reports/comparison_row.h"
 #include "reports/text.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -56,14 +57,22 @@ void print_family(std::ostream& out, const std::string& name, const std::string&
   }
 }
 
-std::string arm_label(const RunArm& arm) { return "arm=" + label_value(arm.name); }
+// The arm, and what its runs did: an arm of another report may have the same name.
+std::string labels_of(const RunArm& arm) {
+  std::string labels = "arm=" + label_value(arm.name);
+  if (arm.runs.empty()) return labels;
+  for (const char* field : told_fields) {
+    labels += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
+  }
+  return labels;
+}
 
 void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
   std::vector<Sample> means;
   std::vector<Sample> bounds;
   for (const RunArm& arm : set.arms) {
     const SideSummary side = summary_of_arm(arm, metric);
-    const std::string label = arm_label(arm);
+    const std::string label = labels_of(arm);
     if (side.geometric_mean) means.push_back({label, *side.geometric_mean});
     if (!side.interval) continue;
     bounds.push_back({label + ",bound=\"lower\"", side.interval->lower});
@@ -132,20 +141,17 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty()) continue;
     const auto complete = static_cast<double>(complete_runs(arm).size());
-    runs.push_back({arm_label(arm) + ",complete=\"yes\"", complete});
-    runs.push_back(
-        {arm_label(arm) + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete});
+    const std::string labels = labels_of(arm);
+    runs.push_back({labels + ",complete=\"yes\"", complete});
+    runs.push_back({labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete});
     std::string latest;
     for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
-    times.push_back({arm_label(arm), unix_seconds(latest)});
-    std::string labels = arm_label(arm);
-    for (const KeyField& field : arm.runs.front().key) {
-      const bool shown = field.severity == Severity::kind || field.name == "model" ||
-                         field.name == "device" || field.name == "precision" ||
-                         field.name == "batch" || field.name == "world_size";
-      if (shown) labels += "," + field.name + "=" + label_value(field.value);
+    times.push_back({labels, unix_seconds(latest)});
+    std::string info = labels;
+    for (const char* field : {"kind", "world_size"}) {
+      info += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
     }
-    infos.push_back({labels, 1});
+    infos.push_back({info, 1});
   }
   print_family(out, "runs", "Runs that were read.", runs);
   print_family(out, "last_run_timestamp_seconds", "Start of the latest run.", times);

@@ -52,7 +52,9 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
     }
   };
   if (pair.base == nullptr || pair.next == nullptr) {
-    return add_without_figures(pair.base == nullptr ? "only in the new set" : "only in the base");
+    const CompareOptions& options = comparison.options;
+    return add_without_figures(std::string("only in ") +
+                               (pair.base == nullptr ? new_name(options) : base_name(options)));
   }
   bool refused = false;
   for (const FoundDifference& found : differences_within(pair, comparison.options)) {
@@ -114,11 +116,19 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
   }
   const Warning hint = {"not_explained",
                         "where the difference comes from is not known (" +
-                            (of_base.empty() ? "new: " + of_new : "base: " + of_base) +
+                            (of_base.empty() ? new_title(comparison.options) + (": " + of_new)
+                                             : base_title(comparison.options) + (": " + of_base)) +
                             "); run both sides with --attribute"};
   const auto& notes = comparison.notes;
   const bool told = std::find(notes.begin(), notes.end(), hint) != notes.end();
   if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
+}
+
+bool runs_on_gpus(const RunSet& set) {
+  return std::all_of(set.arms.begin(), set.arms.end(), [](const RunArm& arm) {
+    return std::all_of(arm.runs.begin(), arm.runs.end(),
+                       [](const SetRun& run) { return run.run.device == "cuda"; });
+  });
 }
 
 // Above 0 the better side.
@@ -165,6 +175,14 @@ const char* base_title(const CompareOptions& options) {
 
 const char* new_title(const CompareOptions& options) { return options.vm_form ? "VM" : "new"; }
 
+const char* base_name(const CompareOptions& options) {
+  return options.vm_form ? "bare metal" : "the base";
+}
+
+const char* new_name(const CompareOptions& options) {
+  return options.vm_form ? "the VM" : "the new set";
+}
+
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
   if (base.arms.size() == 1 && next.arms.size() == 1) {
     const std::string& name = base.arms[0].name;
@@ -202,6 +220,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
       comparison.key_differences.begin(), comparison.key_differences.end(),
       [](const auto& a, const auto& b) { return a.difference.severity < b.difference.severity; });
   add_geometric_means(comparison, metrics);
+  comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
   if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);

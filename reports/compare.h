@@ -37,13 +37,20 @@ inline constexpr double side_confidence = 0.95;
 /// Chance to decide, for which numbers of runs are planned.
 inline constexpr double planned_power = 0.8;
 
+struct RunWarning {
+  Warning warning;   // as the first run put it
+  int64_t runs = 1;  // that gave it
+};
+
 struct SideSummary {
+  std::string name{};    // in a sentence: "the base", "the VM"
   int64_t runs = 0;      // that count
   int64_t left_out = 0;  // partial, failed or without the figure
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
   std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
+  std::vector<RunWarning> warnings;
 };
 
 /// One layout and metric.
@@ -80,6 +87,7 @@ struct Comparison {
   std::vector<FoundDifference> key_differences;  // of all rows, distinct
   std::vector<ComparisonRow> rows;               // worst first
   std::vector<EnvironmentDifference> environment_differences;
+  bool on_gpus = false;                        // all runs of both sides
   std::vector<Explanation> explanations;       // of the arms whose runs have probes
   std::vector<Warning> notes;                  // of the whole
   std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
@@ -88,6 +96,9 @@ struct Comparison {
 /// How tables and charts call the sides: "base" and "new", or "bare metal" and "VM".
 const char* base_title(const CompareOptions& options);
 const char* new_title(const CompareOptions& options);
+/// And sentences: "the base" and "the new set", or "bare metal" and "the VM".
+const char* base_name(const CompareOptions& options);
+const char* new_name(const CompareOptions& options);
 
 struct ArmPair {
   std::string name;              // of both, or "a | b"

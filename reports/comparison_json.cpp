@@ -1,6 +1,7 @@
 #include "reports/comparison_json.h"
 
 #include "reports/fields.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 using json::In;
@@ -23,6 +24,18 @@ void fields(Archive& field, In<Archive, LogEstimate> estimate) {
   field("value", estimate.value);
   field("standard_error", estimate.standard_error);
   field("degrees_of_freedom", estimate.degrees_of_freedom);
+}
+
+std::vector<Warning> notes_of(const ComparisonRow& row) {
+  std::vector<Warning> notes = row.notes;
+  for (const SideSummary* side : {&row.base_side, &row.new_side}) {
+    for (const RunWarning& found : side->warnings) {
+      notes.push_back({found.warning.code, std::to_string(found.runs) + " of " +
+                                               counted(side->runs, "run") + " of " + side->name +
+                                               " warned: " + found.warning.text});
+    }
+  }
+  return notes;
 }
 
 template <class Archive>
@@ -54,7 +67,7 @@ void fields(Archive& field, In<Archive, ComparisonRow> row) {
   field("p_regression", row.p_regression);
   field("detectable_drop", row.detectable_drop);
   field("more_runs", row.more_runs);
-  field("notes", row.notes);
+  field("notes", notes_of(row));
 }
 
 template <class Archive>

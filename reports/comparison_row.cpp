@@ -53,7 +53,11 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
     if (run->run.status == Status::complete && !value) side.lack = value.reason;
     const std::string why_not = why_left_out(run->run, value);
     if (!why_not.empty()) {
-      side.left_out.push_back({"left_out", "a run of " + run->source + " is left out: " + why_not});
+      const bool lacks_figure = run->run.status == Status::complete;
+      side.left_out.push_back(
+          {"left_out", "a run of " + run->source + " is left out" +
+                           (lacks_figure ? " of " + std::string(metric.name) : "") + ": " +
+                           why_not});
       continue;
     }
     side.runs.push_back(run);
@@ -182,9 +186,8 @@ void leave_open(ComparisonRow& row, const Unknown& why) {
 void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
   if (!side.values.empty()) return;
   row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;
-  row.reason = side.lack.empty()
-                   ? "no complete run in the " + name
-                   : "no run in the " + name + " has " + row.metric + ": " + side.lack;
+  row.reason = side.lack.empty() ? "no complete run of " + name
+                                 : "no run of " + name + " has " + row.metric + ": " + side.lack;
 }
 
 // Without a spread there is a difference, but nothing to judge it by.
@@ -201,6 +204,10 @@ void fill_difference_alone(ComparisonRow& row) {
 
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
+}
+
+std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric) {
+  return values_of(arm, metric).left_out;
 }
 
 ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,
@@ -226,11 +233,13 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
   row.base_side = summary_of(base);
   row.new_side = summary_of(next);
+  row.base_side.name = base_name(options);
+  row.new_side.name = new_name(options);
   row.notes = base.left_out;
   row.notes.insert(row.notes.end(), next.left_out.begin(), next.left_out.end());
   if (base.values.empty() || next.values.empty()) {
-    fill_missing(row, next, "new set");
-    fill_missing(row, base, "base");
+    fill_missing(row, next, row.new_side.name);
+    fill_missing(row, base, row.base_side.name);
     leave_open(row, {row.reason});
     return row;
   }

@@ -8,6 +8,9 @@ namespace nearmetal {
 /// The complete runs of one arm by one metric.
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 
+/// Those of its runs that are not among them, and why.
+std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric);
+
 /// Both arms hold comparable runs. Those that are not complete are left out by that alone.
 ComparisonRow compare_arms(const RunArm& base, const RunArm& next, const Metric& metric,
                            const CompareOptions& options);

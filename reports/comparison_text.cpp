@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "reports/text.h"
 #include "reports/text_table.h"
@@ -10,17 +11,30 @@
 namespace nearmetal {
 namespace {
 
+// "1-3, 5", of ascending numbers.
+std::string ranges_text(const std::set<size_t>& numbers) {
+  std::string text;
+  size_t before = 0;
+  for (const size_t number : numbers) {
+    const bool goes_on = !text.empty() && number == before + 1;
+    before = number;
+    if (goes_on && numbers.count(number + 1) > 0) continue;
+    text += (text.empty() ? "" : goes_on ? "-" : ", ") + std::to_string(number);
+  }
+  return text;
+}
+
 // Numbered in the order in which rows refer to them; the same text has one number.
 class Footnotes {
  public:
-  std::string marks(const std::vector<Warning>& notes) {
-    std::string marks;
-    for (const Warning& note : notes) {
-      auto known = std::find(texts_.begin(), texts_.end(), note.text);
-      if (known == texts_.end()) known = texts_.insert(texts_.end(), note.text);
-      marks += " (" + std::to_string(known - texts_.begin() + 1) + ")";
+  std::string marks(const std::vector<std::string>& notes) {
+    std::set<size_t> numbers;
+    for (const std::string& note : notes) {
+      auto known = std::find(texts_.begin(), texts_.end(), note);
+      if (known == texts_.end()) known = texts_.insert(texts_.end(), note);
+      numbers.insert(static_cast<size_t>(known - texts_.begin()) + 1);
     }
-    return marks;
+    return numbers.empty() ? "" : " (" + ranges_text(numbers) + ")";
   }
   const std::vector<std::string>& texts() const { return texts_; }
 
@@ -39,17 +53,36 @@ std::string p_text(const Maybe<double>& p) {
   return *p < 1e-4 ? "<0.0001" : fixed(*p, 4);
 }
 
-std::string verdict_text(const ComparisonRow& row, const CompareOptions& options) {
-  std::string verdict = to_string(row.verdict);
+// Why a verdict is none, and what would help; empty where it is one.
+std::string reason_text(const ComparisonRow& row, const CompareOptions& options) {
   if (row.more_runs) {
-    return verdict + ": " + counted(*row.more_runs, "more run") +
+    return counted(*row.more_runs, "more run") +
            (options.base_can_grow ? " a side" : " of the new side") + " would decide";
   }
-  if (row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
-      row.verdict == Verdict::faster) {
-    return verdict;
+  const bool decided = row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
+                       row.verdict == Verdict::faster;
+  if (decided) return "";
+  return row.log_difference ? row.more_runs.reason : row.reason;
+}
+
+std::string warnings_text(const SideSummary& side) {
+  std::vector<std::string> texts;
+  for (const RunWarning& found : side.warnings) {
+    texts.push_back(found.warning.text + " (" + std::to_string(found.runs) + " of " +
+                    counted(side.runs, "run") + ")");
   }
-  return verdict + ": " + (row.log_difference ? row.more_runs.reason : row.reason);
+  return "warnings of " + side.name + ": " + joined(texts, "; ");
+}
+
+std::vector<std::string> notes_of(const ComparisonRow& row, const CompareOptions& options) {
+  std::vector<std::string> notes;
+  const std::string reason = reason_text(row, options);
+  if (!reason.empty()) notes.push_back(reason);
+  for (const Warning& note : row.notes) notes.push_back(note.text);
+  for (const SideSummary* side : {&row.base_side, &row.new_side}) {
+    if (!side->warnings.empty()) notes.push_back(warnings_text(*side));
+  }
+  return notes;
 }
 
 std::string counts_text(const ComparisonRow& row) {
@@ -58,42 +91,52 @@ std::string counts_text(const ComparisonRow& row) {
   return std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
 }
 
+bool shows_throughput_alone(const CompareOptions& options) {
+  return options.metrics == std::vector<std::string>{all_metrics().front().name};
+}
+
+std::string side_title(const std::string& side, const CompareOptions& options) {
+  const std::string unit = all_metrics().front().unit;
+  return side + (shows_throughput_alone(options) ? ", " + unit : "") + " [95 %]";
+}
+
 std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions& options,
                                   Footnotes& footnotes) {
   const Metric& metric = metric_from(row.metric);
-  return {row.arm,
-          metric.name == all_metrics().front().name ? metric.unit : row.metric + ", " + metric.unit,
-          mean_text(row.base_side, metric),
-          mean_text(row.new_side, metric),
-          difference_text(row),
-          counts_text(row),
-          p_text(row.p),
-          p_text(row.rank_test_p),
-          verdict_text(row, options) + footnotes.marks(row.notes)};
+  std::vector<std::string> cells = {row.arm};
+  if (!shows_throughput_alone(options)) cells.push_back(row.metric + ", " + metric.unit);
+  for (const SideSummary* side : {&row.base_side, &row.new_side}) {
+    cells.push_back(mean_text(*side, metric));
+  }
+  cells.insert(cells.end(),
+               {difference_text(row), counts_text(row), p_text(row.p), p_text(row.rank_test_p),
+                to_string(row.verdict) + footnotes.marks(notes_of(row, options))});
+  return cells;
 }
 
 TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
-  const std::string confidence = plain_percent(1 - 2 * comparison.options.rule.alpha);
-  TextTable table;
-  table.columns = {{"row"},
-                   {"of"},
-                   {base_title(comparison.options) + std::string(" [95 %]"), true},
-                   {new_title(comparison.options) + std::string(" [95 %]"), true},
-                   {"difference [" + confidence + "]", true},
-                   {"n", true},
-                   {"p (t)", true},
-                   {"p (rank)", true},
-                   {"verdict"}};
+  const CompareOptions& options = comparison.options;
+  const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
+  TextTable table{.columns = {{"row"}}, .rows = {}};
+  if (!shows_throughput_alone(options)) table.columns.push_back({"of"});
+  for (const char* side : {base_title(options), new_title(options)}) {
+    table.columns.push_back({side_title(side, options), true});
+  }
+  table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
+                                             {"n", true},
+                                             {"p (t)", true},
+                                             {"p (rank)", true},
+                                             {"verdict"}});
   for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
-    for (const ComparisonRow& row : *rows)
-      table.rows.push_back(cells_of(row, comparison.options, footnotes));
+    for (const ComparisonRow& row : *rows) table.rows.push_back(cells_of(row, options, footnotes));
   }
   return table;
 }
 
 TextTable table_of_key_differences(const Comparison& comparison) {
   TextTable table;
-  table.columns = {{"severity"}, {"field"}, {"base"}, {"differs"}, {"where"}, {"allowed"}};
+  table.columns = {{"severity"}, {"field"}, {base_title(comparison.options)},
+                   {"differs"},  {"where"}, {"allowed"}};
   for (const FoundDifference& found : comparison.key_differences) {
     const KeyDifference& difference = found.difference;
     table.rows.push_back({to_string(difference.severity), difference.name, difference.base,
@@ -131,7 +174,7 @@ std::string differing_names(const Comparison& comparison) {
          " (--json shows all)";
 }
 
-// Without an interval, as they were published.
+// Of GPUs, without an interval, as they were published.
 constexpr std::array published = {
     "VMware and Dell, MLPerf Inference v1.1 on A100 vGPU: 94.4 to 100 % of bare metal",
     "Dell, \"Virtualizing GPUs for AI\", training: less than 5 % below bare metal",
@@ -147,7 +190,7 @@ std::vector<std::string> remarks_of(const Comparison& comparison, const Footnote
   if (!comparison.options.vm_form && !comparison.environment_differences.empty()) {
     lines.push_back("note: the environments differ in " + differing_names(comparison));
   }
-  if (comparison.options.vm_form) {
+  if (comparison.options.vm_form && comparison.on_gpus) {
     for (const char* line : published) lines.push_back(std::string("published: ") + line);
   }
   return lines;
@@ -193,7 +236,7 @@ ComparisonText text_of(const Comparison& comparison) {
   text.rows = table_of(comparison, footnotes);
   text.rule = rule_text(comparison.options.rule);
   for (const Explanation& explanation : comparison.explanations) {
-    text.explanations.push_back(text_of(explanation));
+    text.explanations.push_back(text_of(explanation, comparison.options));
   }
   if (!comparison.environment_differences.empty()) {
     text.environments = table_of_environments(comparison);
@@ -214,13 +257,13 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
   for (const ExplanationText& explanation : text.explanations) {
     out << '\n' << printable(explanation.title) << ":\n";
     print_aligned(out, explanation.layers);
-    for (const std::string& line : explanation.remarks) out << printable(line) << '\n';
+    for (const std::string& line : explanation.remarks) print_wrapped(out, line);
   }
   if (comparison.options.vm_form && !text.environments.rows.empty()) {
     out << '\n';
     print_aligned(out, text.environments);
   }
-  for (const std::string& line : text.remarks) out << printable(line) << '\n';
+  for (const std::string& line : text.remarks) print_wrapped(out, line);
 }
 
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {

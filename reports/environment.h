@@ -138,6 +138,9 @@ struct Gpu {
   bool operator==(const Gpu&) const = default;
 };
 
+/// Stands for a name that reports were asked to leave out.
+inline constexpr const char* left_out_name = "(left out)";
+
 struct Environment {
   std::string host_name;
   std::string kernel;

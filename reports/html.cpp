@@ -135,6 +135,7 @@ void print_html(std::ostream& out, const Page& page) {
          "style-src 'unsafe-inline'\">\n<title>"
       << html_escaped(page.title) << "</title>\n"
       << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
+  if (!page.work.empty()) out << "<p>" << html_escaped(page.work) << "</p>\n";
   if (!page.answer.empty()) {
     out << "<p class=\"answer\">" << html_escaped(page.answer) << "</p>\n";
   }

@@ -17,7 +17,8 @@ struct PageTable {
 
 struct Page {
   std::string title;
-  std::string answer;  // the verdict, or empty
+  std::string work{};    // what was measured, or empty
+  std::string answer{};  // the verdict, or empty
   std::vector<PageTable> tables;
   std::vector<Chart> charts;
   std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables

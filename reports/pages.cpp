@@ -10,6 +10,7 @@
 #include "reports/fractions.h"
 #include "reports/report_text.h"
 #include "reports/text.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -65,7 +66,9 @@ void add_details(Page& page, const RunSet& set, const std::string& side) {
 
 Page report_page(const RunSet& set) {
   Page page;
-  page.title = "nearmetal: training throughput";
+  const std::string task = task_of(set);
+  page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
+  page.work = work_line(set);
   if (shares_a_gpu(set)) {
     for (const FractionTable& shown : fraction_tables(set)) {
       page.tables.push_back({shown.title, shown.table});

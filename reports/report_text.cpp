@@ -10,6 +10,7 @@
 #include "reports/fraction_tables.h"
 #include "reports/fractions.h"
 #include "reports/text.h"
+#include "reports/work_text.h"
 
 namespace nearmetal {
 namespace {
@@ -24,17 +25,20 @@ std::string csv_text(const std::string& text) {
   return quoted + "\"";
 }
 
-// Of an arm: what its runs did not have in common, so that their mean is no quantity; empty:
-// nothing.
-std::string different_work(const RunArm& arm) {
+// Each run that is missing from a mean of the arm, and why.
+void add_left_out(std::vector<std::string>& lines, const RunArm& arm) {
+  constexpr size_t most = 8;
   std::vector<std::string> found;
-  for (const SetRun& run : arm.runs) {
-    for (const KeyDifference& difference : key_differences(arm.runs.front().key, run.key)) {
-      const std::string text = difference.name + " " + difference.base + " | " + difference.other;
-      if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+  for (const Metric& metric : all_metrics()) {
+    for (const Warning& warning : left_out_of(arm, metric)) {
+      const std::string line = arm.name + ": " + warning.text;
+      if (std::find(found.begin(), found.end(), line) == found.end()) found.push_back(line);
     }
   }
-  return found.empty() ? "" : joined(found, "; ");
+  const size_t shown = std::min(found.size(), most);
+  lines.insert(lines.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown));
+  if (found.size() == shown) return;
+  lines.push_back(arm.name + ": " + std::to_string(found.size() - shown) + " more are left out");
 }
 
 }  // namespace
@@ -75,6 +79,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
+  for (const RunArm& arm : set.arms) add_left_out(lines, arm);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
   for (const auto& [name, count] : counts) {
@@ -84,6 +89,9 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 }
 
 void print_markdown(std::ostream& out, const RunSet& set) {
+  if (const std::string work = work_line(set); !work.empty()) {
+    out << markdown_escaped(work) << "\n\n";
+  }
   if (shares_a_gpu(set)) {
     for (const FractionTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n\n";
@@ -111,14 +119,18 @@ void print_github_summary(std::ostream& out, const RunSet& set) {
 }
 
 void print_csv(std::ostream& out, const RunSet& set) {
-  out << "source,arm,started_at,status,metric,unit,value\r\n";
+  out << "source,arm,started_at,status,metric,unit,value";
+  for (const char* field : told_fields) out << ',' << field;
+  out << "\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       for (const Metric& metric : all_metrics()) {
         const Maybe<double> value = metric.value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric.name << ',' << metric.base_unit << ','
-            << (value ? exact(*value) : "") << "\r\n";
+            << (value ? exact(*value) : "");
+        for (const char* field : told_fields) out << ',' << csv_text(key_value(run, field));
+        out << "\r\n";
       }
     }
   }

@@ -1,7 +1,6 @@
 #include "reports/run_notes.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 namespace nearmetal {
@@ -42,21 +41,28 @@ void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   });
   if (shared == 0) return;
   row.notes.push_back({"shared_runs", std::to_string(shared) + " of " + runs_text(next.size()) +
-                                          " of the new set are in the base, too: that hides a "
-                                          "difference"});
+                                          " of " + row.new_side.name + " are in " +
+                                          row.base_side.name + ", too: that hides a difference"});
 }
 
-void add_warnings_of_runs(ComparisonRow& row, const Runs& runs, const std::string& side) {
-  std::map<std::string, size_t> counts;
+// Each kind once, however many jobs of a run gave it.
+std::vector<RunWarning> warnings_of(const Runs& runs) {
+  std::vector<RunWarning> found;
   for (const SetRun* run : runs) {
     std::set<std::string> codes;
-    for (const Warning& warning : run->run.warnings) codes.insert(warning.code);
-    for (const std::string& code : codes) ++counts[code];
+    for (const Warning& warning : run->run.warnings) {
+      if (!codes.insert(warning.code).second) continue;
+      const auto known = std::find_if(found.begin(), found.end(), [&](const RunWarning& other) {
+        return other.warning.code == warning.code;
+      });
+      if (known == found.end()) {
+        found.push_back({warning, 1});
+      } else {
+        ++known->runs;
+      }
+    }
   }
-  for (const auto& [code, count] : counts) {
-    row.notes.push_back({code, std::to_string(count) + " of " + runs_text(runs.size()) +
-                                   " of the " + side + " warned: " + code});
-  }
+  return found;
 }
 
 void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {
@@ -99,10 +105,10 @@ void add_different_software(ComparisonRow& row, const Runs& base, const Runs& ne
   }
 }
 
-void add_short_runs(ComparisonRow& row, const SideSummary& side, const std::string& name) {
+void add_short_runs(ComparisonRow& row, const SideSummary& side) {
   if (!side.spread || side.spread->within <= large_within * side.spread->between) return;
   if (side.spread->within < large_within * side.spread->deviation) return;
-  row.notes.push_back({"short_runs", "noise within the runs of the " + name +
+  row.notes.push_back({"short_runs", "noise within the runs of " + side.name +
                                          " is a large part of their spread: longer runs would "
                                          "narrow the interval"});
 }
@@ -133,13 +139,13 @@ void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
                          "with fewer than 4 runs a side the rank test cannot fall "
                          "below 0.05"});
   }
-  add_warnings_of_runs(row, base, "base");
-  add_warnings_of_runs(row, next, "new set");
+  row.base_side.warnings = warnings_of(base);
+  row.new_side.warnings = warnings_of(next);
   add_outliers(row, base, base_values);
   add_outliers(row, next, new_values);
   add_different_software(row, base, next);
-  add_short_runs(row, row.base_side, "base");
-  add_short_runs(row, row.new_side, "new set");
+  add_short_runs(row, row.base_side);
+  add_short_runs(row, row.new_side);
 }
 
 }  // namespace nearmetal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <sstream>
 
 namespace nearmetal {
 namespace {
@@ -51,6 +52,19 @@ void print_aligned(std::ostream& out, const TextTable& table,
     print_line([&](size_t column) { return table.rows[i][column]; },
                last_styles.empty() ? nullptr : last_styles[i]);
   }
+}
+
+void print_wrapped(std::ostream& out, const std::string& line) {
+  constexpr size_t most_columns = 100;
+  const std::string indent = "    ";
+  std::istringstream words(printable(line));
+  size_t columns = 0;
+  for (std::string word; words >> word;) {
+    const bool fits = columns == 0 || columns + 1 + width_of(word) <= most_columns;
+    out << (columns == 0 ? "" : fits ? " " : "\n" + indent) << word;
+    columns = (fits ? columns + (columns > 0 ? 1 : 0) : indent.size()) + width_of(word);
+  }
+  out << '\n';
 }
 
 std::string markdown_escaped(const std::string& text) {

@@ -8,13 +8,12 @@ namespace nearmetal {
 namespace {
 
 const Unknown left_out{"left out (--no-host-info)"};
-constexpr const char* replacement = "(left out)";
 
 void replace_all(std::string& text, const std::string& secret) {
   if (secret.empty()) return;
   for (size_t at = 0; (at = text.find(secret, at)) != text.npos;) {
-    text.replace(at, secret.size(), replacement);
-    at += std::char_traits<char>::length(replacement);
+    text.replace(at, secret.size(), left_out_name);
+    at += std::char_traits<char>::length(left_out_name);
   }
 }
 
@@ -26,7 +25,7 @@ void take(std::set<std::string>& secrets, Maybe<std::string>& value) {
 
 void clear(Environment& environment, std::set<std::string>& secrets) {
   secrets.insert(environment.host_name);
-  environment.host_name = replacement;
+  environment.host_name = left_out_name;
   for (Gpu& gpu : environment.gpus) {
     take(secrets, gpu.uuid);
     take(secrets, gpu.serial);
@@ -37,11 +36,11 @@ void clear(Environment& environment, std::set<std::string>& secrets) {
     const bool names_somebody = value.find("://") != value.npos ||
                                 value.find("GPU-") != value.npos ||
                                 value.find("MIG-") != value.npos;
-    if (names_somebody) value = replacement;
+    if (names_somebody) value = left_out_name;
   }
   for (auto& [name, value] : environment.host_facts) {
     for (const char* word : {"name", "uuid", "serial", "address"}) {
-      if (name.find(word) != name.npos) value = replacement;
+      if (name.find(word) != name.npos) value = left_out_name;
     }
   }
 }

@@ -64,7 +64,7 @@ Chart efficiency_chart(const ShownArms& shown) {
   chart.table.columns = {{"arm"},     {"ranks", true},
                          {"against"}, {"% of the ideal [95 %]", true},
                          {"n", true}, {"scaling, batch"}};
-  Bars bars{.sides = shown.sides, .axis = "% of the ideal", .more_settings = line_at(100)};
+  Bars bars{.sides = shown.sides, .axis = "% of the ideal", .line = 100};
   std::vector<std::pair<std::string, std::string>> counts;
   for (size_t side = 0; side < shown.sets.size(); ++side) {
     for (const ScalingPoint& point : scaling_of(*shown.sets[side])) {

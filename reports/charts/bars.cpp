@@ -7,6 +7,25 @@
 #include "reports/text.h"
 
 namespace nearmetal {
+namespace {
+
+std::string line_at(double value) {
+  const std::string at = plain_number(value);
+  return "set arrow 1 from first " + at + ", graph 0 to first " + at +
+         ", graph 1 nohead dt 2 lw 1.5 lc rgb 'black' front\n";
+}
+
+AxisEnd axis_end_of(const Bars& bars) {
+  double value = bars.line.value_or(0), whisker = 0;
+  for (const Bar& bar : bars.bars) {
+    value = std::max(value, bar.value);
+    for (const double circle : bar.circles) value = std::max(value, circle);
+    if (bar.whisker) whisker = std::max(whisker, bar.whisker->upper);
+  }
+  return axis_end(value, whisker);
+}
+
+}  // namespace
 
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
@@ -42,26 +61,18 @@ std::string script_of(const Bars& bars) {
              fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
              to_string(kind) + "', \\\n  ";
   }
-  double most = 0;
-  for (const Bar& bar : bars.bars) {
-    most = std::max({most, bar.value, bar.whisker ? bar.whisker->upper : 0});
-  }
-  return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2)) +
-         row_axis(bars.rows) + "set xrange [0:*]\nset xtics " + plain_number(tick_step(most, 5)) +
-         "\nset xlabel '" + bars.axis +
+  const AxisEnd end = axis_end_of(bars);
+  return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
+                    height_of_note(end)) +
+         row_axis(bars.rows) + "set xrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
+         "]\nset xtics " + plain_number(tick_step(end.at, 5)) + "\nset xlabel '" + bars.axis +
          "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         bars.more_settings + "plot " + plots +
+         (bars.line ? line_at(*bars.line) : "") + cut_note(end) + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
          "column('value') : NaN):'position':'lower':'upper' with xerrorbars pt 0 lw 1.5 "
          "lc rgb 'black' notitle, \\\n  "
          "$data using (strcol('mark') eq 'run' ? column('value') : NaN):'position' with points "
          "pt 6 ps 0.5 lc rgb 'black' notitle\n";
-}
-
-std::string line_at(double value) {
-  const std::string at = plain_number(value);
-  return "set arrow 1 from first " + at + ", graph 0 to first " + at +
-         ", graph 1 nohead dt 2 lw 1.5 lc rgb 'black' front\n";
 }
 
 }  // namespace nearmetal

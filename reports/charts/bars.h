@@ -1,6 +1,7 @@
 // Horizontal bars with whiskers, as data and script of a chart.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,15 +24,12 @@ struct Bar {
 struct Bars {
   std::vector<std::string> rows{};
   std::vector<std::string> sides{};
-  std::string axis{};           // title of the values
-  std::string more_settings{};  // of gnuplot
+  std::string axis{};            // title of the values
+  std::optional<double> line{};  // a value to be marked
   std::vector<Bar> bars{};
 };
 
 std::string csv_of(const Bars& bars);
 std::string script_of(const Bars& bars);
-
-/// A setting of gnuplot: a dashed line at this value.
-std::string line_at(double value);
 
 }  // namespace nearmetal

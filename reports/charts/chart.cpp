@@ -1,5 +1,6 @@
 #include "reports/charts/chart.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
@@ -100,6 +101,20 @@ double tick_step(double length, int most_ticks) {
   }
   return 10 * power;
 }
+
+AxisEnd axis_end(double largest_value, double largest_whisker) {
+  const double most = 2 * largest_value;
+  if (most > 0 && largest_whisker > most) return {most, true};
+  return {std::max(largest_value, largest_whisker), false};
+}
+
+std::string cut_note(const AxisEnd& end) {
+  return end.cuts
+             ? "set title 'whiskers are cut at the edge: the table has all of them' font ',12'\n"
+             : "";
+}
+
+int height_of_note(const AxisEnd& end) { return end.cuts ? 24 : 0; }
 
 std::string plain_number(double value) {
   std::ostringstream text;

@@ -49,6 +49,19 @@ std::string point(Kind kind, const std::string& colour);
 /// `length`, which is above 0.
 double tick_step(double length, int most_ticks);
 
+/// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
+/// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
+/// value.
+struct AxisEnd {
+  double at = 0;
+  bool cuts = false;
+};
+AxisEnd axis_end(double largest_value, double largest_whisker);
+
+/// A setting of gnuplot: that whiskers are cut, on top of the chart; nothing where none is.
+std::string cut_note(const AxisEnd& end);
+int height_of_note(const AxisEnd& end);
+
 /// As gnuplot reads it: 10 significant digits.
 std::string plain_number(double value);
 

@@ -38,8 +38,8 @@ struct Question {
 Chart answered(Question question, const std::vector<FractionPoint>& points) {
   Chart& chart = question.chart;
   chart.table.columns = {{"arm"}};
-  Bars bars{.axis = question.axis,
-            .more_settings = question.against_one ? line_at(1) : std::string()};
+  Bars bars{.axis = question.axis};
+  if (question.against_one) bars.line = 1;
   for (const FigureOfArm& figure : question.figures) {
     chart.table.columns.push_back({*figure.name == '\0' ? question.axis : figure.name, true});
     bars.sides.emplace_back(figure.name);

@@ -73,7 +73,8 @@ Chart rank_chart(const ShownArms& shown) {
                  "]\nset xlabel 'rank'\nset xtics " +
                  std::to_string(std::max<size_t>(1, ranks / 8)) + "\nset palette defined (-1 '" +
                  colour(0) + "', 0 '#bbbbbb', 1 '" + colour(1) + "')\nset cbrange [-" + limit +
-                 ":" + limit + "]\nset cblabel '%'\n" +
+                 ":" + limit + "]\nset cblabel '%'\nset cbtics " +
+                 plain_number(tick_step(widest, 2)) + "\nset rmargin 12\n" +
                  "set style fill solid 1 noborder\n"
                  "plot $data using 'rank':'position':(0.5):(0.45):'percent' with boxxy "
                  "lc palette notitle\n";

@@ -21,6 +21,8 @@ struct Speedups {
   std::map<std::pair<size_t, Kind>, std::string> looks;
   std::vector<std::pair<std::string, std::string>> counts;
   int64_t most_ranks = 0;
+  double largest = 0;  // of the points
+  double largest_whisker = 0;
 };
 
 std::string speedup_text(const ScalingPoint& point) {
@@ -46,14 +48,20 @@ void add_point(Speedups& speedups, const ScalingPoint& point, const std::string&
                                  speedup_text(point), speedups.counts.back().second,
                                  scaling_text(point)});
   speedups.most_ranks = std::max(speedups.most_ranks, point.ranks);
+  speedups.largest = std::max(speedups.largest, point.speedup);
+  speedups.largest_whisker = std::max(speedups.largest_whisker, whisker.upper);
 }
 
 std::string script_of(const Speedups& speedups) {
-  const std::string most = plain_number(1.08 * static_cast<double>(speedups.most_ranks));
-  std::string script = chart_head(340) + "set xrange [0:" + most + "]\nset yrange [0:*]\n" +
+  const double most = 1.08 * static_cast<double>(speedups.most_ranks);
+  const AxisEnd end = axis_end(std::max(most, speedups.largest), speedups.largest_whisker);
+  std::string script = chart_head(340 + height_of_note(end)) +
+                       "set xrange [0:" + plain_number(most) +
+                       "]\nset yrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
+                       "]\nset ytics " + plain_number(tick_step(end.at, 8)) + "\n" +
                        "set xlabel 'ranks'\nset ylabel 'speedup'\nset grid ls 1\n"
                        "set key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-                       (speedups.most_ranks <= 16 ? "set xtics 1\nset ytics 1\n" : "") +
+                       (speedups.most_ranks <= 16 ? "set xtics 1\n" : "") + cut_note(end) +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
   // Points of equal height would hide each other.
   const double beside = 0.015 * static_cast<double>(speedups.most_ranks);

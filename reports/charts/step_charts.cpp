@@ -78,7 +78,7 @@ std::string strip_script(const std::vector<Steps>& all) {
   script += "set yrange [0:" + plain_number(1.1 * milliseconds * most) +
             "]\nset xrange [0:*]\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
             plain_number(tick_step(milliseconds * most, 3)) +
-            "\nset lmargin 8\nset rmargin 2\nset tmargin 1.6\nset bmargin 2\nset multiplot\n";
+            "\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\nset bmargin 2\nset multiplot\n";
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string index = std::to_string(i);
     script += "set origin 0, " + plain_number((panels - 1 - static_cast<double>(i)) / panels) +

@@ -120,7 +120,7 @@ class Attribution(cli.CliTest):
         process = self.tiny("--steps", "3", "--output", "without.json")
         self.assertEqual(process.returncode, 0, process.err)
         out = self.call("compare", "with.json", "without.json").out
-        self.assertIn("run both sides with --attribute", out)
+        self.assertIn("run both sides with --attribute", " ".join(out.split()))
         self.assertNotIn("Where the difference", out)
 
 

@@ -47,6 +47,9 @@ class Report(cli.CliTest):
         self.assertEqual(len(rows), 5)
         self.assertEqual(rows[0]["metric"], "throughput_images_per_second")
         self.assertEqual(float(rows[0]["value"]), 50.11471854186516)
+        config = json.loads(SOURCE.read_text(encoding="utf-8"))["invocation"]["config"]
+        for field in ("model", "device", "precision", "batch"):
+            self.assertEqual(rows[0][field], str(config[field]["value"]))
 
     def test_junit(self):
         process = self.call("report", self.hostile, "--format", "junit")
@@ -111,10 +114,25 @@ class Report(cli.CliTest):
             self.assertGreater(benchmark["real_time"], 200)
             self.assertEqual(benchmark["time_unit"], "ms")
         action = json.loads(forms["github-action-benchmark"].out)
-        self.assertEqual([entry["name"] for entry in action], ["1x1x1", "1x1x2", "1x1x4"])
+        self.assertEqual([entry["name"].split(" (")[0] for entry in action],
+                         ["1x1x1", "1x1x2", "1x1x4"])
         for entry in action:
             self.assertEqual(entry["unit"], "images/s")
             self.assertRegex(entry["range"], r"^± [0-9.]+$")
+
+    def test_a_mean_of_different_work_is_exit_4(self):
+        other = json.loads(SOURCE.read_text(encoding="utf-8"))
+        other["invocation"]["config"]["model"]["value"] = "resnet34"
+        other["arms"][0]["runs"][0]["started_at"] = "2026-11-22T00:00:00Z"
+        reports = [str(SOURCE), self.write("other.json", json.dumps(other))]
+        for form in ("prometheus", "google-benchmark", "github-action-benchmark"):
+            process = self.call("report", *reports, "--format", form)
+            self.assert_refused(process, 4, "different work", "resnet34")
+            self.assertEqual(self.call("report", reports[1], "--format", form).returncode, 0)
+        for form in ("csv", "go", "markdown"):
+            process = self.call("report", *reports, "--format", form)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertIn("resnet34", process.out)
 
     def assert_go(self, text):
         """By the grammar of golang.org/design/14313-benchmark-format."""

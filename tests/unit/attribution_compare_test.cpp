@@ -54,6 +54,16 @@ TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
   EXPECT_THAT(to_json(comparison, std::nullopt, ExitCode::ok), HasSubstr("\"layer\": \"memory\""));
 }
 
+TEST(Attribution, CompareCallsTheSidesByTheirNames) {
+  CompareOptions options;
+  options.vm_form = true;
+  std::ostringstream text;
+  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs({}, 60)), options),
+                   false);
+  EXPECT_THAT(text.str(), HasSubstr("seen, bare metal -> VM\n"));
+  EXPECT_THAT(text.str(), HasSubstr("take more with this layer of the VM\n"));
+}
+
 TEST(Attribution, CompareSaysHowToGetAnExplanation) {
   const Comparison comparison =
       compare(made_up_set({{"run", {1000, 1002}}}), made_up_set({{"run", {900, 902}}}, 60), {});

@@ -141,6 +141,48 @@ TEST(Chart, TicksAreRound) {
   EXPECT_DOUBLE_EQ(tick_step(99, 10), 10);
 }
 
+// Two runs of each arm that lie far apart: the interval of their speedup is a thousand times as
+// long.
+RunSet hardly_known_set() {
+  Report report = full_report();
+  for (Arm& arm : report.arms) {
+    arm.runs[0].throughput_images_per_second = 500;
+    arm.runs[1].throughput_images_per_second = 2000;
+  }
+  return set_of(report);
+}
+
+double number_after(const std::string& script, const std::string& setting) {
+  return std::stod(script.substr(script.find(setting) + setting.size()));
+}
+
+TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
+  const RunSet set = hardly_known_set();
+  for (const auto& [chart, range, tics] :
+       {std::tuple(speedup_chart(shown_arms(set)), "set yrange [0:", "set ytics "),
+        std::tuple(efficiency_chart(shown_arms(set)), "set xrange [0:", "set xtics "),
+        std::tuple(throughput_chart(shown_arms(set)), "set xrange [0:", "set xtics ")}) {
+    EXPECT_THAT(chart.script, HasSubstr("whiskers are cut")) << chart.name;
+    const double end = number_after(chart.script, range);
+    EXPECT_LE(end, chart.name == "throughput" ? 4000 : 200) << chart.name;
+    EXPECT_GE(number_after(chart.script, tics), end / 8) << chart.name;
+  }
+  EXPECT_THAT(throughput_chart(shown_arms(set_of(full_report()))).script, Not(HasSubstr("cut")));
+}
+
+TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
+  Report report = full_report();
+  for (nearmetal::Run& run : report.arms[1].runs) *run.throughput_images_per_second.value *= 100;
+  const RunSet set = set_of(report);
+  EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
+}
+
+TEST(Chart, TheBarOfColoursHasLabelsThatDoNotOverlap) {
+  const std::string script = rank_chart(shown_arms(set_of(full_report()))).script;
+  const double widest = number_after(script, "set cbrange [-");
+  EXPECT_GE(number_after(script, "set cbtics "), widest / 2);
+}
+
 TEST(Page, OfAComparisonShowsBothSides) {
   const RunSet base = set_of(full_report());
   const RunSet next = set_of(full_report(60));
@@ -156,6 +198,15 @@ TEST(Page, OfAComparisonShowsBothSides) {
   EXPECT_THAT(text.str(), HasSubstr("verdict: none (exit 0)"));
   EXPECT_THAT(text.str(), HasSubstr("id='c0gpPat1' fill='currentColor'"));
   EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
+}
+
+TEST(Page, SaysWhatWasMeasured) {
+  const RunSet set = set_of(full_report());
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
+  EXPECT_THAT(text.str(), HasSubstr("</h1>\n<p>resnet50 training, fp16, batch 256, 224x224, "));
+  EXPECT_EQ(report_page({}).title, "nearmetal: training throughput");
 }
 
 TEST(Page, WithoutImagesShowsTables) {

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "reports/comparison_json.h"
 #include "reports/comparison_text.h"
 #include "tests/unit/made_up_runs.h"
 
@@ -152,9 +153,13 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   runs[1].run.ranks[0].plans_sha256 = std::string(64, 'a');
   runs[2].tool = "0.2";
   const ComparisonRow row = row_of(base_set(), next);
-  for (const char* code : {"throttled", "different_plans", "different_tool"}) {
+  for (const char* code : {"different_plans", "different_tool"}) {
     EXPECT_THAT(row.notes, has_note(code)) << code;
   }
+  ASSERT_EQ(row.new_side.warnings.size(), 1U);
+  EXPECT_EQ(row.new_side.warnings[0].warning.code, "throttled");
+  EXPECT_THAT(to_json(compare(base_set(), next, {}), std::nullopt, ExitCode::ok),
+              HasSubstr("1 of 5 runs of the new set warned: the clock was held down"));
   EXPECT_EQ(row.new_side.runs, 5) << "what is noted still counts";
   std::vector<double> many = {1000, 1004, 996, 1002, 998, 1001, 999, 1003, 997, 500};
   const ComparisonRow outlying = row_of(base_set(), made_up_set({{"run", many}}, 60));
@@ -279,35 +284,6 @@ TEST(Compare, AnUnknownMetricIsRefused) {
   CompareOptions options;
   options.metrics = {"speed"};
   EXPECT_THROW(compare(base_set(), new_set(1), options), std::invalid_argument);
-}
-
-TEST(ComparisonText, HoldsEveryRowAndFootnote) {
-  const Comparison comparison = compare(base_set(), new_set(0.95), {});
-  std::ostringstream text;
-  print_comparison(text, comparison, false);
-  EXPECT_THAT(text.str(), HasSubstr("SLOWER (1)"));
-  EXPECT_THAT(text.str(), HasSubstr("\n(1) the sides were not interleaved"));
-  EXPECT_THAT(text.str(), HasSubstr("-5.00 % [-5."));
-  EXPECT_THAT(text.str(), HasSubstr("5|5"));
-  EXPECT_THAT(text.str(), Not(HasSubstr("\033")));
-  std::ostringstream coloured;
-  print_comparison(coloured, comparison, true);
-  EXPECT_THAT(coloured.str(), HasSubstr("\033[31mSLOWER"));
-  EXPECT_EQ(verdict_counts(comparison), "1 SLOWER");
-}
-
-TEST(ComparisonText, NamesFromReportsCannotSteerTerminalOrMarkdown) {
-  const std::string hostile = "a|b<img src=x>\033[2J\n# c";
-  const Comparison comparison =
-      compare(made_up_set({{hostile, base_runs}}), made_up_set({{hostile, scaled(1)}}, 60), {});
-  std::ostringstream text;
-  print_comparison(text, comparison, false);
-  EXPECT_THAT(text.str(), Not(HasSubstr("\033")));
-  EXPECT_THAT(text.str(), Not(HasSubstr("\n# c")));
-  std::ostringstream markdown;
-  print_comparison_markdown(markdown, comparison);
-  EXPECT_THAT(markdown.str(), Not(HasSubstr("<img")));
-  EXPECT_THAT(markdown.str(), HasSubstr("a\\|b&lt;img"));
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST(Gate, WhatCannotBeComparedIsNotAPass) {
   options.metrics = {"set_up_seconds"};
   const GateResult lacking = judge(compare(set_at(1000), without_metric, options), {});
   EXPECT_EQ(lacking.exit_code, ExitCode::not_comparable);
-  EXPECT_THAT(lacking.verdict, HasSubstr("no run in the new set has set_up_seconds: lost"));
+  EXPECT_THAT(lacking.verdict, HasSubstr("no run of the new set has set_up_seconds: lost"));
 }
 
 // One of 40 rows is worse by a hair: alone it would fail the gate.

@@ -9,6 +9,7 @@
 #include "reports/benchmark_text.h"
 #include "reports/junit.h"
 #include "reports/text.h"
+#include "reports/work_text.h"
 #include "tests/unit/made_up_runs.h"
 
 namespace nearmetal {
@@ -61,9 +62,49 @@ TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
   EXPECT_THAT(run_warnings(set), testing::ElementsAre("run: drift (2 runs): job 1"));
 }
 
+TEST(ReportText, SaysWhatWasMeasured) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  const std::string line =
+      "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host host, 2026-01-31";
+  EXPECT_EQ(work_line(set), line);
+  EXPECT_THAT(text_of(markdown, set), testing::StartsWith(line + "\n\n|"));
+  EXPECT_THAT(text_of(print_github_summary, set), HasSubstr("## nearmetal\n\n" + line));
+  Report other = made_up_report({{"run", {20}}}, 60);
+  other.invocation.config.model = "resnet18";
+  other.invocation.config.forward_only = true;
+  other.arms[0].runs[0].started_at = "2026-02-02T00:00:00Z";
+  other.environments[0].host_name = "(left out)";
+  add_runs(set, other, "other");
+  EXPECT_EQ(work_line(set),
+            "resnet50 training | resnet18 forward, fp16, batch 256, 224x224, NVIDIA H200, "
+            "host host, 2026-01-31 to 2026-02-02");
+  set.environments = {other.environments[0]};
+  EXPECT_THAT(work_line(set), Not(HasSubstr("host")));
+  EXPECT_EQ(work_line({}), "");
+}
+
+TEST(ReportText, NamesRunsThatAreLeftOut) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  set.arms[0].runs[0].run.status = Status::failed;
+  set.arms[0].runs[0].run.failure = "out of memory";
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("run: a run of made up is left out: failed (out of memory)"));
+  EXPECT_THAT(text_of(markdown, set), HasSubstr("out of memory"));
+}
+
+TEST(ReportText, MeansOfDifferentWorkAreRefused) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
+  EXPECT_NO_THROW(require_same_work(set));
+  Report larger = made_up_report({{"other", {2000}}});
+  larger.invocation.config.batch = 777;
+  add_runs(set, larger, "larger");
+  EXPECT_THROW(require_same_work(set), NotComparable);
+}
+
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
-  EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value\r\n"));
+  EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
+                              "model,device,precision,batch,forward_only\r\n"));
   EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
                               "throughput_images_per_second,images/s,1000.1"));
   const std::string hostile = text_of(print_csv, hostile_set());
@@ -88,13 +129,22 @@ TEST(ReportText, GoBenchmarksAreLinesOfWordsAndNumbers) {
 }
 
 TEST(ReportText, PrometheusEscapesLabels) {
-  const std::string text = text_of(print_prometheus, made_up_set({{"a\"\n\\", {1000, 1010}}}));
-  EXPECT_THAT(text,
-              HasSubstr("# TYPE nearmetal_throughput_images_per_second gauge\n"
-                        "nearmetal_throughput_images_per_second{arm=\"a\\\"\\n\\\\\"} 1004."));
-  EXPECT_THAT(text, HasSubstr("nearmetal_runs{arm=\"a\\\"\\n\\\\\",complete=\"yes\"} 2\n"));
-  EXPECT_THAT(text,
-              HasSubstr("nearmetal_last_run_timestamp_seconds{arm=\"a\\\"\\n\\\\\"} 1769817660\n"));
+  Report report = made_up_report({{"a\"\n\\", {1000, 1010}}});
+  report.invocation.config.model = "m\"\n\\";
+  RunSet set;
+  add_runs(set, report, "made up");
+  const std::string text = text_of(print_prometheus, set);
+  const std::string labels =
+      "{arm=\"a\\\"\\n\\\\\",model=\"m\\\"\\n\\\\\",device=\"cuda\",precision=\"fp16\",batch="
+      "\"256\","
+      "forward_only=\"no\"";
+  EXPECT_THAT(text, HasSubstr("# TYPE nearmetal_throughput_images_per_second gauge\n"
+                              "nearmetal_throughput_images_per_second" +
+                              labels + "} 1004."));
+  EXPECT_THAT(text, HasSubstr("nearmetal_runs" + labels + ",complete=\"yes\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("nearmetal_last_run_timestamp_seconds" + labels + "} 1769817660\n"));
+  EXPECT_THAT(
+      text, HasSubstr("nearmetal_arm_info" + labels + ",kind=\"measured\",world_size=\"1\"} 1\n"));
   EXPECT_EQ(text_of(print_prometheus, {}), "");
 }
 
@@ -106,7 +156,8 @@ TEST(ReportText, JsonOfOtherToolsHoldsEachRunOrArm) {
   EXPECT_THAT(google, HasSubstr("\"real_time\": 250.0"));
   const std::string action = github_action_benchmark_json(set);
   EXPECT_THAT(action, HasSubstr("\"value\": 1011.92"));
-  EXPECT_THAT(action, HasSubstr("n = 1, 95 % interval"));
+  EXPECT_THAT(action, HasSubstr("\"name\": \"a (resnet50 training, fp16, batch 256)\""));
+  EXPECT_THAT(action, HasSubstr("n = 1, 95 % interval; device cuda: NVIDIA H200"));
   EXPECT_EQ(github_action_benchmark_json({}), "[]\n");
 }
 
