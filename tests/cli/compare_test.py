@@ -94,6 +94,8 @@ class Compare(CompareTest):
                             "EQUIVALENT")
         process = self.call(*sides, "--allow-differ", "kind")
         self.assert_refused(process, 2, "never compared")
+        process = self.call(*sides, "--allow-differ", "bacth")
+        self.assert_refused(process, 2, "'bacth'", "did you mean 'batch'?")
 
     def test_no_row_in_common_is_exit_4(self):
         def rename(report, _):
