@@ -51,8 +51,9 @@ Examples:
 constexpr const char* rerun_examples = R"(
 Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
+  nearmetal rerun sweep.json#1x1x1     of one arm, of one rank
 
-Settings come from the report; no text of it is executed. The new reports stay in this folder.)";
+Exit 5 at once where the report has no complete run to hold new ones against. Settings come from the report; no text of it is executed. The new reports stay in this folder.)";
 
 using Texts = std::vector<std::string>;
 

@@ -43,6 +43,18 @@ RunArm& arm_named(RunSet& set, const std::string& name);
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments);
 
+/// Where a user says that a report is.
+struct ReportPlace {
+  std::string file;
+  std::string arm;  // empty: all
+};
+
+/// FILE, or FILE#ARM where no file has that whole name.
+ReportPlace report_place(const std::string& place);
+
+/// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
+void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
+
 /// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
 /// an arm that is not there.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
