@@ -12,7 +12,7 @@ CLI::App* add_doctor_command(CLI::App& app, CommandLine& line) {
   command->footer(R"(
 Examples:
   nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
-  nearmetal doctor layout.json                     and what that file asks for; ranks on all its hosts
+  nearmetal doctor layout.json                     and what that file asks for, on all its hosts
   nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
