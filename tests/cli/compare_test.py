@@ -127,7 +127,7 @@ class Compare(CompareTest):
         bad = self.write("bad.json", "{")
         self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
         self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
-                            "no baseline: baselines holds none")
+                            "no baseline: baselines holds none", "baseline list", "baseline add")
 
         def fail(report, run):
             run["status"] = "failed"
