@@ -53,7 +53,8 @@ Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
   nearmetal rerun sweep.json#1x1x1     of one arm, of one rank
 
-Exit 5 at once where the report has no complete run to hold new ones against. Settings come from the report; no text of it is executed. The new reports stay in this folder.)";
+Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
+the report; no text of it is executed. The new reports stay in this folder.)";
 
 using Texts = std::vector<std::string>;
 
@@ -260,9 +261,15 @@ CLI::App* add_rerun_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("rerun", "Repeat a report's configuration and compare");
   command->footer(rerun_examples);
   Judging& judging = line.judging;
-  add_places(command, "REPORT", judging.base, "Whose configuration to repeat")
-      ->required()
-      ->expected(1);
+  const auto take = [&](const Texts& places) {
+    if (places.size() != 1) {
+      throw std::invalid_argument("rerun takes one report, not " + std::to_string(places.size()));
+    }
+    judging.base = {checked_path("REPORT", places.front())};
+  };
+  command->add_option_function<Texts>("REPORT", take, "Whose configuration to repeat")
+      ->option_text("FILE")
+      ->required();
   add_value(command, "--runs", "N", "fresh launches [as many as the report has]",
             [&](const std::string& text) {
               judging.reruns = parse_number<int64_t>("--runs", text, {1, 1000});

@@ -69,18 +69,6 @@ std::string tool_text(const Tool& tool) {
          (tool.dirty.value.value_or(false) ? " with changes" : "") + " " + tool.build_type;
 }
 
-std::vector<fs::path> reports_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".json") {
-      files.push_back(entry.path());
-    }
-  }
-  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 struct Source {
   size_t side = 0;
   std::string file;
@@ -163,6 +151,18 @@ ReportPlace report_place(const std::string& place) {
   const size_t hash = place.rfind('#');
   if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
   return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
