@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import cli
 
@@ -110,9 +111,14 @@ class Refusals(cli.CliTest):
         self.assert_refused(self.call("doctor", "--mig-config", "folder#a"), 2, "it is a folder")
 
     def test_the_reports_of_a_folder_are_validated(self):
-        self.write("bad.json", "{")
+        self.write("one.json", "{")
         process = self.call("validate", ".")
-        self.assert_refused(process, 5, "./bad.json is not a valid report")
+        self.assert_refused(process, 5, "./one.json is not a valid report")
+        data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+        shutil.copy(os.path.join(data, "report-1.0.json"), self.path("one.json"))
+        process = self.call("validate", ".")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("./one.json: valid", process.out)
 
     def test_cuda_without_a_gpu_is_exit_8(self):
         if os.path.exists("/dev/nvidiactl"):
