@@ -110,9 +110,9 @@ RunSet read_base(const Judging& judging, const std::string& baselines_folder, co
   return fs::is_directory(place, ignored) ? matching_runs(history, next, judging.window) : history;
 }
 
-// The report whose configuration is repeated: the first of the new side, a file.
+// The report whose configuration is repeated: the first of the new side, left with the arm that is.
 struct Repeatable {
-  std::string file;
+  std::string place;  // FILE or FILE#ARM
   Report report;
 };
 
@@ -121,11 +121,18 @@ Repeatable repeatable(const std::string& place) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
                                 place);
   }
-  const bool is_file = std::filesystem::exists(place);
-  Repeatable found{is_file ? place : place.substr(0, place.rfind('#')), {}};
-  found.report = read_report(found.file);
-  require_repeatable(found.report, found.file);
+  const ReportPlace at = report_place(place);
+  Repeatable found{place, read_report(at.file)};
+  if (!at.arm.empty()) keep_only_arm(found.report, at.arm, at.file);
+  require_repeatable(found.report, place);
   return found;
+}
+
+// The new run takes the name of the arm that it repeats: they are one row.
+void add_repeated(RunSet& set, const Repeatable& repeated, const std::string& file, Keep keep) {
+  Report report = read_report(file);
+  report.arms.at(0).name = repeated.report.arms[0].name;
+  add_runs(set, report, file, "", keep);
 }
 
 }  // namespace
@@ -146,10 +153,9 @@ ExitCode cmd_gate(const Judging& judging, const std::string& baselines_folder,
   if (judging.reruns > 0) repeated = repeatable(judging.next.front());
   ExitCode run_code = ExitCode::ok;
   const auto take_run = [&](RunSet& set) {
-    const RepeatedRun run = repeat_run(repeated->report, repeated->file, terminal);
+    const RepeatedRun run = repeat_run(repeated->report, repeated->place, terminal);
     run_code = run.exit_code;
-    if (run_code == ExitCode::ok)
-      add_runs(set, read_report(run.report), run.report, "", kept(judging));
+    if (run_code == ExitCode::ok) add_repeated(set, *repeated, run.report, kept(judging));
     return run_code == ExitCode::ok;
   };
   const GatedComparison gated =
@@ -159,16 +165,16 @@ ExitCode cmd_gate(const Judging& judging, const std::string& baselines_folder,
 }
 
 ExitCode cmd_rerun(const Judging& judging, const Terminal& terminal) {
-  const auto [file, report] = repeatable(judging.base.front());
+  const Repeatable repeated = repeatable(judging.base.front());
   RunSet base;
-  add_runs(base, report, file);
+  add_runs(base, repeated.report, repeated.place);
   RunSet next;
-  const auto recorded = static_cast<int64_t>(report.arms[0].runs.size());
+  const auto recorded = std::ssize(repeated.report.arms[0].runs);
   const int64_t runs = judging.reruns > 0 ? judging.reruns : recorded;
   for (int64_t i = 0; i < runs; ++i) {
-    const RepeatedRun repeated = repeat_run(report, file, terminal);
-    if (repeated.exit_code != ExitCode::ok) return repeated.exit_code;
-    add_runs(next, read_report(repeated.report), repeated.report);
+    const RepeatedRun run = repeat_run(repeated.report, repeated.place, terminal);
+    if (run.exit_code != ExitCode::ok) return run.exit_code;
+    add_repeated(next, repeated, run.report, Keep::figures);
   }
   const Comparison comparison = compare(base, next, judging.options);
   return publish({base, next, comparison, std::nullopt}, judging, terminal);

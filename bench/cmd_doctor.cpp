@@ -1,9 +1,9 @@
 #include "bench/cmd_doctor.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
+#include "bench/doctor/check_layout.h"
 #include "bench/doctor/collect.h"
 #include "comm/layout_json.h"
 
@@ -20,25 +20,16 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
   }
 }
 
-// With the hosts to try; none where no file was named.
-LayoutFile asked_layouts(const CommandLine& line) {
-  if (!line.doctor_layout) return {};
-  LayoutFile layouts = read_layout(*line.doctor_layout);
-  if (layouts.hosts.size() < 2) {
-    throw std::invalid_argument(*line.doctor_layout +
-                                " has fewer than two hosts, and no path between any to try");
-  }
-  return layouts;
-}
-
 }  // namespace
 
 ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
-  const LayoutFile layouts = asked_layouts(line);
+  LayoutFile layouts;  // with the hosts to try
+  if (line.doctor_layout) layouts = read_layout(*line.doctor_layout);
   std::optional<MigConfig> mig_config;
   if (line.doctor_mig_config) mig_config = read_mig_config(*line.doctor_mig_config);
   Checkup checkup = collect_checkup(layouts);
   checkup.mig_config = std::move(mig_config);
+  if (line.doctor_layout) checkup.layout = check_layout(*line.doctor_layout, checkup);
   const std::vector<Finding> findings = diagnose(checkup);
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Urgency::blocker;

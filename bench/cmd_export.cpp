@@ -1,5 +1,6 @@
 #include "bench/cmd_export.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "reports/atomic_file.h"
 #include "reports/json.h"
 #include "reports/safetensors.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -143,10 +145,16 @@ void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Tr
 void require_steps_for(const Origins& origins) {
   const std::set<std::string> of_parameters = {"model",     "image_size", "classes", "seed",
                                                "zero_init", "output",     "force",   "quiet"};
+  std::vector<std::string> flags;
   for (const auto& [setting, origin] : origins) {
     if (origin == Origin::standard || of_parameters.count(setting) > 0) continue;
-    throw std::invalid_argument("'" + setting + "' is of training: add --steps, or leave it out");
+    std::string& flag = flags.emplace_back("--" + setting);
+    std::replace(flag.begin(), flag.end(), '_', '-');
   }
+  if (flags.empty()) return;
+  throw std::invalid_argument("without --steps nothing is trained, which " +
+                              joined(flags, " and ") + " would be for: add --steps N, or leave " +
+                              (flags.size() > 1 ? "them" : "it") + " out");
 }
 
 DeviceChoice settle(RunConfig& config, const Origins& origins, const Graph& graph) {

@@ -1,13 +1,18 @@
 #include "bench/cmd_info.h"
 
+#include <filesystem>
+
 #include "bench/build_info.h"
 #include "comm/nccl_library.h"
 #include "models/backend.h"
 #include "reports/json.h"
+#include "reports/run_set.h"
 #include "reports/schema.h"
 
 namespace nearmetal {
 namespace {
+
+namespace fs = std::filesystem;
 
 void print_backend(std::ostream& out, const std::string& name) {
   out << "backend " << name << ": ";
@@ -39,6 +44,21 @@ std::string_view schema_text(const std::string& name) {
   return report_schema();
 }
 
+// Of a folder its reports.
+std::vector<fs::path> files_at(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    if (!fs::is_directory(path, ignored)) {
+      files.emplace_back(path);
+      continue;
+    }
+    const std::vector<fs::path> below = reports_below(path);
+    files.insert(files.end(), below.begin(), below.end());
+  }
+  return files;
+}
+
 }  // namespace
 
 ExitCode cmd_version(const Terminal& terminal) {
@@ -59,10 +79,10 @@ ExitCode cmd_schema(const std::string& name, const Terminal& terminal) {
 
 ExitCode cmd_validate(const std::vector<std::string>& paths, const Terminal& terminal) {
   ExitCode code = ExitCode::ok;
-  for (const std::string& path : paths) {
+  for (const fs::path& file : files_at(paths)) {
     try {
-      const Report report = read_report(path);
-      terminal.out << path << ": valid, schema " << report.schema_version << ", "
+      const Report report = read_report(file);
+      terminal.out << file.string() << ": valid, schema " << report.schema_version << ", "
                    << to_string(report.status) << '\n';
     } catch (const InvalidReport& error) {
       terminal.err << "nearmetal: " << error.what() << '\n';

@@ -14,11 +14,13 @@
 #include "bench/run_layout.h"
 #include "bench/sweep_report.h"
 #include "comm/plan_json.h"
+#include "comm/shell_text.h"
 #include "models/load_module.h"
 #include "reports/atomic_file.h"
 #include "reports/journal_json.h"
 #include "reports/json.h"
 #include "reports/sha256.h"
+#include "reports/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -34,6 +36,20 @@ std::string placed(const std::string& failure, const Layout& layout) {
     return layout.source + ": " + failure;
   }
   return failure;
+}
+
+// The command that asks for the same sweep, whatever its files are.
+std::vector<std::string> without_files(const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const std::string flag = argv[i].substr(0, argv[i].find('='));
+    if (flag == "--output" || flag == "--resume") {
+      if (flag == argv[i]) ++i;  // its value follows
+    } else if (flag != "--force") {
+      words.push_back(argv[i]);
+    }
+  }
+  return words;
 }
 
 std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
@@ -93,7 +109,8 @@ class Sweep {
       terminal_.remark(std::to_string(entries_.size()) + " of " +
                        std::to_string(plan_.launches.size()) + " runs are in the journal");
     } else {
-      journal_.emplace(Journal::create(journal_name(output_), plan_hash));
+      journal_.emplace(Journal::create(journal_name(output_),
+                                       {plan_hash, shell_quoted(without_files(line_.argv))}));
     }
   }
 
@@ -161,10 +178,17 @@ class Sweep {
       std::error_code ignored;
       std::filesystem::remove(journal_->path(), ignored);
     } else {
-      terminal_.remark("go on with: nearmetal sweep ... --resume " + journal_->path().string() +
-                       " --output ANOTHER");
+      tell_how_to_go_on();
     }
     return code;
+  }
+
+  // The report that holds all takes the place of this one.
+  void tell_how_to_go_on() {
+    std::vector<std::string> words = without_files(line_.argv);
+    words.insert(words.end(),
+                 {"--resume", journal_->path().string(), "--output", output_, "--force"});
+    terminal_.remark("go on with: " + printable(shell_quoted(words)));
   }
 
   const CommandLine& line_;

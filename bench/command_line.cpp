@@ -66,7 +66,7 @@ void refuse_extras(const CLI::App& app, const CLI::App& used, bool has_command) 
 CLI::App* add_validate_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("validate", "Check reports against their schema");
   command->footer(validate_examples);
-  command->add_option("FILE", line.validate_files, "Reports")->required();
+  command->add_option("FILE", line.validate_files, "Reports, or folders of them")->required();
   return command;
 }
 

@@ -12,7 +12,7 @@ CLI::App* add_doctor_command(CLI::App& app, CommandLine& line) {
   command->footer(R"(
 Examples:
   nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
-  nearmetal doctor layout.json                     and ranks on all hosts of that file
+  nearmetal doctor layout.json                     and what that file asks for, on all its hosts
   nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
@@ -22,7 +22,7 @@ starts short processes.)");
       ->add_option_function<std::string>(
           "LAYOUT",
           [&line](const std::string& path) { line.doctor_layout = checked_path("LAYOUT", path); },
-          "layout file, whose hosts are tried, too")
+          "layout file: held against this machine, its hosts tried")
       ->option_text("[FILE]");
   command
       ->add_option_function<std::string>(

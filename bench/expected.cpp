@@ -54,7 +54,8 @@ class Expectations {
 
  private:
   [[noreturn]] void refuse(const std::string& what, const std::string& why) const {
-    throw std::invalid_argument("--expect-" + what + ": " + environment_.host_name + " has " + why);
+    throw std::invalid_argument("--expect-" + what + ": host " + environment_.host_name + " has " +
+                                why);
   }
   const Gpu& gpu_for(const std::string& what) const {
     if (gpu_ == nullptr) refuse(what, "none for this rank, which computes on CPUs");

@@ -27,7 +27,11 @@ it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what mus
 row in common. Of runs with --attribute it also says what the difference comes from.
 
 Metrics: throughput_images_per_second, median_step_seconds, p95_step_seconds, p99_step_seconds,
-  set_up_seconds.)";
+  set_up_seconds.
+Fields, which must agree unless --allow-differ names them: model, device, precision, batch,
+  image_size, classes, forward_only, input, launch, zero_init, loss_scale, learning_rate, momentum,
+  weight_decay, update, gradient_type, communication, share, ranks_per_job, world_size,
+  ranks_per_instance, gpu_chip, cpu_model, threads, libraries, or one of them: libraries.cudnn.)";
 
 constexpr const char* gate_examples = R"(
 Examples:
@@ -47,8 +51,10 @@ Examples:
 constexpr const char* rerun_examples = R"(
 Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
+  nearmetal rerun sweep.json#1x1x1     of one arm, of one rank
 
-Settings come from the report; no text of it is executed. The new reports stay in this folder.)";
+Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
+the report; no text of it is executed. The new reports stay in this folder.)";
 
 using Texts = std::vector<std::string>;
 
@@ -69,6 +75,34 @@ CLI::Option* add_places(CLI::App* command, const std::string& name, Texts& place
   return command->add_option_function<Texts>(name, take, help)->option_text("FILE...");
 }
 
+// A flag that takes names, and so would take files that come after it.
+void add_names(CLI::App* command, const std::string& flag, const char* type, const char* help,
+               Texts& names, const std::function<void(const std::string& name)>& check) {
+  const auto take = [=, &names](const Texts& given) {
+    for (const std::string& name : given) {
+      if (name.ends_with(".json") || name.find_first_of("/#") != name.npos) {
+        throw std::invalid_argument(flag + " takes names, and '" + name +
+                                    "' looks like a file: put " + flag + " after the files");
+      }
+      check(name);
+      names.push_back(name);
+    }
+  };
+  command->add_option_function<Texts>(flag, take, help)->option_text(type);
+}
+
+void check_metric(const std::string& name) {
+  Texts known;
+  for (const Metric& metric : all_metrics()) known.push_back(metric.name);
+  require_choice("--metric", name, known);
+}
+
+// Comparing says why the kind is never allowed; which libraries there are, only reports tell.
+void check_field(const std::string& name) {
+  if (name == "kind" || name.starts_with("libraries.")) return;
+  require_choice("--allow-differ", name, fields_that_may_differ());
+}
+
 void add_rule(CLI::App* command, Judging& judging) {
   CompareOptions& options = judging.options;
   add_value(command, "--margin", "SHARE", "that does not matter, such as 1.5% or 0.015 [2%]",
@@ -79,22 +113,10 @@ void add_rule(CLI::App* command, Judging& judging) {
             [&](const std::string& text) {
               options.rule.alpha = parse_share("--alpha", text, {1e-6, 0.25});
             });
-  const auto take_metrics = [&](const Texts& names) {
-    for (const std::string& name : names) {
-      Texts known;
-      for (const Metric& metric : all_metrics()) known.push_back(metric.name);
-      require_choice("--metric", name, known);
-      options.metrics.push_back(name);
-    }
-  };
-  command
-      ->add_option_function<Texts>("--metric", take_metrics,
-                                   "figures to compare [throughput_images_per_second]")
-      ->option_text("NAME...");
-  command
-      ->add_option("--allow-differ", options.allow_differ,
-                   "fields of the comparable key that may differ")
-      ->option_text("FIELD...");
+  add_names(command, "--metric", "NAME...", "figures to compare [throughput_images_per_second]",
+            options.metrics, check_metric);
+  add_names(command, "--allow-differ", "FIELD...", "what may differ all the same (compare --help)",
+            options.allow_differ, check_field);
 }
 
 void add_output(CLI::App* command, Judging& judging) {
@@ -239,9 +261,15 @@ CLI::App* add_rerun_command(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("rerun", "Repeat a report's configuration and compare");
   command->footer(rerun_examples);
   Judging& judging = line.judging;
-  add_places(command, "REPORT", judging.base, "Whose configuration to repeat")
-      ->required()
-      ->expected(1);
+  const auto take = [&](const Texts& places) {
+    if (places.size() != 1) {
+      throw std::invalid_argument("rerun takes one report, not " + std::to_string(places.size()));
+    }
+    judging.base = {checked_path("REPORT", places.front())};
+  };
+  command->add_option_function<Texts>("REPORT", take, "Whose configuration to repeat")
+      ->option_text("FILE")
+      ->required();
   add_value(command, "--runs", "N", "fresh launches [as many as the report has]",
             [&](const std::string& text) {
               judging.reruns = parse_number<int64_t>("--runs", text, {1, 1000});

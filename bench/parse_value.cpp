@@ -26,6 +26,16 @@ std::string described(const Bounds& bounds) {
          (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
 }
 
+// "2" is most likely meant as 2%.
+std::string percent_hint(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  try {
+    parse_share(flag, text + "%", bounds);
+    return "; did you mean " + text + "%?";
+  } catch (const std::invalid_argument&) {
+    return "";
+  }
+}
+
 }  // namespace
 
 template <class Number>
@@ -51,7 +61,8 @@ double parse_share(const std::string& flag, const std::string& text, const Bound
     return parse_number<double>(flag, text.substr(0, text.size() - 1), in_percent) / 100;
   } catch (const std::invalid_argument&) {
     throw std::invalid_argument(flag + " must be a share " + described(bounds) +
-                                ", or with % in percent, not '" + text + "'");
+                                ", or with % in percent, not '" + text + "'" +
+                                (percent ? "" : percent_hint(flag, text, bounds)));
   }
 }
 

@@ -5,17 +5,21 @@
 #include "reports/atomic_file.h"
 #include "reports/json.h"
 #include "reports/plan_cache.h"
+#include "reports/run_set.h"
 
 namespace nearmetal {
 namespace {
 
-std::vector<Plan> plans_of(const std::string& path) {
-  for (const Arm& arm : read_report(path).arms) {
+std::vector<Plan> plans_of(const std::string& place) {
+  const ReportPlace at = report_place(place);
+  Report report = read_report(at.file);
+  if (!at.arm.empty()) keep_only_arm(report, at.arm, at.file);
+  for (const Arm& arm : report.arms) {
     for (const Run& run : arm.runs) {
       if (!run.plans.empty()) return run.plans;
     }
   }
-  throw std::invalid_argument("--plans: " + path + " holds no plans");
+  throw std::invalid_argument("--plans: " + place + " holds no plans");
 }
 
 }  // namespace

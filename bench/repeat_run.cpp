@@ -4,15 +4,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <vector>
 
 #include "bench/exit_status.h"
 #include "bench/run_arguments.h"
+#include "reports/json.h"
+#include "reports/run_set.h"
 #include "reports/text.h"
 
 namespace nearmetal {
@@ -30,6 +34,12 @@ std::string name_of_repeat(const std::string& source) {
     std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
     if (!fs::exists(name)) return name;
   }
+}
+
+std::string names_of(const std::vector<Arm>& arms) {
+  std::vector<std::string> names;
+  for (const Arm& arm : arms) names.push_back(arm.name);
+  return joined(names);
 }
 
 [[noreturn]] void become(const std::vector<std::string>& arguments) {
@@ -58,15 +68,21 @@ ExitCode launch(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void require_repeatable(const Report& report, const std::string& source) {
-  const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument(source + " cannot be repeated: " + why);
-  };
+  const std::string beginning = source + " cannot be repeated: ";
+  const auto refuse = [&](const std::string& why) { throw std::invalid_argument(beginning + why); };
   if (report.arms.size() != 1) {
-    refuse("it holds " + counted(static_cast<int64_t>(report.arms.size()), "arm") +
-           ", and one run is started at a time: repeat what measured it");
+    refuse("it holds " + counted(std::ssize(report.arms), "arm") +
+           ", and one run is started at a time; name one as FILE#ARM: " + names_of(report.arms));
   }
-  if (report.arms[0].runs.empty()) refuse("it holds no run");
-  const int64_t ranks = report.arms[0].runs[0].world_size;
+  const Arm& arm = report.arms[0];
+  const auto complete = std::find_if(arm.runs.begin(), arm.runs.end(),
+                                     [](const Run& run) { return run.status == Status::complete; });
+  if (complete == arm.runs.end()) {
+    throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
+  }
+  if (arm.share) refuse("its jobs share by " + arm.share->way + ": repeat it by `nearmetal sweep`");
+  if (arm.kind == Kind::emulated) refuse("it is emulated: repeat it by `nearmetal sweep`");
+  const int64_t ranks = complete->world_size;
   if (ranks != 1) {
     refuse("it ran on " + counted(ranks, "rank") +
            ", and one process is started: repeat it by the launcher that started them");
@@ -76,7 +92,7 @@ void require_repeatable(const Report& report, const std::string& source) {
 RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
   require_repeatable(report, source);
   RepeatedRun repeated;
-  repeated.report = name_of_repeat(source);
+  repeated.report = name_of_repeat(report_place(source).file);
   std::vector<std::string> arguments = {"nearmetal"};
   for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
     arguments.push_back(argument);

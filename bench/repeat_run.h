@@ -14,7 +14,9 @@ struct RepeatedRun {
   std::string report;  // its file, in the current folder
 };
 
-/// Throws std::invalid_argument for a report that is not of runs of one rank in one arm.
+/// Throws std::invalid_argument for a report that is not of runs of one rank in one arm with a GPU
+/// or machine of its own, and InvalidReport where none of them is complete. `source` is its file,
+/// or FILE#ARM where `report` is left with that arm.
 void require_repeatable(const Report& report, const std::string& source);
 
 /// Starts `nearmetal run` with the configuration of `report`, which lies in `source`, and with

@@ -133,7 +133,7 @@ void add_evidence(RunOptions& options, RunConfig& run) {
   options.path("--host-facts", run.host_facts, "FILE",
                "JSON object by the host's operator: what only the host sees");
   options.toggle("--no-host-info", run.no_host_info,
-                 "leave out host names, UUIDs and serial numbers");
+                 "leave out host names, UUIDs, serial numbers and folders");
   options.number("--monitor-hz", run.monitor_hz, {0, 100},
                  "samples of clocks, power and CPU per second; 0: none");
 }

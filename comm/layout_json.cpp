@@ -9,6 +9,7 @@
 #include "comm/mig_profiles.h"
 #include "comm/short_form.h"
 #include "reports/forms.h"
+#include "reports/json.h"
 #include "reports/json_reader.h"
 
 namespace nearmetal {
@@ -162,7 +163,7 @@ std::string text_of(const std::filesystem::path& path) {
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw std::invalid_argument("there is no such file, or not for you");
+    throw std::invalid_argument("it cannot be read: " + why_unreadable(path));
   }
   std::string text(enough_to_refuse, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));

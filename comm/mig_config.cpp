@@ -7,6 +7,7 @@
 #include "comm/mig_profiles.h"
 #include "comm/shell_text.h"
 #include "comm/yaml_value.h"
+#include "reports/json.h"
 #include "reports/text.h"
 #include "reports/text_table.h"
 
@@ -17,7 +18,7 @@ std::string text_of_file(const std::string& path) {
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw std::invalid_argument("there is no such file, or not for you");
+    throw std::invalid_argument("it cannot be read: " + why_unreadable(path));
   }
   std::string text(largest_yaml_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));

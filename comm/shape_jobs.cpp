@@ -5,13 +5,10 @@
 #include <stdexcept>
 
 #include "comm/short_form.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
-
-std::string counted(int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 // What is left of a host while jobs take their parts.
 struct Stock {

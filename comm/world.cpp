@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "models/load_module.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -69,8 +70,8 @@ std::unique_ptr<World> join_world(int64_t expected_ranks, bool threads) {
   const auto processes = launched_processes();
   auto world = processes ? join_launched(*processes, threads) : std::make_unique<AloneWorld>();
   if (expected_ranks > 0 && world->size() != expected_ranks) {
-    throw std::invalid_argument("--ranks " + std::to_string(expected_ranks) + ": there are " +
-                                std::to_string(world->size()));
+    throw std::invalid_argument("--ranks " + std::to_string(expected_ranks) + ": this job has " +
+                                counted(world->size(), "rank"));
   }
   return world;
 }

@@ -16,8 +16,7 @@ std::filesystem::path module_path(const std::string& name, const std::string& wh
   for (const auto& candidate : {folder / file, folder.parent_path() / "lib" / "nearmetal" / file}) {
     if (std::filesystem::exists(candidate)) return candidate;
   }
-  throw NotSupported("this build has no " + what + ": there is no " + file + " in " +
-                     folder.string());
+  throw NotBuilt("this build has no " + what + ": there is no " + file + " in " + folder.string());
 }
 
 }  // namespace

@@ -12,12 +12,18 @@ struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Of what was left out of the build.
+struct NotBuilt : NotSupported {
+  using NotSupported::NotSupported;
+};
+
 /// Where the executable of this process lies. Throws std::filesystem::filesystem_error without
 /// /proc.
 std::filesystem::path program_path();
 
-/// What libnearmetal_<name>.so exports as `entry`. Throws NotSupported where the module was not
-/// built or its libraries are not on this machine. It lies in the folder of the executable, or in
+/// What libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no such
+/// module, NotSupported where its libraries are not on this machine. It lies in the folder of the
+/// executable, or in
 /// ../lib/nearmetal beside it when installed. `what` names it in errors, e.g. "cpu backend". The
 /// module stays loaded until the process ends; `share` shows its libraries' symbols to modules that
 /// those load.

@@ -118,7 +118,8 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
   if (fs::is_directory(named, ignored)) return named.string();
   const std::vector<std::string> names = baseline_names(folder);
   throw InvalidReport(place + " is no report, no folder, and no baseline: " + folder.string() +
-                      " holds " + (names.empty() ? "none" : joined(names)));
+                      " holds " + (names.empty() ? "none" : joined(names)) +
+                      "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
 }
 
 RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) {

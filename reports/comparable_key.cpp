@@ -203,6 +203,36 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   return key.take();
 }
 
+std::vector<std::string> fields_that_may_differ() {
+  return {"model",
+          "device",
+          "precision",
+          "batch",
+          "image_size",
+          "classes",
+          "forward_only",
+          "input",
+          "launch",
+          "zero_init",
+          "loss_scale",
+          "loss_scale.initial",
+          "loss_scale.dynamic",
+          "learning_rate",
+          "momentum",
+          "weight_decay",
+          "update",
+          "gradient_type",
+          "communication",
+          "share",
+          "ranks_per_job",
+          "world_size",
+          "ranks_per_instance",
+          "gpu_chip",
+          "cpu_model",
+          "threads",
+          "libraries"};
+}
+
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
                                            const std::vector<KeyField>& other) {
   const auto value_in = [](const std::vector<KeyField>& key, const std::string& name) {

@@ -28,6 +28,11 @@ struct KeyField {
 /// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
+/// The fields that may be allowed to differ: all but the kind. Those of parts, such as
+/// loss_scale.initial, stand for themselves and by what they are parts of; libraries by that alone,
+/// as others come with other versions.
+std::vector<std::string> fields_that_may_differ();
+
 /// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:
 /// "NVIDIA A100-SXM4-80GB", "GRID A100-40C" and "NVIDIA A100 80GB PCIe MIG 1g.10gb" are all A100.
 std::string gpu_chip(const std::string& product);

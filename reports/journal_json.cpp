@@ -10,6 +10,7 @@
 #include "reports/atomic_file.h"
 #include "reports/forms.h"
 #include "reports/report_fields.h"
+#include "reports/text_table.h"
 
 namespace nearmetal {
 namespace json {
@@ -17,8 +18,8 @@ namespace {
 
 struct Header {
   std::string schema = "nearmetal/journal";
-  std::string schema_version = "1.0";
-  std::string plan_sha256;
+  std::string schema_version = "1.1";
+  SweepAsked asked;
 };
 
 inline constexpr Form journal_name{
@@ -28,7 +29,8 @@ template <class Archive>
 void fields(Archive& field, In<Archive, Header> header) {
   field("schema", header.schema, journal_name);
   field("schema_version", header.schema_version, readable_version);
-  field("plan_sha256", header.plan_sha256, hash);
+  field("plan_sha256", header.asked.plan_sha256, hash);
+  field.added("command", header.asked.command);
 }
 
 }  // namespace
@@ -63,6 +65,14 @@ T parsed(const std::string& line) {
   return value;
 }
 
+void require_same(const SweepAsked& asked, const std::string& plan_sha256,
+                  const std::filesystem::path& path) {
+  if (asked.plan_sha256 == plan_sha256) return;
+  throw std::invalid_argument(path.string() + " is the journal of another plan: give the same " +
+                              "layouts and options as before" +
+                              (asked.command.empty() ? "" : ", " + printable(asked.command)));
+}
+
 int opened(const std::filesystem::path& path, int flags) {
   const int file = open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666);
   if (file >= 0) return file;
@@ -80,10 +90,10 @@ Journal::~Journal() {
   if (file_ >= 0) close(file_);
 }
 
-Journal Journal::create(const std::filesystem::path& path, const std::string& plan_sha256) {
+Journal Journal::create(const std::filesystem::path& path, const SweepAsked& asked) {
   Journal journal(path, opened(path, O_CREAT | O_EXCL));
   json::Header header;
-  header.plan_sha256 = plan_sha256;
+  header.asked = asked;
   journal.write_line(line_of(header));
   return journal;
 }
@@ -98,8 +108,8 @@ Journal Journal::resume(const std::filesystem::path& path, const std::string& pl
     try {
       if (++number > 1) {
         entries.push_back(parsed<JournalEntry>(line));
-      } else if (parsed<json::Header>(line).plan_sha256 != plan_sha256) {
-        throw std::invalid_argument(path.string() + " is the journal of another plan");
+      } else {
+        require_same(parsed<json::Header>(line).asked, plan_sha256, path);
       }
     } catch (const InvalidReport& error) {
       throw InvalidReport(path.string() + " line " + std::to_string(number) + ": " + error.what());

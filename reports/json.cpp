@@ -1,6 +1,10 @@
 #include "reports/json.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -79,11 +83,17 @@ Report report_from_json(std::string text) {
   }
 }
 
+std::string why_unreadable(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return "it is a folder";
+  return access(path.c_str(), R_OK) == 0 ? "it does not open" : std::strerror(errno);
+}
+
 std::string file_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::error_code ignored;
   if (!file || std::filesystem::is_directory(path, ignored)) {  // a folder reads as empty
-    throw InvalidReport(path.string() + " cannot be read: there is no such file, or not for you");
+    throw InvalidReport(path.string() + " cannot be read: " + why_unreadable(path));
   }
   const std::streamoff size = file.tellg();
   if (size < 0) {  // a pipe

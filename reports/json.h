@@ -32,6 +32,9 @@ void require_within_limits(std::string_view text);
 Report report_from_json(std::string text);
 Report read_report(const std::filesystem::path& path);
 
+/// Of a file that does not open: "it is a folder", or what the system says.
+std::string why_unreadable(const std::filesystem::path& path);
+
 /// The whole content. Throws InvalidReport for what is no file or cannot be read.
 std::string file_text(const std::filesystem::path& path);
 

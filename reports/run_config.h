@@ -53,7 +53,7 @@ struct RunConfig {
   std::optional<std::string> output;       // path, or "-"
   std::optional<std::string> environment;  // what the user says that this is
   std::optional<std::string> host_facts;   // file by the host's operator
-  bool no_host_info = false;               // leave out names, UUIDs and serial numbers
+  bool no_host_info = false;               // leave out names, UUIDs, serial numbers, folders
   double monitor_hz = 10;                  // samples per second of the timed window; 0: none
   bool force = false;
   bool json = false;

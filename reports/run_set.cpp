@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "reports/json.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -68,18 +69,6 @@ std::string tool_text(const Tool& tool) {
          (tool.dirty.value.value_or(false) ? " with changes" : "") + " " + tool.build_type;
 }
 
-std::vector<fs::path> reports_below(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".json") {
-      files.push_back(entry.path());
-    }
-  }
-  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 struct Source {
   size_t side = 0;
   std::string file;
@@ -93,13 +82,11 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
     sources.push_back({side, file, arm, {}, nullptr});
   };
   std::error_code ignored;
-  const size_t hash = place.rfind('#');
   if (fs::is_directory(place, ignored)) {
     for (const fs::path& file : reports_below(place)) add(file.string());
-  } else if (hash == place.npos || fs::exists(place, ignored)) {
-    add(place);
   } else {
-    add(place.substr(0, hash), place.substr(hash + 1));
+    const ReportPlace one = report_place(place);
+    add(one.file, one.arm);
   }
 }
 
@@ -150,7 +137,38 @@ void leave_out_what_is_there(RunSet& set) {
   });
 }
 
+void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
+  std::vector<std::string> names;
+  for (const Arm& arm : report.arms) names.push_back(arm.name);
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
+}
+
 }  // namespace
+
+ReportPlace report_place(const std::string& place) {
+  std::error_code ignored;
+  const size_t hash = place.rfind('#');
+  if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
+  return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
+  require_arm(report, arm, source);
+  std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
+}
 
 RunArm& arm_named(RunSet& set, const std::string& name) {
   for (RunArm& arm : set.arms) {
@@ -173,9 +191,8 @@ void add_run(RunSet& set, const std::string& arm, SetRun run,
 
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               const std::string& only_arm, Keep keep) {
-  std::string names;
+  if (!only_arm.empty()) require_arm(report, only_arm, source);
   for (const Arm& arm : report.arms) {
-    names += (names.empty() ? "" : ", ") + arm.name;
     if (!only_arm.empty() && arm.name != only_arm) continue;
     if (arm.unsupported) {
       add_unsupported(set, {arm.name, *arm.unsupported});
@@ -189,11 +206,6 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
                kept_of(run, keep)},
               report.environments);
     }
-  }
-  const bool found = std::any_of(report.arms.begin(), report.arms.end(),
-                                 [&](const Arm& arm) { return arm.name == only_arm; });
-  if (!only_arm.empty() && !found) {
-    throw std::invalid_argument(source + " has no arm '" + only_arm + "'; it has: " + names);
   }
 }
 

@@ -1,6 +1,7 @@
 // One side of a comparison: runs of one or several reports, by arm.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,22 @@ RunArm& arm_named(RunSet& set, const std::string& name);
 /// `environments`.
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments);
+
+/// Where a user says that a report is.
+struct ReportPlace {
+  std::string file;
+  std::string arm;  // empty: all
+};
+
+/// FILE, or FILE#ARM where no file has that whole name.
+ReportPlace report_place(const std::string& place);
+
+/// All *.json files directly in a folder or in folders below it. Throws InvalidReport where there
+/// are none.
+std::vector<std::filesystem::path> reports_below(const std::filesystem::path& folder);
+
+/// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
+void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 
 /// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
 /// an arm that is not there.

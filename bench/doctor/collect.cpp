@@ -12,6 +12,7 @@
 #include "bench/defaults.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
+#include "bench/hosts_found.h"
 #include "bench/monitor_sources.h"
 #include "comm/launch_command.h"
 #include "models/backend.h"
@@ -45,12 +46,17 @@ void collect_gpus(Checkup& checkup) {
   }
 }
 
-std::string problem_of_backend(const std::string& name) {
+BackendCheck check_backend(const std::string& name) {
+  Obstacle next = Obstacle::not_loaded;
   try {
-    load_backend(name).describe(0);
-    return "";
+    Backend& backend = load_backend(name);
+    next = Obstacle::no_device;
+    backend.describe(0);
+    return {};
+  } catch (const NotBuilt& error) {
+    return {Obstacle::not_built, error.what()};
   } catch (const std::exception& error) {
-    return error.what();
+    return {next, error.what()};
   }
 }
 
@@ -90,10 +96,16 @@ void try_two_ranks(Checkup& checkup) {
   checkup.nccl = launch_two(short_sum("nccl"), nccl_may_take_seconds);
 }
 
+bool has_other_hosts(const LayoutFile& layouts) {
+  return std::any_of(layouts.hosts.begin(), layouts.hosts.end(),
+                     [](const Host& host) { return !is_this_machine(address_of(host)); });
+}
+
 // As a sweep would start them.
 void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
+  if (!has_other_hosts(layouts)) return;
   for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);
-  if (!checkup.mpi || layouts.hosts.empty()) return;
+  if (!checkup.mpi) return;
   PlacedJob job;
   for (const Host& host : layouts.hosts) {
     PlacedRank& rank = job.ranks.emplace_back();
@@ -138,7 +150,7 @@ Checkup collect_checkup(const LayoutFile& layouts) {
   checkup.environment = find_environment();
   checkup.gpu_device_files = choose_device("auto").device == "cuda";
   collect_gpus(checkup);
-  for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = problem_of_backend(name);
+  for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = check_backend(name);
   try_two_ranks(checkup);
   try_hosts(layouts, checkup);
   collect_files(checkup);

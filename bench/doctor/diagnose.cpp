@@ -13,6 +13,7 @@ std::vector<Finding> diagnose(const Checkup& checkup) {
   }
   if (checkup.gpus.size() > 1) add_peer_findings(checkup.gpus, findings);
   add_mig_findings(checkup, findings);
+  add_layout_findings(checkup, findings);
   add_system_findings(checkup, findings);
   return findings;
 }

@@ -25,18 +25,34 @@ struct MpiLaunch {
   std::string text;           // the first that it printed, where it failed
 };
 
+/// What keeps a backend from working, from the build to the device.
+enum class Obstacle { none, not_built, not_loaded, no_device };
+
+struct BackendCheck {
+  Obstacle obstacle = Obstacle::none;
+  std::string reason;
+};
+
+/// What a sweep of a layout file would meet before it starts anything.
+struct LayoutCheck {
+  std::string file;
+  int64_t layouts = 0;
+  std::vector<std::string> problems;  // each with its place in the file
+};
+
 /// All that doctor looks at. Collecting it changes nothing but the start of two short processes.
 struct Checkup {
   Environment environment;
-  bool gpu_device_files = false;                // /dev/nvidiactl or the like: the driver is here
-  Maybe<std::string> nvml;                      // version of the driver that the library talks to
-  std::vector<Gpu> gpus;                        // all that NVML lists
-  std::vector<GpuNow> gpus_now;                 // in their order
-  std::map<std::string, std::string> backends;  // name to why it does not work; empty: it does
-  std::optional<MpiLaunch> mpi;                 // none: there is no mpirun
+  bool gpu_device_files = false;                 // /dev/nvidiactl or the like: the driver is here
+  Maybe<std::string> nvml;                       // version of the driver that the library talks to
+  std::vector<Gpu> gpus;                         // all that NVML lists
+  std::vector<GpuNow> gpus_now;                  // in their order
+  std::map<std::string, BackendCheck> backends;  // by name
+  std::optional<MpiLaunch> mpi;                  // none: there is no mpirun
   std::optional<MpiLaunch> nccl;        // sums over two GPUs; none: not tried, as there are not two
   std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not tried
-  std::vector<std::string> host_names;  // of a layout file; empty: not asked for
+  std::vector<std::string> host_names;  // of a layout file, to be tried; empty: none
+  std::optional<LayoutCheck> layout;    // none: not asked for
   std::optional<MigConfig> mig_config;  // that the GPUs must have; none: not asked for
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;

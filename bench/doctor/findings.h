@@ -18,6 +18,9 @@ void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findi
 /// Whether MIG is as a configuration says, where one was named.
 void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
+/// Whether a sweep of a layout file could start, where one was named.
+void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings);
+
 /// CPUs, memory, limits, network, files and clock.
 void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings);
 

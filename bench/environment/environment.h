@@ -22,7 +22,8 @@ bool may_record_variable(std::string_view name);
 /// values, at most 64 KiB and 256 entries. Throws std::invalid_argument for any other.
 std::map<std::string, std::string> read_host_facts(const std::filesystem::path& path);
 
-/// Takes host names, UUIDs and serial numbers out of the report, wherever they are written.
+/// Takes host names, UUIDs and serial numbers out of the report, wherever they are written, and
+/// leaves of absolute paths of the invocation and of variables the name of the file.
 void leave_out_host_info(Report& report);
 
 }  // namespace nearmetal

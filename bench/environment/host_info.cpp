@@ -1,4 +1,5 @@
-#include <set>
+#include <filesystem>
+#include <map>
 
 #include "bench/environment/environment.h"
 #include "reports/host_facts_json.h"
@@ -9,22 +10,46 @@ namespace {
 
 const Unknown left_out{"left out (--no-host-info)"};
 
-void replace_all(std::string& text, const std::string& secret) {
+// What is told instead, by the text that is not to be told.
+using Secrets = std::map<std::string, std::string>;
+
+void replace_all(std::string& text, const std::string& secret, const std::string& told) {
   if (secret.empty()) return;
-  for (size_t at = 0; (at = text.find(secret, at)) != text.npos;) {
-    text.replace(at, secret.size(), left_out_name);
-    at += std::char_traits<char>::length(left_out_name);
+  for (size_t at = 0; (at = text.find(secret, at)) != text.npos; at += told.size()) {
+    text.replace(at, secret.size(), told);
   }
 }
 
-void take(std::set<std::string>& secrets, Maybe<std::string>& value) {
+// Of an absolute path the name of the file: its folders have names of users and customers.
+void leave_out_folders(std::string& path, Secrets& secrets) {
+  if (!path.starts_with('/')) return;
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (!name.empty()) secrets.emplace(path, name);
+  path = name.empty() ? left_out_name : name;
+}
+
+void leave_out_folders(Invocation& invocation, Secrets& secrets) {
+  for (std::string& argument : invocation.argv) {
+    const size_t equals = argument.starts_with("--") ? argument.find('=') : argument.npos;
+    const size_t value = equals == argument.npos ? 0 : equals + 1;
+    std::string path = argument.substr(value);
+    leave_out_folders(path, secrets);
+    argument.replace(value, argument.npos, path);
+  }
+  RunConfig& config = invocation.config;
+  for (auto* path : {&config.output, &config.plan_cache, &config.plans, &config.host_facts}) {
+    if (*path) leave_out_folders(**path, secrets);
+  }
+}
+
+void take(Secrets& secrets, Maybe<std::string>& value) {
   if (!value) return;
-  secrets.insert(*value);
+  secrets.emplace(*value, left_out_name);
   value = left_out;
 }
 
-void clear(Environment& environment, std::set<std::string>& secrets) {
-  secrets.insert(environment.host_name);
+void clear(Environment& environment, Secrets& secrets) {
+  secrets.emplace(environment.host_name, left_out_name);
   environment.host_name = left_out_name;
   for (Gpu& gpu : environment.gpus) {
     take(secrets, gpu.uuid);
@@ -37,6 +62,7 @@ void clear(Environment& environment, std::set<std::string>& secrets) {
                                 value.find("GPU-") != value.npos ||
                                 value.find("MIG-") != value.npos;
     if (names_somebody) value = left_out_name;
+    leave_out_folders(value, secrets);
   }
   for (auto& [name, value] : environment.host_facts) {
     for (const char* word : {"name", "uuid", "serial", "address"}) {
@@ -56,10 +82,11 @@ std::map<std::string, std::string> read_host_facts(const std::filesystem::path& 
 }
 
 void leave_out_host_info(Report& report) {
-  std::set<std::string> secrets;
+  Secrets secrets;
+  leave_out_folders(report.invocation, secrets);
   for (Environment& environment : report.environments) clear(environment, secrets);
   const auto clean = [&](std::string& text) {
-    for (const std::string& secret : secrets) replace_all(text, secret);
+    for (const auto& [secret, told] : secrets) replace_all(text, secret, told);
   };
   for (std::string& argument : report.invocation.argv) clean(argument);
   for (Environment& environment : report.environments) {

@@ -94,6 +94,8 @@ class Compare(CompareTest):
                             "EQUIVALENT")
         process = self.call(*sides, "--allow-differ", "kind")
         self.assert_refused(process, 2, "never compared")
+        process = self.call(*sides, "--allow-differ", "bacth")
+        self.assert_refused(process, 2, "'bacth'", "did you mean 'batch'?")
 
     def test_no_row_in_common_is_exit_4(self):
         def rename(report, _):
@@ -126,7 +128,7 @@ class Compare(CompareTest):
         bad = self.write("bad.json", "{")
         self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
         self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
-                            "no baseline: baselines holds none")
+                            "no baseline: baselines holds none", "baseline list", "baseline add")
 
         def fail(report, run):
             run["status"] = "failed"
@@ -222,6 +224,33 @@ class Rerun(CompareTest):
         configs = [self.report(name)["invocation"]["config_sha256"]
                    for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
         self.assertEqual(len(set(configs)), 1)
+
+    def test_what_is_not_complete_is_refused_before_it_runs(self):
+        def interrupt(report, run):
+            report["status"] = run["status"] = "partial"
+        partial = self.made("partial.json", 1000, 0, interrupt)
+        self.assert_refused(self.call("rerun", partial), 5, "partial.json", "no complete run")
+        self.assertEqual(os.listdir(self.folder), ["partial.json"])
+
+    def test_one_arm_of_several_is_done_again(self):
+        made = self.tiny("--steps", "3", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        report = self.report("old.json")
+        one = report["arms"][0]
+        report["arms"] = [{**one, "name": "1x1x1"}, {**one, "name": "1x1x2"}]
+        self.write("sweep.json", json.dumps(report))
+        self.assert_refused(self.call("rerun", "sweep.json"), 2, "2 arms", "FILE#ARM",
+                            "1x1x1, 1x1x2")
+        self.assert_refused(self.call("rerun", "sweep.json#1x1x3"), 2, "1x1x3", "1x1x1, 1x1x2")
+        process = self.call("rerun", "sweep.json#1x1x2", "--runs", "1")
+        self.assert_verdict(process, 0, "1x1x2", "1|1")
+        self.assertTrue(os.path.exists(self.path("sweep.rerun-1.report.json")))
+
+    def test_what_a_single_launch_cannot_repeat_is_refused(self):
+        def emulate(report, _):
+            report["kind"] = report["arms"][0]["kind"] = "emulated"
+        emulated = self.made("emulated.json", 1000, 0, emulate)
+        self.assert_refused(self.call("rerun", emulated), 2, "emulated", "nearmetal sweep")
 
     def test_recorded_text_is_not_executed(self):
         def hostile(report, _):

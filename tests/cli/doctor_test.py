@@ -16,8 +16,8 @@ ANSWERS = os.path.join(os.path.dirname(__file__), "..", "data", "nvml", "constru
 
 
 class Doctor(cli.CliTest):
-    def findings(self, **options):
-        process = self.call("doctor", "--json", **options)
+    def findings(self, *arguments, **options):
+        process = self.call("doctor", "--json", *arguments, **options)
         document = json.loads(process.out)
         schema = json.loads(self.call("schema", "doctor").out)
         jsonschema.Draft202012Validator.check_schema(schema)
@@ -37,10 +37,31 @@ class Doctor(cli.CliTest):
         found = self.findings()
         self.assertEqual(found["mpi"]["seen"], "mpirun started two ranks")
 
-    def test_a_layout_file_must_have_hosts_to_try(self):
-        layouts = self.write("layouts.json", '{"layouts": [{"shape": "1x1x1"}]}')
-        self.assert_refused(self.call("doctor", layouts), 2, layouts, "fewer than two hosts")
+    def test_a_layout_file_of_this_machine_is_held_against_it(self):
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}],
+                   "layouts": [{"name": "one", "shape": "1x1x1"}]}
+        found = self.findings(self.write("layouts.json", json.dumps(layouts)))
+        self.assertEqual(found["layout"]["severity"], "ok", found["layout"])
+        self.assertEqual(found["network_untried"]["severity"], "note")
+        self.assertIn("backend", found, "and the machine was looked at")
+
+    def test_what_a_layout_file_asks_for_and_is_not_there_blocks(self):
+        machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
+            "virtualisation"]["machine"]
+        other = "bare-metal" if machine == "vm" else "vm"
+        layouts = {"layouts": [{"name": "wrong", "shape": "1x1x1",
+                                "expect": {"environment": other}}]}
+        found = self.findings(self.write("layouts.json", json.dumps(layouts)))
+        self.assertEqual(found["layout"]["severity"], "blocker")
+        self.assertIn("/layouts/0/expect: --expect-environment", found["layout"]["seen"])
+        layouts = {"hosts": [{"name": "localhost", "gpus": 64}],
+                   "layouts": [{"name": "many", "shape": "1x1x64"}]}
+        found = self.findings(self.write("layouts.json", json.dumps(layouts)))
+        self.assertIn("64 GPUs", found["layout"]["seen"])
+
+    def test_a_file_that_is_no_layout_file_is_exit_2(self):
         self.assert_refused(self.call("doctor", "missing.json"), 2, "missing.json")
+        self.assert_refused(self.call("doctor", self.write("empty.json", "{}")), 2, "/layouts")
 
     def test_an_mpirun_that_fails_blocks(self):
         self.write("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho no slots; exit 1\n")

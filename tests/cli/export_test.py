@@ -102,7 +102,7 @@ class Export(cli.CliTest):
     def test_refusals(self):
         existing = self.write("old", "precious")
         cases = [
-            (["--batch", "4"], 2, "'batch' is of training: add --steps"),
+            (["--batch", "4"], 2, "--batch would be for: add --steps"),
             (["--steps", "1", "--batch", "auto"], 2, "--batch auto is for run"),
             (["--steps", "0"], 2, "'0'"),
             (["--steps", "1", "--device", "cpu", "--gpu", "1"], 2, "--gpu"),

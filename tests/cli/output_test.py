@@ -57,6 +57,17 @@ class Output(cli.CliTest):
         self.assertEqual(process.returncode, 0)
         self.assertIn("images/s", process.out)
 
+    def test_folders_are_left_out_of_a_report_without_host_info(self):
+        process = self.tiny("--steps", "1", "--no-host-info", "--output=" + self.path("a.json"),
+                            "--plan-cache", self.path("cache.json"))
+        self.assertEqual(process.returncode, 0, process.err)
+        with open(self.path("a.json"), encoding="utf-8") as file:
+            self.assertNotIn(self.folder, file.read())
+        report = self.report("a.json")
+        self.assertIn("--output=a.json", report["invocation"]["argv"])
+        self.assertEqual(report["invocation"]["config"]["plan_cache"]["value"], "cache.json")
+        self.assertEqual(self.call("validate", "a.json").returncode, 0)
+
     def test_a_damaged_plan_cache_is_one_warning(self):
         cache = self.write("plans.json", "garbage")
         process = self.tiny("--steps", "3", "--plan-cache", cache, "--output", "report.json")

@@ -145,8 +145,8 @@ class Ranks(cli.CliTest):
     def test_another_number_of_ranks_is_refused(self):
         process = self.job((2, ["--ranks", "3"]))
         self.assertEqual(process.returncode, 2, process.err)
-        self.assertIn("--ranks 3: there are 2", process.err)
-        self.assert_refused(self.tiny("--ranks", "2"), 2, "--ranks 2: there are 1")
+        self.assertIn("--ranks 3: this job has 2 ranks", process.err)
+        self.assert_refused(self.tiny("--ranks", "2"), 2, "--ranks 2: this job has 1 rank\n")
 
     def test_a_launcher_that_mpi_does_not_know_is_refused(self):
         environment = {**cli.clean_environment(), "SLURM_STEP_NUM_TASKS": "2"}

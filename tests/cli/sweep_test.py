@@ -3,6 +3,7 @@ happens when a rank dies, stands still or is too slow, or the sweep itself is en
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -200,14 +201,21 @@ class Sweep(cli.CliTest):
                 break
         time.sleep(1)
         report = self.interrupted(process)
+        told = process.err.partition("go on with: ")[2]
         self.assertEqual(report["arms"][0]["runs"][0]["status"], "complete")
         journal = self.path("s.jsonl")
         with open(journal, encoding="utf-8") as file:
             lines = file.readlines()
         with open(journal, "w", encoding="utf-8") as file:  # killed while it wrote the second run
             file.write("".join(lines[:2]) + '{"layout": 0, "rep')
-        process = self.sweep("--steps", "30", "--repeats", "2", "1x1x1", "--resume", journal,
+        process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
+        asked = [*WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
+        self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
+                            " ".join(["sweep", *asked]) + "\n")
+        self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
+                                                 "--output", "s.json", "--force"])
+        process = self.call(*shlex.split(told)[1:])
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("1 of 2 runs are in the journal", process.err)
         runs = self.report("s.json")["arms"][0]["runs"]

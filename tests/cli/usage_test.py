@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import cli
 
@@ -70,6 +71,10 @@ class Refusals(cli.CliTest):
             (["run", "--verify", "--forward-only"], ["--verify"]),
             (["schema", "nonsense"], ["'nonsense'"]),
             (["validate"], ["FILE"]),
+            (["rerun", "a.json", "b.json"], ["rerun takes one report, not 2"]),
+            (["compare", "a", "b", "--margin", "2"], ["did you mean 2%?"]),
+            (["export", "--device", "cpu"], ["--device", "add --steps N, or leave it out"]),
+            (["export", "--device", "cpu", "--loss-scale", "1"], ["--device and --loss-scale"]),
         ]
         for arguments, fragments in cases:
             with self.subTest(arguments=arguments):
@@ -96,7 +101,24 @@ class Refusals(cli.CliTest):
                 process = self.call("validate", self.write("bad.json", content))
                 self.assert_refused(process, 5, "bad.json is not a valid report")
         self.assert_refused(self.call("validate", "none.json"), 5, "none.json cannot be read")
-        self.assert_refused(self.call("validate", self.folder), 5, "cannot be read")
+        self.assertIn("No such file", self.call("validate", "none.json").err)
+
+    def test_a_folder_is_told_from_a_file_that_is_not_there(self):
+        os.mkdir(self.path("folder"))
+        self.assert_refused(self.call("validate", "folder"), 5, "folder holds no report (*.json)")
+        self.assert_refused(self.call("plan", "folder"), 2, "folder: ", "it is a folder")
+        self.assert_refused(self.call("plan", "none.json"), 2, "none.json: ", "No such file")
+        self.assert_refused(self.call("doctor", "--mig-config", "folder#a"), 2, "it is a folder")
+
+    def test_the_reports_of_a_folder_are_validated(self):
+        self.write("one.json", "{")
+        process = self.call("validate", ".")
+        self.assert_refused(process, 5, "./one.json is not a valid report")
+        data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+        shutil.copy(os.path.join(data, "report-1.0.json"), self.path("one.json"))
+        process = self.call("validate", ".")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("./one.json: valid", process.out)
 
     def test_cuda_without_a_gpu_is_exit_8(self):
         if os.path.exists("/dev/nvidiactl"):

@@ -238,6 +238,36 @@ TEST(CommandLineTest, Shares) {
   }
 }
 
+TEST(CommandLineTest, FieldsThatMayDifferAreChecked) {
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"compare", "a.json", "b.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  EXPECT_THAT(refusal_of_arguments(with({"--allow-differ", "thraeds"})),
+              HasSubstr("did you mean 'threads'?"));
+  EXPECT_THAT(refusal_of_arguments(with({"--allow-differ", "batch", "loss_scale.x"})),
+              HasSubstr("'loss_scale.x'"));
+  const std::string help = parse({"compare", "--help"}).help;
+  for (const std::string& field : fields_that_may_differ()) {
+    EXPECT_THAT(parse(with({"--allow-differ", field})).judging.options.allow_differ,
+                ElementsAre(field));
+    EXPECT_THAT(help, HasSubstr(field.substr(0, field.find('.')))) << "help lists every field";
+  }
+  EXPECT_THAT(
+      parse(with({"--allow-differ", "libraries.cudnn", "kind"})).judging.options.allow_differ,
+      ElementsAre("libraries.cudnn", "kind"));
+}
+
+TEST(CommandLineTest, FilesAfterAFlagThatTakesNamesAreNoNames) {
+  for (const char* flag : {"--metric", "--allow-differ"}) {
+    for (const char* file : {"a.json", "runs/a", "s#1x1"}) {
+      EXPECT_THAT(refusal_of_arguments({"compare", flag, file, "b.json"}),
+                  HasSubstr("put " + std::string(flag) + " after the files"));
+    }
+  }
+}
+
 TEST(CommandLineTest, HelpOfTheProgramAndOfACommand) {
   const CommandLine program = parse({"--help"});
   EXPECT_EQ(program.command, Command::help);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
 #include "tests/unit/made_up_runs.h"
 
@@ -45,6 +46,30 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("libraries.cuDNN"));
   EXPECT_THAT(changed_by([](Report& r) { r.environments[0].libraries["NCCL"] = "2.28"; }),
               ElementsAre("libraries.NCCL"));
+}
+
+TEST(ComparableKey, AllButItsKindMayBeAllowedToDiffer) {
+  const auto everything = [](Report& report) {
+    nearmetal::Run& run = report.arms[0].runs[0];
+    run.world_size = 2;
+    run.communication.emplace();
+    run.jobs.emplace_back();
+    report.invocation.config.gradient_type = "bf16";
+    report.arms[0].share.emplace();
+  };
+  Report on_gpu = sample_report();
+  everything(on_gpu);
+  Report on_cpu = on_gpu;
+  on_cpu.arms[0].runs[0].device = "cpu";
+  const std::vector<std::string> known = fields_that_may_differ();
+  std::set<std::string> used = {"loss_scale", "libraries"};
+  for (const Report& report : {on_gpu, on_cpu}) {
+    for (const KeyField& field : key_of(report)) {
+      if (!field.name.starts_with("libraries.")) used.insert(field.name);
+    }
+  }
+  EXPECT_EQ(used.erase("kind"), 1U);
+  EXPECT_THAT(known, testing::UnorderedElementsAreArray(used));
 }
 
 TEST(ComparableKey, HoldsNothingOfHostDriverOrProduct) {

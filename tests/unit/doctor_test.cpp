@@ -19,7 +19,7 @@ Checkup healthy() {
   checkup.environment.limits.locked_memory_bytes = Unknown{"no limit is set"};
   checkup.environment.limits.open_files = 65536;
   checkup.environment.processor.governor = std::string("performance");
-  checkup.backends = {{"cpu", ""}, {"cuda", ""}};
+  checkup.backends = {{"cpu", {}}, {"cuda", {}}};
   checkup.mpi = MpiLaunch{.status = 0, .ranks = 2, .text = ""};
   checkup.plan_cache_writable = true;
   checkup.free_disk_bytes = int64_t{10} << 30;
@@ -66,8 +66,14 @@ TEST(Doctor, FindsEachFault) {
        [](Checkup& c) {
          c.environment.virtualisation.nvidia_kernel_module = std::string("570.1");
        }},
-      {"blocker backend_unusable", [](Checkup& c) { c.backends["cuda"] = "no libcudnn.so.9"; }},
-      {"note backend_unusable", [](Checkup& c) { c.backends["cpu"] = "no libdnnl.so.2"; }},
+      {"blocker backend_unusable",
+       [](Checkup& c) {
+         c.backends["cuda"] = {Obstacle::not_loaded, "no libcudnn.so.9"};
+       }},
+      {"note backend_unusable",
+       [](Checkup& c) {
+         c.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
+       }},
       {"note no_mpi", [](Checkup& c) { c.mpi.reset(); }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->status.reset(); }},
@@ -84,6 +90,14 @@ TEST(Doctor, FindsEachFault) {
        [](Checkup& c) {
          c.host_names = {"vm0", "vm1"};
          c.hosts = MpiLaunch{};
+       }},
+      {"blocker layout",
+       [](Checkup& c) {
+         c.layout = LayoutCheck{"l.json", 1, {"l.json: /layouts/0: no GPU 2"}};
+       }},
+      {"note network_untried",
+       [](Checkup& c) {
+         c.layout = LayoutCheck{"l.json", 1, {}};
        }},
       {"warning vgpu_unlicensed",
        [](Checkup& c) { c.gpus[0].vgpu_licence = std::string("unlicensed"); }},
@@ -146,6 +160,25 @@ TEST(Doctor, FindsEachFault) {
   }
 }
 
+// The fix of the finding of that code; empty: there is none.
+std::string fix_of(const Checkup& checkup, const std::string& code) {
+  for (const Finding& finding : diagnose(checkup)) {
+    if (finding.code == code) return finding.fix;
+  }
+  return "";
+}
+
+TEST(Doctor, AdviceIsForWhatABackendLacks) {
+  Checkup checkup = healthy();
+  const std::pair<Obstacle, const char*> fixes[] = {{Obstacle::not_built, "build with this"},
+                                                    {Obstacle::not_loaded, "LD_LIBRARY_PATH"},
+                                                    {Obstacle::no_device, "install the driver"}};
+  for (const auto& [obstacle, fix] : fixes) {
+    checkup.backends["cuda"] = {obstacle, "?"};
+    EXPECT_THAT(fix_of(checkup, "backend_unusable"), HasSubstr(fix));
+  }
+}
+
 TEST(Doctor, WhatIsNotKnownIsNoFault) {
   Checkup checkup = healthy();
   checkup.gpus[0] = Gpu{};
@@ -160,11 +193,11 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   checkup.gpu_device_files = false;
   checkup.nvml = Unknown{"no NVML"};
   checkup.gpus.clear();
-  checkup.backends["cuda"] = "this build has no cuda backend";
+  checkup.backends["cuda"] = {Obstacle::not_built, "this build has no cuda backend"};
   for (const Finding& finding : diagnose(checkup)) {
     EXPECT_NE(finding.severity, Urgency::blocker) << finding.code;
   }
-  checkup.backends["cpu"] = "no libdnnl.so.2";
+  checkup.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
   EXPECT_THAT(worst(checkup), HasSubstr("no_gpu"));
   int blockers = 0;
   for (const Finding& finding : diagnose(checkup)) blockers += finding.severity == Urgency::blocker;

@@ -141,8 +141,30 @@ TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
                            {"NCCL_DEBUG", "INFO"}};
   environment.host_facts = {{"host_serial", "serial-secret-2"}, {"acs", "off"}};
   report.arms[0].runs[0].warnings = {{"some", "rank 1 (vm17.customer.example): slow"}};
+  report.invocation.argv = {"/home/secret/nearmetal",
+                            "run",
+                            "--output=/home/secret/o.json",
+                            "--plan-cache",
+                            "/home/secret/.cache/plans.json",
+                            "/",
+                            "--batch=8"};
+  RunConfig& config = report.invocation.config;
+  config.output = "/home/secret/o.json";
+  config.plan_cache = "/home/secret/.cache/plans.json";
+  config.plans = "relative/p.json";
+  const std::string settings = config_sha256(config);
+  report.arms[0].runs[0].warnings.push_back(
+      {"plan_cache", "/home/secret/.cache/plans.json cannot be written"});
   leave_out_host_info(report);
   const std::string text = to_json(report);
+  EXPECT_THAT(report.invocation.argv,
+              testing::ElementsAre("nearmetal", "run", "--output=o.json", "--plan-cache",
+                                   "plans.json", "(left out)", "--batch=8"));
+  EXPECT_EQ(*config.output, "o.json");
+  EXPECT_EQ(*config.plan_cache, "plans.json");
+  EXPECT_EQ(*config.plans, "relative/p.json");
+  EXPECT_EQ(config_sha256(config), settings) << "what is computed stays the same";
+  EXPECT_EQ(report.arms[0].runs[0].warnings.back().text, "plans.json cannot be written");
   for (const char* secret : {"vm17", "secret", "10.1.2.3"}) {
     EXPECT_EQ(text.find(secret), text.npos) << secret;
   }

@@ -46,7 +46,7 @@ std::string said(const Gpu& gpu, const Expected& expected) {
 TEST(Expected, OfAMigDeviceProfileAndUuid) {
   EXPECT_EQ(said(mig_device(), {.uuid = mig_uuid_of_test, .mig = "1g.18gb"}), "");
   EXPECT_EQ(said(mig_device(), {.mig = "3g.71gb"}),
-            "--expect-mig 3g.71gb: here has given this rank a MIG device 1g.18gb");
+            "--expect-mig 3g.71gb: host here has given this rank a MIG device 1g.18gb");
   EXPECT_THAT(said(mig_device(), {.uuid = "MIG-other"}), HasSubstr(mig_uuid_of_test));
   Gpu whole;
   whole.name = "NVIDIA H200";
@@ -56,7 +56,8 @@ TEST(Expected, OfAMigDeviceProfileAndUuid) {
 
 TEST(Expected, OfAVgpuModeAndProfile) {
   EXPECT_EQ(said(vgpu(), {.vgpu = "A100-40C"}), "");
-  EXPECT_EQ(said(vgpu(), {.vgpu = "A100-20C"}), "--expect-vgpu A100-20C: here has a vGPU A100-40C");
+  EXPECT_EQ(said(vgpu(), {.vgpu = "A100-20C"}),
+            "--expect-vgpu A100-20C: host here has a vGPU A100-40C");
   Gpu passthrough = vgpu();
   passthrough.virtualisation = std::string("passthrough");
   EXPECT_THAT(said(passthrough, {.vgpu = "A100-40C"}), HasSubstr("no vGPU"));

@@ -302,8 +302,8 @@ TEST(LayoutJson, NamesTheFile) {
   };
   EXPECT_EQ(read(folder.write("a.json", with(R"("repeats": 1)"))), "accepted");
   EXPECT_THAT(read(folder.write("b.json", "{}")), HasSubstr("b.json: /layouts must be there"));
-  EXPECT_THAT(read(folder.path()), HasSubstr("there is no such file"));
-  EXPECT_THAT(read(folder / "none.json"), HasSubstr("none.json: there is no such file"));
+  EXPECT_THAT(read(folder.path()), HasSubstr("it is a folder"));
+  EXPECT_THAT(read(folder / "none.json"), HasSubstr("none.json: it cannot be read: No such file"));
   EXPECT_THAT(read("/dev/zero"), HasSubstr("it is larger than 1 MiB"));
 }
 

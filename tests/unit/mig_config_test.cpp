@@ -198,7 +198,7 @@ TEST(MigConfig, IsNamedByFileAndLabel) {
                                ": say which of its configurations, as in FILE#LABEL: "
                                "all-disabled, mixed");
   EXPECT_THAT(refusal(path + "#none"), HasSubstr("no configuration 'none'; it has all-disabled"));
-  EXPECT_THAT(refusal(path + ".no"), HasSubstr("no such file"));
+  EXPECT_THAT(refusal(path + ".no"), HasSubstr("No such file"));
   const std::string one = folder
                               .write("d.yaml",
                                      "version: v1\nmig-configs:\n  only:\n"
