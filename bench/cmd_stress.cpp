@@ -111,6 +111,7 @@ void show_result(const Neighbour& rate, double seconds, const std::string& work,
 void load_for(Load& load, const StressForm& form, const Terminal& terminal,
               const std::atomic<int>& stop) {
   double shown = 0;
+  load.run_slice(true);  // whatever the signal: there is a rate to tell
   while (stop == 0 && load.seconds() < form.seconds) {
     load.run_slice(true);
     if (!terminal.rewrites || load.seconds() - shown < 0.25) continue;
