@@ -12,7 +12,8 @@ namespace {
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
 
 // Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
-// the name of a report once the job has ended; one that wrote nothing leaves nothing.
+// the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
+// cannot get its name is left under that of its part.
 constexpr const char* functions = R"(
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
@@ -27,8 +28,11 @@ wait_for_jobs() {
   local i
   for i in "${!jobs[@]}"; do
     wait "${jobs[i]}" || status=$?
-    if [[ -s ${reports[i]}.part ]]; then mv "${reports[i]}.part" "${reports[i]}"; fi
-    rm -f "${reports[i]}.part"
+    if [[ -s ${reports[i]}.part ]]; then
+      mv "${reports[i]}.part" "${reports[i]}" || status=9
+    else
+      rm -f "${reports[i]}.part"
+    fi
   done
   jobs=()
   reports=()
@@ -38,7 +42,7 @@ wait_for_jobs() {
 require_new() {
   local report
   for report in "$@"; do
-    if [[ -e $report ]]; then
+    if [[ -e $report || -s $report.part ]]; then
       echo "$report is there already: nothing is started" >&2
       exit 9
     fi

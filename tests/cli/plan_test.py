@@ -5,7 +5,9 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 import jsonschema
 
@@ -220,6 +222,42 @@ class Scripts(Plan):
         self.assertEqual(len(calls), 2)
         left = [name for name in os.listdir(self.folder) if ".report.json" in name]
         self.assertEqual(left, ["2-good-run1.report.json"], "an empty file is no report")
+
+    def test_no_report_is_lost(self):
+        script = self.plan("1x1x1", "--hosts", "a:1", "--repeats", "1", "--format", "sh")
+        self.fake("mv", "#!/bin/sh\nexit 1\n")
+        process, calls = self.run_script(script)
+        self.assertEqual((process.returncode, len(calls)), (9, 1))
+        part = self.path("1-1x1x1-run1.report.json.part")
+        self.assertEqual(pathlib.Path(part).read_text(encoding="utf-8"), '{"fake": "report"}\n')
+        again, all_calls = self.run_script(script)
+        self.assertEqual((again.returncode, all_calls), (9, calls), "nothing is started")
+
+    def test_a_script_that_is_ended_keeps_what_its_jobs_still_tell(self):
+        script = self.plan("2*(1x1x1)", "--hosts", "a:2", "--repeats", "3", "--format", "sh")
+        self.fake("mpirun", "#!/bin/bash\ntrap 'echo partial; kill $!; exit 143' TERM\n"
+                            "sleep 60 &\necho >>started\nwait\n")
+        environment = {**cli.clean_environment(),
+                       "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130):
+            process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
+                                       env=environment, stderr=subprocess.PIPE)
+            until = time.monotonic() + 20
+            while len(self.lines_of("started")) < 2 and time.monotonic() < until:
+                time.sleep(0.02)
+            process.send_signal(number)
+            process.communicate(timeout=20)
+            self.assertEqual(process.returncode, code)
+            left = sorted(name for name in os.listdir(self.folder) if ".report.json" in name)
+            self.assertEqual(left, [f"1-2--1x1x1--run1-job{job}.report.json" for job in (1, 2)])
+            for name in [*left, "started"]:
+                os.remove(self.path(name))
+
+    def lines_of(self, name):
+        try:
+            return pathlib.Path(self.path(name)).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
 
     def test_slurm_names_the_nodes(self):
         arguments = ["1x1x4", "2x1x4", "--hosts", "2*4", "--repeats", "1", "--format", "slurm"]

@@ -13,8 +13,11 @@ wait_for_jobs() {
   local i
   for i in "${!jobs[@]}"; do
     wait "${jobs[i]}" || status=$?
-    if [[ -s ${reports[i]}.part ]]; then mv "${reports[i]}.part" "${reports[i]}"; fi
-    rm -f "${reports[i]}.part"
+    if [[ -s ${reports[i]}.part ]]; then
+      mv "${reports[i]}.part" "${reports[i]}" || status=9
+    else
+      rm -f "${reports[i]}.part"
+    fi
   done
   jobs=()
   reports=()
@@ -24,7 +27,7 @@ wait_for_jobs() {
 require_new() {
   local report
   for report in "$@"; do
-    if [[ -e $report ]]; then
+    if [[ -e $report || -s $report.part ]]; then
       echo "$report is there already: nothing is started" >&2
       exit 9
     fi
