@@ -14,6 +14,10 @@ EXECUTABLE = os.path.abspath(sys.argv[1])
 TINY = ["run", "--device", "cpu", "--model", "resnet18", "--image-size", "32", "--batch", "2",
         "--threads", "1", "--plan-cache", "off"]
 
+# The same for the ranks of a sweep.
+TINY_WORK = ["--model", "resnet18", "--image-size", "32", "--classes", "10", "--batch", "2",
+             "--threads", "1", "--warmup", "2"]
+
 
 def clean_environment():
     """Without what would change the output of the one who runs the tests.
@@ -77,6 +81,19 @@ class CliTest(unittest.TestCase):
         self.assertTrue(process.err.startswith("nearmetal: "), process.err)
         for fragment in fragments:
             self.assertIn(fragment, process.err)
+
+
+class SweepTest(CliTest):
+    """Sweeps of tiny work; their reports are s.json."""
+
+    def sweep(self, *arguments, **options):
+        process = self.start("sweep", *TINY_WORK, "--output", "s.json", *arguments, **options)
+        process.out, process.err = process.communicate(timeout=100)
+        return process
+
+    def sweep_file(self, layouts, **options):
+        return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
+                         "s.json", **options)
 
 
 def main():

@@ -9,9 +9,6 @@ import jsonschema
 
 import cli
 
-WORK = ["--model", "resnet18", "--image-size", "32", "--classes", "10", "--batch", "2",
-        "--threads", "1", "--warmup", "2"]
-
 # Stands in for NVIDIA's program: a daemon until another of it says quit.
 FAKE_MPS_CONTROL = """#!/bin/sh
 pipe=$CUDA_MPS_PIPE_DIRECTORY
@@ -25,20 +22,11 @@ echo "$order" >"$pipe/control"
 """
 
 
-class Fractions(cli.CliTest):
+class Fractions(cli.SweepTest):
     def plan(self, *arguments):
         process = self.call("plan", *arguments)
         self.assertEqual((process.returncode, process.err), (0, ""), arguments)
         return process.out
-
-    def sweep(self, *arguments, **options):
-        process = self.start("sweep", *WORK, "--output", "s.json", *arguments, **options)
-        process.out, process.err = process.communicate(timeout=100)
-        return process
-
-    def sweep_file(self, layouts, **options):
-        return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
-                         "s.json", **options)
 
     def with_mps(self, control):
         """An environment in which this script stands in for NVIDIA's program."""

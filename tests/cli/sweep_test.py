@@ -10,10 +10,6 @@ import time
 
 import cli
 
-WORK = ["--model", "resnet18", "--image-size", "32", "--classes", "10", "--batch", "2",
-        "--threads", "1", "--warmup", "2"]
-
-
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
     return [int(child) for child in found.stdout.split()]
@@ -41,16 +37,7 @@ def alive(pid):
         return False
 
 
-class Sweep(cli.CliTest):
-    def sweep(self, *arguments, **options):
-        process = self.start("sweep", *WORK, "--output", "s.json", *arguments, **options)
-        process.out, process.err = process.communicate(timeout=100)
-        return process
-
-    def sweep_file(self, layouts, **options):
-        return self.call("sweep", self.write("layouts.json", json.dumps(layouts)), "--output",
-                         "s.json", **options)
-
+class Sweep(cli.SweepTest):
     def interrupted(self, process):
         """The report of a sweep after Ctrl-C."""
         process.send_signal(signal.SIGINT)
@@ -62,7 +49,8 @@ class Sweep(cli.CliTest):
 
     def start_long(self, *arguments):
         """A sweep whose first job is in its steps; the ranks of that job."""
-        process = self.start("sweep", *WORK, "--output", "s.json", "--duration", "600", *arguments)
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--duration", "600",
+                             *arguments)
         ranks = []
         for _ in range(600):
             ranks = ranks_below(process.pid)
@@ -169,9 +157,9 @@ class Sweep(cli.CliTest):
         layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
                                {"shape": "1x1x2", "workload": {"global_batch": 4}}], "repeats": 1}
         document = self.write("layouts.json", json.dumps(layouts))
-        at = WORK.index("--batch")
-        process = self.start("sweep", document, *WORK[:at], *WORK[at + 2:], "--steps", "3",
-                             "--output", "s.json")
+        at = cli.TINY_WORK.index("--batch")
+        process = self.start("sweep", document, *cli.TINY_WORK[:at], *cli.TINY_WORK[at + 2:],
+                             "--steps", "3", "--output", "s.json")
         process.out, process.err = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual([arm["scaling"] for arm in self.report("s.json")["arms"]], ["strong"] * 2)
@@ -182,8 +170,9 @@ class Sweep(cli.CliTest):
         job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "serial"}}
         layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
                    "layouts": [{"name": "both", "jobs": [job, job]}]}
-        process = self.start("sweep", self.write("layouts.json", json.dumps(layouts)), *WORK,
-                             "--output", "s.json", "--duration", "600")
+        document = self.write("layouts.json", json.dumps(layouts))
+        process = self.start("sweep", document, *cli.TINY_WORK, "--output", "s.json",
+                             "--duration", "600")
         for _ in range(300):
             if any(cli.cpu_seconds(rank) > 1.5 for rank in ranks_below(process.pid)):
                 break
@@ -194,8 +183,8 @@ class Sweep(cli.CliTest):
             self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
 
     def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
-        process = self.start("sweep", *WORK, "--output", "s.json", "--steps", "30", "--repeats",
-                             "2", "1x1x1")
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--steps", "30",
+                             "--repeats", "2", "1x1x1")
         for line in process.stderr:
             if line.startswith("run 2 of 2"):
                 break
@@ -210,7 +199,7 @@ class Sweep(cli.CliTest):
             file.write("".join(lines[:2]) + '{"layout": 0, "rep')
         process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
-        asked = [*WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
+        asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
         self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
                             " ".join(["sweep", *asked]) + "\n")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
