@@ -67,9 +67,10 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fraction
   LeftOut left_out(file, fractions);
   const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
   if (!no_mps.empty()) leave_out_mps(left_out, file, no_mps);
-  if (is_divided(host, 0)) {
+  const int64_t gpu = first_gpu_of(host);
+  if (is_divided(host, gpu)) {
     left_out.layouts([](const Layout& layout) { return way_of(layout) != "mig"; },
-                     [](const std::string&) { return no_whole_gpu_reason(0); });
+                     [&](const std::string&) { return no_whole_gpu_reason(gpu); });
   }
   const std::string no_mig = nowhere.empty() ? no_mig_reason(host, fractions.jobs) : nowhere;
   if (!no_mig.empty() && file.layouts.empty()) {

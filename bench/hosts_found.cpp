@@ -78,6 +78,24 @@ std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vect
   return {{cpus, all}};
 }
 
+// Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
+std::optional<std::vector<int64_t>> visible_gpus(const char* list, int64_t gpus) {
+  if (list == nullptr || gpus == 0) return std::nullopt;
+  std::set<int64_t> visible;
+  for (const std::string& entry : comma_separated(list)) {
+    if (entry.empty() || entry == "-1") break;
+    try {
+      visible.insert(parse_number<int64_t>("", entry, {0, static_cast<double>(gpus - 1)}));
+    } catch (const std::invalid_argument&) {
+      throw std::invalid_argument("CUDA_VISIBLE_DEVICES is '" + std::string(list) +
+                                  "', and a sweep takes GPUs by index, here 0 to " +
+                                  std::to_string(gpus - 1) +
+                                  "; give indexes, or name GPUs in a layout file");
+    }
+  }
+  return std::vector<int64_t>(visible.begin(), visible.end());
+}
+
 Host host_of(const std::string& name, const std::string& gpus) {
   if (!is_host_name(name)) {
     throw std::invalid_argument("--hosts: '" + name + "' is no name of a host");
@@ -143,19 +161,22 @@ std::vector<Host> hosts_of_file(const std::string& path) {
 
 }  // namespace
 
-Host this_machine(const fs::path& root) {
+Host this_machine(const fs::path& root, const char* visible) {
   const std::vector<int64_t> usable = usable_cpus();
   Host host;
   host.name = "localhost";
+  const std::vector<std::string> ids = pci_ids(root);
+  host.visible_gpus = visible_gpus(visible, std::ssize(ids));
+  const bool hidden = host.visible_gpus && host.visible_gpus->empty();
   std::map<std::vector<int64_t>, std::vector<int64_t>> gpus_by_cpus;
-  for (const std::string& id : pci_ids(root)) {
-    gpus_by_cpus[cpus_next_to(root, id, usable)].push_back(host.gpus++);
+  for (size_t i = 0; !hidden && i < ids.size(); ++i) {
+    gpus_by_cpus[cpus_next_to(root, ids[i], usable)].push_back(host.gpus++);
   }
   if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
   for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
   if (host.gpus > 0) return host;
   const DeviceChoice choice = choose_device("auto", root);
-  if (choice.device == "cuda") {
+  if (choice.device == "cuda" && !hidden) {
     throw std::invalid_argument(choice.reason +
                                 ", but the driver does not list its GPUs; say how many there are: "
                                 "--hosts localhost:N");

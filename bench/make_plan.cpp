@@ -154,7 +154,7 @@ std::vector<int64_t> doubled_up_to(int64_t all) {
 std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
   const Host& first = hosts.front();
   const int64_t slots = first.gpus > 0
-                            ? first.gpus
+                            ? std::ssize(visible_gpus_of(first))
                             : std::max<int64_t>(1, static_cast<int64_t>(cpus_of(first).size()));
   std::vector<Layout> layouts;
   if (hosts.size() == 1) {

@@ -31,6 +31,8 @@ constexpr std::chrono::seconds start_patience{10};
 // whether the daemon is still there: that it is not is what is waited for.
 constexpr const char* keeper_script = R"(
 trap '' HUP INT TERM
+unset CUDA_VISIBLE_DEVICES  # clients count all GPUs
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
 {
   nvidia-cuda-mps-control -f </dev/null >"$1/out" 2>&1

@@ -17,7 +17,7 @@ Job job_on(const Host& host, const Share& share) {
   Instance& instance = job.instances.emplace_back();
   instance.host = host.name;
   if (host.gpus > 0) {
-    instance.gpus = {0};
+    instance.gpus = {first_gpu_of(host)};
   } else {
     instance.ranks = 1;
   }

@@ -15,7 +15,7 @@ struct Fractions {
   std::vector<std::string> neighbours{};  // copy, compute or pcie: what all jobs but one do
 };
 
-/// On the first GPU of a host, or without GPUs on its CPUs: one job alone; `jobs` one after
+/// On the first visible GPU of a host, or without GPUs on its CPUs: one job alone; `jobs` one after
 /// another, in time slices, through MPS, through MPS with an even share of the multiprocessors, and
 /// with multiprocessors of their own; and one alone on such shares, which tells what the neighbours
 /// cost from what the smaller share costs. Where the GPU has as many MIG devices

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 
@@ -196,6 +197,18 @@ void check(const LayoutFile& file) {
     }
     check_layout(file.layouts[i], place);
   }
+}
+
+std::vector<int64_t> visible_gpus_of(const Host& host) {
+  if (host.visible_gpus) return *host.visible_gpus;
+  std::vector<int64_t> all(host.gpus);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int64_t first_gpu_of(const Host& host) {
+  const std::vector<int64_t> gpus = visible_gpus_of(host);
+  return gpus.empty() ? 0 : gpus.front();
 }
 
 std::vector<int64_t> cpus_of(const Host& host) {

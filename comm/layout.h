@@ -37,12 +37,14 @@ struct Host {
   std::string name;
   std::optional<std::string> address;  // that the launcher calls; else the name
   std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
-  std::optional<std::string> environment;  // as claimed: bare-metal, vm or container
-  int64_t gpus = 0;                        // 0: ranks compute on the CPUs
-  std::optional<std::string> cpus;         // that ranks may use; else what each finds
-  std::vector<NumaNode> numa;              // instead of `cpus`: which are near which GPU
-  std::vector<MigDevice> mig{};            // of its GPUs
-  std::vector<GpuFound> found{};           // by index; empty: not asked. Not in the file
+  std::optional<std::string> environment;              // as claimed: bare-metal, vm or container
+  int64_t gpus = 0;                                    // 0: ranks compute on the CPUs
+  std::optional<std::vector<int64_t>> visible_gpus{};  // that shapes take, by index, rising; else
+                                                       // all. Not in the file
+  std::optional<std::string> cpus;                     // that ranks may use; else what each finds
+  std::vector<NumaNode> numa;     // instead of `cpus`: which are near which GPU
+  std::vector<MigDevice> mig{};   // of its GPUs
+  std::vector<GpuFound> found{};  // by index; empty: not asked. Not in the file
 };
 
 /// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
@@ -132,6 +134,12 @@ void check(const LayoutFile& file);
 
 /// The CPUs that ranks may use, or none where that is not known.
 std::vector<int64_t> cpus_of(const Host& host);
+
+/// Those that a layout takes which names none, by index, rising.
+std::vector<int64_t> visible_gpus_of(const Host& host);
+
+/// The first of them; 0 where there are none.
+int64_t first_gpu_of(const Host& host);
 
 const std::string& address_of(const Host& host);
 const std::string& node_of(const Host& host);

@@ -173,7 +173,7 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
   std::vector<MigDevice> devices;
   std::map<std::string, int64_t> counts;
   for (const MigDevice& device : host.mig) {
-    if (device.gpu == 0) devices.push_back(device);
+    if (device.gpu == first_gpu_of(host)) devices.push_back(device);
   }
   for (const MigDevice& device : devices) ++counts[device.profile];
   // The larger before the smaller; of those that are enough alone before the others.
@@ -189,10 +189,11 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
 }
 
 std::string no_mig_reason(const Host& host, int64_t jobs) {
-  std::string why = no_mig(host, 0);
+  const int64_t first = first_gpu_of(host);
+  std::string why = no_mig(host, first);
   const auto there = std::ssize(mig_devices_for(host, jobs));
   if (why.empty() && there >= jobs) return "";
-  const std::string gpu = name_of_gpu(host, 0);
+  const std::string gpu = name_of_gpu(host, first);
   const MigProfile* even = largest_equal_profile(gpu, jobs);
   if (even == nullptr && !mig_profiles_of(gpu).empty()) {
     return "an " + gpu + " has no " + std::to_string(jobs) + " MIG devices of one kind";
@@ -201,10 +202,11 @@ std::string no_mig_reason(const Host& host, int64_t jobs) {
   const std::string profile = even == nullptr ? "PROFILE" : even->name;
   const std::vector<std::string> profiles(static_cast<size_t>(jobs), profile);
   const std::string found =
-      why.empty() ? "of MIG devices there are: " + listed_profiles(host, 0) : why;
-  const std::string room = there > 0 ? "nvidia-smi mig -i 0 -dci, -dgi, then " : "";
+      why.empty() ? "of MIG devices there are: " + listed_profiles(host, first) : why;
+  const std::string room =
+      there > 0 ? "nvidia-smi mig -i " + std::to_string(first) + " -dci, -dgi, then " : "";
   return found + "; an administrator makes " + std::to_string(jobs) + " even ones: " + room +
-         mig_commands(0, why.empty(), profiles);
+         mig_commands(first, why.empty(), profiles);
 }
 
 }  // namespace nearmetal

@@ -20,12 +20,12 @@ using MigTaken = std::vector<std::vector<MigDevice>>;
 /// instance that is asked for twice, and another machine of which no devices are listed.
 MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts);
 
-/// Why `jobs` jobs cannot each have a MIG device of the first GPU, and what an administrator would
-/// run; empty: they can.
+/// Why `jobs` jobs cannot each have a MIG device of the first visible GPU, and what an
+/// administrator would run; empty: they can.
 std::string no_mig_reason(const Host& host, int64_t jobs);
 
-/// Those of the first GPU that `jobs` jobs have, `jobs` at most: of one profile, the largest that
-/// has as many; else the largest ones.
+/// Those of the first visible GPU that `jobs` jobs have, `jobs` at most: of one profile, the
+/// largest that has as many; else the largest ones.
 std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs);
 
 }  // namespace nearmetal

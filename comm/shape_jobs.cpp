@@ -27,7 +27,7 @@ struct NodeStock {
 };
 
 int64_t slots_of(const Host& host) {
-  if (host.gpus > 0) return host.gpus;
+  if (host.gpus > 0) return std::ssize(visible_gpus_of(host));
   const auto cpus = static_cast<int64_t>(cpus_of(host).size());
   return cpus > 0 ? cpus : std::numeric_limits<int64_t>::max();
 }
@@ -50,8 +50,10 @@ std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
 Instance take(Stock& stock, int64_t slots) {
   Instance instance{stock.host->name, {}, 0};
   if (stock.host->gpus == 0) instance.ranks = slots;
-  for (int64_t i = 0; stock.host->gpus > 0 && i < slots; ++i) {
-    instance.gpus.push_back(stock.used + i);
+  if (stock.host->gpus > 0) {
+    const std::vector<int64_t> gpus = visible_gpus_of(*stock.host);
+    const auto first = gpus.begin() + stock.used;
+    instance.gpus.assign(first, first + slots);
   }
   stock.used += slots;
   return instance;

@@ -67,6 +67,28 @@ TEST(ThisMachine, WhereNeighboursAreNotKnownAllCpusAreNextToAllGpus) {
   EXPECT_THAT(host.numa[0].gpus, ElementsAre(0, 1));
 }
 
+TEST(ThisMachine, TakesNoGpusThatAreHidden) {
+  const TemporaryFolder root;
+  for (int gpu = 0; gpu < 4; ++gpu) {
+    add_gpu(root, "0000:" + std::to_string(10 + gpu) + ":00.0", gpu, "");
+  }
+  const auto visible = [&](const char* list) {
+    return this_machine(root.path(), list).visible_gpus;
+  };
+  EXPECT_EQ(visible(nullptr), std::nullopt);
+  EXPECT_THAT(*visible("3,1"), ElementsAre(1, 3));
+  EXPECT_THAT(*visible("2,-1,0"), ElementsAre(2)) << "as CUDA reads it";
+  EXPECT_EQ(this_machine(root.path(), "3,1").gpus, 4) << "whose indexes stay";
+  for (const char* none : {"", "-1"}) {
+    const Host host = this_machine(root.path(), none);
+    EXPECT_EQ(host.gpus, 0);
+    EXPECT_FALSE(host.cpus->empty());
+  }
+  for (const char* other : {"4", "GPU-8a3c", "1,x", "MIG-1"}) {
+    EXPECT_THROW(this_machine(root.path(), other), std::invalid_argument) << other;
+  }
+}
+
 // Ranks on CPUs instead would be another measurement.
 TEST(ThisMachine, WithGpusThatItCannotCountIsRefused) {
   const TemporaryFolder root;

@@ -164,6 +164,12 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
               HasSubstr("there are: 1g.18gb; an administrator makes 2 even ones: nvidia-smi mig -i "
                         "0 -dci, -dgi, then nvidia-smi mig -i 0 -cgi 3g.71gb,3g.71gb -C"));
   EXPECT_THAT(no_mig_reason(divided({}), 8), HasSubstr("no 8 MIG devices"));
+  Host second = divided({"1g.18gb", "1g.18gb"});
+  second.gpus = 2;
+  second.found.push_back(second.found[0]);
+  second.visible_gpus = {1};
+  EXPECT_THAT(no_mig_reason(second, 2), HasSubstr("nvidia-smi mig -i 1 -cgi"))
+      << "those of GPU 0 are another's";
   Host without = divided({});
   without.found = {{"", "no NVML: not found"}};
   EXPECT_EQ(no_mig_reason(without, 2), "no NVML: not found");

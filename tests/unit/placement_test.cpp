@@ -35,6 +35,10 @@ TEST(Placement, OfAShapeTakesHostsInOrderAndFreeOnesFirst) {
   EXPECT_THAT(places(place(shaped("2x1x2"), hosts)), ElementsAre("a:0 a:1 b:0 b:1"));
   EXPECT_THAT(places(place(shaped("2*(1x1x2)"), hosts)), ElementsAre("a:0 a:1", "b:0 b:1"));
   EXPECT_THAT(places(place(shaped("2*(1x1x2)"), {hosts[0]})), ElementsAre("a:0 a:1", "a:2 a:3"));
+  Host hidden = hosts[0];
+  hidden.visible_gpus = {1, 3};
+  EXPECT_THAT(places(place(shaped("2*(1x1x1)"), {hidden})), ElementsAre("a:1", "a:3"));
+  EXPECT_THROW(place(shaped("1x1x3"), {hidden}), std::invalid_argument);
   EXPECT_THAT(places(place(shaped("1x1x3+1x1x1+1x1x4"), hosts)),
               ElementsAre("a:0 a:1 a:2", "b:0", "c:0 c:1 c:2 c:3"));
 }

@@ -86,6 +86,9 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
   EXPECT_EQ(layouts[4].jobs[3].share, (Share{"mps", 25}));
   EXPECT_EQ(*fraction_layouts(host("a", 1), {7})[4].jobs[0].share->threads_percent, 14);
   for (const Layout& layout : layouts) EXPECT_NO_THROW(place(layout, {host("a", 2)}));
+  Host hidden = host("a", 2);
+  hidden.visible_gpus = {1};
+  EXPECT_THAT(fraction_layouts(hidden, {4})[4].jobs[3].instances[0].gpus, ElementsAre(1));
   EXPECT_EQ(fraction_layouts(cpu_host("a", "0-3"), {2}).size(), 3) << "no MPS without a GPU";
   const std::vector<Layout> batches = fraction_layouts(cpu_host("a", "0-3"), {2, {32, 64}});
   EXPECT_EQ(batches.size(), 6);
