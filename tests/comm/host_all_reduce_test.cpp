@@ -31,7 +31,7 @@ class ThroughHost : public testing::Test {
 
 TEST_F(ThroughHost, SumsOfKnownValuesAreExact) {
   const auto all_reduce = join();
-  EXPECT_THAT(all_reduce->library(), testing::StartsWith("copy engines, CUDA "));
+  EXPECT_THAT(all_reduce->library(), testing::StartsWith("copy engines, driver of CUDA "));
   EXPECT_EQ(all_reduce->ranks(), world->size());
   for (const Precision precision : {Precision::fp32, Precision::fp16, Precision::bf16}) {
     const auto program = program_on(graph_, world->rank(), step_with(*all_reduce, precision));
