@@ -31,8 +31,7 @@ constexpr std::chrono::seconds start_patience{10};
 // whether the daemon is still there: that it is not is what is waited for.
 constexpr const char* keeper_script = R"(
 trap '' HUP INT TERM
-unset CUDA_VISIBLE_DEVICES  # clients count all GPUs
-export CUDA_DEVICE_ORDER=PCI_BUS_ID
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$2"
 export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
 {
   nvidia-cuda-mps-control -f </dev/null >"$1/out" 2>&1
@@ -62,8 +61,14 @@ fs::path private_folder() {
   throw NotSupported("no folder for an MPS daemon: " + name + ": " + error.message());
 }
 
+std::string list_of(const std::set<int64_t>& gpus) {
+  std::vector<std::string> words;
+  for (const int64_t gpu : gpus) words.push_back(std::to_string(gpu));
+  return joined(words, ",");
+}
+
 // In a session of its own, so that no Ctrl-C reaches it; `input` is its standard input.
-pid_t start_keeper(const std::string& folder, int input) {
+pid_t start_keeper(const std::string& folder, const std::string& gpus, int input) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
@@ -73,8 +78,8 @@ pid_t start_keeper(const std::string& folder, int input) {
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  std::array<std::string, 5> words = {"sh", "-c", keeper_script, "mps-keeper", folder};
-  std::array<char*, 6> arguments{};
+  std::array<std::string, 6> words = {"sh", "-c", keeper_script, "mps-keeper", folder, gpus};
+  std::array<char*, 7> arguments{};
   for (size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
   pid_t pid = -1;
   const int failed =
@@ -107,7 +112,7 @@ std::string no_mps_reason() {
   return std::string("there is no ") + control_program + " on PATH; it comes with the driver";
 }
 
-MpsDaemon::MpsDaemon() {
+MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
   const std::string reason = no_mps_reason();
   if (!reason.empty()) throw NotSupported(reason);
   folder_ = private_folder();
@@ -118,7 +123,7 @@ MpsDaemon::MpsDaemon() {
   }
   lifeline_ = ends[1];
   try {
-    keeper_ = start_keeper(folder_, ends[0]);
+    keeper_ = start_keeper(folder_, list_of(gpus), ends[0]);
   } catch (...) {
     for (const int end : ends) close(end);
     fs::remove_all(folder_);

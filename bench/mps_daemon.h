@@ -4,7 +4,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,9 @@ std::string no_mps_reason();
 /// this object and with the process, however that ends.
 class MpsDaemon {
  public:
-  /// Throws NotSupported where it does not start.
-  MpsDaemon();
+  /// Its clients see these GPUs alone, given by their index in the order of the PCI bus, and count
+  /// them from 0; on others it has nothing. Throws NotSupported where it does not start.
+  explicit MpsDaemon(const std::set<int64_t>& gpus);
   ~MpsDaemon();
   MpsDaemon(const MpsDaemon&) = delete;
   MpsDaemon& operator=(const MpsDaemon&) = delete;

@@ -14,15 +14,12 @@ namespace {
 constexpr double most_of_whole = 0.75;
 constexpr double least_of_alone = 0.75;
 
-std::vector<std::string> holding(int64_t gpu, const std::string& part) {
-  std::vector<std::string> command = {"env",
-                                      "CUDA_DEVICE_ORDER=PCI_BUS_ID",
-                                      "CUDA_VISIBLE_DEVICES=" + std::to_string(gpu),
-                                      program_path().string(),
-                                      "stress",
-                                      hold_probe_name,
-                                      "--device=cuda",
-                                      "--conducted"};
+// A client of MPS, which has one GPU.
+std::vector<std::string> holding(const std::string& part) {
+  std::vector<std::string> command = {
+      "env",        "CUDA_VISIBLE_DEVICES=0", program_path().string(),
+      "stress",     hold_probe_name,          "--device=cuda",
+      "--conducted"};
   if (!part.empty()) command.push_back("--gpu-part=" + part);
   return command;
 }
@@ -31,8 +28,8 @@ std::vector<std::string> holding(int64_t gpu, const std::string& part) {
 PartsVerdict hold(int64_t gpu, const std::vector<std::string>& parts, std::vector<double>& found,
                   const TimeLimits& limits, const std::atomic<int>& stop) {
   Commands commands;
-  for (const std::string& part : parts) commands.push_back(holding(gpu, part));
-  const LaunchOutcome outcome = run_through_mps(commands, limits, stop, [](const auto&) {});
+  for (const std::string& part : parts) commands.push_back(holding(part));
+  const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
   if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
   if (!outcome.failure.empty()) return {.failure = outcome.failure};
   if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};

@@ -32,12 +32,20 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
   return all;
 }
 
-LaunchOutcome run(const Commands& commands, const std::optional<Share>& share,
-                  const TimeLimits& limits, const std::atomic<int>& stop,
-                  const ShowProgress& show) {
+std::set<int64_t> gpus_of(const Placement& placement) {
+  std::set<int64_t> gpus;
+  for (const PlacedJob& job : placement.jobs) {
+    for (const PlacedRank& rank : job.ranks) gpus.insert(*rank.gpu);
+  }
+  return gpus;
+}
+
+LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
+                  const std::atomic<int>& stop, const ShowProgress& show) {
+  const std::optional<Share>& share = placement.share();
   if (share && share->way == "serial") return one_after_another(commands, limits, stop, show);
-  if (share && through_mps(*share)) return run_through_mps(commands, limits, stop, show);
-  return run_launch(commands, limits, stop, show);
+  if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show);
+  return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
 
 bool says_how_long(const std::string& word) {
@@ -70,9 +78,10 @@ std::set<std::string> parts_of(const LaunchPlan& plan, size_t layout) {
 
 }  // namespace
 
-LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
-                              const std::atomic<int>& stop, const ShowProgress& show) try {
-  const MpsDaemon daemon;
+LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
+                              const TimeLimits& limits, const std::atomic<int>& stop,
+                              const ShowProgress& show) try {
+  const MpsDaemon daemon(gpus);
   const std::vector<std::string> words = daemon.client_words();
   for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
   LaunchOutcome outcome = run_launch(commands, limits, stop, show);
@@ -136,8 +145,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
 
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show) {
-  const std::optional<Share>& share = plan.placements.at(layout).share();
-  return run(commands_of(plan, layout), share, plan.file.limits, stop, show);
+  return run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
 }
 
 std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
@@ -152,13 +160,12 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
     const Commands commands = commands_of(plan, layout);
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
       if (placement.jobs[job].stress) continue;
-      const Share& share = *placement.jobs[job].share;
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(plan.run_arguments.at(layout), part).second) continue;
       std::vector<std::string> command = commands[job];
       std::erase_if(command, says_how_long);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});
-      const LaunchOutcome outcome = run({command}, share, plan.file.limits, stop, show);
+      const LaunchOutcome outcome = run({command}, placement, plan.file.limits, stop, show);
       if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
     }
   }

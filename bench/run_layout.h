@@ -26,10 +26,11 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
 
 using Commands = std::vector<std::vector<std::string>>;
 
-/// run_launch() of clients of an MPS daemon of their own. What its server logs of faults is in the
-/// failure.
-LaunchOutcome run_through_mps(Commands commands, const TimeLimits& limits,
-                              const std::atomic<int>& stop, const ShowProgress& show);
+/// run_launch() of clients of an MPS daemon of their own, with these GPUs (see MpsDaemon). What its
+/// server logs of faults is in the failure.
+LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
+                              const TimeLimits& limits, const std::atomic<int>& stop,
+                              const ShowProgress& show);
 
 /// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
 /// their own around them where it is mps.

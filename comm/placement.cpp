@@ -133,33 +133,33 @@ class Placer {
         std::all_of(job.instances.begin(), job.instances.end(),
                     [&](const Instance& instance) { return instance.host == first_host; });
     for (const Instance& instance : job.instances) {
-      place_instance(instance, one_host, common,
+      place_instance(instance, job, one_host, common,
                      mig_.empty() ? std::vector<MigDevice>{} : mig_.at(index), placed);
     }
   }
 
-  void place_instance(const Instance& instance, bool one_host,
+  void place_instance(const Instance& instance, const Job& job, bool one_host,
                       std::map<std::string, std::string> variables,
-                      const std::vector<MigDevice>& devices, PlacedJob& job) {
+                      const std::vector<MigDevice>& devices, PlacedJob& placed) {
     Taken& taken = taken_.at(instance.host);
     PlacedRank rank;
     rank.host = instance.host;
     rank.address = address_of(*taken.host);
     if (layout_.emulate) rank.vm = taken.vms++;
-    if (!instance.gpus.empty()) add_gpu_variables(instance, rank.vm, one_host, variables);
+    if (!instance.gpus.empty()) add_gpu_variables(instance, job, rank.vm, one_host, variables);
     rank.variables = with_users(variables);
     if (!instance.gpus.empty()) rank.cpus = cpus_near(instance.gpus, *taken.host);
     if (job.share) taken.placed = 0;  // what others have, too
     for (size_t i = 0; i < instance.gpus.size() + instance.ranks; ++i) {
-      rank.rank = static_cast<int64_t>(job.ranks.size());
+      rank.rank = static_cast<int64_t>(placed.ranks.size());
       if (!instance.gpus.empty()) {
         rank.gpu = instance.gpus[i];
         rank.visible_gpu = i;
       } else if (!taken.cpus.empty()) {
         rank.cpus = to_cpu_list(part_of(taken.cpus, taken.placed++, taken.ranks));
       }
-      if (!devices.empty()) give_mig_device(devices.at(job.ranks.size()), rank);
-      job.ranks.push_back(rank);
+      if (!devices.empty()) give_mig_device(devices.at(placed.ranks.size()), rank);
+      placed.ranks.push_back(rank);
     }
   }
 
@@ -188,11 +188,18 @@ class Placer {
     variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = limits;
   }
 
-  static void add_gpu_variables(const Instance& instance, std::optional<int64_t> vm, bool one_host,
-                                std::map<std::string, std::string>& variables) {
+  // Clients of MPS count the GPUs of their daemon: those that the layout takes.
+  int64_t visible_index(int64_t gpu, const Instance& instance, const Job& job) const {
+    if (!job.share || !through_mps(*job.share)) return gpu;
+    const std::set<int64_t>& of_daemon = taken_.at(instance.host).gpus;
+    return std::distance(of_daemon.begin(), of_daemon.find(gpu));
+  }
+
+  void add_gpu_variables(const Instance& instance, const Job& job, std::optional<int64_t> vm,
+                         bool one_host, std::map<std::string, std::string>& variables) const {
     std::string visible;
     for (const int64_t gpu : instance.gpus) {
-      visible += (visible.empty() ? "" : ",") + std::to_string(gpu);
+      visible += (visible.empty() ? "" : ",") + std::to_string(visible_index(gpu, instance, job));
     }
     variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
     variables["CUDA_VISIBLE_DEVICES"] = visible;

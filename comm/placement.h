@@ -56,9 +56,10 @@ struct Placement {
 /// one.
 ///
 /// Jobs that share may take what others have. They find no MPS daemon but the sweep's own (of jobs
-/// with multiprocessors of their own, too), whose
-/// limits are variables of theirs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE,
-/// CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all CPUs of the host.
+/// with multiprocessors of their own, too), which has the GPUs of the layout alone, so that its
+/// clients count among those, and whose limits are variables of theirs
+/// (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all
+/// CPUs of the host.
 ///
 /// Throws std::invalid_argument, beginning with Layout::source, for a host or GPU that is not there
 /// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed; and what take_mig_devices()

@@ -25,6 +25,7 @@ constexpr const char* fake_control = R"(#!/bin/sh
 pipe=$CUDA_MPS_PIPE_DIRECTORY
 if [ "$1" = -f ]; then
   [ -z "$FAIL" ] || { echo "the GPU is in use" >"$CUDA_MPS_LOG_DIRECTORY/control.log"; exit 1; }
+  echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER" >"$(dirname "$PIDS")/gpus"
   echo $$ >"$PIDS"
   mkfifo "$pipe/control"
   read order <"$pipe/control"
@@ -80,9 +81,10 @@ struct MpsDaemonTest : testing::Test {
 TEST_F(MpsDaemonTest, RunsInAFolderOfItsOwnUntilItIsDropped) {
   pid_t pid = 0;
   {
-    const MpsDaemon daemon;
+    const MpsDaemon daemon({1, 3});
     pid = daemon_pid();
     EXPECT_TRUE(is_alive(pid));
+    EXPECT_EQ(content_of(folder / "gpus"), "1,3 PCI_BUS_ID\n");
     const std::vector<std::string> words = daemon.client_words();
     EXPECT_EQ(words.at(0), "env");
     EXPECT_THAT(words.at(1), HasSubstr("CUDA_MPS_PIPE_DIRECTORY=" + (folder / "tmp").string()));
@@ -109,7 +111,7 @@ TEST_F(MpsDaemonTest, RunsInAFolderOfItsOwnUntilItIsDropped) {
 TEST_F(MpsDaemonTest, EndsWithAProcessThatIsKilled) {
   const pid_t owner = fork();
   if (owner == 0) {
-    const MpsDaemon daemon;
+    const MpsDaemon daemon({0});
     for (;;) pause();
   }
   ASSERT_TRUE(soon([&] { return daemon_pid() > 0 && !nothing_is_left(); }));
@@ -122,7 +124,7 @@ TEST_F(MpsDaemonTest, OneThatDoesNotObeyIsKilled) {
   set("DEAF", "1");
   pid_t pid = 0;
   {
-    const MpsDaemon daemon;
+    const MpsDaemon daemon({0});
     pid = daemon_pid();
   }
   EXPECT_TRUE(nothing_is_left());
@@ -133,7 +135,7 @@ TEST_F(MpsDaemonTest, TellsWhyThereIsNone) {
   EXPECT_THAT(no_mps_reason(), IsEmpty());
   set("FAIL", "1");
   try {
-    MpsDaemon daemon;
+    const MpsDaemon daemon({0});
     ADD_FAILURE() << "it started";
   } catch (const NotSupported& error) {
     EXPECT_THAT(error.what(), HasSubstr("did not start: the GPU is in use"));
@@ -141,7 +143,7 @@ TEST_F(MpsDaemonTest, TellsWhyThereIsNone) {
   EXPECT_TRUE(nothing_is_left());
   set("PATH", "/nowhere");
   EXPECT_THAT(no_mps_reason(), HasSubstr("nvidia-cuda-mps-control"));
-  EXPECT_THROW(MpsDaemon(), NotSupported);
+  EXPECT_THROW(MpsDaemon({0}), NotSupported);
 }
 
 }  // namespace

@@ -45,6 +45,13 @@ TEST(SharePlacement, JobsWithMultiprocessorsOfTheirOwnAreClientsOfMps) {
   const auto commands = commands_of(plan, 0);
   EXPECT_THAT(commands[0], testing::IsSupersetOf({"--gpu-part=0:75,25", "--through-mps"}));
   EXPECT_THAT(commands[1], testing::Contains("--gpu-part=0:25")) << "another GPU";
+  const auto visible = [](const Placement& placement, size_t job) {
+    return placement.jobs[job].ranks[0].variables.at("CUDA_VISIBLE_DEVICES");
+  };
+  EXPECT_EQ(visible(plan.placements[0], 1), "1");
+  const Placement on_second = place(listed({elsewhere, elsewhere}), {host("a", 2)});
+  EXPECT_EQ(visible(on_second, 1), "0") << "of the GPUs that the daemon has";
+  EXPECT_EQ(on_second.jobs[1].ranks[0].gpu, 1);
   EXPECT_THAT(commands[2], testing::Contains("--gpu-part=1:75,25"));
 }
 
