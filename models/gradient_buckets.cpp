@@ -10,7 +10,7 @@ std::vector<BucketRange> cut_buckets(std::span<const GradientSlice> slices, int6
   bool is_last = wanted == 0;
   for (const GradientSlice& slice : slices) {
     const bool full = slice.begin - buckets.back().begin >= wanted;
-    const bool fits_at_end = total - slice.begin <= total / 16;
+    const bool fits_at_end = total - slice.begin <= total / 100;
     if (!is_last && slice.begin > 0 && (full || fits_at_end)) {
       buckets.back().end = slice.begin;
       buckets.push_back({slice.begin, slice.begin, buckets.back().complete_after});

@@ -21,7 +21,7 @@ struct BucketRange {
 };
 
 /// Cuts [0, `total`) between slices, which are in the order of their begins, into buckets of at
-/// least `wanted` (0: one bucket). Since nothing hides the last one, all that fits into a sixteenth
+/// least `wanted` (0: one bucket). Since nothing hides the last one, all that fits into a hundredth
 /// of the total is a bucket of its own. Buckets are complete one after another.
 std::vector<BucketRange> cut_buckets(std::span<const GradientSlice> slices, int64_t total,
                                      int64_t wanted);
