@@ -98,7 +98,8 @@ void add_exchange(RunOptions& options, RunConfig& run) {
   options.choice("--gradient-type", run.gradient_type, {"computed", "fp32", "bf16", "fp16"}, "TYPE",
                  "gradients travel as fp32, bf16, fp16, or as computed");
   options.choice("--all-reduce", run.all_reduce, {"auto", "nccl", "hierarchical", "host"},
-                 "auto|nccl|hierarchical", "hierarchical: NCCL in a host, MPI between");
+                 "auto|nccl|hierarchical|host",
+                 "hierarchical: MPI between hosts; host: not over NVLink");
   options.choice("--nccl-algorithm", run.nccl_algorithm, {"auto", "ring", "tree"}, "auto|ring|tree",
                  "NCCL must sum by it, as is checked; auto: its choice");
 }
