@@ -28,9 +28,9 @@ Examples:
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
   nearmetal report dell.json --format html --output dell.html
 
-`nearmetal plan` with the same layouts prints what is started. Every run is in the journal (dell.jsonl,
-beside the report) before the next one starts; the first Ctrl-C stops after the step and writes the
-report.)";
+`nearmetal plan` with the same layouts prints what is started. Every run is in the journal
+(dell.jsonl, beside the report) before the next one starts; the first Ctrl-C stops after the step
+and writes the report. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
 
 constexpr const char* plan_examples = R"(
 Examples:
