@@ -57,19 +57,18 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
                                                            const std::vector<Environment>& other) {
   const auto base_facts = joined_facts(base);
   const auto other_facts = joined_facts(other);
-  const auto value_in = [](const auto& facts, const std::string& name) {
-    const auto found = std::find_if(facts.begin(), facts.end(),
-                                    [&](const auto& fact) { return fact.first == name; });
-    return found == facts.end() ? std::string("none") : found->second;
-  };
+  const std::map<std::string, std::string> in_base(base_facts.begin(), base_facts.end());
+  const std::map<std::string, std::string> in_other(other_facts.begin(), other_facts.end());
   std::vector<EnvironmentDifference> differences;
   for (const auto& [name, value] : base_facts) {
-    const std::string there = value_in(other_facts, name);
-    if (there != value && !is_identity(name)) differences.push_back({name, value, there});
+    const auto there = in_other.find(name);
+    const bool missing = there == in_other.end();
+    if (is_identity(name) || (!missing && there->second == value)) continue;
+    differences.push_back({name, value, missing ? "none" : there->second});
   }
   for (const auto& [name, value] : other_facts) {
-    const bool in_base = value_in(base_facts, name) != "none";
-    if (!in_base && !is_identity(name)) differences.push_back({name, "none", value});
+    if (is_identity(name) || in_base.contains(name)) continue;
+    differences.push_back({name, "none", value});
   }
   return differences;
 }
