@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "reports/comparison_row.h"
+#include "reports/text.h"
 
 namespace nearmetal {
 namespace {
@@ -103,22 +104,46 @@ bool has_figures(const Comparison& comparison, const std::string& arm, bool only
   });
 }
 
+// In what the steps of the sides have other things to do: the model is made of the base's alone.
+std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
+  const std::set<std::string> fields = {"model", "precision", "batch", "image_size",
+                                        "forward_only"};
+  std::vector<std::string> names;
+  for (const FoundDifference& found : differences_within(pair, options)) {
+    const KeyDifference& difference = found.difference;
+    const bool copies =
+        difference.name == "input" && (difference.base == "device" || difference.other == "device");
+    if (copies || fields.contains(difference.name)) names.push_back(difference.name);
+  }
+  return joined(names);
+}
+
+// Why there is no explanation; empty where there is one.
+std::string not_explained(const ArmPair& pair, const CompareOptions& options,
+                          const ExplainedSide& base_side, const ExplainedSide& new_side) {
+  const std::string what = "where the difference comes from is not known (";
+  const std::string work = other_steps(pair, options);
+  if (!work.empty()) return what + "steps of other work: " + work + ")";
+  const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);
+  if (of_base.empty() && of_new.empty()) return "";
+  return what +
+         (of_base.empty() ? new_title(options) + (": " + of_new)
+                          : base_title(options) + (": " + of_base)) +
+         "); run both sides with --attribute";
+}
+
 void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& base,
                      const RunSet& next) {
   const ExplainedSide base_side = side_of(*pair.base, base.environments);
   const ExplainedSide new_side = side_of(*pair.next, next.environments);
-  const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);
-  if (of_base.empty() && of_new.empty()) {
+  const Warning hint = {"not_explained",
+                        not_explained(pair, comparison.options, base_side, new_side)};
+  if (hint.text.empty()) {
     comparison.explanations.push_back(
         explain(base_side, new_side, noise_of(pair, comparison.options)));
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  const Warning hint = {"not_explained",
-                        "where the difference comes from is not known (" +
-                            (of_base.empty() ? new_title(comparison.options) + (": " + of_new)
-                                             : base_title(comparison.options) + (": " + of_base)) +
-                            "); run both sides with --attribute"};
   const auto& notes = comparison.notes;
   const bool told = std::find(notes.begin(), notes.end(), hint) != notes.end();
   if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);

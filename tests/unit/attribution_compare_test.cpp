@@ -77,6 +77,25 @@ TEST(Attribution, CompareSaysHowToGetAnExplanation) {
   EXPECT_THAT(without.notes.back().text, HasSubstr("run both sides with --attribute"));
 }
 
+// The model is made of the base, which has no images to copy and half as much to do.
+TEST(AttributionCompare, DoesNotExplainOtherWork) {
+  const RunSet base = set_of(some_runs({}, 0));
+  for (const auto& [field, value] : {std::pair("batch", "512"), std::pair("input", "host")}) {
+    RunSet other = set_of(some_runs({.step_seconds = 0.05}, 60));
+    for (SetRun& run : other.arms[0].runs) {
+      for (KeyField& one : run.key) {
+        if (one.name == field) one.value = value;
+      }
+    }
+    CompareOptions options;
+    options.allow_differ = {field};
+    const Comparison comparison = compare(base, other, options);
+    EXPECT_THAT(comparison.explanations, IsEmpty());
+    ASSERT_EQ(comparison.notes.size(), 1U);
+    EXPECT_THAT(comparison.notes[0].text, HasSubstr(std::string("other work: ") + field));
+  }
+}
+
 TEST(AttributionCompare, RefusesSidesWithoutProbes) {
   const nearmetal::Run good = run_on({});
   nearmetal::Run bare = good;
