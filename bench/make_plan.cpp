@@ -3,17 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <set>
 #include <stdexcept>
 
-#include "bench/command_table.h"
 #include "bench/defaults.h"
 #include "bench/fractions_found.h"
 #include "bench/hosts_found.h"
+#include "bench/layout_flags.h"
 #include "bench/mig_found.h"
 #include "bench/parse_value.h"
-#include "bench/suggest.h"
 #include "comm/fraction_layouts.h"
 #include "comm/layout_json.h"
 #include "comm/layout_names.h"
@@ -24,112 +21,9 @@
 namespace nearmetal {
 namespace {
 
-// Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
-const std::set<std::string> planned_options = {
-    "device",       "emulated",    "environment", "force",      "gpu",
-    "gpu-part",     "help",        "host-facts",  "json",       "monitor-hz",
-    "no-host-info", "no-progress", "output",      "plan-cache", "plans",
-    "quiet",        "ranks",       "sharers",     "through-mps"};
-
-std::vector<OptionText> options_of_run() {
-  for (CommandText& command : command_table().commands) {
-    if (command.name == "run") return std::move(command.options);
-  }
-  throw std::logic_error("there is no command `run`");
-}
-
-// Throws what the parser of the command line does, with the place before it.
-void check_flag(const std::string& flag, const std::string& place) {
-  try {
-    parse_command_line({"nearmetal", "run", flag});
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(place + ": " + error.what());
-  }
-}
-
-// The settings of a layout file as flags of `run`.
-std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
-  static const std::vector<OptionText> options = options_of_run();
-  std::vector<std::string> flags;
-  for (const auto& [name, text] : settings.texts) {
-    std::string flag = "--" + name;
-    std::replace(flag.begin() + 2, flag.end(), '_', '-');
-    const auto found = std::find_if(options.begin(), options.end(), [&](const OptionText& option) {
-      return std::find(option.names.begin(), option.names.end(), flag) != option.names.end();
-    });
-    if (found == options.end() || flag.starts_with("--expect-") ||
-        planned_options.contains(flag.substr(2))) {
-      throw std::invalid_argument(place + "/" + name + " is no setting of a workload: " +
-                                  (found == options.end() ? "`nearmetal run` has no " + flag
-                                                          : "the plan sets " + flag + " itself"));
-    }
-    const bool toggle = found->value.empty();
-    if (toggle && text != "true" && text != "false") {
-      throw std::invalid_argument(place + "/" + name + " must be true or false");
-    }
-    if (!toggle) flag += "=" + text;
-    check_flag(flag, place + "/" + name);
-    if (!toggle || text == "true") flags.push_back(flag);
-  }
-  return flags;
-}
-
-// The ranks themselves look whether these hold.
-void append_expectations(std::vector<std::string>& flags, const Layout& layout, bool on_gpus) {
-  const Expectation& expect = layout.expect;
-  if (expect.gpu && !on_gpus) {
-    throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
-  }
-  if (expect.gpu) flags.push_back("--expect-gpu=" + *expect.gpu);
-  if (expect.environment) flags.push_back("--expect-environment=" + *expect.environment);
-}
-
-constexpr const char* global_batch = "global_batch";
 constexpr const char* fraction_batch = "64";  // that fits a small share, too
 // Steps. Beside neighbours that fill the GPU, each may take seconds.
 constexpr const char* disturbed_warm_up = "20";
-
-// How many ranks share the batch of a job.
-int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
-  const size_t ranks = placement.jobs.front().ranks.size();
-  for (const PlacedJob& job : placement.jobs) {
-    if (job.ranks.size() == ranks) continue;
-    throw std::invalid_argument(place + ": the jobs of layout '" + placement.layout +
-                                "' have different numbers of ranks; give each rank's batch");
-  }
-  return static_cast<int64_t>(ranks);
-}
-
-// Strong scaling is asked for by the batch of all ranks of a job, of which each takes its share.
-Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
-                              const std::string& workload) {
-  const auto asked = settings.texts.find(global_batch);
-  if (asked == settings.texts.end()) return settings;
-  const std::string place = workload + "/" + global_batch;
-  if (settings.texts.contains("batch")) {
-    throw std::invalid_argument(place + ": there is a batch of each rank, too; give one of them");
-  }
-  const auto images = parse_number<int64_t>(place, asked->second, {1, 1e9});
-  const int64_t ranks = ranks_of_a_job(placement, place);
-  if (images % ranks != 0) {
-    throw std::invalid_argument(place + ": " + std::to_string(images) +
-                                " images cannot be shared evenly by the " + std::to_string(ranks) +
-                                " ranks of layout '" + placement.layout + "'");
-  }
-  settings.texts.erase(asked);
-  settings.texts["batch"] = std::to_string(images / ranks);
-  return settings;
-}
-
-bool says_how_long(const std::string& flag) {
-  return flag.starts_with("--steps") || flag.starts_with("--duration");
-}
-
-// Later flags stand over earlier ones.
-void append(std::vector<std::string>& flags, const std::vector<std::string>& more) {
-  if (std::any_of(more.begin(), more.end(), says_how_long)) std::erase_if(flags, says_how_long);
-  flags.insert(flags.end(), more.begin(), more.end());
-}
 
 Layout layout_of(const std::string& short_form) {
   Layout layout;
@@ -169,6 +63,14 @@ std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
   return layouts;
 }
 
+// This machine, with all of its GPUs where the layouts name those that they take.
+Host host_for(const std::vector<Layout>& layouts) {
+  const bool named = !layouts.empty() &&
+                     std::none_of(layouts.begin(), layouts.end(),
+                                  [](const Layout& layout) { return layout.shape.has_value(); });
+  return named ? this_machine("/", nullptr) : this_machine();
+}
+
 bool is_file(const std::vector<std::string>& words) {
   const bool any_file = std::any_of(words.begin(), words.end(), [](const std::string& word) {
     return !looks_like_short_form(word);
@@ -199,7 +101,7 @@ LayoutFile asked_file(const PlanForm& form) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
   if (file.hosts.empty()) {
-    file.hosts = form.hosts ? hosts_from(*form.hosts) : std::vector{this_machine()};
+    file.hosts = form.hosts ? hosts_from(*form.hosts) : std::vector{host_for(file.layouts)};
   }
   for (const std::string& word : form.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
@@ -282,16 +184,8 @@ LaunchPlan make_plan(const CommandLine& line) {
       const Layout& layout = plan.file.layouts[i];
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       if (script) require_script_can(layout, plan.placements[i]);
-      std::vector<std::string> flags;
-      for (const auto& [settings, place] :
-           {std::pair(plan.file.workload, std::string("/workload")),
-            std::pair(layout.workload, layout.source + "/workload")}) {
-        append(flags, flags_of(with_batch_of_a_rank(settings, plan.placements[i], place), place));
-      }
-      append(flags, line.run_flags);
-      const char* device = plan.placements[i].on_gpus() ? "--device=cuda" : "--device=cpu";
-      flags.insert(flags.begin(), {"run", device});
-      append_expectations(flags, layout, plan.placements[i].on_gpus());
+      std::vector<std::string> flags =
+          layout_flags(plan.file, layout, plan.placements[i], line.run_flags);
       flags.emplace_back(script ? "--json" : "--conducted");
       plan.run_arguments.push_back(flags);
       run_config(plan, i);

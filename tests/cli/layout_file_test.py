@@ -16,7 +16,7 @@ FULL = {
     "hosts": [
         {"name": "a", "address": "127.0.0.1", "node": "n", "environment": "vm", "gpus": 2,
          "numa": [{"cpus": "0-3", "gpus": [0, 1]}]},
-        {"name": "b", "gpus": 2, "cpus": "0-7",
+        {"name": "b", "environment": "vm", "gpus": 2, "cpus": "0-7",
          "mig": [{"gpu": 0, "uuid": "MIG-00000000-0000-0000-0000-000000000001",
                   "profile": "1g.18gb"}]}],
     "launcher": {"program": "p", "network": "10.0.0.0/8", "remote_shell": "r",
@@ -119,6 +119,9 @@ class LayoutFile(cli.CliTest):
              "/workload/verify must be true or false"),
             ('{%s, "workload": {"threads": 1}, "layouts": [{"shape": "1x1x1"}]}' % host,
              "--threads is of the CPU"),
+            ('{"hosts": [{"name": "a", "environment": "vm", "gpus": 1}, {"name": "b", "gpus": 1}], '
+             '"layouts": [{"shape": "2x1x1"}]}',
+             "/layouts/0: its hosts claim different environments: nothing, vm"),
         ]
         for text, expected in cases:
             with self.subTest(text=text[:100]):
