@@ -36,26 +36,49 @@ std::vector<int64_t> usable_cpus() {
   return cpus;
 }
 
-// GPUs that the driver lists, by address on the PCI bus, if their device nodes are here: those of a
-// host that a container does not get have none.
-std::vector<std::string> pci_ids(const fs::path& root) {
-  std::vector<std::string> ids;
+struct ListedGpu {
+  std::string pci_id;
+  std::string model;
+
+  bool operator<(const ListedGpu& other) const { return pci_id < other.pci_id; }
+};
+
+// The rest of a line that begins with the title, without blanks before it.
+std::optional<std::string> value_of(const std::string& line, const std::string& title) {
+  if (!line.starts_with(title)) return std::nullopt;
+  const size_t begin = line.find_first_not_of(" \t", title.size());
+  return begin == std::string::npos ? "" : line.substr(begin);
+}
+
+// GPUs that the driver lists, in the order of the PCI bus, if their device nodes are here: those of
+// a host that a container does not get have none.
+std::vector<ListedGpu> listed_gpus(const fs::path& root) {
+  std::vector<ListedGpu> gpus;
   std::error_code ignored;
   const fs::path folder = root / "proc/driver/nvidia/gpus";
   for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    ListedGpu gpu{entry->path().filename(), ""};
+    std::string minor;
     std::ifstream information(entry->path() / "information");
     for (std::string line; std::getline(information, line);) {
-      const std::string title = "Device Minor:";
-      if (!line.starts_with(title)) continue;
-      const size_t digit = line.find_first_not_of(" \t", title.size());
-      if (digit == std::string::npos) continue;
-      if (fs::exists(root / "dev" / ("nvidia" + line.substr(digit)), ignored)) {
-        ids.push_back(entry->path().filename());
-      }
+      if (const auto model = value_of(line, "Model:")) gpu.model = *model;
+      if (const auto number = value_of(line, "Device Minor:")) minor = *number;
+    }
+    if (!minor.empty() && fs::exists(root / "dev" / ("nvidia" + minor), ignored)) {
+      gpus.push_back(gpu);
     }
   }
-  std::sort(ids.begin(), ids.end());
-  return ids;
+  std::sort(gpus.begin(), gpus.end());
+  return gpus;
+}
+
+// CUDA counts the fastest first unless told otherwise, which is another order only where they
+// differ.
+bool counted_by_bus(const std::vector<ListedGpu>& gpus) {
+  const char* order = std::getenv("CUDA_DEVICE_ORDER");
+  if (order != nullptr && std::string(order) == "PCI_BUS_ID") return true;
+  return std::all_of(gpus.begin(), gpus.end(),
+                     [&](const ListedGpu& gpu) { return gpu.model == gpus.front().model; });
 }
 
 std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_id,
@@ -80,21 +103,25 @@ std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vect
 }
 
 // Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
-std::optional<std::vector<int64_t>> visible_gpus(const char* list, int64_t gpus) {
-  if (list == nullptr || gpus == 0) return std::nullopt;
+std::optional<std::vector<int64_t>> visible_gpus(const char* list,
+                                                 const std::vector<ListedGpu>& gpus) {
+  if (list == nullptr || gpus.empty()) return std::nullopt;
+  const std::string given = "CUDA_VISIBLE_DEVICES is '" + std::string(list) + "', and a sweep ";
   std::set<int64_t> visible;
   for (const std::string& entry : comma_separated(list)) {
     if (entry.empty() || entry == "-1") break;
+    const double last = static_cast<double>(gpus.size()) - 1;
     try {
-      visible.insert(parse_number<int64_t>("", entry, {0, static_cast<double>(gpus - 1)}));
+      visible.insert(parse_number<int64_t>("", entry, {0, last}));
     } catch (const std::invalid_argument&) {
-      throw std::invalid_argument("CUDA_VISIBLE_DEVICES is '" + std::string(list) +
-                                  "', and a sweep takes GPUs by index, here 0 to " +
-                                  std::to_string(gpus - 1) +
-                                  "; give indexes, or name GPUs in a layout file");
+      throw std::invalid_argument(given + "takes GPUs by index, here 0 to " +
+                                  std::to_string(gpus.size() - 1) +
+                                  "; give indexes, or list jobs with their GPUs in a layout file");
     }
   }
-  return std::vector<int64_t>(visible.begin(), visible.end());
+  if (visible.empty() || counted_by_bus(gpus)) return std::vector(visible.begin(), visible.end());
+  throw std::invalid_argument(given + "counts in the order of the PCI bus, which here may be " +
+                              "another, as GPUs differ; set CUDA_DEVICE_ORDER=PCI_BUS_ID, too");
 }
 
 Host host_of(const std::string& name, const std::string& gpus) {
@@ -166,12 +193,12 @@ Host this_machine(const fs::path& root, const char* visible) {
   const std::vector<int64_t> usable = usable_cpus();
   Host host;
   host.name = "localhost";
-  const std::vector<std::string> ids = pci_ids(root);
-  host.visible_gpus = visible_gpus(visible, std::ssize(ids));
+  const std::vector<ListedGpu> listed = listed_gpus(root);
+  host.visible_gpus = visible_gpus(visible, listed);
   const bool hidden = host.visible_gpus && host.visible_gpus->empty();
   std::map<std::vector<int64_t>, std::vector<int64_t>> gpus_by_cpus;
-  for (size_t i = 0; !hidden && i < ids.size(); ++i) {
-    gpus_by_cpus[cpus_next_to(root, ids[i], usable)].push_back(host.gpus++);
+  for (size_t i = 0; !hidden && i < listed.size(); ++i) {
+    gpus_by_cpus[cpus_next_to(root, listed[i].pci_id, usable)].push_back(host.gpus++);
   }
   if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
   for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});

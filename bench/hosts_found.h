@@ -14,8 +14,8 @@ namespace nearmetal {
 /// CPUs next to them that this process may use; without GPUs, its CPUs. Visible are those of
 /// `visible`, the CUDA_VISIBLE_DEVICES that this process was given, by index; where that leaves
 /// none, there are no GPUs. Reads files, touches no GPU. Throws std::invalid_argument where there
-/// are GPUs that it cannot count, and for a list that is not of their indexes. `root` is "/" but in
-/// tests.
+/// are GPUs that it cannot count, for a list that is not of their indexes, and for one where GPUs
+/// differ and CUDA_DEVICE_ORDER does not say PCI_BUS_ID. `root` is "/" but in tests.
 Host this_machine(const std::filesystem::path& root = "/",
                   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 

@@ -15,9 +15,9 @@ using testing::ElementsAre;
 
 // A GPU as the driver and the kernel list it, with its device node.
 void add_gpu(const TemporaryFolder& root, const std::string& pci_id, int minor,
-             const std::string& cpus) {
+             const std::string& cpus, const std::string& model = "NVIDIA H200") {
   root.write("proc/driver/nvidia/gpus/" + pci_id + "/information",
-             "Model: \t\t NVIDIA H200\nDevice Minor: \t " + std::to_string(minor) + "\n");
+             "Model: \t\t " + model + "\nDevice Minor: \t " + std::to_string(minor) + "\n");
   root.write("dev/nvidia" + std::to_string(minor), "");
   root.write("sys/bus/pci/devices/" + pci_id + "/local_cpulist", cpus + "\n");
 }
@@ -87,6 +87,19 @@ TEST(ThisMachine, TakesNoGpusThatAreHidden) {
   for (const char* other : {"4", "GPU-8a3c", "1,x", "MIG-1"}) {
     EXPECT_THROW(this_machine(root.path(), other), std::invalid_argument) << other;
   }
+}
+
+// CUDA counts the fastest first, a sweep along the bus.
+TEST(ThisMachine, CountsHiddenGpusAsCudaDoes) {
+  const TemporaryFolder root;
+  add_gpu(root, "0000:0a:00.0", 0, "", "NVIDIA T4");
+  add_gpu(root, "0000:0b:00.0", 1, "", "NVIDIA A100");
+  EXPECT_EQ(this_machine(root.path(), nullptr).gpus, 2);
+  EXPECT_EQ(this_machine(root.path(), "-1").gpus, 0);
+  EXPECT_THROW(this_machine(root.path(), "0"), std::invalid_argument);
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+  EXPECT_THAT(*this_machine(root.path(), "0").visible_gpus, ElementsAre(0));
+  unsetenv("CUDA_DEVICE_ORDER");
 }
 
 // Ranks on CPUs instead would be another measurement.
