@@ -221,6 +221,7 @@ std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches) {
 RunSet with_best_batches(const RunSet& set) {
   std::set<std::string> batches;
   RunSet best;
+  best.environments = set.environments;
   for (const RunArm& arm : set.arms) {
     if (!arm.share || timed_runs(arm).empty()) continue;
     for (const KeyField& field : arm.runs.front().key) {

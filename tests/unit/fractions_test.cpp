@@ -88,6 +88,7 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
   ASSERT_EQ(best.size(), 5);
   EXPECT_EQ(best[1].arm, "serial, larger");
   EXPECT_EQ(best[3].arm, "mps");
+  EXPECT_FALSE(best[3].given.empty()) << "of its GPU";
   EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
               1e-9);
   EXPECT_EQ(fraction_tables(set).size(), 2);
