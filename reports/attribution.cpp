@@ -68,7 +68,7 @@ class Explainer {
   }
 
   bool is_sensitive(const LayerFinding& finding) const {
-    if (finding.layer == Layer::communication) return base_.exchanges;
+    if (finding.layer == Layer::communication) return base_.exchanges || next_.exchanges;
     if (change(finding, 1 + tried_change) != 0) return true;
     return finding.factor && change(finding, *finding.factor) != 0;
   }

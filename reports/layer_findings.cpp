@@ -95,7 +95,7 @@ LayerFinding communication(const Probes& probes, const SideFigures& base, const 
                        0.0,
                        {},
                        "no gradients are exchanged"};
-  if (!base.exchanges) return finding;
+  if (!base.exchanges && !next.exchanges) return finding;
   finding.factor = next.exposed_seconds - base.exposed_seconds;
   finding.seen = probes.communication();
   return finding;

@@ -118,6 +118,15 @@ TEST(Attribution, AHiddenLayerIsSaidToBeInsensitive) {
   EXPECT_THAT(explanation.causes, IsEmpty());
 }
 
+TEST(Attribution, AnExchangeOnOneSideAloneCounts) {
+  const Machine alone;
+  Machine together;
+  together.exposed_seconds = 0.002;
+  together.step_seconds += 0.002;
+  expect_only(explained(alone, together), Layer::communication, 0.002);
+  EXPECT_NEAR(*layer_in(explained(together, alone), Layer::communication).seconds, -0.002, 1e-9);
+}
+
 TEST(Attribution, TheInputCopyCountsAsFarAsItIsNotHidden) {
   const double bytes = 268435456;
   const Machine base{.input_bytes = bytes, .launch = "stream"};  // 5 ms behind 24 ms
