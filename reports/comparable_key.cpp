@@ -125,12 +125,15 @@ void add_libraries(Key& key, const Report& report, const Run& run) {
     for (const auto& [name, version] : environment.libraries) names.insert(name);
   }
   names.erase("cuda_driver_api");  // of the driver, which may differ
+  const std::string none = "none";
   for (const std::string& name : names) {
     const auto version = [&](const Environment& environment, const Rank&) {
       const auto found = environment.libraries.find(name);
-      return found == environment.libraries.end() ? std::string("none") : found->second;
+      return found == environment.libraries.end() ? none : found->second;
     };
-    key.add("libraries." + name, of_each_rank(report, run, version), Severity::software);
+    const std::string versions = of_each_rank(report, run, version);
+    // Of another run of the report.
+    if (versions != none) key.add("libraries." + name, versions, Severity::software);
   }
 }
 

@@ -48,6 +48,16 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("libraries.NCCL"));
 }
 
+// As of a sweep over hosts with and without a GPU.
+TEST(ComparableKey, LibrariesOfOtherRunsDoNotCount) {
+  Report several = sample_report();
+  several.environments.push_back(several.environments[0]);
+  several.environments[1].libraries["oneDNN"] = "3.0";
+  const std::vector<KeyField> alone = key_of(sample_report()), among = key_of(several);
+  EXPECT_THAT(key_differences(alone, among), IsEmpty());
+  EXPECT_EQ(context_sha256(alone), context_sha256(among));
+}
+
 TEST(ComparableKey, AllButItsKindMayBeAllowedToDiffer) {
   const auto everything = [](Report& report) {
     nearmetal::Run& run = report.arms[0].runs[0];
