@@ -17,6 +17,8 @@ bool is_identity(const std::string& name) {
   return false;
 }
 
+constexpr const char* absent = "(none)";  // a value may be the word none
+
 // By all signs together where the report has that conclusion, else by the CPU's alone.
 std::optional<bool> is_virtual(const Environment& environment) {
   const Maybe<std::string>& machine = environment.virtualisation.machine;
@@ -64,11 +66,11 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
     const auto there = in_other.find(name);
     const bool missing = there == in_other.end();
     if (is_identity(name) || (!missing && there->second == value)) continue;
-    differences.push_back({name, value, missing ? "none" : there->second});
+    differences.push_back({name, value, missing ? absent : there->second});
   }
   for (const auto& [name, value] : other_facts) {
     if (is_identity(name) || in_base.contains(name)) continue;
-    differences.push_back({name, "none", value});
+    differences.push_back({name, absent, value});
   }
   return differences;
 }
