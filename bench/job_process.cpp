@@ -12,6 +12,7 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <utility>
 
 #include "reports/json.h"
 
@@ -21,17 +22,29 @@ namespace {
 constexpr size_t most_errors = 100;
 constexpr std::chrono::seconds patience{5};  // of an end that was asked for
 
-struct Pipe {
-  int read = -1, write = -1;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+// Closes the ends that nobody has taken.
+class Pipe {
+ public:
+  Pipe() {
+    if (pipe2(ends_.data(), O_CLOEXEC) == 0) return;
     throw std::runtime_error(std::string("no pipe to a job: ") + std::strerror(errno));
   }
-  return {ends[0], ends[1]};
-}
+  ~Pipe() {
+    for (const int end : ends_) {
+      if (end >= 0) close(end);
+    }
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  int read() const { return ends_[0]; }
+  int write() const { return ends_[1]; }
+  int take_read() { return std::exchange(ends_[0], -1); }
+  int take_write() { return std::exchange(ends_[1], -1); }
+
+ private:
+  std::array<int, 2> ends_{};
+};
 
 [[noreturn]] void become(std::vector<char*>& arguments, int in, int out, int err, int failure) {
   setpgid(0, 0);  // Ctrl-C is for the sweep
@@ -74,22 +87,20 @@ JobProcess::JobProcess(const std::vector<std::string>& command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));  // execvp() does not write to them
   }
   arguments.push_back(nullptr);
-  const Pipe in = make_pipe(), out = make_pipe(), err = make_pipe(), failure = make_pipe();
+  Pipe in, out, err, failure;
   pid_ = fork();
-  if (pid_ == 0) become(arguments, in.read, out.write, err.write, failure.write);
-  const int fork_error = errno;
-  for (const int end : {in.read, out.write, err.write, failure.write}) close(end);
-  in_ = in.write;
-  out_ = out.read;
-  err_ = err.read;
-  int reason = fork_error;
-  const bool failed = pid_ < 0 || read(failure.read, &reason, sizeof reason) == sizeof reason;
-  close(failure.read);
-  if (failed) {
+  if (pid_ == 0) become(arguments, in.read(), out.write(), err.write(), failure.write());
+  int reason = errno;
+  for (const int end : {in.take_read(), out.take_write(), err.take_write(), failure.take_write()}) {
+    close(end);
+  }
+  if (pid_ < 0 || read(failure.read(), &reason, sizeof reason) == sizeof reason) {
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
-    for (const int end : {in_, out_, err_}) close(end);
     throw std::runtime_error(command.at(0) + " cannot be started: " + std::strerror(reason));
   }
+  in_ = in.take_write();
+  out_ = out.take_read();
+  err_ = err.take_read();
   fcntl(out_, F_SETFL, O_NONBLOCK);
   fcntl(err_, F_SETFL, O_NONBLOCK);
 }

@@ -117,21 +117,22 @@ MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
   if (!reason.empty()) throw NotSupported(reason);
   folder_ = private_folder();
   std::array<int, 2> ends{};
+  std::error_code ignored;
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    fs::remove_all(folder_);
-    throw NotSupported(std::string("no pipe to an MPS daemon: ") + std::strerror(errno));
+    const std::string why = std::strerror(errno);
+    fs::remove_all(folder_, ignored);
+    throw NotSupported("no pipe to an MPS daemon: " + why);
   }
   lifeline_ = ends[1];
   try {
     keeper_ = start_keeper(folder_, list_of(gpus), ends[0]);
   } catch (...) {
     for (const int end : ends) close(end);
-    fs::remove_all(folder_);
+    fs::remove_all(folder_, ignored);
     throw;
   }
   close(ends[0]);
   const auto until = std::chrono::steady_clock::now() + start_patience;
-  std::error_code ignored;
   while (!fs::exists(folder_ / "pipe/control", ignored)) {
     if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
       std::string why = last_line(folder_ / "log/control.log");
