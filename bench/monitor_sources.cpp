@@ -40,19 +40,29 @@ double cpu_seconds_of_process() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// The same program, started by the same launcher.
-std::vector<std::filesystem::path> siblings(const std::filesystem::path& root) {
+// /proc/PID/stat of what belongs to this process: the same program, started by the same launcher or
+// by the same sweep, with a launcher between or without: other ranks, jobs at once and neighbours.
+// A launcher of one rank may be a shell, whose other runs are strangers.
+std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, int64_t ranks) {
+  const auto stat_of = [&](int pid) { return root / "proc" / std::to_string(pid) / "stat"; };
   std::vector<std::filesystem::path> found;
   const auto own = process_stat("/proc/self/stat");
   if (!own) return found;
+  const auto launcher = process_stat(stat_of(own->parent));
+  const auto above = launcher ? process_stat(stat_of(launcher->parent)) : std::nullopt;
+  const bool in_sweep = above && above->name == own->name;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(root / "proc", failed)) {
     const std::string pid = entry.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     if (pid == std::to_string(getpid())) continue;
     const auto process = process_stat(entry.path() / "stat");
-    if (!process || process->parent != own->parent || process->name != own->name) continue;
-    found.push_back(entry.path() / "stat");
+    if (!process || process->name != own->name) continue;
+    const auto parent = process_stat(stat_of(process->parent));
+    const bool of_sweep = in_sweep && (process->parent == launcher->parent ||
+                                       (parent && parent->parent == launcher->parent));
+    if ((ranks > 1 && process->parent == own->parent) || of_sweep)
+      found.push_back(entry.path() / "stat");
   }
   return found;
 }
@@ -163,8 +173,8 @@ Maybe<double> GpuSource::joules() const {
   return 1e-3 * static_cast<double>(*millijoules);
 }
 
-CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks) : root_(root) {
-  if (ranks > 1) siblings_ = siblings(root);
+CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
+    : root_(root), siblings_(siblings(root, ranks)) {
   last_ = times();
 }
 

@@ -38,7 +38,8 @@ class GpuSource {
 
 class CpuSource {
  public:
-  /// `ranks`: of the job on this host; what they use is not counted as that of others.
+  /// `ranks`: of the job on this host. What they use, and what else the same sweep has started by
+  /// now, is not counted as that of others.
   CpuSource(const std::filesystem::path& root, int64_t ranks);
 
   static std::vector<std::string> names();
@@ -48,13 +49,13 @@ class CpuSource {
  private:
   struct Times {
     double total = 0, busy = 0, steal = 0;  // CPU seconds of all CPUs
-    double own = 0;                         // of the job's ranks on this host
+    double own = 0;                         // of this process and of what belongs to it
     double wall = 0;
   };
   Times times() const;
 
   std::filesystem::path root_;
-  std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of the job's other ranks here
+  std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of what belongs to it
   Times last_;
 };
 

@@ -136,6 +136,33 @@ TEST(Monitor, RanksOfTheSameJobAreNoOthers) {
   EXPECT_GT(others_after(1, 1'000'000, 0), 100) << "a run of its own, from the same shell";
 }
 
+TEST(Monitor, JobsAndNeighboursOfTheSameSweepAreNoOthers) {
+  const TemporaryFolder root;
+  std::string name;
+  std::ifstream comm("/proc/self/comm");
+  std::getline(comm, name);
+  const int launcher = getppid(), sweep = getppid() + 100, other_launcher = getppid() + 101;
+  const int job = getpid() + 1, neighbour = getpid() + 2;
+  const auto others_after = [&](const std::string& name_above) {
+    const auto write_all = [&](int64_t ticks) {
+      write_process(root, sweep, name_above, 1, 0);
+      write_process(root, launcher, "mpirun", sweep, 0);
+      write_process(root, other_launcher, "mpirun", sweep, 0);
+      write_process(root, job, name, other_launcher, ticks);
+      write_process(root, neighbour, name, sweep, ticks);
+      root.write("proc/stat", "cpu " + std::to_string(2 * ticks) + " 0 0 1000 0 0 0 0\n");
+    };
+    write_all(0);
+    CpuSource source(root.path(), 1);
+    write_all(1'000'000);
+    std::vector<double> values(CpuSource::names().size());
+    source.read(values.data());
+    return values[2];
+  };
+  EXPECT_LT(others_after(name), 1);
+  EXPECT_GT(others_after("bash"), 100) << "jobs of the same shell";
+}
+
 TEST(Monitor, SamplesOnlyInsideTheWindow) {
   TrainerProgress progress;
   Monitor monitor({.hz = 100}, progress);
