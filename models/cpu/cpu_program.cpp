@@ -183,9 +183,10 @@ void CpuProgram::enqueue_step() {
   using Clock = std::chrono::steady_clock;
   use_threads();
   state_.exposed_communication_seconds = 0;
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = last_end_.value_or(Clock::now());
   for (const Operation& operation : step_.operations) operation.run();
-  record_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  last_end_ = Clock::now();
+  record_.seconds = std::chrono::duration<double>(*last_end_ - begin).count();
 }
 
 void CpuProgram::restart(std::span<const float> parameters) {
@@ -209,6 +210,7 @@ void CpuProgram::restart(std::span<const float> parameters) {
   state_.loss_scale = static_cast<float>(options_.loss_scale.initial);
   inverse_scale_ = gradient_factor();
   steps_ = good_steps_ = 0;
+  last_end_.reset();
 }
 
 std::vector<float> CpuProgram::canonical(const float* flat) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <optional>
 #include <vector>
 
 #include "models/cpu/host_memory.h"
@@ -81,8 +83,9 @@ class CpuProgram : public Program {
 
   int64_t steps_ = 0;  // since restart()
   int64_t good_steps_ = 0;
-  int ranks_ = 1;            // whose gradients are summed
-  float inverse_scale_ = 1;  // of the last step
+  int ranks_ = 1;                                                  // whose gradients are summed
+  float inverse_scale_ = 1;                                        // of the last step
+  std::optional<std::chrono::steady_clock::time_point> last_end_;  // of a step, since restart()
   StepRecord record_;
 };
 

@@ -1,3 +1,6 @@
+#include <chrono>
+#include <thread>
+
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -21,6 +24,20 @@ TEST_F(ProgramTest, AnyNumberOfThreadsComputesTheSame) {
     options.threads = threads;
     EXPECT_TRUE(check_against_reference(backend(), small_graph(), options)) << threads;
   }
+}
+
+TEST_F(ProgramTest, AStepLastsFromTheEndOfTheOneBefore) {
+  const auto program = backend().prepare(small_graph(), {});
+  const auto seconds_after = [&](double pause) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+    program->enqueue_step();
+    return program->wait_step().seconds;
+  };
+  const std::vector<float> parameters = program->parameters();
+  program->restart(parameters);
+  constexpr double pause = 1;
+  EXPECT_LT(seconds_after(pause), pause) << "before the work starts";
+  EXPECT_GE(seconds_after(pause), pause);
 }
 
 TEST_F(ProgramTest, RefusesFp16) {
