@@ -44,6 +44,7 @@ std::string names_of(const std::vector<Arm>& arms) {
 
 [[noreturn]] void become(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // which is for what the runs say together
   std::vector<char*> pointers;
   for (const std::string& argument : arguments) {
     pointers.push_back(const_cast<char*>(argument.c_str()));  // execv() does not write to them
