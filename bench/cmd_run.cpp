@@ -112,6 +112,12 @@ void warn_of_claim(const Environment& environment, Run& run) {
       {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
 }
 
+void warn_of_threads(const RunConfig& config, const Environment& environment, Run& run) {
+  if (config.device != "cpu" || config.threads <= environment.usable_cpus) return;
+  run.warnings.push_back({"threads", counted(config.threads, "thread") + " share " +
+                                         counted(environment.usable_cpus, "CPU")});
+}
+
 // Ranks on the same CPUs share them.
 void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
   if (config.device != "cpu" || config.threads > 0 || ranks == 1) return;
@@ -155,6 +161,7 @@ class RankJob {
     together(world_, [&] { require_expected(line_.expected, report.environments[0], rank); });
     bind(report.environments[0], rank);
     warn_of_claim(report.environments[0], run);
+    warn_of_threads(config_, report.environments[0], run);
     require_one_job(report);
     SetUp set_up{.clock = clock_.clock(), .start_seconds = clock_.start_seconds()};
     set_up.backend_seconds = clock_.elapsed_seconds() - set_up.start_seconds;

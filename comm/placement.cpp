@@ -171,7 +171,10 @@ class Placer {
 
   static void add_share_variables(const Share& share, const Job& job,
                                   std::map<std::string, std::string>& variables) {
-    if (job.instances.front().gpus.empty()) return;
+    if (job.instances.front().gpus.empty()) {
+      variables["OMP_WAIT_POLICY"] = "passive";  // threads that spin take the CPUs from other jobs
+      return;
+    }
     if (!through_mps(share)) {
       variables["CUDA_MPS_PIPE_DIRECTORY"] = "/dev/null";  // nor a daemon that is there by chance
       return;

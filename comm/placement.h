@@ -59,7 +59,7 @@ struct Placement {
 /// with multiprocessors of their own, too), which has the GPUs of the layout alone, so that its
 /// clients count among those, and whose limits are variables of theirs
 /// (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT); without GPUs each has all
-/// CPUs of the host.
+/// CPUs of the host, and threads that wait leave them to others (OMP_WAIT_POLICY).
 ///
 /// Throws std::invalid_argument, beginning with Layout::source, for a host or GPU that is not there
 /// or taken twice, more ranks than GPUs or CPUs, GPUs and CPUs mixed; and what take_mig_devices()
