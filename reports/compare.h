@@ -40,6 +40,7 @@ inline constexpr double planned_power = 0.8;
 struct RunWarning {
   Warning warning;   // as the first run put it
   int64_t runs = 1;  // that gave it
+  bool same = true;  // in these words
 };
 
 struct SideSummary {

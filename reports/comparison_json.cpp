@@ -32,7 +32,8 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
     for (const RunWarning& found : side->warnings) {
       notes.push_back({found.warning.code, std::to_string(found.runs) + " of " +
                                                counted(side->runs, "run") + " of " + side->name +
-                                               " warned: " + found.warning.text});
+                                               " warned: " + found.warning.text +
+                                               (found.same ? "" : " (figures of the first)")});
     }
   }
   return notes;

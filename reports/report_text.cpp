@@ -62,13 +62,16 @@ TextTable report_table(const RunSet& set) {
 std::vector<std::string> run_warnings(const RunSet& set) {
   std::map<std::string, int64_t> counts;
   std::map<std::string, std::string> first_texts;
+  std::set<std::string> varied;  // in other words, or figures, in a later run
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       std::set<std::string> names;  // each job of a run may warn of the same
       for (const Warning& warning : run.run.warnings) {
         const std::string name = arm.name + ": " + warning.code;
-        if (names.insert(name).second) ++counts[name];
-        first_texts.emplace(name, warning.text);
+        if (!names.insert(name).second) continue;
+        ++counts[name];
+        const auto [first, is_new] = first_texts.emplace(name, warning.text);
+        if (!is_new && first->second != warning.text) varied.insert(name);
       }
     }
   }
@@ -83,7 +86,9 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
   for (const auto& [name, count] : counts) {
-    lines.push_back(name + " (" + counted(count, "run") + "): " + first_texts[name]);
+    lines.push_back(name + " (" + counted(count, "run") +
+                    (varied.contains(name) ? ", figures of the first): " : "): ") +
+                    first_texts[name]);
   }
   return lines;
 }

@@ -59,6 +59,7 @@ std::vector<RunWarning> warnings_of(const Runs& runs) {
         found.push_back({warning, 1});
       } else {
         ++known->runs;
+        known->same &= known->warning.text == warning.text;
       }
     }
   }
