@@ -101,6 +101,10 @@ class Sweep {
     const std::string plan_hash = sha256(plan_json(plan_));
     const PlanForm& form = line_.plan;
     output_ = form.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    if (output_ == "-") {
+      throw std::invalid_argument(
+          "--output: a sweep's journal lies beside its report; name a file");
+    }
     require_writable(output_, form.force);
     if (line_.resume) {
       std::vector<Warning> warnings;

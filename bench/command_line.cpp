@@ -32,7 +32,7 @@ Exit codes: 0 ok, 1 gate failed, 2 wrong usage, 3 inconclusive or too few runs, 
 
 constexpr const char* validate_examples = R"(
 Examples:
-  nearmetal validate *.report.json        nothing to say of valid ones; exit 5 where one is not
+  nearmetal validate *.report.json        a line for each; exit 5 where one is not valid
 
 Reports of earlier versions are valid, too.)";
 

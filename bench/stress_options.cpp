@@ -30,9 +30,7 @@ CLI::App* add_stress_command(CLI::App& app, CommandLine& line) {
   command
       ->add_option_function<std::string>(
           "--seconds",
-          [&form](const std::string& text) {
-            form.seconds = parse_number<double>("--seconds", text, {0.001, 1e6});
-          },
+          [&form](const std::string& text) { form.seconds = parse_duration("--seconds", text); },
           "how long [10]")
       ->option_text("S");
   command->add_flag("--json", form.json, "the rate as JSON, on stdout");

@@ -191,13 +191,15 @@ void fill_missing(ComparisonRow& row, const SideValues& side, const std::string&
 }
 
 // Without a spread there is a difference, but nothing to judge it by.
-void fill_difference_alone(ComparisonRow& row) {
+void fill_difference_alone(ComparisonRow& row, bool paired) {
   const bool few = std::min(row.base_side.runs, row.new_side.runs) < 2;
-  leave_open(row, {few ? "fewer than 2 runs on a side" : "a side's runs are all equal"});
+  const std::string equal =
+      paired ? "all pairs differ by the same" : "all runs of a side are equal";
+  leave_open(row, {few ? "fewer than 2 runs on a side" : equal});
   row.difference = *row.new_side.geometric_mean / *row.base_side.geometric_mean - 1;
   row.verdict = Verdict::inconclusive;
   row.reason = few ? "an interval needs 2 runs a side, a firm verdict more"
-                   : "all runs of a side are equal: their spread is below what was resolved";
+                   : equal + ": the spread is below what was resolved";
 }
 
 }  // namespace
@@ -257,7 +259,7 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     row.rank_test_p = mann_whitney_p(next.values, base.values);
     fill_plan(row, *estimate, metric, options);
   } else {
-    fill_difference_alone(row);
+    fill_difference_alone(row, paired);
   }
   add_run_notes(row, base.runs, next.runs, base.values, next.values);
   return row;

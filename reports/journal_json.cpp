@@ -68,9 +68,12 @@ T parsed(const std::string& line) {
 void require_same(const SweepAsked& asked, const std::string& plan_sha256,
                   const std::filesystem::path& path) {
   if (asked.plan_sha256 == plan_sha256) return;
-  throw std::invalid_argument(path.string() + " is the journal of another plan: give the same " +
-                              "layouts and options as before" +
-                              (asked.command.empty() ? "" : ", " + printable(asked.command)));
+  throw std::invalid_argument(
+      path.string() +
+      " is the journal of another plan: give the same layouts and options as before" +
+      (asked.command.empty()
+           ? ""
+           : ", " + printable(asked.command) + ", and --resume " + printable(path.string())));
 }
 
 int opened(const std::filesystem::path& path, int flags) {

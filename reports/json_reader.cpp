@@ -106,8 +106,12 @@ template <bool strict>
 void BasicReader<strict>::require_all_known() const {
   for (const auto& [key, value] : object_.items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    std::vector<std::string> known;
+    for (const std::string& name : known_) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+    }
     throw InvalidReport(Place{&place_, key, {}}.pointer() +
-                        " is not known; there are: " + joined(known_));
+                        " is not known; there are: " + joined(known));
   }
 }
 

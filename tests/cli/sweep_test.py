@@ -201,7 +201,7 @@ class Sweep(cli.SweepTest):
                              "--force")
         asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
         self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
-                            " ".join(["sweep", *asked]) + "\n")
+                            " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
                                                  "--output", "s.json", "--force"])
         process = self.call(*shlex.split(told)[1:])
