@@ -224,6 +224,9 @@ class Rerun(CompareTest):
         configs = [self.report(name)["invocation"]["config_sha256"]
                    for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
         self.assertEqual(len(set(configs)), 1)
+        process = self.call("rerun", "old.json", "--runs", "1", "--json")
+        self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
+        self.assertIn("throughput", process.err)
 
     def test_what_is_not_complete_is_refused_before_it_runs(self):
         def interrupt(report, run):

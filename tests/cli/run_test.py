@@ -79,6 +79,12 @@ class Run(cli.CliTest):
         self.assertIn("resnet18 forward", process.out)
         self.assertNotIn("gradient", process.out)
 
+    def test_more_threads_than_cpus_are_told(self):
+        threads = str(len(os.sched_getaffinity(0)) + 1)
+        process = self.tiny("--steps", "3", "--threads", threads, "--output", "a")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertRegex(process.out, f"warning +{threads} threads share ")
+
     def test_a_learning_rate_of_0_does_not_verify(self):
         process = self.tiny("--steps", "3", "--verify", "--learning-rate", "0", "--output", "a")
         self.assertEqual(process.returncode, 6)

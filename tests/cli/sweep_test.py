@@ -229,6 +229,7 @@ class Sweep(cli.SweepTest):
         self.assert_refused(self.call("sweep", "1x1x1", "--batches", "2"), 2, "--batches is for")
         self.assert_refused(self.call("sweep", "--fractions", "2", "--batches", "2,,4"), 2,
                             "--batches")
+        self.assert_refused(self.call("sweep", "1x1x1", "--output", "-"), 2, "journal", "name a file")
         self.assert_refused(self.sweep("1x1x1", "--resume", "missing.jsonl"), 5, "missing.jsonl")
         self.write("s.json", "mine")
         self.assert_refused(self.sweep("1x1x1"), 9, "s.json")

@@ -54,14 +54,16 @@ RunSet warning_runs(int minute) {
                         {"vanishing_gradient", "the gradient norm fell ten-fold"}};
   }
   set.arms[0].runs[0].run.warnings.push_back({"drift", "step times changed by 4 %"});
+  set.arms[0].runs[1].run.warnings[0].text = "other processes kept 7.1 CPUs busy";
   return set;
 }
 
 TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   const std::string text = printed(warning_runs(0), warning_runs(60), {});
-  EXPECT_THAT(text, HasSubstr(") warnings of the base: other processes kept 1.5 CPUs busy (3 of 3 "
-                              "runs); the gradient norm fell\n    ten-fold (3 of 3 runs); step "
-                              "times changed by 4 % (1 of 3 runs)\n"));
+  EXPECT_THAT(text,
+              HasSubstr(") warnings of the base: other processes kept 1.5 CPUs busy (3 of 3 "
+                        "runs, figures of the first);\n    the gradient norm fell ten-fold (3 "
+                        "of 3 runs); step times changed by 4 % (1 of 3 runs)\n"));
   EXPECT_THAT(text, HasSubstr(") warnings of the new set: "));
   EXPECT_THAT(text, Not(HasSubstr("monitor_shared")));
   EXPECT_THAT(text, HasSubstr("  INCONCLUSIVE (1-5)\n"));

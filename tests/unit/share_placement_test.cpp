@@ -79,6 +79,7 @@ TEST(SharePlacement, JobsThatShareCpusHaveAllOfThem) {
     EXPECT_EQ(placed.ranks[1].cpus, "2-3");
     EXPECT_THAT(placed.ranks[0].variables,
                 testing::Not(testing::Contains(testing::Key("CUDA_MPS_PIPE_DIRECTORY"))));
+    EXPECT_EQ(placed.ranks[0].variables.at("OMP_WAIT_POLICY"), "passive");
   }
 }
 
