@@ -172,7 +172,7 @@ class RankJob {
     report.invocation.config = config_;
     report.invocation.config_sha256 = config_sha256(config_);
     Arm& arm = report.arms.emplace_back();
-    arm.name = "run";
+    arm.name = line_.arm;
     arm.kind = report.kind;
     arm.runs.push_back(std::move(run));
     return publish_job(report);

@@ -108,9 +108,10 @@ struct CommandLine {
   Command command = Command::help;
   std::string help;  // of the command that --help followed
   std::vector<std::string> argv;
-  RunConfig run;           // as typed: what depends on the device is still open
-  Origins origins;         // of every setting of `run`
-  bool conducted = false;  // by the sweep that started this process
+  RunConfig run;            // as typed: what depends on the device is still open
+  Origins origins;          // of every setting of `run`
+  bool conducted = false;   // by the sweep that started this process
+  std::string arm = "run";  // how the report calls it
   bool through_mps = false;
   bool emulated = false;  // this run is part of what pretends to be several machines
   int64_t sharers = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once

@@ -29,6 +29,7 @@ GpuPart gpu_part_of(const std::string& text) {
 
 void add_conducted_options(CLI::App& command, CommandLine& line) {
   command.add_flag("--conducted", line.conducted)->group("");
+  command.add_option("--arm", line.arm)->group("");
   command.add_option("--sharers", line.sharers)->group("");
   command.add_flag("--through-mps", line.through_mps)->group("");
   command

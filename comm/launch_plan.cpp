@@ -44,6 +44,17 @@ std::string part_argument(const Placement& placement, const PlacedJob& job) {
   return "--gpu-part=" + index + ":" + percents;
 }
 
+// By which reports of a script's launches are put together. A sweep names its arms itself.
+void append_arm(std::vector<std::string>& arguments, const Placement& placement,
+                const PlacedJob& job) {
+  if (std::find(arguments.begin(), arguments.end(), "--json") == arguments.end()) return;
+  std::string name = placement.layout;
+  if (placement.jobs.size() > 1) {
+    name += ", job " + std::to_string(&job - placement.jobs.data() + 1);
+  }
+  arguments.push_back("--arm=" + name);
+}
+
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
   const Placement& placement = plan.placements.at(layout);
   std::vector<std::string> arguments = plan.run_arguments.at(layout);
@@ -51,6 +62,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
     arguments = {"stress", *job.stress, device, "--conducted"};
   } else {
+    append_arm(arguments, placement, job);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
     if (const int64_t sharers = sharers_of(placement); sharers > 1) {

@@ -60,10 +60,17 @@ class Plan(cli.CliTest):
     def jobs(self, *arguments):
         """All jobs of all layouts, without what depends on who plans, as a script starts them."""
         plan = json.loads(self.plan(*arguments, "--format", "json"))
-        jobs = [job for layout in plan["layouts"] for job in layout["jobs"]]
-        for job in jobs:
-            job["command"] = ["--json" if word == "--conducted" else word
-                              for word in job["command"] if word != "--allow-run-as-root"]
+        jobs = []
+        for layout in plan["layouts"]:
+            for number, job in enumerate(layout["jobs"], 1):
+                several = f", job {number}" if len(layout["jobs"]) > 1 else ""
+                words = []
+                for word in job["command"]:
+                    if word == "--conducted":
+                        words += ["--json", "--arm=" + layout["name"] + several]
+                    elif word != "--allow-run-as-root":
+                        words.append(word)
+                jobs.append({**job, "command": words})
         return jobs
 
     def schema(self, name):
@@ -134,10 +141,11 @@ class Forms(Plan):
         run = self.jobs(path)[0]["command"]
         self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--batch=8", "--steps=20",
                                                   "--batch=16", "--profile", "--json",
-                                                  "--ranks=1"])
+                                                  "--arm=1x1x1", "--ranks=1"])
         run = self.jobs(path, "--duration", "5s", "--batch", "4")[0]["command"]
         self.assertNotIn("--steps=20", run)
-        self.assertEqual(run[-4:], ["--batch=4", "--duration=5s", "--json", "--ranks=1"])
+        self.assertEqual(run[-5:], ["--batch=4", "--duration=5s", "--json", "--arm=1x1x1",
+                                    "--ranks=1"])
 
 
     def test_a_global_batch_is_shared_by_the_ranks_of_a_job(self):
@@ -323,11 +331,10 @@ class Scripts(Plan):
             if name.endswith(".report.json"):
                 report = self.report(name)
                 arm = report["arms"][0]
-                facts[name[:1] + name[-13:-12]] = (report["kind"], arm["kind"],
-                                                   arm["runs"][0]["world_size"])
-        self.assertEqual(facts, {"11": ("emulated", "emulated", 2),
-                                 "21": ("measured", "measured", 1),
-                                 "22": ("measured", "measured", 1)})
+                facts[arm["name"]] = (report["kind"], arm["kind"], arm["runs"][0]["world_size"])
+        self.assertEqual(facts, {"1x2x1": ("emulated", "emulated", 2),
+                                 "2*(1x1x1), job 1": ("measured", "measured", 1),
+                                 "2*(1x1x1), job 2": ("measured", "measured", 1)})
 
 
 if __name__ == "__main__":
