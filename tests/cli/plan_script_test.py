@@ -1,0 +1,184 @@
+"""The scripts of `nearmetal plan`, run by bash, with a pretended mpirun and with the real one."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import cli
+import plans
+
+MODULES_ARE_THERE = all(
+    (pathlib.Path(cli.EXECUTABLE).parent / f"libnearmetal_{name}.so").exists()
+    for name in ("cpu", "mpi"))
+
+# For each argument one line; the report that the real one would print. Fails where it is told to.
+# One write for a call, as several may be made at once: printf alone would write line by line.
+FAKE_MPIRUN = """#!/bin/bash
+call=$(printf '%s\\n' "$@" ---)
+cat <<<"$call" >>"$CALLS"
+for word; do [[ $word != --batch=13 ]] || exit 6; done
+echo '{"fake": "report"}'
+"""
+
+
+class Scripts(plans.Plan):
+    def fake(self, name, text):
+        os.makedirs(self.path("bin"), exist_ok=True)
+        path = self.write(f"bin/{name}", text)
+        os.chmod(path, 0o755)
+        return path
+
+    def run_script(self, script, **variables):
+        """Runs a generated script with a fake mpirun; returns its process and the calls."""
+        self.fake("mpirun", FAKE_MPIRUN)
+        self.fake("scontrol", '#!/bin/bash\n[[ $2 == hostnames ]] && printf "n7\\nn9\\n"\n')
+        environment = {**cli.clean_environment(), "CALLS": self.path("calls"),
+                       "PATH": self.path("bin") + ":" + os.environ["PATH"], **variables}
+        process = subprocess.run(["bash", self.write("script", script)], cwd=self.folder,
+                                 env=environment, capture_output=True, text=True, timeout=60,
+                                 check=False)
+        calls = pathlib.Path(self.path("calls")).read_text(encoding="utf-8")
+        return process, [call.split("\n") for call in calls.split("\n---\n")[:-1]]
+
+    def test_bash_runs_what_the_plan_says(self):
+        arguments = ["1x1x2", "2*(1x1x1)", "1x2x1", "--hosts", "a:2", "--repeats", "2"]
+        script = self.plan(*arguments, "--format", "sh")
+        process, calls = self.run_script(script)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        expected = sorted(job["command"][1:] for job in self.jobs(*arguments)) * 2
+        self.assertEqual(sorted(calls), sorted(expected))
+        self.assertIn("launch 6 of 6: ", process.stderr)
+        reports = [name for name in os.listdir(self.folder) if name.endswith(".report.json")]
+        self.assertEqual(len(reports), 8)
+        self.assertIn("2-2--1x1x1--run2-job1.report.json", reports)
+        # What is there is never replaced.
+        os.remove(self.path("1-1x1x2-run1.report.json"))
+        again, all_calls = self.run_script(script)
+        self.assertEqual((again.returncode, all_calls), (9, calls))
+        self.assertEqual(again.stderr.count("\n"), 1, again.stderr)
+        self.assertIn("is there already: nothing is started", again.stderr)
+
+    def test_a_failed_launch_does_not_end_the_others(self):
+        path = self.write("a.json", """{"hosts": [{"name": "a", "gpus": 1}], "repeats": 1,
+            "order": "listed", "layouts": [
+              {"name": "bad", "shape": "1x1x1", "workload": {"batch": 13}},
+              {"name": "good", "shape": "1x1x1"}]}""")
+        process, calls = self.run_script(self.plan(path, "--format", "sh"))
+        self.assertEqual(process.returncode, 6)
+        self.assertEqual(len(calls), 2)
+        left = [name for name in os.listdir(self.folder) if ".report.json" in name]
+        self.assertEqual(left, ["2-good-run1.report.json"], "an empty file is no report")
+
+    def test_no_report_is_lost(self):
+        script = self.plan("1x1x1", "--hosts", "a:1", "--repeats", "1", "--format", "sh")
+        self.fake("mv", "#!/bin/sh\nexit 1\n")
+        process, calls = self.run_script(script)
+        self.assertEqual((process.returncode, len(calls)), (9, 1))
+        part = self.path("1-1x1x1-run1.report.json.part")
+        self.assertEqual(pathlib.Path(part).read_text(encoding="utf-8"), '{"fake": "report"}\n')
+        again, all_calls = self.run_script(script)
+        self.assertEqual((again.returncode, all_calls), (9, calls), "nothing is started")
+
+    def test_a_script_that_is_ended_keeps_what_its_jobs_still_tell(self):
+        script = self.plan("2*(1x1x1)", "--hosts", "a:2", "--repeats", "3", "--format", "sh")
+        self.fake("mpirun", "#!/bin/bash\ntrap 'echo partial; kill $!; exit 143' TERM\n"
+                            "sleep 60 &\necho >>started\nwait\n")
+        environment = {**cli.clean_environment(),
+                       "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130):
+            process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
+                                       env=environment, stderr=subprocess.PIPE)
+            until = time.monotonic() + 20
+            while len(self.lines_of("started")) < 2 and time.monotonic() < until:
+                time.sleep(0.02)
+            process.send_signal(number)
+            process.communicate(timeout=20)
+            self.assertEqual(process.returncode, code)
+            left = sorted(name for name in os.listdir(self.folder) if ".report.json" in name)
+            self.assertEqual(left, [f"1-2--1x1x1--run1-job{job}.report.json" for job in (1, 2)])
+            for name in [*left, "started"]:
+                os.remove(self.path(name))
+
+    def lines_of(self, name):
+        try:
+            return pathlib.Path(self.path(name)).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+
+    def test_slurm_names_the_nodes(self):
+        arguments = ["1x1x4", "2x1x4", "--hosts", "2*4", "--repeats", "1", "--format", "slurm"]
+        process, calls = self.run_script(self.plan(*arguments), SLURM_JOB_NODELIST="n[7,9]")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        hosts = sorted(call[call.index("--host") + 1] for call in calls)
+        self.assertEqual(hosts, ["n7:4", "n7:4,n9:4"])
+
+    def test_hostile_names_stay_words(self):
+        hostile = "$(touch pwned) `touch pwned` '; touch pwned; ' \" \\ \u2028 *?[a] ${PATH} #"
+        path = self.write("a.json", json.dumps({
+            "hosts": [{"name": "a", "gpus": 1}], "repeats": 1,
+            "launcher": {"program": "/opt/" + hostile, "remote_shell": hostile,
+                         "variables": {"HOSTILE": hostile}},
+            "layouts": [{"name": hostile, "shape": "1x1x1"}]}))
+        process, calls = self.run_script(self.plan(path, "--format", "sh"))
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertEqual(calls, [self.jobs(path)[0]["command"][1:]])
+        self.assertIn("HOSTILE=" + hostile, calls[0])
+        self.assertIn(hostile, process.stderr)
+        manifest = json.loads(self.plan(path, "--format", "mpijob", "--image", hostile))
+        launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+        self.assertEqual(launcher["containers"][0]["image"], hostile)
+        self.assertFalse(os.path.exists(self.path("pwned")))
+        self.assertNotIn("\n", re.findall(r"layout (.*): measured", self.plan(path))[0])
+
+    def test_all_are_bash(self):
+        for name in ("sh", "slurm"):
+            script = self.write(name, self.plan(str(plans.ROOT / "layouts/dell_vms.json"), "--format", name))
+            for checker in (["bash", "-n"], ["shellcheck"]):
+                if shutil.which(checker[0]):
+                    process = subprocess.run([*checker, script], capture_output=True, text=True,
+                                             timeout=60, check=False)
+                    self.assertEqual((process.returncode, process.stdout, process.stderr),
+                                     (0, "", ""), checker)
+
+    def test_the_launcher_of_a_mpi_job_runs_the_script(self):
+        manifest = json.loads(self.plan("2x1x2", "--hosts", "2*2", "--repeats", "2", "--image", "i",
+                                        "--format", "mpijob"))
+        replicas = manifest["spec"]["mpiReplicaSpecs"]
+        worker = replicas["Worker"]["template"]["spec"]["containers"][0]
+        self.assertEqual(replicas["Worker"]["replicas"], 2)
+        self.assertEqual(worker["resources"]["limits"]["nvidia.com/gpu"], 2)
+        container = replicas["Launcher"]["template"]["spec"]["containers"][0]
+        self.assertEqual(container["command"], ["bash", "-c"])
+        process, calls = self.run_script(container["args"][0])
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertEqual(process.stdout, '{"fake": "report"}\n' * 2)
+        self.assertIn("nearmetal-worker-0.nearmetal:2,nearmetal-worker-1.nearmetal:2", calls[0])
+
+    @cli.unittest.skipUnless(shutil.which("mpirun") and MODULES_ARE_THERE,
+                             "it needs mpirun, and the modules of the CPU and of MPI")
+    def test_a_script_trains(self):
+        script = self.plan("1x2x1", "2*(1x1x1)", "--hosts", "localhost:0", "--repeats", "1",
+                           "--model", "resnet18", "--image-size", "32", "--batch", "2",
+                           "--steps", "3", "--warmup", "1", "--threads", "1", "--format", "sh")
+        path = self.write("script", script.replace("/opt/nearmetal", cli.EXECUTABLE))
+        process = subprocess.run(["bash", path], cwd=self.folder, env=cli.clean_environment(),
+                                 capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        facts = {}
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".report.json"):
+                report = self.report(name)
+                arm = report["arms"][0]
+                facts[arm["name"]] = (report["kind"], arm["kind"], arm["runs"][0]["world_size"])
+        self.assertEqual(facts, {"1x2x1": ("emulated", "emulated", 2),
+                                 "2*(1x1x1), job 1": ("measured", "measured", 1),
+                                 "2*(1x1x1), job 2": ("measured", "measured", 1)})
+
+
+if __name__ == "__main__":
+    cli.main()
