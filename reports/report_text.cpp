@@ -1,14 +1,13 @@
 #include "reports/report_text.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <sstream>
 
 #include "reports/comparison_row.h"
 #include "reports/comparison_text.h"
 #include "reports/fraction_tables.h"
 #include "reports/fractions.h"
+#include "reports/run_notes.h"
 #include "reports/text.h"
 #include "reports/work_text.h"
 
@@ -60,21 +59,6 @@ TextTable report_table(const RunSet& set) {
 }
 
 std::vector<std::string> run_warnings(const RunSet& set) {
-  std::map<std::string, int64_t> counts;
-  std::map<std::string, std::string> first_texts;
-  std::set<std::string> varied;  // in other words, or figures, in a later run
-  for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) {
-      std::set<std::string> names;  // each job of a run may warn of the same
-      for (const Warning& warning : run.run.warnings) {
-        const std::string name = arm.name + ": " + warning.code;
-        if (!names.insert(name).second) continue;
-        ++counts[name];
-        const auto [first, is_new] = first_texts.emplace(name, warning.text);
-        if (!is_new && first->second != warning.text) varied.insert(name);
-      }
-    }
-  }
   std::vector<std::string> lines;
   for (const RunArm& arm : set.arms) {
     const std::string differences = different_work(arm);
@@ -85,10 +69,13 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   for (const RunArm& arm : set.arms) add_left_out(lines, arm);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
-  for (const auto& [name, count] : counts) {
-    lines.push_back(name + " (" + counted(count, "run") +
-                    (varied.contains(name) ? ", figures of the first): " : "): ") +
-                    first_texts[name]);
+  for (const RunArm& arm : set.arms) {
+    std::vector<const SetRun*> runs;
+    for (const SetRun& run : arm.runs) runs.push_back(&run);
+    for (const RunWarning& found : warnings_of(runs)) {
+      lines.push_back(arm.name + ": " + found.warning.code + " (" + counted(found.runs, "run") +
+                      (found.same ? "): " : ", figures of the first): ") + found.warning.text);
+    }
   }
   return lines;
 }

@@ -45,27 +45,6 @@ void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
                                           row.base_side.name + ", too: that hides a difference"});
 }
 
-// Each kind once, however many jobs of a run gave it.
-std::vector<RunWarning> warnings_of(const Runs& runs) {
-  std::vector<RunWarning> found;
-  for (const SetRun* run : runs) {
-    std::set<std::string> codes;
-    for (const Warning& warning : run->run.warnings) {
-      if (!codes.insert(warning.code).second) continue;
-      const auto known = std::find_if(found.begin(), found.end(), [&](const RunWarning& other) {
-        return other.warning.code == warning.code;
-      });
-      if (known == found.end()) {
-        found.push_back({warning, 1});
-      } else {
-        ++known->runs;
-        known->same &= known->warning.text == warning.text;
-      }
-    }
-  }
-  return found;
-}
-
 void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {
   const std::vector<bool> outlying = outliers(values);
   for (size_t i = 0; i < runs.size(); ++i) {
@@ -128,6 +107,26 @@ RunOrder run_order(const Runs& base, const Runs& next) {
   const bool after_each_other =
       start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
   return after_each_other ? RunOrder::one_after_other : RunOrder::mixed;
+}
+
+std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
+  std::vector<RunWarning> found;
+  for (const SetRun* run : runs) {
+    std::set<std::string> codes;
+    for (const Warning& warning : run->run.warnings) {
+      if (!codes.insert(warning.code).second) continue;
+      const auto known = std::find_if(found.begin(), found.end(), [&](const RunWarning& other) {
+        return other.warning.code == warning.code;
+      });
+      if (known == found.end()) {
+        found.push_back({warning, 1});
+      } else {
+        ++known->runs;
+        known->same &= known->warning.text == warning.text;
+      }
+    }
+  }
+  return found;
 }
 
 void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,

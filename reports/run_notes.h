@@ -15,6 +15,10 @@ enum class RunOrder { pairs, mixed, one_after_other };
 /// side came after the other.
 RunOrder run_order(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
+/// What the runs warned of, each kind once, however many jobs of a run gave it, in the order in
+/// which they came.
+std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs);
+
 /// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both
 /// sides, warnings of the runs, outliers, other plans or versions of the program, too few or too
 /// short runs.
