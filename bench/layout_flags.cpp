@@ -86,7 +86,8 @@ void append_claim(std::vector<std::string>& flags, const Placement& placement,
   }
   if (claims.size() > 1) {
     throw std::invalid_argument(source + ": its hosts claim different environments: " +
-                                joined({claims.begin(), claims.end()}));
+                                joined({claims.begin(), claims.end()}) +
+                                "; claim the same of all, or nothing");
   }
   if (!claims.contains("nothing")) flags.push_back("--environment=" + *claims.begin());
 }

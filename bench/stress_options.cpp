@@ -1,12 +1,15 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <stdexcept>
 
 #include "bench/command_options.h"
 #include "bench/parse_value.h"
 
 namespace nearmetal {
 namespace {
+
+constexpr double least_seconds = 0.001;
 
 constexpr const char* stress_examples = R"(
 Examples:
@@ -30,7 +33,12 @@ CLI::App* add_stress_command(CLI::App& app, CommandLine& line) {
   command
       ->add_option_function<std::string>(
           "--seconds",
-          [&form](const std::string& text) { form.seconds = parse_duration("--seconds", text); },
+          [&form](const std::string& text) {
+            form.seconds = parse_duration("--seconds", text);
+            if (form.seconds < least_seconds) {
+              throw std::invalid_argument("--seconds must be at least 0.001, not '" + text + "'");
+            }
+          },
           "how long [10]")
       ->option_text("S");
   command->add_flag("--json", form.json, "the rate as JSON, on stdout");

@@ -121,7 +121,7 @@ class LayoutFile(cli.CliTest):
              "--threads is of the CPU"),
             ('{"hosts": [{"name": "a", "environment": "vm", "gpus": 1}, {"name": "b", "gpus": 1}], '
              '"layouts": [{"shape": "2x1x1"}]}',
-             "/layouts/0: its hosts claim different environments: nothing, vm"),
+             "/layouts/0: its hosts claim different environments: nothing, vm; claim the same of all"),
         ]
         for text, expected in cases:
             with self.subTest(text=text[:100]):

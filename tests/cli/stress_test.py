@@ -25,7 +25,8 @@ class Stress(cli.CliTest):
         self.assert_refused(self.call(*CPU, "pcie"), 2, "'pcie' is not to be had", "cpu")
         self.assert_refused(self.call(*CPU, "noise"), 2, "'noise'", "micro --list")
         self.assert_refused(self.call("stress"), 2, "LOAD")
-        self.assert_refused(self.call(*CPU, "copy", "--seconds", "0"), 2, "--seconds")
+        for seconds in ("0", "0.0001", "1ms"):
+            self.assert_refused(self.call(*CPU, "copy", "--seconds", seconds), 2, "--seconds")
         self.assert_refused(self.call(*CPU, "copy", "--gpu-part", "0:50,50"), 8, "only a GPU")
         self.assert_refused(self.call(*CPU, "copy", "--gpu-part", "2:50,50"), 2, "--gpu-part")
 
