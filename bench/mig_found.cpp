@@ -58,12 +58,16 @@ std::string missing_device(const Placement& placement, const Host& host) {
   return "";
 }
 
-// Those of the driver in place of those of the file; what to do where the layout lacks some. Jobs
-// on other hosts keep their places, without ranks.
-std::string what_to_do(Layout layout, const Host& found) {
-  for (Job& job : layout.jobs) {
-    job.share->instance.reset();
-    std::erase_if(job.instances,
+// Those of the driver in place of those of the file; what to do where the layout lacks some. An
+// instance can be asked for by its profile alone. Jobs on other hosts keep their places, without
+// ranks.
+std::string what_to_do(Layout layout, const Placement& placement, const Host& found) {
+  for (size_t j = 0; j < layout.jobs.size(); ++j) {
+    Share& share = *layout.jobs[j].share;
+    const std::string& profile = placement.jobs[j].ranks.front().mig->profile;
+    if (share.instance && !profile.empty()) share.profile = profile;
+    share.instance.reset();
+    std::erase_if(layout.jobs[j].instances,
                   [&](const Instance& instance) { return instance.host != found.name; });
   }
   try {
@@ -164,10 +168,12 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
         found.emplace(planned.name, found_now(planned, nvml_library));
       }
       const Host& host = found.at(planned.name);
+      const Placement& placement = plan.placements[i];
       require_whole_gpus(plan, i, host);
-      const std::string why = missing_device(plan.placements[i], host);
+      const std::string why = missing_device(placement, host);
       if (why.empty()) continue;
-      throw NotSupported(plan.source + layout.source + ": " + why + what_to_do(layout, host));
+      throw NotSupported(plan.source + layout.source + ": " + why +
+                         what_to_do(layout, placement, host));
     }
     if (!layout.expect.mig_config) continue;
     const std::string place = plan.source + layout.source + "/expect/mig_config: ";

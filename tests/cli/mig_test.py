@@ -138,6 +138,8 @@ class Refused(Mig):
         self.plan(OFF, path)
         self.assert_refused(self.on(SEVEN, "sweep", path), 8, path, uuid(9), "others that would do")
         self.assert_refused(self.on(OFF, "sweep", path), 8, path, "nvidia-smi -i 0 -mig 1")
+        path = self.layouts({"name": "x", "jobs": [mig_job(instance=uuid(9))]}, mig=listed)
+        self.assert_refused(self.on(OFF, "sweep", path), 8, path, "-cgi 1g.18gb -C")
         listed[0]["uuid"], listed[0]["profile"] = uuid(0), "2g.35gb"
         path = self.layouts({"name": "x", "jobs": [mig_job()]}, mig=listed)
         self.assert_refused(self.on(SEVEN, "sweep", path), 8, "has no MIG device 2g.35gb")
