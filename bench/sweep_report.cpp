@@ -238,11 +238,12 @@ void print_sweep(std::ostream& out, const Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
   if (shares_a_gpu(set)) {
-    for (const FractionTable& shown : fraction_tables(set)) {
+    for (const TitledTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n";
       print_aligned(out, shown.table);
+      if (!shown.legend.empty()) print_wrapped(out, shown.legend);
+      out << '\n';
     }
-    out << fraction_columns << '\n';
   }
   const TextTable scaling = scaling_table(set, report);
   if (!scaling.rows.empty()) print_aligned(out, scaling);

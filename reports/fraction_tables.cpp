@@ -29,54 +29,56 @@ std::string cell(const Maybe<JobSpeeds>& speeds) {
   return slowest == fastest ? slowest : slowest + " to " + fastest;
 }
 
-std::vector<std::string> row_of(const FractionPoint& point) {
-  return {point.arm,
-          std::to_string(point.runs),
-          point.throughput_interval
-              ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
-              : significant(point.throughput_images_per_second),
-          cell(point.job_speeds),
-          cell(point.of_serial),
-          cell(point.of_timeslice),
-          plain_cell(point.slowdown),
-          plain_cell(point.interference),
-          cell(point.p99_inflation),
-          cell(point.fairness, 1, 4),
-          cell(point.worst_of_best),
-          cell(point.memory_bytes, 1e-9),
-          cell(point.power_watts),
-          cell(point.images_per_joule),
-          given_text(point.given)};
-}
+constexpr const char* speed_legend =
+    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
+    "long a job takes as alone on the whole; by neighbours: as alone on the same share";
+constexpr const char* cost_legend =
+    "each job: images/s of the slowest and of the fastest; fairness: Jain's index; p99 step: over "
+    "that of one alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG "
+    "device or vGPU, at most";
 
-TextTable table_of(const std::vector<FractionPoint>& points) {
+TextTable speed_table(const std::vector<FractionPoint>& points) {
   TextTable table{{{"arm"},
                    {"runs", true},
                    {"images/s [95 %]", true},
-                   {"each job", true},
                    {"x serial", true},
                    {"x time slices", true},
                    {"slowdown", true},
-                   {"by neighbours", true},
-                   {"p99 step", true},
-                   {"fairness", true},
+                   {"by neighbours", true}},
+                  {}};
+  for (const FractionPoint& point : points) {
+    table.rows.push_back(
+        {point.arm, std::to_string(point.runs),
+         point.throughput_interval
+             ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
+             : significant(point.throughput_images_per_second),
+         cell(point.of_serial), cell(point.of_timeslice), plain_cell(point.slowdown),
+         plain_cell(point.interference)});
+  }
+  return table;
+}
+
+TextTable cost_table(const std::vector<FractionPoint>& points) {
+  TextTable table{{{"arm"},
+                   {"each job", true},
                    {"worst/best", true},
+                   {"fairness", true},
+                   {"p99 step", true},
                    {"GB", true},
                    {"W", true},
                    {"images/J", true},
                    {"a job has"}},
                   {}};
-  for (const FractionPoint& point : points) table.rows.push_back(row_of(point));
+  for (const FractionPoint& point : points) {
+    table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
+                          cell(point.fairness, 1, 4), cell(point.p99_inflation),
+                          cell(point.memory_bytes, 1e-9), cell(point.power_watts),
+                          cell(point.images_per_joule), given_text(point.given)});
+  }
   return table;
 }
 
 }  // namespace
-
-const char* const fraction_columns =
-    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
-    "long a job takes as alone on the whole; by neighbours: as alone on the same share; p99 step: "
-    "over that of one alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG "
-    "device or vGPU, at most";
 
 std::string rate_text(const Neighbour& neighbour) {
   if (neighbour.flops_per_second > 0) {
@@ -129,16 +131,20 @@ std::string unsupported_text(const UnsupportedArm& arm) {
   return printable(arm.name) + ": unsupported: " + printable(arm.reason);
 }
 
-std::vector<FractionTable> fraction_tables(const RunSet& set) {
-  std::vector<FractionTable> tables = {
-      {"Jobs that share a GPU", table_of(fractions_of(set, Batches::equal))}};
+std::vector<TitledTable> fraction_tables(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set, Batches::equal);
+  std::vector<TitledTable> tables = {
+      {"Jobs that share a GPU", speed_table(points), speed_legend},
+      {"Each job, and what the GPU takes", cost_table(points), cost_legend}};
   TextTable neighbours = neighbours_table(set);
   if (!neighbours.rows.empty()) {
     tables.push_back({"What the neighbours did", std::move(neighbours)});
   }
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
-  tables.push_back({"The best batch of each way", table_of(fractions_of(best, Batches::any))});
+  const std::vector<FractionPoint> best_points = fractions_of(best, Batches::any);
+  tables.push_back({"The best batch of each way", speed_table(best_points)});
+  tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points)});
   return tables;
 }
 

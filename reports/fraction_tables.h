@@ -9,15 +9,9 @@
 
 namespace nearmetal {
 
-struct FractionTable {
-  std::string title;
-  TextTable table;
-};
 /// Of all arms; of the neighbours that disturbed; and where there are several batches of the best
 /// of each way.
-std::vector<FractionTable> fraction_tables(const RunSet& set);
-/// What the columns of the tables mean.
-extern const char* const fraction_columns;
+std::vector<TitledTable> fraction_tables(const RunSet& set);
 
 /// "3905 GB/s", "650 TFLOP/s"
 std::string rate_text(const Neighbour& neighbour);

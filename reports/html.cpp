@@ -24,18 +24,18 @@ th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
 .number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 figure { margin: 0; }
 figure svg { display: block; height: auto; max-width: 40rem; width: 100%; }
-figcaption, summary, .missing { font-size: .9rem; max-width: 56rem; }
+figcaption, summary, .legend, .missing { font-size: .9rem; max-width: 56rem; }
 summary { cursor: pointer; }
 li { overflow-wrap: anywhere; }
 </style>
 )";
 
-void print_table(std::ostream& out, const PageTable& page_table) {
-  const TextTable& table = page_table.table;
+void print_table(std::ostream& out, const TitledTable& titled) {
+  const TextTable& table = titled.table;
   const auto style = [&](size_t column) {
     return table.columns[column].right_aligned ? " class=\"number\"" : "";
   };
-  out << "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>" << html_escaped(page_table.caption)
+  out << "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>" << html_escaped(titled.title)
       << "</caption>\n<thead><tr>";
   for (size_t column = 0; column < table.columns.size(); ++column) {
     out << "<th scope=\"col\"" << style(column) << '>' << html_escaped(table.columns[column].title)
@@ -50,6 +50,9 @@ void print_table(std::ostream& out, const PageTable& page_table) {
     out << "</tr>\n";
   }
   out << "</tbody></table></div>\n";
+  if (!titled.legend.empty()) {
+    out << "<p class=\"legend\">" << html_escaped(titled.legend) << "</p>\n";
+  }
 }
 
 // In HTML the element alone, without XML declaration and document type; black becomes the colour of
@@ -139,14 +142,14 @@ void print_html(std::ostream& out, const Page& page) {
   if (!page.answer.empty()) {
     out << "<p class=\"answer\">" << html_escaped(page.answer) << "</p>\n";
   }
-  for (const PageTable& table : page.tables) print_table(out, table);
+  for (const TitledTable& table : page.tables) print_table(out, table);
   if (!page.remarks.empty()) out << "<h2>Remarks</h2>\n<ul>\n";
   for (const std::string& line : page.remarks) out << "<li>" << html_escaped(line) << "</li>\n";
   if (!page.remarks.empty()) out << "</ul>\n";
   print_charts(out, page);
   if (!page.details.empty()) out << "<h2>Details</h2>\n";
-  for (const PageTable& table : page.details) {
-    out << "<details><summary>" << html_escaped(table.caption) << "</summary>\n";
+  for (const TitledTable& table : page.details) {
+    out << "<details><summary>" << html_escaped(table.title) << "</summary>\n";
     print_table(out, table);
     out << "</details>\n";
   }

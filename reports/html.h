@@ -10,20 +10,15 @@
 
 namespace nearmetal {
 
-struct PageTable {
-  std::string caption;
-  TextTable table;
-};
-
 struct Page {
   std::string title;
   std::string work{};    // what was measured, or empty
   std::string answer{};  // the verdict, or empty
-  std::vector<PageTable> tables;
+  std::vector<TitledTable> tables;
   std::vector<Chart> charts;
   std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables
   std::vector<std::string> remarks;
-  std::vector<PageTable> details;  // folded away
+  std::vector<TitledTable> details;  // folded away
 };
 
 /// Light and dark, readable on a phone, tables with headers for screen readers; charts without

@@ -69,13 +69,8 @@ Page report_page(const RunSet& set) {
   const std::string task = task_of(set);
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
   page.work = work_line(set);
-  if (shares_a_gpu(set)) {
-    for (const FractionTable& shown : fraction_tables(set)) {
-      page.tables.push_back({shown.title, shown.table});
-    }
-  }
+  if (shares_a_gpu(set)) page.tables = fraction_tables(set);
   page.remarks = run_warnings(set);
-  if (shares_a_gpu(set)) page.remarks.insert(page.remarks.begin(), fraction_columns);
   page.charts = charts_of(set);
   page.details = {{"All figures", report_table(set)}};
   add_details(page, set, "");

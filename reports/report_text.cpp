@@ -85,12 +85,12 @@ void print_markdown(std::ostream& out, const RunSet& set) {
     out << markdown_escaped(work) << "\n\n";
   }
   if (shares_a_gpu(set)) {
-    for (const FractionTable& shown : fraction_tables(set)) {
+    for (const TitledTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n\n";
       print_markdown(out, shown.table);
       out << '\n';
+      if (!shown.legend.empty()) out << markdown_escaped(shown.legend) << "\n\n";
     }
-    out << fraction_columns << "\n\n";
   }
   print_markdown(out, report_table(set));
   out << '\n';

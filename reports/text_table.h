@@ -16,6 +16,12 @@ struct TextTable {
   std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
 };
 
+struct TitledTable {
+  std::string title;
+  TextTable table;
+  std::string legend{};  // what its columns mean, or empty
+};
+
 /// Columns as wide as their widest cell; control characters are shown as '?'. `last_styles`: an
 /// escape sequence for the last cell of each row, where there are any.
 void print_aligned(std::ostream& out, const TextTable& table,
