@@ -65,7 +65,8 @@ std::string script_of(const Bars& bars) {
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
                     height_of_note(end)) +
          row_axis(bars.rows) + "set xrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
-         "]\nset xtics " + plain_number(tick_step(end.at, 5)) + "\nset xlabel '" + bars.axis +
+         "]\nset xtics " + plain_number(tick_step(end.at, end.at < 1000 ? 5 : 4)) +
+         "\nset xlabel '" + bars.axis +
          "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
          (bars.line ? line_at(*bars.line) : "") + cut_note(end) + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "

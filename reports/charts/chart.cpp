@@ -17,6 +17,32 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+constexpr size_t line_length = 24;  // of labels beside a plot, which shall keep its width
+
+std::string cut(const std::string& text, size_t length) {
+  return text.size() > length ? text.substr(0, length - 2) + ".." : text;
+}
+
+std::string plain_label(const std::string& text) {
+  std::string label = cut(text, 2 * line_length);
+  for (char& c : label) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (!plain && std::string(" .,:;+-_|#/()*").find(c) == std::string::npos) c = '_';
+  }
+  return label;
+}
+
+// Broken after the last comma where that does, else at the last space that leaves the first line
+// short enough.
+std::string on_two_lines(const std::string& label) {
+  if (label.size() <= line_length) return label;
+  size_t end = label.rfind(", ", line_length - 1);
+  const bool fits = end != label.npos && label.size() - end - 2 <= line_length;
+  end = fits ? end + 1 : label.rfind(' ', line_length);
+  const size_t next = end == label.npos ? line_length : end + 1;
+  return label.substr(0, std::min(end, line_length)) + "\\n" + cut(label.substr(next), line_length);
+}
+
 }  // namespace
 
 std::string script_with_data(const Chart& chart) {
@@ -43,23 +69,16 @@ std::string chart_head(int height) {
 std::string row_axis(const std::vector<std::string>& rows) {
   std::string tics;
   for (size_t i = 0; i < rows.size(); ++i) {
-    tics += (i > 0 ? ", " : "") + quoted_label(rows[i]) + " " + std::to_string(i);
+    tics +=
+        (i > 0 ? ", \"" : "\"") + on_two_lines(plain_label(rows[i])) + "\" " + std::to_string(i);
   }
   return "set ytics (" + tics + ") scale 0\nset yrange [" +
          plain_number(static_cast<double>(rows.size()) - 0.4) + ":-0.6]\n";
 }
 
-int height_of_rows(size_t rows) { return 100 + 36 * static_cast<int>(rows); }
+int height_of_rows(size_t rows) { return 100 + 40 * static_cast<int>(rows); }
 
-std::string quoted_label(const std::string& text) {
-  constexpr size_t longest = 32;
-  std::string label = text.size() > longest ? text.substr(0, longest - 2) + ".." : text;
-  for (char& c : label) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
-    if (!plain && std::string(" .,:;+-_|#/()*").find(c) == std::string::npos) c = '_';
-  }
-  return "\"" + label + "\"";
-}
+std::string quoted_label(const std::string& text) { return '"' + plain_label(text) + '"'; }
 
 std::string colour(size_t index) {
   constexpr std::array colours = {"#2f7fc1", "#d9731a", "#2a9d6f", "#b05cc6",

@@ -29,12 +29,13 @@ std::string script_with_files(const Chart& chart);
 /// The lines with which each script begins: an image of this height, 480 wide.
 std::string chart_head(int height);
 
-/// A vertical axis with a label for each of `rows`, the first on top, at 0, 1, ...
+/// A vertical axis with a label for each of `rows`, the first on top, at 0, 1, ...; on two lines
+/// where it is long.
 std::string row_axis(const std::vector<std::string>& rows);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 
-/// Text from a report for a gnuplot script or a CSV cell, in quotes: cut to 32 characters, and what
+/// Text from a report for a gnuplot script or a CSV cell, in quotes: cut to 48 characters, and what
 /// has a meaning to gnuplot, which runs what stands between backquotes, becomes '_'.
 std::string quoted_label(const std::string& text);
 

@@ -68,13 +68,13 @@ Chart rank_chart(const ShownArms& shown) {
   chart.caption = "Median step time of each rank of a run, from that of its middle rank. At most " +
                   std::to_string(most_rows) + " runs; n = " + std::to_string(rows.size()) + ".";
   chart.csv = csv.str();
-  chart.script = chart_head(90 + 24 * static_cast<int>(rows.size())) + row_axis(labels) +
+  chart.script = chart_head(height_of_rows(rows.size())) + row_axis(labels) +
                  "set xrange [-0.5:" + plain_number(static_cast<double>(ranks) - 0.5) +
                  "]\nset xlabel 'rank'\nset xtics " +
                  std::to_string(std::max<size_t>(1, ranks / 8)) + "\nset palette defined (-1 '" +
                  colour(0) + "', 0 '#bbbbbb', 1 '" + colour(1) + "')\nset cbrange [-" + limit +
                  ":" + limit + "]\nset cblabel '%'\nset cbtics " +
-                 plain_number(tick_step(widest, 2)) + "\nset rmargin 12\n" +
+                 plain_number(tick_step(widest, 2)) + "\nset rmargin 9\n" +
                  "set style fill solid 1 noborder\n"
                  "plot $data using 'rank':'position':(0.5):(0.45):'percent' with boxxy "
                  "lc palette notitle\n";

@@ -124,7 +124,17 @@ TEST(Chart, HoldsNoCommandOfAName) {
     EXPECT_THAT(script, Not(HasSubstr("@w"))) << chart.name;
     EXPECT_THAT(script, Not(HasSubstr("\nEOD "))) << chart.name;
   }
-  EXPECT_EQ(quoted_label(std::string(50, 'x')).size(), 34U);
+  EXPECT_EQ(quoted_label(std::string(60, 'x')).size(), 50U);
+}
+
+TEST(Chart, LongNamesTakeTwoLinesAndLeaveThePlotItsWidth) {
+  EXPECT_THAT(row_axis({"4 jobs, MPS 25 percent, batch 128", "alone"}),
+              HasSubstr(R"(("4 jobs, MPS 25 percent,\nbatch 128" 0, "alone" 1))"));
+  const std::string long_word(40, 'x');
+  EXPECT_THAT(row_axis({long_word}),
+              HasSubstr('"' + long_word.substr(16) + "\\n" + long_word.substr(24) + '"'));
+  EXPECT_THAT(row_axis({"a name of so many words that two lines do not hold it all"}),
+              HasSubstr("a name of so many words\\nthat two lines do not ..\""));
 }
 
 TEST(Chart, ManyArmsAreCutAndSaid) {
