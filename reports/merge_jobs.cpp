@@ -85,6 +85,15 @@ void set_throughput(double images, double seconds, Run& run) {
   if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
 }
 
+void add_job(const Report& report, double images_per_second, double first_start, Run& run) {
+  const TimedWindow& window = *report.arms[0].runs[0].window;
+  run.jobs.push_back({.ranks = ranks_of(report),
+                      .throughput_images_per_second = images_per_second,
+                      .start_seconds = start_of(report) - first_start,
+                      .first_step = window.first_step,
+                      .steps = window.steps});
+}
+
 void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const TimeSpan common = common_interval(jobs);
   const double seconds = common.end - common.begin;
@@ -99,9 +108,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   for (const Report& report : jobs) {
     const double of_job = images_within(report, common);
     images += of_job;
-    run.jobs.push_back({.ranks = ranks_of(report),
-                        .throughput_images_per_second = of_job / seconds,
-                        .start_seconds = start_of(report) - first});
+    add_job(report, of_job / seconds, first, run);
   }
   set_throughput(images, seconds, run);
 }
@@ -114,10 +121,7 @@ void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
     const TimedWindow& window = *report.arms[0].runs[0].window;
     images += static_cast<double>(window.images);
     seconds += window.seconds;
-    run.jobs.push_back(
-        {.ranks = ranks_of(report),
-         .throughput_images_per_second = static_cast<double>(window.images) / window.seconds,
-         .start_seconds = start_of(report) - first});
+    add_job(report, static_cast<double>(window.images) / window.seconds, first, run);
   }
   set_throughput(images, seconds, run);
 }

@@ -208,7 +208,9 @@ struct StepProfile {
 struct ConcurrentJob {
   int64_t ranks = 1;  // they follow those of the job before
   double throughput_images_per_second = 0;
-  double start_seconds = 0;  // of its window, after that of the first
+  double start_seconds = 0;             // of its window, after that of the first
+  std::optional<int64_t> first_step{};  // of its window
+  std::optional<int64_t> steps{};       // in its window
 
   bool operator==(const ConcurrentJob&) const = default;
 };
