@@ -62,8 +62,9 @@ std::string script_of(const Bars& bars) {
              to_string(kind) + "', \\\n  ";
   }
   const AxisEnd end = axis_end_of(bars);
+  constexpr int key_line_height = 20;
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
-                    height_of_note(end)) +
+                    key_line_height * static_cast<int>(looks.size()) + height_of_note(end)) +
          row_axis(bars.rows) + "set xrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
          "]\nset xtics " + plain_number(tick_step(end.at, end.at < 1000 ? 5 : 4)) +
          "\nset xlabel '" + bars.axis +

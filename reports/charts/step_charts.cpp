@@ -17,15 +17,23 @@ struct Steps {
   std::span<const double> seconds;
 };
 
+struct StepsOfArms {
+  std::vector<Steps> shown;
+  size_t left_out = 0;  // arms beyond most_arms
+};
+
 // Of the typical run of each arm.
-std::vector<Steps> steps_of(const ShownArms& shown) {
+StepsOfArms steps_of(const ShownArms& shown) {
   const auto has = [](const Run& run) { return window_steps(run).size() > 1; };
-  std::vector<Steps> found;
+  StepsOfArms found{{}, shown.left_out};
   for (const ShownArm& arm : shown.arms) {
     const Run* run = typical_run(*arm.arm, has);
-    if (run != nullptr && found.size() < most_arms) {
-      found.push_back({arm.label(), window_steps(*run)});
+    if (run == nullptr) continue;
+    if (found.shown.size() == most_arms) {
+      ++found.left_out;
+      continue;
     }
+    found.shown.push_back({arm.label(), window_steps(*run)});
   }
   return found;
 }
@@ -44,12 +52,13 @@ TextTable table_of(const std::vector<Steps>& all) {
   return table;
 }
 
-std::string caption_of(const std::vector<Steps>& all, const std::string& what) {
+std::string caption_of(const StepsOfArms& all, const std::string& what) {
   std::vector<std::pair<std::string, std::string>> counts;
-  for (const Steps& steps : all) {
+  for (const Steps& steps : all.shown) {
     counts.emplace_back(steps.label, std::to_string(steps.seconds.size()) + " steps");
   }
-  return what + " Slowest rank of the run with the median throughput." + counts_text(counts);
+  return what + " Slowest rank of the run with the median throughput." + counts_text(counts) +
+         left_out_text(all.left_out);
 }
 
 // Of each stretch of steps the fastest and the slowest, so that thinning hides no outlier.
@@ -120,7 +129,8 @@ std::string distribution_script(const std::vector<Steps>& all) {
 
 Chart step_strip_chart(const ShownArms& shown) {
   Chart chart{.name = "steps", .title = "Step times, one after another"};
-  const std::vector<Steps> all = steps_of(shown);
+  const StepsOfArms found = steps_of(shown);
+  const std::vector<Steps>& all = found.shown;
   if (all.empty()) {
     chart.missing = no_steps;
     return chart;
@@ -133,7 +143,7 @@ Chart step_strip_chart(const ShownArms& shown) {
       csv << i << ',' << step + 1 << ',' << milliseconds * all[i].seconds[step] << '\n';
     }
   }
-  chart.caption = caption_of(all, "Of the timed window, from zero.");
+  chart.caption = caption_of(found, "Of the timed window, from zero.");
   chart.csv = csv.str();
   chart.script = strip_script(all);
   chart.table = table_of(all);
@@ -142,7 +152,8 @@ Chart step_strip_chart(const ShownArms& shown) {
 
 Chart step_distribution_chart(const ShownArms& shown) {
   Chart chart{.name = "distribution", .title = "Distribution of step times"};
-  const std::vector<Steps> all = steps_of(shown);
+  const StepsOfArms found = steps_of(shown);
+  const std::vector<Steps>& all = found.shown;
   if (all.empty()) {
     chart.missing = no_steps;
     return chart;
@@ -162,7 +173,7 @@ Chart step_distribution_chart(const ShownArms& shown) {
     }
   }
   chart.caption = caption_of(
-      all,
+      found,
       "Share of the steps that took no longer. The axis of time does not begin at zero, and ends "
       "where all arms have 99 % of their steps.");
   chart.csv = csv.str();

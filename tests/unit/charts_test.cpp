@@ -101,6 +101,34 @@ TEST(Chart, ThinningHidesNoOutlier) {
   EXPECT_LE(lines_of(chart.csv), 1001U);
 }
 
+TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
+  Report report = made_up_report({{"two", {1000}}});
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.ranks.resize(1);
+  run.ranks.push_back(run.ranks[0]);
+  run.ranks[0].step_seconds = {9, 9, 9, 0.1, 0.1, 0.1};
+  run.ranks[1].step_seconds = {9, 0.3, 0.3};
+  run.window = TimedWindow{.first_step = 3, .steps = 3, .images = 1, .seconds = 1};
+  run.jobs = {{1, 500, 0, 3, 3}, {1, 500, 0, 1, 2}};
+  RunSet set = set_of(report);
+  EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
+  run.jobs = {{1, 500, 0}, {1, 500, 0}};
+  set = set_of(report);
+  EXPECT_NE(step_strip_chart(shown_arms(set)).missing, "") << "a report of old";
+}
+
+TEST(Chart, ArmsWithoutAStripAreCounted) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 10; ++i) arms.push_back({"arm " + std::to_string(i), {1000}});
+  Report report = made_up_report(arms);
+  for (Arm& arm : report.arms) {
+    arm.runs[0].ranks[0].step_seconds = {0.1, 0.1, 0.1};
+    arm.runs[0].window = TimedWindow{.first_step = 0, .steps = 3, .images = 1, .seconds = 1};
+  }
+  const RunSet set = set_of(report);
+  EXPECT_THAT(step_distribution_chart(shown_arms(set)).caption, HasSubstr("2 more are not shown"));
+}
+
 TEST(Chart, StripsHaveATickAboveZero) {
   for (const double slowest : {0.11, 0.21, 0.42, 0.51, 0.99}) {
     Report report = made_up_report({{"1x1", {1000}}});
