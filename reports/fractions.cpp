@@ -82,6 +82,11 @@ class Fractions {
     return points;
   }
 
+  // Whether they did the same work on the same hardware, each job with as many ranks.
+  bool same_context(const RunArm& a, const RunArm& b) const {
+    return context_of(a) == context_of(b);
+  }
+
  private:
   // Of those that did the same work on the same hardware as `arm`, undisturbed.
   const RunArm* find(const RunArm& arm,
@@ -100,7 +105,17 @@ class Fractions {
         return field.name == "batch" || field.name == "learning_rate";
       });
     }
-    return context_sha256(key) + boards_of(arm);
+    return context_sha256(key) + boards_of(arm) + ranks_of_jobs(arm);
+  }
+  // A job of two ranks is no faster than one of one because it shares less.
+  std::string ranks_of_jobs(const RunArm& arm) const {
+    const Run& run = arm.runs.front().run;
+    std::set<int64_t> ranks;
+    for (const ConcurrentJob& job : run.jobs) ranks.insert(job.ranks);
+    if (run.jobs.empty()) ranks.insert(run.world_size);
+    std::string text;
+    for (const int64_t count : ranks) text += '\0' + std::to_string(count);
+    return text;
   }
   // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
   // shows no more than the first. Reports of old tell it by the name alone.
@@ -222,13 +237,15 @@ RunSet with_best_batches(const RunSet& set) {
   std::set<std::string> batches;
   RunSet best;
   best.environments = set.environments;
+  const Fractions fractions(set, Batches::any);
   for (const RunArm& arm : set.arms) {
     if (!arm.share || timed_runs(arm).empty()) continue;
     for (const KeyField& field : arm.runs.front().key) {
       if (field.name == "batch") batches.insert(field.value);
     }
-    const auto same = std::find_if(best.arms.begin(), best.arms.end(),
-                                   [&](const RunArm& other) { return other.share == arm.share; });
+    const auto same = std::find_if(best.arms.begin(), best.arms.end(), [&](const RunArm& other) {
+      return other.share == arm.share && fractions.same_context(other, arm);
+    });
     if (same == best.arms.end()) {
       best.arms.push_back(arm);
     } else if (geometric_mean(throughputs(arm)) > geometric_mean(throughputs(*same))) {

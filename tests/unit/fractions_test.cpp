@@ -94,6 +94,35 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
   EXPECT_EQ(fraction_tables(set).size(), 4);
 }
 
+TEST(Fractions, TheBestBatchIsThatOfTheSameWork) {
+  Report report = four_jobs();
+  for (const int64_t batch : {7, 9}) {
+    Arm& other = report.arms.emplace_back(four_jobs().arms[0]);
+    other.name = "alone, resnet18, " + std::to_string(batch);
+    other.config = report.invocation.config;
+    other.config->model = "resnet18";
+    other.config->batch = batch;
+    for (nearmetal::Run& run : other.runs) *run.throughput_images_per_second.value *= batch;
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  const RunSet best = with_best_batches(set);
+  ASSERT_EQ(best.arms.size(), 6);
+  EXPECT_EQ(best.arms[0].name, "alone");
+  EXPECT_EQ(best.arms[5].name, "alone, resnet18, 9");
+}
+
+TEST(Fractions, JobsOfOtherNumbersOfRanksAreNoReference) {
+  Report report = four_jobs();
+  for (nearmetal::Run& run : report.arms[3].runs) {
+    for (ConcurrentJob& job : run.jobs) job.ranks = 2;
+  }
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_FALSE(mps.slowdown);
+  EXPECT_FALSE(mps.interference);
+  EXPECT_FALSE(mps.of_serial);
+}
+
 TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
   Report report = four_jobs();
   report.arms[3].share->threads_percent = {40, 25, 25, 25};
@@ -191,6 +220,8 @@ TEST(MergeSerialJobs, SumsImagesAndSeconds) {
   ASSERT_EQ(run.jobs.size(), 2);
   EXPECT_DOUBLE_EQ(run.jobs[1].throughput_images_per_second, 250);
   EXPECT_DOUBLE_EQ(run.jobs[1].start_seconds, 30);
+  EXPECT_EQ(run.jobs[1].first_step, jobs[1].arms[0].runs[0].window->first_step);
+  EXPECT_EQ(run.jobs[1].steps, jobs[1].arms[0].runs[0].window->steps);
   EXPECT_EQ(run.ranks.size(), 2 * jobs[0].arms[0].runs[0].ranks.size());
 }
 
