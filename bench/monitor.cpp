@@ -95,13 +95,14 @@ void Monitor::sample(double seconds) {
   GpuSource* gpu = sources_->gpu.get();
   if (gpu != nullptr) gpu->read(&table_.values[row + CpuSource::names().size()]);
   table_.throttle_bits.push_back(gpu != nullptr ? gpu->throttle_bits() : 0);
-  if (gpu == nullptr || seconds - sources_->last_slow < slow_every_seconds) return;
-  sources_->last_slow = seconds;
-  table_.most_processes = std::max(table_.most_processes, gpu->processes());
-  const Maybe<double> joules = gpu->joules();
+  if (gpu == nullptr) return;
+  const Maybe<double> joules = gpu->joules();  // each time, since any sample may be the last
   table_.joules = joules && sources_->first_joules
                       ? Maybe<double>(*joules - *sources_->first_joules)
                       : Maybe<double>(Unknown{joules.reason});
+  if (seconds - sources_->last_slow < slow_every_seconds) return;
+  sources_->last_slow = seconds;
+  table_.most_processes = std::max(table_.most_processes, gpu->processes());
   table_.memory_errors = gpu->memory_errors() - sources_->first_memory_errors;
   table_.link_errors = gpu->link_errors() - sources_->first_link_errors;
 }

@@ -79,6 +79,12 @@ class Sharing(cli.CliTest):
         self.assertEqual(halves, 2 * multiprocessors("alone, SMs 50 percent"))
         self.assertLessEqual(sum(halves), whole)
         self.assertGreater(sum(halves), 0.8 * whole)
+        for monitoring in (rank["monitoring"] for arm in ways for rank in
+                           arms[arm]["runs"][0]["ranks"]):
+            watts = next(series["mean"] for series in monitoring["series"]
+                         if series["name"] == "power_watts")
+            seconds = arms["alone"]["runs"][0]["window"]["seconds"]  # of each, by its duration
+            self.assertGreater(monitoring["joules"], 0.7 * watts * seconds)
         speed = {name: arms[name]["runs"][0]["throughput_images_per_second"] for name in ways}
         self.assertLess(speed["2 jobs, time slices"], speed["alone"])
         self.assertLess(speed["alone, SMs 50 percent"], 0.9 * speed["alone"])
