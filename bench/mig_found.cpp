@@ -23,7 +23,7 @@ std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
 std::string no_mig_of(const Gpu& gpu) {
   if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
   if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
-  return *gpu.mig ? "" : "MIG is off";
+  return *gpu.mig ? "" : mig_is_off;
 }
 
 void add_devices(const Gpu& gpu, int64_t index, Host& host) {

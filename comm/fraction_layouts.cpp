@@ -1,6 +1,7 @@
 #include "comm/fraction_layouts.h"
 
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,24 +36,32 @@ Layout layout_of(const std::string& name, std::vector<Job> jobs) {
 struct Way {
   std::string name;
   Share share;
-  std::vector<std::string> profiles{};  // of MIG devices, by job
+  std::vector<MigDevice> devices{};  // by job; empty: not by MIG
 };
+
+Share share_of(const MigDevice& device) {
+  Share share{.way = "mig"};
+  (device.profile.empty() ? share.instance : share.profile) = kind_of(device);
+  return share;
+}
 
 // Where there are enough MIG devices.
 std::optional<Way> way_by_mig(const Host& host, int64_t jobs) {
   Way way{"MIG ", {.way = "mig"}};
-  for (const MigDevice& device : mig_devices_for(host, jobs))
-    way.profiles.push_back(device.profile);
-  if (std::ssize(way.profiles) < jobs) return std::nullopt;
-  const std::set<std::string> kinds(way.profiles.begin(), way.profiles.end());
-  way.name += kinds.size() == 1 ? *kinds.begin() : joined(way.profiles, " + ");
+  way.devices = mig_devices_for(host, jobs);
+  if (std::ssize(way.devices) < jobs) return std::nullopt;
+  std::vector<std::string> names;
+  for (const MigDevice& device : way.devices) names.push_back(kind_of(device));
+  const std::set<std::string> kinds(names.begin(), names.end());
+  way.name += kinds.size() == 1 ? *kinds.begin() : joined(names, " + ");
   return way;
 }
 
 std::vector<Job> jobs_on(const Host& host, const Way& way, int64_t jobs) {
   std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, way.share));
-  for (size_t job = 0; job < way.profiles.size(); ++job)
-    all[job].share->profile = way.profiles[job];
+  for (size_t job = 0; job < way.devices.size(); ++job) {
+    all[job].share = share_of(way.devices[job]);
+  }
   return all;
 }
 
@@ -79,9 +88,10 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
       layout_of("alone, SMs " + percent, {job_on(host, {.way = "sm", .threads_percent = part})})};
   const auto way = way_by_mig(host, jobs);
   if (!way) return layouts;
-  for (const std::string& kind : std::set(way->profiles.begin(), way->profiles.end())) {
-    layouts.push_back(
-        layout_of("alone, MIG " + kind, {job_on(host, {.way = "mig", .profile = kind})}));
+  std::map<std::string, MigDevice> kinds;
+  for (const MigDevice& device : way->devices) kinds.emplace(kind_of(device), device);
+  for (const auto& [kind, device] : kinds) {
+    layouts.push_back(layout_of("alone, MIG " + kind, {job_on(host, share_of(device))}));
   }
   return layouts;
 }

@@ -26,6 +26,14 @@ struct MigDevice {
   bool operator==(const MigDevice&) const = default;
 };
 
+/// Its profile, or where that is not known the device alone.
+inline const std::string& kind_of(const MigDevice& device) {
+  return device.profile.empty() ? device.uuid : device.profile;
+}
+
+/// Why a GPU has no MIG devices that an administrator can divide.
+inline constexpr const char* mig_is_off = "MIG is off";
+
 /// What the driver tells of a GPU, where it was asked: on this machine.
 struct GpuFound {
   std::string name;    // NVIDIA H200; empty: not told

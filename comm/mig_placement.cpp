@@ -31,7 +31,7 @@ std::string no_mig(const Host& host, int64_t gpu) {
 std::string listed_profiles(const Host& host, int64_t gpu) {
   std::string names;
   for (const MigDevice& device : host.mig) {
-    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + device.profile;
+    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + kind_of(device);
   }
   return names.empty() ? "none" : names;
 }
@@ -126,6 +126,7 @@ class MigTaker {
     why = (is_on ? "there is no MIG device " + what + on : why + on) +
           "; it has: " + listed_profiles(*wish.host, wish.gpu);
     if (share.instance && is_on) return why;  // UUIDs cannot be asked for
+    if (!is_on && no_mig(*wish.host, wish.gpu) != mig_is_off) return why;
     return why + "; an administrator makes what the layout needs: " +
            mig_commands(wish.gpu, is_on, lacking(wish)) +
            (is_on && listed_profiles(*wish.host, wish.gpu) != "none"

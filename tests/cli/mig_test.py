@@ -84,6 +84,12 @@ class Planned(Mig):
         self.assertIn("nvidia-smi -i 0 -mig 0", reasons["4 jobs, serial"])
         self.assertIn("MIG is on", reasons["alone"])
 
+    def test_devices_of_unknown_profiles_are_named(self):
+        plan = self.plan("constructed_mig", "--fractions", "2", "--hosts", "localhost:1")
+        self.assertEqual([layout["name"] for layout in plan["layouts"]],
+                         [f"2 jobs, MIG {uuid(1)} + {uuid(2)}", f"alone, MIG {uuid(1)}",
+                          f"alone, MIG {uuid(2)}"])
+
     def test_neighbours_disturb_from_devices_of_their_own(self):
         plan = self.plan(SEVEN, "--fractions", "3", "--neighbours", "copy", "--hosts",
                          "localhost:1")
@@ -126,6 +132,12 @@ class Refused(Mig):
         self.assert_refused(self.call("sweep", path), 8, path, "NVML")
         self.assert_refused(self.on(SEVEN, "plan", "--fractions", "8", "--hosts", "localhost:1"), 8,
                             "no 8 MIG devices")
+
+    def test_where_mig_cannot_be_had_no_command_is_told(self):
+        path = self.layouts({"name": "x", "jobs": [mig_job()]})
+        process = self.on("constructed_vgpu", "plan", path)
+        self.assert_refused(process, 8, "it is a vGPU")
+        self.assertNotIn("nvidia-smi", process.err)
 
     def test_a_profile_that_the_gpu_has_not_is_wrong(self):
         path = self.layouts({"name": "x", "jobs": [mig_job(profile="1g.6gb")]})
