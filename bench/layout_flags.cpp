@@ -142,11 +142,23 @@ std::vector<std::string> layout_flags(const LayoutFile& file, const Layout& layo
                                       const Placement& placement,
                                       const std::vector<std::string>& asked) {
   std::vector<std::string> flags;
-  for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
+  Settings of_all = file.workload;
+  for (const auto& [name, text] : layout.workload.texts) {
+    if (text == "false") of_all.texts.erase(name);  // no flag says it
+  }
+  for (const auto& [settings, place] : {std::pair(of_all, std::string("/workload")),
                                         std::pair(layout.workload, layout.source + "/workload")}) {
     append(flags, flags_of(with_batch_of_a_rank(settings, placement, place), place));
   }
   append(flags, asked);
+  const auto batch = std::find_if(flags.rbegin(), flags.rend(), [](const std::string& flag) {
+    return flag.starts_with("--batch=");
+  });
+  if (placement.share() && batch != flags.rend() && *batch == "--batch=auto") {
+    throw std::invalid_argument(layout.source +
+                                ": jobs that share a GPU need one batch for all: "
+                                "--batch=auto would be another in each; give a number");
+  }
   flags.insert(flags.begin(), {"run", placement.on_gpus() ? "--device=cuda" : "--device=cpu"});
   append_expectations(flags, layout, placement.on_gpus());
   append_claim(flags, placement, file.hosts, layout.source);

@@ -141,6 +141,12 @@ class Fractions(cli.SweepTest):
             self.assertEqual(arms[name]["runs"], [])
         self.assertEqual(len(arms["2 jobs, MPS"]["runs"]), 1)
 
+    def test_a_batch_of_each_job_for_itself_is_refused(self):
+        self.assert_refused(self.call("plan", "--fractions", "2", "--batch", "auto"), 2,
+                            "one batch for all")
+        plan = self.call("plan", "1x1x1", "--batch", "auto", "--hosts", "a:1")
+        self.assertEqual(plan.returncode, 0, plan.err)
+
     def test_without_a_gpu_no_neighbour_copies_to_one(self):
         cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
         self.assert_refused(self.sweep("--fractions", "2", "--neighbours", "pcie", *cpus), 2,

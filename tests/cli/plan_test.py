@@ -70,7 +70,7 @@ class Forms(plans.Plan):
         ranks = self.jobs("2x1x2", "--hosts", path)[0]["ranks"]
         self.assertEqual([rank["host"] for rank in ranks], ["a", "a", "b", "b"])
 
-    def test_the_command_line_stands_over_the_file(self):
+    def test_a_layout_stands_over_the_file(self):
         path = self.write("a.json", """{"workload": {"steps": 20, "batch": 8, "verify": false},
             "hosts": [{"name": "a", "gpus": 1}],
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
@@ -78,11 +78,20 @@ class Forms(plans.Plan):
         self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--batch=8", "--steps=20",
                                                   "--batch=16", "--profile", "--json",
                                                   "--arm=1x1x1", "--ranks=1"])
+        path = self.write("b.json", """{"workload": {"profile": true, "zero_init": true},
+            "layouts": [{"shape": "1x1x1", "workload": {"profile": false}}]}""")
+        run = self.jobs(path)[0]["command"]
+        self.assertIn("--zero-init", run)
+        self.assertNotIn("--profile", run)
+
+    def test_the_command_line_stands_over_both(self):
+        path = self.write("a.json", """{"workload": {"steps": 20, "batch": 8, "verify": false},
+            "hosts": [{"name": "a", "gpus": 1}],
+            "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
         run = self.jobs(path, "--duration", "5s", "--batch", "4")[0]["command"]
         self.assertNotIn("--steps=20", run)
         self.assertEqual(run[-5:], ["--batch=4", "--duration=5s", "--json", "--arm=1x1x1",
                                     "--ranks=1"])
-
 
     def test_a_global_batch_is_shared_by_the_ranks_of_a_job(self):
         document = {"hosts": [{"name": "a", "gpus": 4}], "workload": {"global_batch": 96},
