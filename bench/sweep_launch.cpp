@@ -116,7 +116,8 @@ class RunningLaunch {
 
   void look_at_time(const JobProcess& job, const std::string& name) {
     const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
-    const bool first = job.progress().steps == 0;
+    const Event progress = job.progress();
+    const bool first = progress.steps == 0 && progress.phase != "proof";  // which is after the last
     const std::string where = place_of_standstill(job);
     if (running > limits_.job_seconds) {
       fail(name + "took longer than " + seconds_text(limits_.job_seconds) + where,
