@@ -109,6 +109,9 @@ class Sweep {
     if (line_.resume) {
       std::vector<Warning> warnings;
       journal_.emplace(Journal::resume(*line_.resume, plan_hash, entries_, warnings));
+      for (const JournalEntry& entry : entries_) {
+        if (failed_ == ExitCode::ok) failed_ = static_cast<ExitCode>(entry.report.exit_code);
+      }
       for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
       terminal_.remark(std::to_string(entries_.size()) + " of " +
                        std::to_string(plan_.launches.size()) + " runs are in the journal");

@@ -187,6 +187,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   if (!outcome.failure.empty()) fail_run(found.run, outcome.failure);
   report.kind = placement.kind;
   report.status = found.run.status;
+  report.exit_code = static_cast<int>(outcome.code);
   report.invocation.started_at = found.run.started_at;
   report.invocation.config_sha256 = config_sha256(report.invocation.config);
   for (const std::string& name : config_names()) {

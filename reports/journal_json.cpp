@@ -1,6 +1,7 @@
 #include "reports/journal_json.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -77,8 +78,13 @@ void require_same(const SweepAsked& asked, const std::string& plan_sha256,
 }
 
 int opened(const std::filesystem::path& path, int flags) {
-  const int file = open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666);
-  if (file >= 0) return file;
+  const int file = open(path.c_str(), flags | O_WRONLY | O_APPEND | O_CLOEXEC, 0666);
+  // Where a file system has no locks, nobody is kept out.
+  if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) return file;
+  if (file >= 0) {
+    close(file);
+    throw OutputError(path.string() + " is being written by another sweep");
+  }
   throw OutputError(path.string() + " cannot be written: " + std::strerror(errno) +
                     (errno == EEXIST ? "; go on with it by --resume, or remove it" : ""));
 }
@@ -103,6 +109,8 @@ Journal Journal::create(const std::filesystem::path& path, const SweepAsked& ask
 
 Journal Journal::resume(const std::filesystem::path& path, const std::string& plan_sha256,
                         std::vector<JournalEntry>& entries, std::vector<Warning>& warnings) {
+  file_text(path);  // whether there is one
+  Journal journal(path, opened(path, 0));
   const std::string text = file_text(path);
   size_t begin = 0;
   int64_t number = 0;
@@ -122,12 +130,10 @@ Journal Journal::resume(const std::filesystem::path& path, const std::string& pl
   if (begin < text.size()) {
     warnings.push_back({"torn_journal", path.string() + " ended in the middle of a run: repeated"});
   }
-  const int file = opened(path, O_APPEND);
-  if (ftruncate(file, static_cast<off_t>(begin)) != 0) {
-    close(file);
+  if (ftruncate(journal.file_, static_cast<off_t>(begin)) != 0) {
     throw OutputError(path.string() + " cannot be shortened: " + std::strerror(errno));
   }
-  return {path, file};
+  return journal;
 }
 
 void Journal::append(const JournalEntry& entry) { write_line(line_of(entry)); }

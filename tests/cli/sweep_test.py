@@ -1,6 +1,7 @@
 """Sweeps over layouts of CPU ranks on this machine, with real launches: what they report, and what
 happens when a rank dies, stands still or is too slow, or the sweep itself is ended."""
 
+import fcntl
 import json
 import os
 import shlex
@@ -124,6 +125,24 @@ class Sweep(cli.SweepTest):
         self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
+    def test_a_proof_that_takes_long_is_not_taken_for_no_step(self):
+        # Stands for a job that proves its result beyond the time in which it had to begin.
+        program = self.write("proves", """#!/bin/sh
+tell() {
+  echo '{"event": "progress", "rank": 0, "host": "here", "phase": "'$1'", "steps": '$2',' \
+    '"images_per_second": 1, "report": null, "neighbour": null}'
+}
+tell window 5
+for second in 1 2 3 4; do tell proof 0; sleep 1; done
+""")
+        os.chmod(program, 0o755)
+        process = self.sweep_file({
+            "layouts": [{"name": "one", "shape": "1x1x1"}], "repeats": 1,
+            "launcher": {"program": program}, "limits": {"start_seconds": 3}})
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertNotIn("no step within", failure)
+        self.assertEqual(process.returncode, 6, "it told no result: " + process.err)
+
     def test_a_rank_that_stands_still_is_a_time_out(self):
         layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
                    "limits": {"step_seconds": 3}}
@@ -197,6 +216,9 @@ class Sweep(cli.SweepTest):
             lines = file.readlines()
         with open(journal, "w", encoding="utf-8") as file:  # killed while it wrote the second run
             file.write("".join(lines[:2]) + '{"layout": 0, "rep')
+        with open(journal, encoding="utf-8") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            self.assert_refused(self.call(*shlex.split(told)[1:]), 9, "by another sweep")
         process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
         asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
