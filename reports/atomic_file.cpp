@@ -109,6 +109,9 @@ void require_writable(const std::filesystem::path& path, bool replace) {
   if (!path.has_filename() || std::filesystem::is_directory(path, ignored)) {
     fail(path, "it is a folder; name a file in it");
   }
+  if (std::filesystem::is_other(std::filesystem::status(path, ignored))) {
+    fail(path, "it is a device or a pipe; name a file");
+  }
   if (!replace && std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
     fail(path, exists);
   }

@@ -90,11 +90,12 @@ std::string why_unreadable(const std::filesystem::path& path) {
 }
 
 std::string file_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::ifstream file(path, std::ios::binary);
   std::error_code ignored;
   if (!file || std::filesystem::is_directory(path, ignored)) {  // a folder reads as empty
     throw InvalidReport(path.string() + " cannot be read: " + why_unreadable(path));
   }
+  file.seekg(0, std::ios::end);
   const std::streamoff size = file.tellg();
   if (size < 0) {  // a pipe
     file.clear();

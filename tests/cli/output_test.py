@@ -2,6 +2,7 @@
 
 import os
 import resource
+import stat
 import subprocess
 
 import cli
@@ -33,6 +34,22 @@ class Output(cli.CliTest):
         process = self.tiny("--steps", "3", "--output", "report.json", "--force")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(self.report()["status"], "complete")
+
+    def test_a_pipe_is_neither_replaced_nor_waited_for(self):
+        os.mkfifo(self.path("pipe"))
+        os.symlink("pipe", self.path("link"))
+        for name in ("pipe", "link"):
+            process = self.tiny("--steps", "3", "--output", name, "--force")
+            self.assert_refused(process, 9, name, "it is a device or a pipe")
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+
+    def test_a_report_can_come_through_a_pipe(self):
+        self.assertEqual(self.tiny("--steps", "3", "--output", "report.json").returncode, 0)
+        with open(self.path("report.json"), "rb") as report:
+            cat = subprocess.Popen(["cat"], stdin=report, stdout=subprocess.PIPE)
+        with cat:
+            process = self.call("validate", "/dev/stdin", stdin=cat.stdout)
+        self.assertEqual(process.returncode, 0, process.err)
 
     def test_a_stdout_that_is_full_is_exit_9(self):
         for arguments in (["--help"], ["schema"], [*cli.TINY, "--steps", "3", "--json"]):
