@@ -38,6 +38,7 @@ while(places)
   add_custom_command(OUTPUT ${generated}/${place}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${generated}/${folder}
     COMMAND nearmetal generate ${form} > ${generated}/${place}
+    DEPENDS nearmetal
     VERBATIM)
   list(APPEND generated_files ${generated}/${place})
 endwhile()
