@@ -190,8 +190,8 @@ void fields(Archive& field, In<Archive, ConcurrentJob> job) {
   field("ranks", job.ranks, at_least(1));
   field("throughput_images_per_second", job.throughput_images_per_second, above(0));
   field("start_seconds", job.start_seconds, at_least(0));
-  field("first_step", job.first_step, at_least(0));
-  field("steps", job.steps, at_least(1));
+  field.added("first_step", job.first_step, at_least(0));
+  field.added("steps", job.steps, at_least(1));
 }
 
 template <class Archive>

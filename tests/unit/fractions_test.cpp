@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <sstream>
 
 #include "reports/fraction_tables.h"
@@ -18,6 +19,7 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
   const std::vector<FractionPoint> points = points_of(four_jobs());
@@ -195,7 +197,11 @@ TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
 TEST(Fractions, AreInTheReportAndNoScaling) {
   Report report = four_jobs();
   report.arms[0].unsupported = "for the test";
-  const Report read = report_from_json(to_json(report));
+  const std::regex added(R"(,\s*"first_step": null,\s*"steps": null)");
+  const std::string text = std::regex_replace(to_json(report), added, "");
+  EXPECT_THAT(text, Not(HasSubstr("\"first_step\": null"))) << "as version 1.5 wrote it";
+  const Report read = report_from_json(text);
+  EXPECT_EQ(read.arms[3].runs[0].jobs, report.arms[3].runs[0].jobs);
   EXPECT_EQ(read.arms[3].share, report.arms[3].share);
   EXPECT_EQ(read.arms[0].unsupported, "for the test");
   RunSet set;
