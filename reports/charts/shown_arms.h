@@ -55,7 +55,8 @@ ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& c
 /// none has.
 const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run));
 
-/// Step times of the timed window, of the rank whose steps took longest; empty where they are not kept.
+/// Step times of the timed window, of the rank whose steps took longest; empty where they are not
+/// kept.
 std::span<const double> window_steps(const Run& run);
 
 }  // namespace nearmetal
