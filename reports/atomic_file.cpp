@@ -26,6 +26,14 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+// A file with its name would take its place.
+void require_no_device(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_other(std::filesystem::status(path, ignored))) {
+    fail(path, "it is a device or a pipe; name a file");
+  }
+}
+
 // An open file that vanishes with this object unless it was given its final name.
 class TemporaryFile {
  public:
@@ -95,6 +103,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::string_view> parts, bool replace) {
+  require_no_device(path);
   {
     TemporaryFile file(path);
     for (const std::string_view part : parts) file.append(part);
@@ -109,9 +118,7 @@ void require_writable(const std::filesystem::path& path, bool replace) {
   if (!path.has_filename() || std::filesystem::is_directory(path, ignored)) {
     fail(path, "it is a folder; name a file in it");
   }
-  if (std::filesystem::is_other(std::filesystem::status(path, ignored))) {
-    fail(path, "it is a device or a pipe; name a file");
-  }
+  require_no_device(path);
   if (!replace && std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
     fail(path, exists);
   }

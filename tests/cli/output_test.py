@@ -41,6 +41,8 @@ class Output(cli.CliTest):
         for name in ("pipe", "link"):
             process = self.tiny("--steps", "3", "--output", name, "--force")
             self.assert_refused(process, 9, name, "it is a device or a pipe")
+            process = self.call("plan", "1x1x1", "--output", name, "--force")
+            self.assert_refused(process, 9, name, "it is a device or a pipe")
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
 
     def test_a_report_can_come_through_a_pipe(self):
