@@ -109,7 +109,7 @@ class Fractions {
   }
   // A job of two ranks is no faster than one of one because it shares less.
   std::string ranks_of_jobs(const RunArm& arm) const {
-    const Run& run = arm.runs.front().run;
+    const Run& run = *timed_runs(arm).front();  // a failed one may not tell
     std::set<int64_t> ranks;
     for (const ConcurrentJob& job : run.jobs) ranks.insert(job.ranks);
     if (run.jobs.empty()) ranks.insert(run.world_size);

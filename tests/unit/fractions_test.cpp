@@ -57,6 +57,10 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   EXPECT_DOUBLE_EQ(*mps.fairness, 1);
   report.arms[3].runs[0].jain_fairness.reset();
   EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not tell";
+  std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
+  report.arms[3].runs[0].jobs.clear();
+  EXPECT_TRUE(points_of(report)[3].slowdown) << "the first launch failed";
+  std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
   report.arms[3].runs[0].status = Status::failed;
   EXPECT_EQ(points_of(report).size(), 4);
 }
