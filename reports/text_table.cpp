@@ -41,10 +41,12 @@ void print_aligned(std::ostream& out, const TextTable& table,
       const bool right = table.columns[column].right_aligned;
       out << padded(printable(cell_of(column)), widths[column], right) << "  ";
     }
+    const bool right = table.columns[last].right_aligned;
+    const std::string text = padded(printable(cell_of(last)), right ? widths[last] : 0, right);
     if (last_style == nullptr) {
-      out << printable(cell_of(last)) << '\n';
+      out << text << '\n';
     } else {
-      out << last_style << printable(cell_of(last)) << "\033[0m\n";
+      out << last_style << text << "\033[0m\n";
     }
   };
   print_line([&](size_t column) { return table.columns[column].title; }, nullptr);
