@@ -83,7 +83,7 @@ int opened(const std::filesystem::path& path, int flags) {
   if (file >= 0 && (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) return file;
   if (file >= 0) {
     close(file);
-    throw OutputError(path.string() + " is being written by another sweep");
+    throw OutputError(path.string() + " is being written by another sweep; let it end, or end it");
   }
   throw OutputError(path.string() + " cannot be written: " + std::strerror(errno) +
                     (errno == EEXIST ? "; go on with it by --resume, or remove it" : ""));
@@ -109,8 +109,10 @@ Journal Journal::create(const std::filesystem::path& path, const SweepAsked& ask
 
 Journal Journal::resume(const std::filesystem::path& path, const std::string& plan_sha256,
                         std::vector<JournalEntry>& entries, std::vector<Warning>& warnings) {
-  file_text(path);  // whether there is one
-  Journal journal(path, opened(path, 0));
+  if (access(path.c_str(), R_OK) != 0) {
+    throw InvalidReport(path.string() + " cannot be read: " + std::strerror(errno));
+  }
+  Journal journal(path, opened(path, 0));  // locked before it is read
   const std::string text = file_text(path);
   size_t begin = 0;
   int64_t number = 0;

@@ -219,9 +219,14 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         with open(journal, encoding="utf-8") as other:
             fcntl.flock(other, fcntl.LOCK_EX)
             self.assert_refused(self.call(*shlex.split(told)[1:]), 9, "by another sweep")
+        late = lines[1].replace('"exit_code":0', '"exit_code":7')
+        self.assertNotEqual(late, lines[1])
+        ended_late = self.write("late.jsonl", lines[0] + late)
+        asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
+        process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json")
+        self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
         process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
-        asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
         self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
                             " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",

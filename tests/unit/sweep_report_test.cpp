@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "tests/unit/sample_hosts.h"
 #include "tests/unit/sample_report.h"
 
 namespace nearmetal {
@@ -17,6 +18,17 @@ TEST(SweepReport, TellsTheWarningsOfItsRunsUnderTheTable) {
   print_sweep(out, report);
   EXPECT_THAT(out.str(), testing::HasSubstr(report.arms[0].name +
                                             ": drift (1 run): step times changed by 7 %\n"));
+}
+
+TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
+  const Job job{{{"a", {0}, 0}}};
+  LaunchPlan plan;
+  plan.placements = {place(listed({job}), {host("a", 1)})};
+  plan.run_arguments = {{"run", "--device=cuda"}};
+  const LaunchOutcome outcome{{}, ExitCode::timed_out, "no step"};
+  const Report report = report_of_launch(plan, 0, outcome);
+  EXPECT_EQ(report.exit_code, 7);
+  EXPECT_EQ(report.status, Status::failed);
 }
 
 }  // namespace
