@@ -1,21 +1,21 @@
 #include <csignal>
 #include <iostream>
 
-#include "bench/cmd_baseline.h"
-#include "bench/cmd_compare.h"
-#include "bench/cmd_doctor.h"
-#include "bench/cmd_export.h"
-#include "bench/cmd_generate.h"
-#include "bench/cmd_info.h"
-#include "bench/cmd_micro.h"
-#include "bench/cmd_plan.h"
-#include "bench/cmd_report.h"
-#include "bench/cmd_run.h"
-#include "bench/cmd_stress.h"
-#include "bench/cmd_sweep.h"
-#include "bench/command_line.h"
-#include "bench/exit_status.h"
-#include "bench/interrupt.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/exit_status.h"
+#include "bench/cli/interrupt.h"
+#include "bench/commands/baseline.h"
+#include "bench/commands/compare.h"
+#include "bench/commands/doctor.h"
+#include "bench/commands/export.h"
+#include "bench/commands/generate.h"
+#include "bench/commands/info.h"
+#include "bench/commands/micro.h"
+#include "bench/commands/plan.h"
+#include "bench/commands/report.h"
+#include "bench/commands/run.h"
+#include "bench/commands/stress.h"
+#include "bench/commands/sweep.h"
 
 namespace nearmetal {
 namespace {

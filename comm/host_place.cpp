@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

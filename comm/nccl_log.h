@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "reports/types.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "models/load_module.h"
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

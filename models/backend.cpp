@@ -1,5 +1,7 @@
 #include "models/backend.h"
 
+#include "models/load_module.h"
+
 namespace nearmetal {
 
 Backend& load_backend(const std::string& name) {

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "models/load_module.h"
 #include "models/program.h"
 
 namespace nearmetal {

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "models/errors.h"
+
 namespace nearmetal {
 
 std::filesystem::path program_path() { return std::filesystem::read_symlink("/proc/self/exe"); }

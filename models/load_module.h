@@ -7,16 +7,6 @@
 
 namespace nearmetal {
 
-/// Thrown for what this build or this machine cannot do (exit code 8).
-struct NotSupported : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Of what was left out of the build.
-struct NotBuilt : NotSupported {
-  using NotSupported::NotSupported;
-};
-
 /// Where the executable of this process lies. Throws std::filesystem::filesystem_error without
 /// /proc.
 std::filesystem::path program_path();

@@ -76,18 +76,6 @@ struct Profile {
   double matrix_flops_per_second = 0;
 };
 
-/// Thrown where the device's memory does not suffice.
-struct OutOfMemory : std::runtime_error {
-  OutOfMemory(const std::string& what, int64_t needed, int64_t free, int64_t largest_batch)
-      : std::runtime_error(what),
-        needed_bytes(needed),
-        free_bytes(free),
-        largest_batch_size(largest_batch) {}
-  int64_t needed_bytes;
-  int64_t free_bytes;
-  int64_t largest_batch_size;  // 0: not even one image
-};
-
 /// A graph prepared for one device: memory placed, kernels chosen, nothing left to decide.
 /// One step = labels drawn, forward, loss, backward, update. Vectors of parameters are in the
 /// canonical layout of Graph. Not thread-safe. Errors of the device throw std::runtime_error.

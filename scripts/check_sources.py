@@ -10,41 +10,50 @@ import sys
 
 # In patterns of paths, * is anything within a folder and ** anything at all.
 
-# A folder of ours: what its files may include of ours.
+# A top folder: what its files may include of the others. The most specific folder counts.
 ARROWS = {
-    "bench": ["bench/**", "comm/*.h", "reports/**", "models/*.h"],
-    "comm": ["comm/*.h", "reports/**", "models/graph.h", "models/program.h", "models/all_reduce.h",
-             "models/load_module.h", "models/probe.h", "models/sixteen_bits.h",
-             "models/training_options.h"],
-    "comm/gpu": ["comm/gpu/*", "comm/*.h", "models/*.h", "models/cuda/pack.h"],
-    "reports": ["reports/**", "models/graph.h", "models/program.h"],
-    "models": ["models/*.h"],
-    "models/cpu": ["models/cpu/**", "models/*.h"],
-    "models/cuda": ["models/cuda/**", "models/*.h"],
+    "bench": ["comm/**.h", "reports/**", "models/*.h", "models/networks/*"],
+    "comm": ["reports/**", "models/*.h"],
+    "comm/gpu": ["models/*.h", "models/cuda/kernels/pack.h"],
+    "reports": ["models/*.h"],
+    "models": [],
     "tests": ["**"],
+}
+
+# The rooms of a folder, as stacks of floors: a file may include its own room and those of floors
+# that come earlier in its stack. Rooms of one floor, and stacks, do not meet. "." is the folder's
+# own files.
+FLOORS = {
+    "bench": [["cli environment", "monitor", "run", "micro sweep", "doctor", "commands", "."]],
+    "comm": [[".", "mpi gpu"], ["layout", "launch"]],
+    "reports": [["files statistics document", "text", "json merge attribution", "compare",
+                 "sharing", "formats/charts", "formats"]],
+    "models": [[".", "networks cpu cuda"]],
+    "models/cuda": [["device", "kernels", "libraries", "compiler", "tuning", "."]],
 }
 
 # Headers of an outside library: the files that may include them, and how many may, if it matters.
 # Tests may use any of these as an oracle.
 FENCES = [
-    ("CLI/**", ["bench/command_line.cpp", "bench/*_options.*"], None),
-    ("nlohmann/**", ["reports/*json*", "reports/safetensors.cpp", "comm/*json*",
-                     "comm/layout_document.*"], None),
-    ("yaml-cpp/**", ["comm/yaml*"], None),
-    ("mpi.h", ["comm/mpi*"], 3),
+    ("CLI/**", ["bench/cli/command_line.cpp", "bench/cli/*_options.*"], None),
+    ("nlohmann/**", ["reports/**json*", "reports/files/safetensors.cpp", "comm/**json*",
+                     "comm/layout/layout_document.*"], None),
+    ("yaml-cpp/**", ["comm/layout/yaml*"], None),
+    ("mpi.h", ["comm/mpi/*"], 3),
     ("nccl*", ["comm/gpu/*"], None),
     ("hwloc.h", ["bench/environment/*"], None),
-    ("nvml.h", ["bench/nvml*"], None),
+    ("nvml.h", ["bench/environment/nvml*"], None),
     ("dnnl*", ["models/cpu/*"], None),
     ("oneapi/dnnl/*", ["models/cpu/*"], None),
-    ("cudnn*", ["models/cuda/*"], None),
-    ("cublas*", ["models/cuda/*"], None),
-    ("cuda*", ["models/cuda/*", "comm/gpu/*", "bench/micro/*"], None),
+    ("cudnn*", ["models/cuda/**"], None),
+    ("cublas*", ["models/cuda/**"], None),
+    ("cuda*", ["models/cuda/**", "comm/gpu/*"], None),
     ("gtest/*", [], None),
     ("gmock/*", [], None),
 ]
 
 MAX_LINES = 320
+MAX_FILES = 45  # of a folder, itself
 # Other limits, each with its reason.
 LINE_LIMITS = {
     "bench/main.cpp": 90,  # the whole program at a glance
@@ -69,12 +78,42 @@ def matches(name, patterns):
     return any(re.fullmatch(as_regex(pattern), name) for pattern in patterns)
 
 
-def allowed_of_ours(name):
-    """What the file may include of ours: the entry of the innermost folder that has one."""
+def allowed_outside(name):
+    """What the file may include of other top folders: the entry of the innermost folder."""
     for folder in pathlib.PurePosixPath(name).parents:
         if str(folder) in ARROWS:
             return ARROWS[str(folder)]
     raise KeyError(f"{name} is in no folder that ARROWS knows")
+
+
+def floor_of(folder, name):
+    """Stack, floor and room of a file below a folder of FLOORS; the longest name of a room wins."""
+    inside = str(pathlib.PurePosixPath(name).relative_to(folder).parent)
+    found = None
+    for number, stack in enumerate(FLOORS[folder]):
+        for floor, rooms in enumerate(stack):
+            for room in rooms.split():
+                if inside == room or (room != "." and inside.startswith(room + "/")):
+                    if found is None or len(room) > len(found[2]):
+                        found = (number, floor, room)
+    return found
+
+
+def may_include(name, ours):
+    if name.startswith("tests/"):
+        return True
+    top = name.split("/")[0]
+    if not ours.startswith(top + "/"):
+        return matches(ours, allowed_outside(name))
+    for folder in FLOORS:
+        if not (name.startswith(folder + "/") and ours.startswith(folder + "/")):
+            continue
+        here, there = floor_of(folder, name), floor_of(folder, ours)
+        if here is None or there is None:
+            return False
+        if here[2] != there[2] and not (here[0] == there[0] and there[1] < here[1]):
+            return False
+    return True
 
 
 def includes_of(path):
@@ -104,7 +143,7 @@ def check_file(root, path, users):
         if ours is not None:
             if ours != header:
                 yield f"{name}:{number}: write \"{ours}\", the path from the root, not {header}"
-            if not matches(ours, allowed_of_ours(name)):
+            if not may_include(name, ours):
                 yield f"{name}:{number}: may not include {ours}"
         elif not name.startswith("tests/"):
             yield from check_fences(name, number, header, users)
@@ -118,11 +157,24 @@ def check_fences(name, number, header, users):
                 yield f"{name}:{number}: {header} belongs in {' or '.join(homes) or 'tests'} only"
 
 
+def check_folders(root):
+    """Folders that nobody finds their way in, and rooms that have no floor."""
+    for folder in sorted({path.parent for path in source_files(root)}):
+        name = folder.relative_to(root).as_posix()
+        files = sum(1 for path in folder.iterdir() if path.is_file())
+        if files > MAX_FILES:
+            yield f"{name}:{files}: {files} files, {MAX_FILES} at most: give some a room"
+        for house in FLOORS:
+            if (name + "/").startswith(house + "/") and floor_of(house, name + "/file") is None:
+                yield f"{name}:1: a room that FLOORS does not know"
+
+
 def check(root):
     root = root.resolve()
     users = {}
     for path in source_files(root):
         yield from check_file(root, path, users)
+    yield from check_folders(root)
     for fence, _, most in FENCES:
         names = sorted(users.get(fence, ()))
         if most is not None and len(names) > most:

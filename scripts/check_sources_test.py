@@ -9,13 +9,16 @@ from check_sources import check
 
 CLEAN = {
     "models/graph.h": "#pragma once\n#include <vector>\n",
-    "models/resnet.h": '#include "models/graph.h"\n',
+    "models/networks/resnet.h": '#include "models/graph.h"\n',
     "models/cpu/conv.cpp": '#include "models/graph.h"\n#include <oneapi/dnnl/dnnl.hpp>\n',
-    "models/cuda/conv.h": "#include <cudnn_graph.h>\n#include <cuda_runtime.h>\n",
-    "reports/types.h": '#include "models/graph.h"\n',
-    "reports/json.cpp": "#include <nlohmann/json.hpp>\n",
-    "bench/command_line.cpp": '#include "reports/types.h"\n#include <CLI/CLI.hpp>\n',
-    "tests/unit/a_test.cpp": '#include "models/resnet.h"\n#include <gtest/gtest.h>\n',
+    "models/cuda/libraries/conv.h": "#include <cudnn_graph.h>\n#include <cuda_runtime.h>\n",
+    "reports/document/types.h": '#include "models/graph.h"\n',
+    "reports/json/json.cpp": "#include <nlohmann/json.hpp>\n",
+    "bench/cli/command_line.cpp": '#include "reports/document/types.h"\n#include <CLI/CLI.hpp>\n',
+    "bench/run/trainer.h": "#pragma once\n",
+    "comm/world.h": "#pragma once\n",
+    "comm/layout/layout.h": "#pragma once\n",
+    "tests/unit/a_test.cpp": '#include "models/networks/resnet.h"\n#include <gtest/gtest.h>\n',
 }
 
 
@@ -38,30 +41,58 @@ class CheckSources(unittest.TestCase):
 
     def test_arrows(self):
         for name, header in [
-            ("models/a.cpp", "reports/types.h"),
-            ("models/a.cpp", "models/cuda/conv.h"),
-            ("models/cpu/a.cpp", "models/cuda/conv.h"),
-            ("bench/a.cpp", "models/cuda/conv.h"),
-            ("reports/a.cpp", "models/resnet.h"),
-            ("reports/a.cpp", "bench/command_line.cpp"),
-            ("comm/a.cpp", "models/resnet.h"),
-            ("bench/deep/a.cpp", "tests/unit/a_test.cpp"),
+            ("models/a.cpp", "reports/document/types.h"),
+            ("models/a.cpp", "models/cuda/libraries/conv.h"),
+            ("models/cpu/a.cpp", "models/cuda/libraries/conv.h"),
+            ("bench/run/a.cpp", "models/cuda/libraries/conv.h"),
+            ("reports/json/a.cpp", "models/networks/resnet.h"),
+            ("reports/json/a.cpp", "bench/cli/command_line.cpp"),
+            ("comm/a.cpp", "models/networks/resnet.h"),
+            ("bench/run/a.cpp", "tests/unit/a_test.cpp"),
         ]:
             with self.subTest(name=name, header=header):
                 self.assert_breach(name, f'\n#include "{header}"\n', f"{name}:2")
 
+    def test_floors(self):
+        for name, header in [
+            ("bench/cli/a.cpp", "bench/run/trainer.h"),
+            ("bench/environment/a.cpp", "bench/cli/command_line.cpp"),
+            ("comm/a.cpp", "comm/layout/layout.h"),
+            ("comm/layout/a.cpp", "comm/world.h"),
+            ("reports/document/a.cpp", "reports/json/json.cpp"),
+            ("models/cuda/kernels/a.cu", "models/cuda/libraries/conv.h"),
+        ]:
+            with self.subTest(name=name, header=header):
+                self.assert_breach(name, f'\n#include "{header}"\n', f"{name}:2")
+        for name, header in [
+            ("bench/a.cpp", "bench/run/trainer.h"),
+            ("bench/run/a.cpp", "comm/layout/layout.h"),
+            ("models/cuda/a.cpp", "models/cuda/libraries/conv.h"),
+        ]:
+            with self.subTest(name=name, header=header):
+                self.assertEqual(self.breaches({name: f'#include "{header}"\n'}), [])
+
+    def test_every_room_has_a_floor(self):
+        self.assert_breach("bench/attic/a.cpp", "//\n", "bench/attic")
+
+    def test_a_folder_holds_no_more_than_one_can_see(self):
+        many = {f"bench/run/a{number}.cpp": "//\n" for number in range(45)}
+        breaches = self.breaches(many)
+        self.assertEqual(len(breaches), 1, breaches)
+        self.assertTrue(breaches[0].startswith("bench/run:46:"), breaches)
+
     def test_angle_brackets_and_spaces_hide_nothing(self):
-        self.assert_breach("models/a.cu", " #  include <reports/types.h>\n", "models/a.cu:1")
+        self.assert_breach("models/a.cu", " #  include <reports/document/types.h>\n", "models/a.cu:1")
 
     def test_paths_start_at_the_root(self):
         self.assert_breach("models/a.cpp", '#include "graph.h"\n', "models/a.cpp:1")
 
     def test_fences(self):
         for name, header in [
-            ("reports/compare.cpp", "nlohmann/json.hpp"),
-            ("bench/run.cpp", "dnnl.hpp"),
-            ("bench/run.cpp", "cuda_runtime.h"),
-            ("bench/run.cpp", "cublasLt.h"),
+            ("reports/compare/compare.cpp", "nlohmann/json.hpp"),
+            ("bench/run/a.cpp", "dnnl.hpp"),
+            ("bench/run/a.cpp", "cuda_runtime.h"),
+            ("bench/run/a.cpp", "cublasLt.h"),
             ("models/cuda/a.cu", "nccl.h"),
             ("models/cpu/a.cpp", "cudnn.h"),
             ("models/a.cpp", "gtest/gtest.h"),
@@ -70,12 +101,12 @@ class CheckSources(unittest.TestCase):
                 self.assert_breach(name, f"#include <{header}>\n", f"{name}:1")
 
     def test_command_line_library_stays_in_one_file(self):
-        self.assert_breach("bench/run.cpp", "#include <CLI/CLI.hpp>\n", "bench/run.cpp:1")
+        self.assert_breach("bench/run/a.cpp", "#include <CLI/CLI.hpp>\n", "bench/run/a.cpp:1")
 
     def test_sizes(self):
-        self.assert_breach("bench/long.cpp", "//\n" * 321, "bench/long.cpp:321")
+        self.assert_breach("bench/run/long.cpp", "//\n" * 321, "bench/run/long.cpp:321")
         self.assert_breach("bench/main.cpp", "//\n" * 91, "bench/main.cpp:91")
-        self.assertEqual(self.breaches({"bench/a.cpp": "//\n" * 320}), [])
+        self.assertEqual(self.breaches({"bench/run/a.cpp": "//\n" * 320}), [])
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "bench/command_line.h"
-#include "bench/expected.h"
-#include "bench/hosts_found.h"
-#include "bench/make_plan.h"
-#include "bench/run_layout.h"
-#include "reports/text.h"
+#include "bench/cli/command_line.h"
+#include "bench/run/expected.h"
+#include "bench/sweep/hosts_found.h"
+#include "bench/sweep/make_plan.h"
+#include "bench/sweep/run_layout.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

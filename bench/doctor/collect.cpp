@@ -8,17 +8,18 @@
 #include <filesystem>
 #include <sstream>
 
-#include "bench/child_output.h"
-#include "bench/defaults.h"
+#include "bench/cli/defaults.h"
+#include "bench/environment/child_output.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
-#include "bench/hosts_found.h"
-#include "bench/monitor_sources.h"
-#include "comm/launch_command.h"
+#include "bench/monitor/monitor_sources.h"
+#include "bench/sweep/hosts_found.h"
+#include "comm/launch/launch_command.h"
 #include "models/backend.h"
+#include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
-#include "reports/plan_cache.h"
+#include "reports/json/plan_cache.h"
 
 namespace nearmetal {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bench/doctor/diagnose.h"
-#include "comm/layout.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/mig_config.h"
-#include "reports/environment.h"
-#include "reports/finding.h"
+#include "comm/layout/mig_config.h"
+#include "reports/document/environment.h"
+#include "reports/document/finding.h"
 
 namespace nearmetal {
 

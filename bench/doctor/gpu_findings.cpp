@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "bench/doctor/findings.h"
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -1,5 +1,5 @@
 #include "bench/doctor/findings.h"
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 

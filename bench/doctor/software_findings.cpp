@@ -2,8 +2,8 @@
 #include <stdexcept>
 
 #include "bench/doctor/findings.h"
-#include "reports/exit_code.h"
-#include "reports/text.h"
+#include "models/exit_code.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

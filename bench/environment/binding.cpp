@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/cpu_list.h"
+#include "comm/layout/cpu_list.h"
 
 namespace nearmetal {
 namespace {

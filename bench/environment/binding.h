@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reports/types.h"
+#include "reports/document/types.h"
 
 struct hwloc_topology;
 

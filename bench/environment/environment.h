@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "bench/environment/virtualisation.h"
-#include "reports/types.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

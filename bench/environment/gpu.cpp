@@ -9,9 +9,9 @@
 #include "bench/environment/gpu_partition.h"
 #include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
-#include "comm/mig_profiles.h"
-#include "models/load_module.h"
-#include "reports/text.h"
+#include "comm/layout/mig_profiles.h"
+#include "models/errors.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "bench/nvml.h"
+#include "bench/environment/nvml.h"
 #include "models/program.h"
-#include "reports/environment.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 

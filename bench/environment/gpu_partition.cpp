@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "comm/mig_profiles.h"
-#include "comm/vgpu_profile.h"
+#include "comm/layout/mig_profiles.h"
+#include "comm/layout/vgpu_profile.h"
 
 namespace nearmetal {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
-#include "bench/nvml.h"
-#include "reports/environment.h"
+#include "bench/environment/nvml.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 

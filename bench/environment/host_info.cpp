@@ -2,8 +2,8 @@
 #include <map>
 
 #include "bench/environment/environment.h"
-#include "reports/host_facts_json.h"
-#include "reports/json.h"
+#include "reports/json/host_facts_json.h"
+#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {

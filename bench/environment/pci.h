@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "reports/maybe.h"
+#include "reports/document/maybe.h"
 
 namespace nearmetal {
 

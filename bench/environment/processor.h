@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "reports/environment.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/maybe.h"
+#include "reports/document/maybe.h"
 
 namespace nearmetal {
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <sstream>
 
-#include "bench/child_output.h"
+#include "bench/environment/child_output.h"
 #include "bench/environment/system_files.h"
-#include "reports/text.h"
+#include "reports/text/text.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "reports/environment.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 

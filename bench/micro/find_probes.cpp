@@ -3,10 +3,10 @@
 #include <chrono>
 #include <cstdint>
 
-#include "bench/gpu_ranks.h"
-#include "bench/micro/chain.h"
-#include "bench/plan_source.h"
-#include "bench/rank_run.h"
+#include "bench/run/chain.h"
+#include "bench/run/gpu_ranks.h"
+#include "bench/run/plan_source.h"
+#include "bench/run/rank_run.h"
 #include "models/initialise.h"
 
 namespace nearmetal {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/terminal.h"
+#include "bench/cli/terminal.h"
 #include "comm/world.h"
 #include "models/backend.h"
 #include "models/graph.h"
 #include "models/probe.h"
-#include "reports/types.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "reports/statistics.h"
-#include "reports/text.h"
+#include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "comm/gpu/gpu_all_reduce.h"
 #include "comm/gpu/sum_rows.h"
-#include "models/cuda/pack.h"
+#include "models/cuda/kernels/pack.h"
 
 namespace nearmetal {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

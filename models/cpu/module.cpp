@@ -3,7 +3,7 @@
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
 #include "models/cpu/probes.h"
-#include "models/load_module.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "models/cuda/device.h"
-#include "models/cuda/exchange.h"
+#include "models/cuda/compiler/exchange.h"
+#include "models/cuda/device/device.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "models/cuda/check.h"
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/compiler/resources.h"
+#include "models/cuda/device/check.h"
 #include "models/cuda/host_input.h"
-#include "models/cuda/lowering.h"
-#include "models/cuda/resources.h"
-#include "models/cuda/tuner.h"
+#include "models/cuda/tuning/tuner.h"
 #include "models/graph.h"
 #include "models/program.h"
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "models/cuda/check.h"
-#include "models/cuda/images.h"
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/images.h"
 #include "models/program.h"
 
 namespace nearmetal {

@@ -1,6 +1,7 @@
 #include <stdexcept>
 
 #include "models/cuda/cuda_program.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {

@@ -1,7 +1,7 @@
 // The entry of libnearmetal_cuda.so.
 #include "models/backend.h"
 #include "models/cuda/cuda_program.h"
-#include "models/cuda/device.h"
+#include "models/cuda/device/device.h"
 #include "models/cuda/probes.h"
 
 namespace nearmetal {

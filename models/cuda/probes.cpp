@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "models/cuda/check.h"
-#include "models/cuda/classifier.h"
-#include "models/cuda/device.h"
-#include "models/cuda/images.h"
-#include "models/cuda/probe_kernels.h"
+#include "models/cuda/device/check.h"
+#include "models/cuda/device/device.h"
+#include "models/cuda/kernels/images.h"
+#include "models/cuda/kernels/probe_kernels.h"
+#include "models/cuda/libraries/classifier.h"
 
 namespace nearmetal {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "models/cuda/cuda_program.h"
-#include "models/cuda/probe_kernels.h"
+#include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/probes.h"
 
 namespace nearmetal {

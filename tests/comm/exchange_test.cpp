@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "models/initialise.h"
-#include "models/resnet.h"
+#include "models/networks/resnet.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "bench/gpu_ranks.h"
-#include "models/resnet.h"
+#include "bench/run/gpu_ranks.h"
+#include "models/networks/resnet.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"
 

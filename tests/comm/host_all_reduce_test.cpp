@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "comm/nccl_library.h"
-#include "models/resnet.h"
+#include "models/networks/resnet.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {

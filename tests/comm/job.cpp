@@ -8,7 +8,7 @@
 #include "comm/nccl_library.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
-#include "reports/plan_cache.h"
+#include "reports/json/plan_cache.h"
 
 namespace nearmetal {
 

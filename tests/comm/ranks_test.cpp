@@ -4,9 +4,10 @@
 
 #include <thread>
 
-#include "bench/consensus.h"
-#include "bench/together.h"
+#include "bench/run/consensus.h"
+#include "bench/run/together.h"
 #include "comm/shared_memory.h"
+#include "models/errors.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {

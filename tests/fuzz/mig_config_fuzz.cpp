@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/mig_config.h"
+#include "comm/layout/mig_config.h"
 
 namespace {
 

@@ -7,17 +7,18 @@
 #include <sstream>
 #include <string>
 
-#include "reports/benchmark_json.h"
-#include "reports/benchmark_text.h"
-#include "reports/charts/charts.h"
-#include "reports/comparison_json.h"
-#include "reports/comparison_text.h"
-#include "reports/gate.h"
-#include "reports/json.h"
-#include "reports/junit.h"
-#include "reports/pages.h"
-#include "reports/report_text.h"
-#include "reports/run_set.h"
+#include "models/errors.h"
+#include "reports/compare/gate.h"
+#include "reports/compare/run_set.h"
+#include "reports/formats/benchmark_json.h"
+#include "reports/formats/benchmark_text.h"
+#include "reports/formats/charts/charts.h"
+#include "reports/formats/comparison_json.h"
+#include "reports/formats/comparison_text.h"
+#include "reports/formats/junit.h"
+#include "reports/formats/pages.h"
+#include "reports/formats/report_text.h"
+#include "reports/json/json.h"
 
 namespace {
 

@@ -1,8 +1,9 @@
 #include <cmath>
 
 #include "models/backend.h"
+#include "models/errors.h"
 #include "models/initialise.h"
-#include "models/resnet.h"
+#include "models/networks/resnet.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 

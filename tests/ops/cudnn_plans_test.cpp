@@ -19,9 +19,9 @@
 #include <set>
 #include <sstream>
 
-#include "models/cuda/lowering.h"
-#include "models/cuda/tuner.h"
-#include "models/resnet.h"
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/tuning/tuner.h"
+#include "models/networks/resnet.h"
 
 namespace nearmetal {
 namespace {

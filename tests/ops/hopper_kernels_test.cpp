@@ -6,9 +6,9 @@
 #include <cmath>
 #include <random>
 
-#include "models/cuda/check.h"
-#include "models/cuda/pointwise_backward.h"
-#include "models/cuda/stem_backward.h"
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/stem_backward.h"
 
 namespace nearmetal {
 namespace {

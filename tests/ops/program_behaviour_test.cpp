@@ -6,8 +6,9 @@
 #include <limits>
 #include <set>
 
+#include "models/errors.h"
 #include "models/initialise.h"
-#include "models/resnet.h"
+#include "models/networks/resnet.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 

@@ -1,7 +1,7 @@
 // Every operation and whole networks against the reference, in fp32, for the backend under test.
 #include <vector>
 
-#include "models/resnet.h"
+#include "models/networks/resnet.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 

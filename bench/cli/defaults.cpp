@@ -1,0 +1,164 @@
+#include "bench/cli/defaults.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+
+#include "models/backend.h"
+#include "models/errors.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string first_word(const fs::path& path) {
+  std::string word;
+  std::ifstream(path) >> word;
+  return word;
+}
+
+bool is_gpu_node(const std::string& name) {
+  const std::string prefix = "nvidia";
+  return name == "nvidiactl" || (name.size() > prefix.size() && name.starts_with(prefix) &&
+                                 name.find_first_not_of("0123456789", prefix.size()) == name.npos);
+}
+
+// A display controller (PCI class 03) of NVIDIA (vendor 10de).
+bool is_nvidia_display(const fs::path& pci_device) {
+  return first_word(pci_device / "vendor") == "0x10de" &&
+         first_word(pci_device / "class").starts_with("0x03");
+}
+
+template <class Accept>
+std::optional<fs::path> find_in(const fs::path& folder, Accept accept) {
+  std::error_code ignored;  // a folder that is not there holds nothing
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    if (accept(entry->path())) return entry->path();
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> nvidia_trace(const fs::path& root) {
+  std::error_code ignored;
+  for (const char* path : {"proc/driver/nvidia/version", "dev/dxg"}) {
+    if (fs::exists(root / path, ignored)) return root / path;
+  }
+  const auto node =
+      find_in(root / "dev", [](const fs::path& path) { return is_gpu_node(path.filename()); });
+  return node ? node : find_in(root / "sys/bus/pci/devices", is_nvidia_display);
+}
+
+void require(bool holds, const std::string& otherwise) {
+  if (!holds) throw std::invalid_argument(otherwise);
+}
+
+template <class T>
+void fill(std::optional<T>& setting, T value) {
+  if (!setting) setting = value;
+}
+
+// Which vanish unless the loss is scaled.
+bool has_fp16_gradients(const RunConfig& config) {
+  return config.precision == Precision::fp16 || config.gradient_type == "fp16";
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const std::string& asked, const fs::path& root) {
+  if (asked != "auto") return {asked, "asked for"};
+  const auto trace = nvidia_trace(root);
+  if (!trace) return {"cpu", "no NVIDIA device or driver is visible"};
+  return {"cuda", "there is " + trace->string()};
+}
+
+void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
+  config.device = choice.device;
+  const bool cuda = config.device == "cuda";
+  fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
+  fill(config.batch, int64_t{cuda ? 256 : 16});
+  // A GPU reaches its power limit after a second, and its clock swings for two more (H200: 26.5 ms
+  // steps, then 31, then 27): 120 steps at the default batch outlast that.
+  fill(config.warmup, int64_t{cuda ? 120 : 3});
+  if (cuda) fill(config.launch, std::string("graph"));
+  fill(config.loss_scale, LossScale{has_fp16_gradients(config) ? 1024.0 : 1.0, false});
+  if (config.batch != largest_that_fits) {
+    fill(config.learning_rate, 0.1 * static_cast<double>(*config.batch) / 256);
+  }
+}
+
+void check_settings(const RunConfig& config, const Origins& origins) {
+  const bool cuda = config.device == "cuda";
+  const auto given = [&](const char* setting) { return origins.at(setting) == Origin::flag; };
+  require(!given("steps") || !given("duration_seconds"),
+          "--steps and --duration both say how long; give one of them");
+  require(cuda || !given("launch"), "--launch is for GPUs; leave it out with --device cpu");
+  require(cuda || config.input == "device",
+          "--input host and pageable are for GPUs; leave it out with --device cpu");
+  require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
+  require(cuda || !given("all_reduce"),
+          "--all-reduce is for GPUs; leave it out with --device cpu, where MPI sums");
+  const bool by_nccl = config.all_reduce == "auto" || config.all_reduce == "nccl";
+  require(config.nccl_algorithm == "auto" || by_nccl,
+          "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " + config.all_reduce +
+              " out");
+  require(cuda || !given("nccl_algorithm"),
+          "--nccl-algorithm is for GPUs; leave it out with --device cpu");
+  require(config.nccl_algorithm == "auto" || config.launch != "stream",
+          "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
+  require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
+  require(
+      cuda || config.batch != largest_that_fits,
+      "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
+  require(!config.forward_only || !config.verify,
+          "--verify trains; it cannot go with --forward-only");
+  require(has_fp16_gradients(config) ||
+              (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
+          "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
+  require(!given("plans") || !given("plan_cache"),
+          "--plans pins all plans; leave --plan-cache out");
+}
+
+std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size) {
+  const RunConfig standard;
+  std::vector<std::string> remarks;
+  const auto remark = [&](bool differs, const char* flag, const char* why) {
+    if (differs) remarks.push_back(std::string(flag) + " has no effect: " + why);
+  };
+  if (config.forward_only) {
+    const char* why = "nothing is trained (--forward-only)";
+    remark(config.momentum != standard.momentum, "--momentum", why);
+    remark(config.weight_decay != standard.weight_decay, "--weight-decay", why);
+  }
+  if (!exchanges_gradients(config, world_size)) {
+    const char* why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
+    remark(config.bucket_mib != standard.bucket_mib, "--bucket-mib", why);
+    remark(config.gradient_type != standard.gradient_type, "--gradient-type", why);
+    remark(config.all_reduce != standard.all_reduce, "--all-reduce", why);
+    remark(config.nccl_algorithm != standard.nccl_algorithm, "--nccl-algorithm", why);
+  }
+  return remarks;
+}
+
+void require_trainable(const Graph& graph, const RunConfig& config) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm || config.batch != 1 || config.forward_only) continue;
+    if (node.shape.height * node.shape.width > 1) continue;
+    throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
+                                " is too small for a batch of 1: " + node.name +
+                                " would normalise single values; use a larger one of the two");
+  }
+}
+
+DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice) {
+  try {
+    return backend.describe(static_cast<int>(config.gpu));
+  } catch (const std::runtime_error& error) {
+    const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
+    throw NotSupported("the " + config.device + " device (" + choice.reason +
+                       ") does not work: " + error.what() + other);
+  }
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,52 @@
+// Fills what the command line left open, according to the device.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "models/graph.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+struct DeviceChoice {
+  std::string device;  // cpu or cuda
+  std::string reason;  // for the first line and the report
+};
+
+/// The device that was asked for, or for "auto": cuda where this machine shows an NVIDIA device or
+/// driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de on the
+/// PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must fail the
+/// run and not turn it into one on the CPU. `root` is the folder to look in, "/" but in tests.
+DeviceChoice choose_device(const std::string& asked, const std::filesystem::path& root = "/");
+
+/// Sets all that depends on the device and was not asked for:
+///
+/// |               | cuda               | cpu                |
+/// | ------------- | ------------------ | ------------------ |
+/// | precision     | fp16               | fp32               |
+/// | batch         | 256                | 16                 |
+/// | warmup        | 120                | 3                  |
+/// | launch        | graph              | does not apply     |
+/// | loss_scale    | 1024 in fp16, else 1, fixed             |
+/// | learning_rate | 0.1 x batch / 256 (arXiv 1706.02677)    |
+///
+/// The learning rate waits for the batch: call again once `--batch auto` is settled.
+void fill_defaults(RunConfig& config, const DeviceChoice& choice);
+
+/// Throws std::invalid_argument for settings that contradict each other or the device, defaults
+/// filled.
+void check_settings(const RunConfig& config, const Origins& origins);
+
+/// A remark on each setting that was changed and that these ranks make no use of. Not refused, as
+/// the layouts of a sweep have their settings in common.
+std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size);
+
+/// Throws std::invalid_argument where batch norm would see one value per channel and give zero,
+/// whatever the value.
+void require_trainable(const Graph& graph, const RunConfig& config);
+
+/// The device that was chosen. Throws NotSupported where it does not work.
+DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice);
+
+}  // namespace nearmetal

@@ -1,0 +1,57 @@
+#include "bench/cli/destination.h"
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "reports/files/atomic_file.h"
+#include "reports/json/json.h"
+
+namespace nearmetal {
+namespace {
+
+std::string utc(const char* format, std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+}  // namespace
+
+// With milliseconds, so that runs started in the same second do not meet in one name.
+std::string default_report_name(const std::string& first, const std::string& second) {
+  const auto now = std::chrono::system_clock::now();
+  const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
+  char fraction[8];
+  std::snprintf(fraction, sizeof fraction, "%03d", static_cast<int>(since_epoch.count() % 1000));
+  return "nearmetal-" + first + "-" + second + "-" + utc("%Y%m%dT%H%M%S", now) + "." + fraction +
+         "Z.report.json";
+}
+
+std::string time_stamp() { return utc("%Y-%m-%dT%H:%M:%SZ", std::chrono::system_clock::now()); }
+
+Destination choose_destination(const RunConfig& config) {
+  Destination destination;
+  destination.to_stdout = config.json || config.output == "-";
+  destination.replace = config.force;
+  if (config.output && config.output != "-") {
+    destination.file = *config.output;
+  } else if (!destination.to_stdout) {
+    destination.file = default_report_name(config.model, config.device);
+  }
+  return destination;
+}
+
+void require_writable(const Destination& destination) {
+  if (destination.file) require_writable(*destination.file, destination.replace);
+}
+
+void write_report(const Report& report, const Destination& destination, const Terminal& terminal) {
+  const std::string text = to_json(report);
+  if (destination.to_stdout) terminal.out << text << std::flush;
+  if (destination.file) write_file_atomically(*destination.file, text, destination.replace);
+}
+
+}  // namespace nearmetal

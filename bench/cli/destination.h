@@ -1,0 +1,35 @@
+// Where the report of a run goes.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "bench/cli/terminal.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Now, as RFC 3339 in UTC.
+std::string time_stamp();
+
+/// "nearmetal-FIRST-SECOND-TIME.report.json", of this moment.
+std::string default_report_name(const std::string& first, const std::string& second);
+
+struct Destination {
+  std::optional<std::filesystem::path> file;
+  bool to_stdout = false;  // then nothing else goes there
+  bool replace = false;
+};
+
+/// --output FILE, or - for stdout; --json puts it on stdout, too. With neither, a result must not
+/// be lost: nearmetal-MODEL-DEVICE-TIME.report.json in the current folder.
+Destination choose_destination(const RunConfig& config);
+
+/// Throws OutputError before a run that could not be kept.
+void require_writable(const Destination& destination);
+
+/// Throws OutputError; standard output is checked by main.
+void write_report(const Report& report, const Destination& destination, const Terminal& terminal);
+
+}  // namespace nearmetal

@@ -1,0 +1,111 @@
+#include "bench/cli/parse_value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <type_traits>
+
+#include "bench/cli/suggest.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string shown(double bound) {
+  std::ostringstream text;
+  text.precision(16);
+  text << bound;
+  return text.str();
+}
+
+std::string described(const Bounds& bounds) {
+  return (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
+         (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
+}
+
+// "2" is most likely meant as 2%.
+std::string percent_hint(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  try {
+    parse_share(flag, text + "%", bounds);
+    return "; did you mean " + text + "%?";
+  } catch (const std::invalid_argument&) {
+    return "";
+  }
+}
+
+}  // namespace
+
+template <class Number>
+Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto number = static_cast<double>(value);
+  const bool parsed = error == std::errc() && stop == end && std::isfinite(number);
+  const bool below = bounds.above_minimum ? number <= bounds.minimum : number < bounds.minimum;
+  if (parsed && !below && number <= bounds.maximum) return value;
+  const char* kind = std::is_integral_v<Number> ? " must be an integer " : " must be a number ";
+  throw std::invalid_argument(flag + kind + described(bounds) + ", not '" + text + "'");
+}
+template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Bounds&);
+template double parse_number<double>(const std::string&, const std::string&, const Bounds&);
+
+double parse_share(const std::string& flag, const std::string& text, const Bounds& bounds) {
+  const bool percent = !text.empty() && text.back() == '%';
+  try {
+    if (!percent) return parse_number<double>(flag, text, bounds);
+    const Bounds in_percent{100 * bounds.minimum, 100 * bounds.maximum, bounds.above_minimum};
+    return parse_number<double>(flag, text.substr(0, text.size() - 1), in_percent) / 100;
+  } catch (const std::invalid_argument&) {
+    throw std::invalid_argument(flag + " must be a share " + described(bounds) +
+                                ", or with % in percent, not '" + text + "'" +
+                                (percent ? "" : percent_hint(flag, text, bounds)));
+  }
+}
+
+double parse_duration(const std::string& flag, const std::string& text) {
+  constexpr double longest_seconds = 1e6;
+  double unit_seconds = 1;
+  std::string number = text;
+  if (!text.empty() && std::string("smh").find(text.back()) != std::string::npos) {
+    unit_seconds = text.back() == 's' ? 1 : text.back() == 'm' ? 60 : 3600;
+    number.pop_back();
+  }
+  try {
+    const Bounds bounds{0, longest_seconds / unit_seconds, true};
+    return unit_seconds * parse_number<double>(flag, number, bounds);
+  } catch (const std::invalid_argument&) {
+    throw std::invalid_argument(flag + " must be a time such as 30, 30s or 2m, above 0 and up to " +
+                                shown(longest_seconds) + " s, not '" + text + "'");
+  }
+}
+
+void require_choice(const std::string& flag, const std::string& text,
+                    const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  throw std::invalid_argument(flag + " does not take '" + text + "'" + did_you_mean(text, choices) +
+                              " (" + joined(choices) + ")");
+}
+
+std::vector<std::string> comma_separated(const std::string& text) {
+  std::vector<std::string> parts = {""};
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::string checked_path(const std::string& flag, const std::string& text) {
+  if (!text.empty() && (text.front() != '-' || text == "-")) return text;
+  throw std::invalid_argument(flag + " needs the path of a file, not '" + text +
+                              "'; write ./NAME for a name that starts with '-'");
+}
+
+}  // namespace nearmetal

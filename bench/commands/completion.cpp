@@ -1,0 +1,204 @@
+#include "bench/commands/completion.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+// The words that a value such as "N|auto" may be; those in capitals stand for others.
+std::vector<std::string> choices(const OptionText& option) {
+  std::vector<std::string> words;
+  std::istringstream text(option.value);
+  for (std::string word; std::getline(text, word, '|');) {
+    if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos) {
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
+bool is_path(const OptionText& option) {
+  for (const char* name : {"FILE", "FOLDER", "REPORT"}) {
+    if (option.value.find(name) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// With a backslash before each of these characters.
+std::string escaped(const std::string& text, const std::string& special) {
+  std::string result;
+  for (const char c : text) {
+    if (special.find(c) != std::string::npos) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+// Within single quotes of bash and zsh.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// What may follow `command`.
+std::vector<std::string> words_of(const CommandText& command,
+                                  const std::vector<OptionText>& options) {
+  std::vector<std::string> words;
+  for (const CommandText& inner : command.commands) words.push_back(inner.name);
+  for (const OptionText& option : options) {
+    for (const std::string& name : option.names) words.push_back(name);
+    if (option.names.empty()) {
+      for (const std::string& word : choices(option)) words.push_back(word);
+    }
+  }
+  return words;
+}
+
+// A command of two words, such as `baseline add`, offers what both take, each once.
+std::vector<OptionText> all_options(const CommandText& command) {
+  std::vector<OptionText> options = command.options;
+  for (const CommandText& inner : command.commands) {
+    for (const OptionText& option : inner.options) {
+      const bool is_new = std::none_of(options.begin(), options.end(), [&](const auto& known) {
+        return known.names == option.names;
+      });
+      if (is_new) options.push_back(option);
+    }
+  }
+  return options;
+}
+
+void print_bash_values(std::ostream& out, const CommandText& command) {
+  for (const OptionText& option : all_options(command)) {
+    if (option.names.empty() || option.value.empty()) continue;
+    std::vector<std::string> places;
+    for (const std::string& name : option.names) places.push_back(command.name + "/" + name);
+    out << "    " << joined(places, " | ") << ") words=" << quoted(joined(choices(option), " "));
+    if (is_path(option)) out << " files=1";
+    out << " ;;\n";
+  }
+}
+
+void print_bash_words(std::ostream& out, const CommandText& command) {
+  const std::vector<std::string> words = words_of(command, all_options(command));
+  out << "        " << command.name << ") words=" << quoted(joined(words, " ")) << " ;;\n";
+}
+
+// 'name[help]:value:what', an argument of zsh's _arguments.
+std::string zsh_option(const OptionText& option) {
+  const std::string help = escaped(option.help, "[]:\\");
+  std::string value;
+  if (!option.value.empty()) {
+    const std::vector<std::string> words = choices(option);
+    value = ":" + escaped(option.value, ":\\") + ":" +
+            (is_path(option) ? "_files"
+             : words.empty() ? ""
+                             : "(" + joined(words, " ") + ")");
+  }
+  if (option.names.empty()) return quoted("*:" + help + value.substr(value.find_last_of(':')));
+  std::vector<std::string> texts;
+  for (const std::string& name : option.names) {
+    texts.push_back(quoted(name + "[" + help + "]" + value));
+  }
+  return joined(texts, " ");
+}
+
+void print_fish_option(std::ostream& out, const std::string& command, const OptionText& option) {
+  if (option.names.empty()) return;
+  out << "complete -c nearmetal -n "
+      << (command.empty() ? "__fish_use_subcommand"
+                          : quoted("__fish_seen_subcommand_from " + command));
+  for (const std::string& name : option.names) {
+    out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
+  }
+  if (!option.value.empty()) out << (is_path(option) ? " -r -F" : " -x");
+  if (!choices(option).empty()) out << " -a '" << joined(choices(option), " ") << "'";
+  out << " -d '" << escaped(option.help, "'\\") << "'\n";
+}
+
+}  // namespace
+
+void print_bash_completion(std::ostream& out, const CommandText& program) {
+  out << R"(# bash completion of nearmetal
+_nearmetal() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= files= i
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    if [[ ${COMP_WORDS[i]} != -* ]]; then
+      command=${COMP_WORDS[i]}
+      break
+    fi
+  done
+  # Bash takes --option=value apart at the =.
+  if [[ $word == = ]]; then
+    word=
+  elif [[ $before == = ]]; then
+    before=${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  case $command/$before in
+)";
+  for (const CommandText& command : program.commands) print_bash_values(out, command);
+  out << R"(    *)
+      files=1
+      case $command in
+        '') files= words=)"
+      << quoted(joined(words_of(program, program.options), " ")) << " ;;\n";
+  for (const CommandText& command : program.commands) print_bash_words(out, command);
+  out << R"(      esac
+      ;;
+  esac
+  # Names of files come from bash where nothing else fits.
+  if [[ -z $files ]]; then compopt +o default; fi
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -o default -F _nearmetal nearmetal
+)";
+}
+
+void print_zsh_completion(std::ostream& out, const CommandText& program) {
+  out << "#compdef nearmetal\n# zsh completion of nearmetal\n_nearmetal() {\n  local -a "
+         "commands=(\n";
+  for (const CommandText& command : program.commands) {
+    out << "    " << quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
+  }
+  out << "  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    _arguments";
+  for (const OptionText& option : program.options) out << ' ' << zsh_option(option);
+  out << "\n    return\n  fi\n  local command=$words[2]\n  shift words\n  ((CURRENT--))\n"
+      << "  case $command in\n";
+  for (const CommandText& command : program.commands) {
+    out << "    " << command.name << ")\n      _arguments";
+    if (!command.commands.empty()) {
+      std::vector<std::string> names;
+      for (const CommandText& inner : command.commands) names.push_back(inner.name);
+      out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
+    }
+    for (const OptionText& option : all_options(command)) {
+      out << " \\\n        " << zsh_option(option);
+    }
+    out << "\n      ;;\n";
+  }
+  out << "  esac\n}\n_nearmetal \"$@\"\n";
+}
+
+void print_fish_completion(std::ostream& out, const CommandText& program) {
+  out << "# fish completion of nearmetal\n";
+  for (const OptionText& option : program.options) print_fish_option(out, "", option);
+  for (const CommandText& command : program.commands) {
+    out << "complete -c nearmetal -n __fish_use_subcommand -f -a " << command.name << " -d '"
+        << escaped(command.help, "'\\") << "'\n";
+    for (const CommandText& inner : command.commands) {
+      out << "complete -c nearmetal -n '__fish_seen_subcommand_from " << command.name << "' -f -a "
+          << inner.name << " -d '" << escaped(inner.help, "'\\") << "'\n";
+    }
+    for (const OptionText& option : all_options(command)) {
+      print_fish_option(out, command.name, option);
+    }
+  }
+}
+
+}  // namespace nearmetal

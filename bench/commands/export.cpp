@@ -1,0 +1,215 @@
+#include "bench/commands/export.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/cli/build_info.h"
+#include "bench/cli/defaults.h"
+#include "bench/run/plan_source.h"
+#include "bench/run/rank_run.h"
+#include "models/initialise.h"
+#include "models/networks/resnet.h"
+#include "models/synthetic.h"
+#include "reports/files/atomic_file.h"
+#include "reports/files/safetensors.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Metadata = std::map<std::string, std::string>;
+
+// What a network holds between two steps, in canonical layout.
+struct State {
+  std::vector<float> parameters;
+  std::vector<float> running_statistics;  // mean, then variance, of every batch norm
+  std::vector<int64_t> steps = {0};       // a tensor, as every batch norm of PyTorch has its own
+};
+
+struct Training {
+  std::vector<float> images;
+  std::vector<int64_t> labels;
+  std::vector<float> losses;
+  std::vector<float> gradient_norms;
+  std::vector<std::vector<float>> gradients;  // of each step
+  State trained;
+};
+
+State initial_state(const Graph& graph, const RunConfig& config) {
+  State state;
+  const auto seed = static_cast<uint64_t>(config.seed);
+  state.parameters = initial_parameters(graph, seed, config.zero_init);
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm) continue;
+    auto& values = state.running_statistics;
+    values.insert(values.end(), node.shape.channels, 0.0f);
+    values.insert(values.end(), node.shape.channels, 1.0f);
+  }
+  return state;
+}
+
+// The batch of the first step of `run`, from then on the same: PyTorch cannot draw our labels.
+void use_first_batch(Program& program, const Graph& graph, const ProgramOptions& options,
+                     Training& training) {
+  const int64_t images = options.batch_size;
+  training.images.resize(images * graph.image().elements());
+  for (size_t i = 0; i < training.images.size(); ++i) {
+    training.images[i] = normal_at(image_seed(options.data_seed), i);
+  }
+  std::vector<int32_t> labels;
+  for (int64_t image = 0; image < images; ++image) {
+    labels.push_back(label_at(label_seed(options.data_seed), 0, image, graph.classes()));
+  }
+  training.labels.assign(labels.begin(), labels.end());
+  program.use_batch(training.images, labels);
+}
+
+void train_one_step(Program& program, Training& training) {
+  program.enqueue_step();
+  const StepRecord record = program.wait_step();
+  if (!std::isfinite(record.loss) || record.update_skipped) {
+    throw std::runtime_error("the " + std::string(record.update_skipped ? "gradient" : "loss") +
+                             " of step " + std::to_string(training.losses.size()) +
+                             " is not finite; try a lower --loss-scale or --learning-rate");
+  }
+  training.losses.push_back(record.loss);
+  training.gradient_norms.push_back(record.gradient_norm);
+  training.gradients.push_back(program.gradients());
+}
+
+Training train(const Graph& graph, RunConfig& config, const State& initial, Backend& backend,
+               const DeviceInfo& device, const Terminal& terminal) {
+  std::vector<Warning> warnings;
+  const PlanSource plans = find_plans(config, device, warnings);
+  const ProgramOptions options = program_options(config, plans, 0);
+  const std::unique_ptr<Program> program = backend.prepare(graph, options);
+  keep_plans(plans, program->plans(), warnings);
+  for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
+
+  Training training;
+  program->restart(initial.parameters);
+  use_first_batch(*program, graph, options, training);
+  for (int64_t step = 0; step < *config.steps; ++step) train_one_step(*program, training);
+  training.trained = {program->parameters(), program->running_statistics(), {*config.steps}};
+  return training;
+}
+
+void add_parameters(std::vector<TensorView>& tensors, const std::string& prefix, const Graph& graph,
+                    std::span<const float> values) {
+  for (const Parameter& parameter : graph.parameters()) {
+    tensors.push_back({prefix + parameter.name, parameter.dims,
+                       values.subspan(parameter.offset, parameter.size)});
+  }
+}
+
+void add_state(std::vector<TensorView>& tensors, const std::string& prefix, const Graph& graph,
+               const State& state) {
+  add_parameters(tensors, prefix, graph, state.parameters);
+  std::span<const float> rest = state.running_statistics;
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::batch_norm) continue;
+    const int64_t channels = node.shape.channels;
+    tensors.push_back({prefix + node.name + ".running_mean", {channels}, rest.first(channels)});
+    rest = rest.subspan(channels);
+    tensors.push_back({prefix + node.name + ".running_var", {channels}, rest.first(channels)});
+    rest = rest.subspan(channels);
+    tensors.push_back(
+        {prefix + node.name + ".num_batches_tracked", {}, std::span<const int64_t>(state.steps)});
+  }
+}
+
+void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Training& training) {
+  const auto steps = static_cast<int64_t>(training.losses.size());
+  const auto batch = static_cast<int64_t>(training.labels.size());
+  const Shape& image = graph.image();
+  tensors.push_back({"images",
+                     {batch, image.channels, image.height, image.width},
+                     std::span<const float>(training.images)});
+  tensors.push_back({"labels", {batch}, std::span<const int64_t>(training.labels)});
+  tensors.push_back({"loss", {steps}, std::span<const float>(training.losses)});
+  tensors.push_back({"gradient_norm", {steps}, std::span<const float>(training.gradient_norms)});
+  for (int64_t step = 0; step < steps; ++step) {
+    add_parameters(tensors, "gradients." + std::to_string(step) + ".", graph,
+                   training.gradients[step]);
+  }
+  add_state(tensors, "trained.", graph, training.trained);
+}
+
+// A setting that would do nothing is a mistake.
+void require_steps_for(const Origins& origins) {
+  const std::set<std::string> of_parameters = {"model",     "image_size", "classes", "seed",
+                                               "zero_init", "output",     "force",   "quiet"};
+  std::vector<std::string> flags;
+  for (const auto& [setting, origin] : origins) {
+    if (origin == Origin::standard || of_parameters.count(setting) > 0) continue;
+    std::string& flag = flags.emplace_back("--" + setting);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+  }
+  if (flags.empty()) return;
+  throw std::invalid_argument("without --steps nothing is trained, which " +
+                              joined(flags, " and ") + " would be for: add --steps N, or leave " +
+                              (flags.size() > 1 ? "them" : "it") + " out");
+}
+
+DeviceChoice settle(RunConfig& config, const Origins& origins, const Graph& graph) {
+  if (!config.steps) {
+    require_steps_for(origins);
+    return {};
+  }
+  if (config.batch == largest_that_fits) {
+    throw std::invalid_argument("--batch auto is for run; give export a number");
+  }
+  DeviceChoice choice = choose_device(config.device);
+  fill_defaults(config, choice);
+  check_settings(config, origins);
+  require_trainable(graph, config);
+  return choice;
+}
+
+std::filesystem::path destination_of(const RunConfig& config) {
+  if (config.output == "-") throw std::invalid_argument("--output: export writes to files alone");
+  return config.output.value_or("nearmetal-" + config.model + ".safetensors");
+}
+
+}  // namespace
+
+ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
+                    const BackendLoader& load) {
+  RunConfig config = line.run;
+  Terminal terminal = terminal_given;
+  terminal.quiet = config.quiet;
+  const Graph graph = resnet(config.model, config.image_size, config.classes);
+  const DeviceChoice choice = settle(config, line.origins, graph);
+  const std::filesystem::path path = destination_of(config);
+  require_writable(path, config.force);
+
+  const Tool tool = build_info();
+  Metadata metadata = {{"format", "pt"},
+                       {"nearmetal_version", tool.version},
+                       {"git_commit", tool.git_commit.value.value_or("unknown")}};
+  const State initial = initial_state(graph, config);
+  std::vector<TensorView> tensors;
+  add_state(tensors, "", graph, initial);
+  Training training;
+  if (config.steps) {
+    terminal.remark("nearmetal: device " + choice.device + " (" + choice.reason + ")");
+    Backend& backend = load(choice.device);
+    const DeviceInfo device = describe_device(backend, config, choice);
+    metadata["device_name"] = device.name;
+    metadata.insert(device.libraries.begin(), device.libraries.end());
+    training = train(graph, config, initial, backend, device, terminal);
+    add_training(tensors, graph, training);
+  }
+  metadata["config"] = to_json(config);
+  write_safetensors(path, tensors, metadata, config.force);
+  terminal.remark("exported: " + path.string());
+  return ExitCode::ok;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,110 @@
+#include "bench/commands/repeat_run.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/cli/exit_status.h"
+#include "bench/cli/run_arguments.h"
+#include "models/errors.h"
+#include "reports/compare/run_set.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first name that is free.
+std::string name_of_repeat(const std::string& source) {
+  std::string stem = fs::path(source).filename().string();
+  for (const std::string ending : {".json", ".report"}) {
+    if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
+  }
+  for (int number = 1;; ++number) {
+    std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
+    if (!fs::exists(name)) return name;
+  }
+}
+
+std::string names_of(const std::vector<Arm>& arms) {
+  std::vector<std::string> names;
+  for (const Arm& arm : arms) names.push_back(arm.name);
+  return joined(names);
+}
+
+[[noreturn]] void become(const std::vector<std::string>& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // which is for what the runs say together
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments) {
+    pointers.push_back(const_cast<char*>(argument.c_str()));  // execv() does not write to them
+  }
+  pointers.push_back(nullptr);
+  execv("/proc/self/exe", pointers.data());
+  _exit(static_cast<int>(ExitCode::run_failed));
+}
+
+ExitCode launch(const std::vector<std::string>& arguments) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error(std::string("no new process: ") + std::strerror(errno));
+  if (child == 0) become(arguments);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) throw std::runtime_error("the repeated run was lost");
+  }
+  if (WIFSIGNALED(status)) return exit_code_of_signal(WTERMSIG(status));
+  return static_cast<ExitCode>(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+void require_repeatable(const Report& report, const std::string& source) {
+  const std::string beginning = source + " cannot be repeated: ";
+  const auto refuse = [&](const std::string& why) { throw std::invalid_argument(beginning + why); };
+  if (report.arms.size() != 1) {
+    refuse("it holds " + counted(std::ssize(report.arms), "arm") +
+           ", and one run is started at a time; name one as FILE#ARM: " + names_of(report.arms));
+  }
+  const Arm& arm = report.arms[0];
+  const auto complete = std::find_if(arm.runs.begin(), arm.runs.end(),
+                                     [](const Run& run) { return run.status == Status::complete; });
+  if (complete == arm.runs.end()) {
+    throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
+  }
+  if (arm.share) refuse("its jobs share by " + arm.share->way + ": repeat it by `nearmetal sweep`");
+  if (arm.kind == Kind::emulated) refuse("it is emulated: repeat it by `nearmetal sweep`");
+  const int64_t ranks = complete->world_size;
+  if (ranks != 1) {
+    refuse("it ran on " + counted(ranks, "rank") +
+           ", and one process is started: repeat it by the launcher that started them");
+  }
+}
+
+RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
+  require_repeatable(report, source);
+  RepeatedRun repeated;
+  repeated.report = name_of_repeat(report_place(source).file);
+  std::vector<std::string> arguments = {"nearmetal"};
+  for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
+    arguments.push_back(argument);
+  }
+  arguments.push_back("--output=" + repeated.report);
+  arguments.emplace_back("--quiet");
+  if (!report.arms[0].runs[0].plans.empty()) arguments.push_back("--plans=" + source);
+  terminal.remark("nearmetal: repeating " + source + " into " + repeated.report);
+  repeated.exit_code = launch(arguments);
+  return repeated;
+}
+
+}  // namespace nearmetal

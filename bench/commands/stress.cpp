@@ -1,0 +1,151 @@
+#include "bench/commands/stress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "bench/cli/defaults.h"
+#include "bench/cli/exit_status.h"
+#include "bench/run/conductor.h"
+#include "reports/json/neighbour_fields.h"
+#include "reports/sharing/fraction_tables.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+// Between two looks at the clock and at orders: many launches, and yet a quick end.
+constexpr double slice_seconds = 0.02;
+constexpr double most_runs_a_slice = 1e5;
+constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
+
+// Which probe of `nearmetal micro` makes the load.
+std::string probe_name(const std::string& load, const std::string& device) {
+  if (load == "copy") return "copy/device";
+  if (load == "compute") return device == "cuda" ? "product/fp16" : "product/fp32";
+  if (load == "pcie") return "copy/h2d_pinned";
+  return load;
+}
+
+Probe find_probe(Backend& backend, const RunConfig& config, const std::string& load) {
+  const std::string name = probe_name(load, config.device);
+  for (Probe& probe : backend.probes(static_cast<int>(config.gpu))) {
+    if (probe.name == name) return std::move(probe);
+  }
+  throw std::invalid_argument("LOAD: '" + load + "' is not to be had on this device (" +
+                              config.device + "): copy, compute, pcie on GPUs, or the name of a " +
+                              "probe of nearmetal micro --list");
+}
+
+// The load, slice by slice.
+class Load {
+ public:
+  explicit Load(const Probe& probe) : probe_(probe), runs_(probe.start()) {
+    const double once = std::max(runs_(probe.runs_at_once), 1e-9);
+    const double times = std::clamp(slice_seconds / once, 1., most_runs_a_slice);
+    slice_ = probe.runs_at_once * std::llround(times);
+  }
+
+  void run_slice(bool counts) {
+    const double seconds = runs_(slice_);
+    if (!counts) return;
+    seconds_ += seconds;
+    done_ += slice_;
+  }
+
+  double seconds() const { return seconds_; }
+  Neighbour rate(const std::string& load) const {
+    const double runs = seconds_ > 0 ? static_cast<double>(done_) / seconds_ : 0;
+    return {load, runs, runs * probe_.bytes, runs * probe_.flops};
+  }
+
+ private:
+  const Probe& probe_;
+  TimedRuns runs_;
+  int64_t slice_ = 1;
+  int64_t done_ = 0;
+  double seconds_ = 0;
+};
+
+// Beside jobs of a sweep: counts from the start of their windows until all have measured theirs.
+void load_until_told(Load& load, const std::string& name, const Terminal& terminal) {
+  Teller teller(terminal.out, 0);
+  Conductor conductor(teller, STDIN_FILENO);
+  TrainerProgress progress;
+  progress.window_first_step = 0;  // always in the load
+  teller.follow(progress, 0);
+  Event event;
+  event.event = "ready";
+  bool told_measured = false;
+  load.run_slice(false);
+  teller.tell(event);
+  while (!conductor.must_stop() && !conductor.may_end()) {
+    load.run_slice(conductor.may_open_window());
+    progress.steps_done.fetch_add(1);
+    if (told_measured || load.seconds() < least_measured_seconds) continue;
+    event.event = "measured";
+    teller.tell(event);
+    told_measured = true;
+  }
+  teller.unfollow();
+  event.event = "result";
+  event.neighbour = load.rate(name);
+  teller.tell(event);
+}
+
+void show_result(const Neighbour& rate, double seconds, const std::string& work, bool as_json,
+                 std::ostream& out) {
+  if (as_json) {
+    json::Json document = json::Writer::json_of(rate);
+    document["seconds"] = seconds;
+    document["work"] = work;
+    out << document.dump(2) << '\n';
+    return;
+  }
+  out << rate.load << ": " << rate_text(rate) << " over " << significant(seconds, 3) << " s ("
+      << work << ")\n";
+}
+
+void load_for(Load& load, const StressForm& form, const Terminal& terminal,
+              const std::atomic<int>& stop) {
+  double shown = 0;
+  load.run_slice(true);  // whatever the signal: there is a rate to tell
+  while (stop == 0 && load.seconds() < form.seconds) {
+    load.run_slice(true);
+    if (!terminal.rewrites || load.seconds() - shown < 0.25) continue;
+    shown = load.seconds();
+    terminal.err << "\r\033[K" << form.load << ": " << rate_text(load.rate(form.load)) << ", "
+                 << std::llround(form.seconds - shown) << " s left" << std::flush;
+  }
+  if (terminal.rewrites) terminal.err << "\r\033[K" << std::flush;
+}
+
+}  // namespace
+
+ExitCode cmd_stress(const CommandLine& line, const Terminal& terminal, const std::atomic<int>& stop,
+                    const BackendLoader& load_module) {
+  const StressForm& form = line.stress;
+  Terminal talk = terminal;
+  talk.quiet = line.run.quiet || line.conducted;
+  talk.rewrites = terminal.rewrites && !talk.quiet;
+  RunConfig config = line.run;
+  const DeviceChoice choice = choose_device(config.device);
+  fill_defaults(config, choice);
+  Backend& backend = load_module(config.device);
+  const DeviceInfo device = describe_device(backend, config, choice);
+  if (line.gpu_part) backend.take_part(static_cast<int>(config.gpu), *line.gpu_part);
+  const Probe probe = find_probe(backend, config, form.load);
+  talk.remark("nearmetal: device " + choice.device + " (" + choice.reason + "), " + device.name);
+  Load load(probe);
+  if (line.conducted) {
+    load_until_told(load, form.load, terminal);
+    return ExitCode::ok;
+  }
+  load_for(load, form, talk, stop);
+  show_result(load.rate(form.load), load.seconds(), probe.work, form.json, terminal.out);
+  return stop == 0 ? ExitCode::ok : exit_code_of_signal(stop);
+}
+
+}  // namespace nearmetal

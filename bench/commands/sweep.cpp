@@ -1,0 +1,221 @@
+#include "bench/commands/sweep.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "bench/cli/build_info.h"
+#include "bench/cli/destination.h"
+#include "bench/cli/exit_status.h"
+#include "bench/sweep/make_plan.h"
+#include "bench/sweep/run_layout.h"
+#include "bench/sweep/sweep_report.h"
+#include "comm/launch/plan_json.h"
+#include "comm/layout/shell_text.h"
+#include "models/errors.h"
+#include "reports/files/atomic_file.h"
+#include "reports/files/sha256.h"
+#include "reports/json/journal_json.h"
+#include "reports/json/json.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+// With the place in the layout file where a job found something else than is expected there.
+std::string placed(const std::string& failure, const Layout& layout) {
+  for (const char* name : {"gpu", "environment"}) {
+    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
+    return layout.source + "/expect/" + name + ": " + failure;
+  }
+  for (const char* name : {"mig", "uuid", "vgpu"}) {  // by the jobs' shares
+    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
+    return layout.source + ": " + failure;
+  }
+  return failure;
+}
+
+// The command that asks for the same sweep, whatever its files are.
+std::vector<std::string> without_files(const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const std::string flag = argv[i].substr(0, argv[i].find('='));
+    if (flag == "--output" || flag == "--resume") {
+      if (flag == argv[i]) ++i;  // its value follows
+    } else if (flag != "--force") {
+      words.push_back(argv[i]);
+    }
+  }
+  return words;
+}
+
+std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
+
+class Sweep {
+ public:
+  Sweep(const CommandLine& line, const Terminal& terminal, const std::atomic<int>& stop)
+      : line_(line), terminal_(terminal), stop_(stop), plan_(make_plan(line)) {
+    terminal_.quiet = line.run.quiet;
+    terminal_.rewrites = terminal_.rewrites && !line.run.quiet && !line.run.no_progress;
+    report_.tool = build_info();
+    report_.invocation.argv = line.argv;
+    report_.invocation.origins = line.origins;
+    report_.invocation.started_at = time_stamp();
+    report_.invocation.config = run_config(plan_, 0);
+    report_.invocation.config_sha256 = config_sha256(report_.invocation.config);
+  }
+
+  ExitCode run() {
+    require_shares(plan_);
+    find_parts();
+    choose_files();
+    leave_out_unsupported();
+    choose_plans();
+    for (const Launch& launch : plan_.launches) {
+      if (stop_ != 0) break;
+      if (!done(launch)) start(launch);
+    }
+    return finish();
+  }
+
+ private:
+  void find_parts() {
+    unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
+      terminal_.err << "nearmetal: warning: " << warning << std::endl;
+    });
+    if (unsupported_.empty() || line_.plan.fractions) return;
+    const auto& [layout, reason] = *unsupported_.begin();
+    throw NotSupported(plan_.file.layouts.at(layout).source + ": " + reason);
+  }
+
+  // The plan as it was asked for is what a journal belongs to.
+  void leave_out_unsupported() {
+    std::erase_if(plan_.launches,
+                  [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
+  }
+
+  void choose_files() {
+    const std::string plan_hash = sha256(plan_json(plan_));
+    const PlanForm& form = line_.plan;
+    output_ = form.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    if (output_ == "-") {
+      throw std::invalid_argument(
+          "--output: a sweep's journal lies beside its report; name a file");
+    }
+    require_writable(output_, form.force);
+    if (line_.resume) {
+      std::vector<Warning> warnings;
+      journal_.emplace(Journal::resume(*line_.resume, plan_hash, entries_, warnings));
+      for (const JournalEntry& entry : entries_) {
+        if (failed_ == ExitCode::ok) failed_ = static_cast<ExitCode>(entry.report.exit_code);
+      }
+      for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
+      terminal_.remark(std::to_string(entries_.size()) + " of " +
+                       std::to_string(plan_.launches.size()) + " runs are in the journal");
+    } else {
+      journal_.emplace(Journal::create(journal_name(output_),
+                                       {plan_hash, shell_quoted(without_files(line_.argv))}));
+    }
+  }
+
+  // Of the layouts that are still to run.
+  void choose_plans() {
+    std::set<size_t> layouts;
+    for (const Launch& launch : plan_.launches) {
+      const Placement& placement = plan_.placements.at(launch.layout);
+      if (placement.share() && placement.on_gpus() && !done(launch)) layouts.insert(launch.layout);
+    }
+    if (layouts.empty()) return;
+    const auto failures = choose_plans_of_shares(plan_, layouts, stop_,
+                                                 progress_of("choosing kernels on each share"));
+    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    for (const auto& [layout, failure] : failures) {
+      terminal_.err << "nearmetal: warning: " << plan_.placements.at(layout).layout
+                    << ": its kernels were not chosen alone: " << failure << std::endl;
+    }
+  }
+
+  bool done(const Launch& launch) const {
+    return std::any_of(entries_.begin(), entries_.end(), [&](const JournalEntry& entry) {
+      return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
+    });
+  }
+
+  ShowProgress progress_of(const std::string& what) {
+    if (!terminal_.rewrites) terminal_.remark(what);
+    return [this, what](const std::string& progress) {
+      if (terminal_.rewrites) terminal_.err << "\r\033[K" << what << ", " << progress << std::flush;
+    };
+  }
+
+  void start(const Launch& launch) {
+    const std::string name = plan_.placements[launch.layout].layout;
+    const std::string what = "run " + std::to_string(entries_.size() + 1) + " of " +
+                             std::to_string(plan_.launches.size()) + ": " + name;
+    LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
+    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    outcome.failure = placed(outcome.failure, plan_.file.layouts.at(launch.layout));
+    if (outcome.code != ExitCode::ok) {
+      if (failed_ == ExitCode::ok) failed_ = outcome.code;
+      terminal_.err << "nearmetal: " << name << " failed: " << outcome.failure << std::endl;
+    }
+    entries_.push_back({static_cast<int64_t>(launch.layout), launch.repeat,
+                        report_of_launch(plan_, launch.layout, outcome)});
+    cut_short_ = stop_ != 0 && entries_.back().report.status != Status::complete;
+    if (!cut_short_) journal_->append(entries_.back());
+  }
+
+  // The journal goes once the report holds all that it holds, and there is nothing to go on with.
+  ExitCode finish() {
+    const bool all = !cut_short_ && std::all_of(plan_.launches.begin(), plan_.launches.end(),
+                                                [&](const Launch& launch) { return done(launch); });
+    report_ = report_of_sweep(plan_, unsupported_, entries_, std::move(report_));
+    if (!all) report_.status = std::max(report_.status, Status::partial);
+    ExitCode code = failed_;
+    if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
+    if (stop_ != 0) code = exit_code_of_signal(stop_);
+    report_.exit_code = static_cast<int>(code);
+    write_file_atomically(output_, to_json(report_), line_.plan.force);
+    print_sweep(terminal_.out, report_);
+    terminal_.remark("report: " + output_);
+    if (all) {
+      std::error_code ignored;
+      std::filesystem::remove(journal_->path(), ignored);
+    } else {
+      tell_how_to_go_on();
+    }
+    return code;
+  }
+
+  // The report that holds all takes the place of this one.
+  void tell_how_to_go_on() {
+    std::vector<std::string> words = without_files(line_.argv);
+    words.insert(words.end(),
+                 {"--resume", journal_->path().string(), "--output", output_, "--force"});
+    terminal_.remark("go on with: " + printable(shell_quoted(words)));
+  }
+
+  const CommandLine& line_;
+  Terminal terminal_;
+  const std::atomic<int>& stop_;
+  LaunchPlan plan_;
+  std::map<size_t, std::string> unsupported_;  // layouts, and why
+  Report report_;
+  std::string output_;
+  std::optional<Journal> journal_;
+  std::vector<JournalEntry> entries_;
+  bool cut_short_ = false;  // the last run, by a stop
+  ExitCode failed_ = ExitCode::ok;
+};
+
+}  // namespace
+
+ExitCode cmd_sweep(const CommandLine& line, const Terminal& terminal,
+                   const std::atomic<int>& stop) {
+  return Sweep(line, terminal, stop).run();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,59 @@
+// NVIDIA's management library, loaded where it is installed.
+#pragma once
+
+#include <string>
+
+#include "reports/document/maybe.h"
+
+namespace nearmetal {
+
+/// A GPU, MIG device included, as NVML knows it.
+using NvmlDevice = void*;
+
+// Numbers of nvml.h.
+enum NvmlClock : unsigned { clock_sm = 1, clock_memory = 2 };
+constexpr unsigned most_nvlinks = 36;
+
+/// NVML is part of the driver, so that every build can ask it and none needs its header: functions
+/// are found by name, and called with the types of their arguments as nvml.h declares them.
+class Nvml {
+ public:
+  /// Throws NotSupported with the reason where there is no library, or no driver that it works
+  /// with.
+  explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  /// Empty, or why the function gave no answer.
+  template <class... Arguments>
+  std::string call(const char* function, Arguments... arguments) const {
+    void* found = symbol(function);
+    if (found == nullptr) return std::string("this driver's NVML has no ") + function;
+    const int status = reinterpret_cast<int (*)(Arguments...)>(found)(arguments...);
+    return status == 0 ? "" : problem(function, status);
+  }
+
+  /// The last argument of the function, which it fills.
+  template <class T, class... Arguments>
+  Maybe<T> ask(const char* function, Arguments... arguments) const {
+    T answer{};
+    const std::string why = call(function, arguments..., &answer);
+    return why.empty() ? Maybe<T>(answer) : Maybe<T>(Unknown{why});
+  }
+
+  /// A text that the function writes into a buffer.
+  Maybe<std::string> text(const char* function, NvmlDevice device) const;
+
+  std::string driver_version() const;
+  /// By its address on the PCI bus, with or without a function number.
+  Maybe<NvmlDevice> device_at(const std::string& pci_id) const;
+
+ private:
+  void* symbol(const char* function) const;
+  std::string problem(const char* function, int status) const;
+
+  void* library_ = nullptr;
+};
+
+}  // namespace nearmetal

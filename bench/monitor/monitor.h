@@ -1,0 +1,79 @@
+// Watches a rank's GPU and CPUs from a thread of its own while its window is timed.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/environment/nvml.h"
+#include "bench/monitor/progress.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// What is meant to be on the GPU at once.
+struct Sharers {
+  int64_t jobs = 1;          // more than one: on the CPUs, too
+  bool through_mps = false;  // whose server is one more process
+  bool own_device = false;   // each has one (MIG): on it there is one process
+};
+
+struct MonitorOptions {
+  double hz = 10;
+  std::string pci_id = "";    // of the rank's GPU; empty: none
+  std::string mig_uuid = "";  // of the part of it that the rank has; empty: all of it
+  int64_t ranks_on_host = 1;  // of this job: their work is not that of others
+  Sharers sharers{};
+  std::filesystem::path root = "/";
+  std::string nvml_library = "libnvidia-ml.so.1";
+};
+
+/// The latest value of each quantity, in the order of `names`; the meaning of NaN is "not known".
+struct MonitorTable {
+  std::vector<std::string> names;
+  std::vector<double> seconds;  // when each row was taken, since any time
+  std::vector<double> values;   // row after row
+  std::vector<unsigned long long> throttle_bits;
+  int64_t most_processes = 0;  // on the GPU at once
+  int64_t memory_errors = 0;   // uncorrected, counted in the window
+  int64_t link_errors = 0;     // of NVLink
+  Maybe<double> joules = Unknown{"no GPU is watched"};
+};
+
+/// Samples between construction and stop(), of which those inside the timed window count. Memory is
+/// taken at the start; in a long window every second sample is dropped once it is full.
+class Monitor {
+ public:
+  Monitor(const MonitorOptions& options, const TrainerProgress& progress);
+  ~Monitor();
+
+  /// Ends the thread. None where the window did not open.
+  std::optional<Monitoring> stop(const Maybe<double>& images_per_second);
+
+ private:
+  struct Sources;
+  void loop();
+  bool in_window() const;
+  void sample(double seconds);
+  void halve();
+
+  MonitorOptions options_;
+  const TrainerProgress& progress_;
+  std::unique_ptr<Sources> sources_;
+  MonitorTable table_;
+  std::map<std::string, std::string> not_monitored_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+/// What the samples say.
+Monitoring judge_samples(const MonitorTable& table, const Sharers& sharers = {});
+
+}  // namespace nearmetal

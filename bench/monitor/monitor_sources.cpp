@@ -1,0 +1,225 @@
+#include "bench/monitor/monitor_sources.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "bench/environment/process_stat.h"
+#include "models/errors.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+// Numbers of nvml.h.
+enum : unsigned { uncorrected = 1, since_load = 0 };
+enum : unsigned { link_replays = 0, link_recoveries = 1, link_kinds = 2 };
+constexpr unsigned pcie_sent = 0, pcie_received = 1;
+// nvmlProcessInfo_t
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+template <class T>
+double value_or_nan(const Maybe<T>& value, double unit) {
+  return value ? unit * static_cast<double>(*value) : unknown;
+}
+
+double cpu_seconds_of_process() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// /proc/PID/stat of what belongs to this process: the same program, started by the same launcher or
+// by the same sweep, with a launcher between or without: other ranks, jobs at once and neighbours.
+// A launcher of one rank may be a shell, whose other runs are strangers.
+std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, int64_t ranks) {
+  const auto stat_of = [&](int pid) { return root / "proc" / std::to_string(pid) / "stat"; };
+  std::vector<std::filesystem::path> found;
+  const auto own = process_stat("/proc/self/stat");
+  if (!own) return found;
+  const auto launcher = process_stat(stat_of(own->parent));
+  const auto above = launcher ? process_stat(stat_of(launcher->parent)) : std::nullopt;
+  const bool in_sweep = above && above->name == own->name;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "proc", failed)) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (pid == std::to_string(getpid())) continue;
+    const auto process = process_stat(entry.path() / "stat");
+    if (!process || process->name != own->name) continue;
+    const auto parent = process_stat(stat_of(process->parent));
+    const bool of_sweep = in_sweep && (process->parent == launcher->parent ||
+                                       (parent && parent->parent == launcher->parent));
+    if ((ranks > 1 && process->parent == own->parent) || of_sweep)
+      found.push_back(entry.path() / "stat");
+  }
+  return found;
+}
+
+// Of the first CPU: by the governor, else as /proc/cpuinfo shows it.
+double cpu_hertz(const std::filesystem::path& root) {
+  double kilohertz = 0;
+  std::ifstream governor(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
+  if (governor >> kilohertz) return 1e3 * kilohertz;
+  std::ifstream cpus(root / "proc/cpuinfo");
+  for (std::string line; std::getline(cpus, line) && !line.empty();) {
+    if (line.starts_with("cpu MHz")) return 1e6 * std::strtod(&line[line.find(':') + 1], nullptr);
+  }
+  return unknown;
+}
+
+}  // namespace
+
+GpuSource::GpuSource(const std::string& library, const std::string& pci_id,
+                     const std::string& mig_uuid)
+    : nvml_(library) {
+  const Maybe<NvmlDevice> device = nvml_.device_at(pci_id);
+  if (!device) throw NotSupported(device.reason);
+  device_ = part_ = *device;
+  if (mig_uuid.empty()) return;
+  const auto part = nvml_.ask<NvmlDevice>("nvmlDeviceGetHandleByUUID", mig_uuid.c_str());
+  if (!part) throw NotSupported("the MIG device is not found: " + part.reason);
+  part_ = *part;
+}
+
+std::vector<std::string> GpuSource::names() {
+  return {"sm_clock_hertz",
+          "memory_clock_hertz",
+          "power_watts",
+          "temperature_celsius",
+          "gpu_busy_share",
+          "memory_busy_share",
+          "memory_used_bytes",
+          "pcie_sent_bytes_per_second",
+          "pcie_received_bytes_per_second"};
+}
+
+void GpuSource::read(double* values) const {
+  const auto number = [&](const char* function, double unit) {
+    return value_or_nan(nvml_.ask<unsigned>(function, device_), unit);
+  };
+  const auto number_of = [&](const char* function, unsigned which, double unit) {
+    return value_or_nan(nvml_.ask<unsigned>(function, device_, which), unit);
+  };
+  *values++ = number_of("nvmlDeviceGetClockInfo", clock_sm, 1e6);
+  *values++ = number_of("nvmlDeviceGetClockInfo", clock_memory, 1e6);
+  *values++ = number("nvmlDeviceGetPowerUsage", 1e-3);
+  *values++ = number_of("nvmlDeviceGetTemperature", 0, 1);
+  struct Utilisation {
+    unsigned gpu, memory;
+  };
+  const auto busy = nvml_.ask<Utilisation>("nvmlDeviceGetUtilizationRates", device_);
+  *values++ = busy ? 0.01 * busy->gpu : unknown;
+  *values++ = busy ? 0.01 * busy->memory : unknown;
+  struct Memory {
+    unsigned long long total, free, used;
+  };
+  const auto memory = nvml_.ask<Memory>("nvmlDeviceGetMemoryInfo", part_);
+  *values++ = memory ? static_cast<double>(memory->used) : unknown;
+  *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_sent, 1024);
+  *values++ = number_of("nvmlDeviceGetPcieThroughput", pcie_received, 1024);
+}
+
+unsigned long long GpuSource::throttle_bits() const {
+  // Before driver 535 it had another name.
+  for (const char* function :
+       {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}) {
+    const auto bits = nvml_.ask<unsigned long long>(function, device_);
+    if (bits) return *bits;
+  }
+  return 0;
+}
+
+int64_t GpuSource::processes() const {
+  std::array<ProcessInfo, 64> infos{};
+  unsigned count = infos.size();
+  nvml_.call("nvmlDeviceGetComputeRunningProcesses_v3", part_, &count, infos.data());
+  return count == infos.size() ? 0 : count;  // unchanged: no answer
+}
+
+int64_t GpuSource::memory_errors() const {
+  const auto count = nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEccErrors", device_,
+                                                   +uncorrected, +since_load);
+  return count ? static_cast<int64_t>(*count) : 0;
+}
+
+int64_t GpuSource::link_errors() const {
+  int64_t sum = 0;
+  for (unsigned link = 0; link < most_nvlinks; ++link) {
+    for (unsigned kind = 0; kind < link_kinds; ++kind) {
+      const auto count =
+          nvml_.ask<unsigned long long>("nvmlDeviceGetNvLinkErrorCounter", device_, link, kind);
+      if (count) sum += static_cast<int64_t>(*count);
+    }
+  }
+  return sum;
+}
+
+Maybe<double> GpuSource::joules() const {
+  const auto millijoules =
+      nvml_.ask<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", device_);
+  if (!millijoules) return Unknown{millijoules.reason};
+  return 1e-3 * static_cast<double>(*millijoules);
+}
+
+CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
+    : root_(root), siblings_(siblings(root, ranks)) {
+  last_ = times();
+}
+
+std::vector<std::string> CpuSource::names() {
+  return {"cpu_busy_share", "cpu_steal_share", "cpus_busy_with_others", "cpu_hertz"};
+}
+
+CpuSource::Times CpuSource::times() const {
+  Times found;
+  std::ifstream file(root_ / "proc/stat");
+  std::string name;
+  // proc(5): user nice system idle iowait irq softirq steal, in ticks
+  std::array<double, 8> ticks{};
+  file >> name;
+  for (double& tick : ticks) file >> tick;
+  if (!file || name != "cpu") {
+    found.total = unknown;
+    return found;
+  }
+  const double second = 1. / static_cast<double>(sysconf(_SC_CLK_TCK));
+  for (const double tick : ticks) found.total += second * tick;
+  found.steal = second * ticks[7];
+  found.busy = found.total - second * (ticks[3] + ticks[4]) - found.steal;
+  found.own = cpu_seconds_of_process();
+  for (const auto& stat : siblings_) {
+    const auto process = process_stat(stat);
+    if (process) found.own += second * process->cpu_ticks;  // else it has ended
+  }
+  found.wall =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return found;
+}
+
+void CpuSource::read(double* values) {
+  const Times now = times();
+  const double total = now.total - last_.total;
+  const bool known = total > 0;
+  *values++ = known ? (now.busy - last_.busy) / total : unknown;
+  *values++ = known ? (now.steal - last_.steal) / total : unknown;
+  // The kernel counts in ticks and the process in nanoseconds: single values may fall below 0.
+  const double others = (now.busy - last_.busy) - (now.own - last_.own);
+  const double seconds = now.wall - last_.wall;
+  *values++ = known && seconds > 0 ? others / seconds : unknown;
+  *values++ = cpu_hertz(root_);
+  last_ = now;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,62 @@
+// Where the monitor's samples come from: NVML and /proc.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/environment/nvml.h"
+
+namespace nearmetal {
+
+/// One quantity, read anew at every sample. Unknown once: not asked for again.
+class GpuSource {
+ public:
+  /// Of a MIG device of the GPU, where `mig_uuid` names one: its memory and processes, while
+  /// clocks, power and temperature are those of the GPU, which are not divided (nvml.h: of memory
+  /// and processes "per-instance information can be queried by using specific MIG device handles").
+  /// Throws NotSupported where there is no such GPU or MIG device, or no NVML.
+  GpuSource(const std::string& library, const std::string& pci_id,
+            const std::string& mig_uuid = "");
+
+  static std::vector<std::string> names();
+  /// In the order of names(); NaN for what the GPU does not tell.
+  void read(double* values) const;
+  unsigned long long throttle_bits() const;
+  int64_t processes() const;
+  int64_t memory_errors() const;  // uncorrected, since the driver was loaded
+  int64_t link_errors() const;
+  Maybe<double> joules() const;  // since the driver was loaded
+
+ private:
+  Nvml nvml_;
+  NvmlDevice device_ = nullptr;
+  NvmlDevice part_ = nullptr;  // the MIG device, else the GPU
+};
+
+class CpuSource {
+ public:
+  /// `ranks`: of the job on this host. What they use, and what else the same sweep has started by
+  /// now, is not counted as that of others.
+  CpuSource(const std::filesystem::path& root, int64_t ranks);
+
+  static std::vector<std::string> names();
+  /// In the order of names(), since the last call; NaN for what the kernel does not tell.
+  void read(double* values);
+
+ private:
+  struct Times {
+    double total = 0, busy = 0, steal = 0;  // CPU seconds of all CPUs
+    double own = 0;                         // of this process and of what belongs to it
+    double wall = 0;
+  };
+  Times times() const;
+
+  std::filesystem::path root_;
+  std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of what belongs to it
+  Times last_;
+};
+
+}  // namespace nearmetal

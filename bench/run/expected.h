@@ -1,0 +1,12 @@
+// What a user, or a plan, says that ranks must find, held against what they find.
+#pragma once
+
+#include "bench/cli/command_line.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Throws std::invalid_argument with the option and what is there instead.
+void require_expected(const Expected& expected, const Environment& environment, const Rank& rank);
+
+}  // namespace nearmetal

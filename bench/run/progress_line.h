@@ -1,0 +1,39 @@
+// One line on a terminal that shows how far the training loop is.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <thread>
+
+#include "bench/run/trainer.h"
+
+namespace nearmetal {
+
+/// "step 120 of 623, 7950 images/s, 16 s left", or how far warm-up is.
+std::string progress_text(const TrainerProgress& progress, int64_t images_per_step);
+
+/// Rewrites the line four times a second from a thread of its own, so that the loop never prints;
+/// clears it at the end.
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& err, const TrainerProgress& progress, int64_t images_per_step);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+ private:
+  void show();
+
+  std::ostream& err_;
+  const TrainerProgress& progress_;
+  int64_t images_per_step_;
+  std::mutex mutex_;
+  std::condition_variable over_changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,105 @@
+#include "bench/run/rank_facts.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "reports/files/sha256.h"
+#include "reports/json/json.h"
+
+namespace nearmetal {
+namespace {
+
+// Of /proc/self/status, e.g. "0-15".
+std::string allowed_cpus() {
+  std::ifstream status("/proc/self/status");
+  const std::string name = "Cpus_allowed_list:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return line.substr(line.find_first_not_of(" \t", name.size()));
+  }
+  return "";
+}
+
+std::string name_of(std::span<const RankFacts> ranks, size_t rank) {
+  return "rank " + std::to_string(rank) + " (" + ranks[rank].host_name + ")";
+}
+
+std::string value_of(const RankFacts& facts, const std::string& name) {
+  const auto found = facts.common.find(name);
+  return found == facts.common.end() ? "none" : found->second;
+}
+
+}  // namespace
+
+RankFacts facts_of(const Report& report, const DeviceInfo& device,
+                   const std::string& config_sha256) {
+  RankFacts facts;
+  facts.host_name = report.environments.at(0).host_name;
+  facts.cpus = allowed_cpus();
+  facts.gpu_uuid = device.uuid;
+  facts.common = device.libraries;
+  facts.common["device"] = device.name;
+  facts.common["settings"] = config_sha256;
+  facts.common["nearmetal"] = report.tool.version + " " + report.tool.git_commit.value.value_or("");
+  facts.common["executable"] = sha256(file_text("/proc/self/exe"));
+  return facts;
+}
+
+std::string to_bytes(const RankFacts& facts) {
+  std::string bytes;
+  const auto add = [&](const std::string& text) { bytes += text + '\0'; };
+  add(facts.host_name);
+  add(facts.cpus);
+  add(facts.gpu_uuid);
+  for (const auto& [name, value] : facts.common) {
+    add(name);
+    add(value);
+  }
+  return bytes;
+}
+
+RankFacts rank_facts_from(const std::string& bytes) {
+  std::istringstream stream(bytes);
+  const auto next = [&] {
+    std::string text;
+    std::getline(stream, text, '\0');
+    return text;
+  };
+  RankFacts facts;
+  facts.host_name = next();
+  facts.cpus = next();
+  facts.gpu_uuid = next();
+  while (stream.peek() != std::istringstream::traits_type::eof()) {
+    const std::string name = next();
+    facts.common[name] = next();
+  }
+  return facts;
+}
+
+std::string disagreement(std::span<const RankFacts> ranks) {
+  for (size_t i = 1; i < ranks.size(); ++i) {
+    std::map<std::string, std::string> names = ranks[0].common;
+    names.insert(ranks[i].common.begin(), ranks[i].common.end());
+    for (const auto& [name, unused] : names) {
+      const std::string first = value_of(ranks[0], name), other = value_of(ranks[i], name);
+      if (first == other) continue;
+      return name_of(ranks, i) + " differs from " + name_of(ranks, 0) + " in " + name + ": " +
+             other + " against " + first;
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (!ranks[i].gpu_uuid.empty() && ranks[i].gpu_uuid == ranks[j].gpu_uuid) {
+        return name_of(ranks, j) + " and " + name_of(ranks, i) + " are on the same GPU, " +
+               ranks[i].gpu_uuid + ": start one rank per GPU";
+      }
+    }
+  }
+  return "";
+}
+
+int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank) {
+  return std::count_if(ranks.begin(), ranks.end(), [&](const RankFacts& other) {
+    return other.host_name == ranks[rank].host_name && other.cpus == ranks[rank].cpus;
+  });
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,32 @@
+// What the ranks of a job must know of each other before they start.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+struct RankFacts {
+  std::string host_name;
+  std::string cpus;                           // that the process may use, as in /proc/self/status
+  std::string gpu_uuid;                       // empty: none, or not known
+  std::map<std::string, std::string> common;  // name to what must be the same on every rank
+};
+
+/// `config_sha256`: of the settings, before a rank takes a GPU and threads of its own.
+RankFacts facts_of(const Report& report, const DeviceInfo& device,
+                   const std::string& config_sha256);
+
+std::string to_bytes(const RankFacts& facts);
+RankFacts rank_facts_from(const std::string& bytes);
+
+/// One line on what keeps these ranks, in order, from being one job; empty: nothing.
+std::string disagreement(std::span<const RankFacts> ranks);
+
+/// How many ranks, this one among them, run on the same CPUs of the same host.
+int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank);
+
+}  // namespace nearmetal

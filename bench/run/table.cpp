@@ -1,0 +1,278 @@
+#include "bench/run/table.h"
+
+#include <algorithm>
+#include <iomanip>
+
+#include "models/roofline.h"
+#include "reports/text/text.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+std::string time_text(double seconds) {
+  return seconds < 1 ? significant(1e3 * seconds) + " ms" : significant(seconds) + " s";
+}
+std::string steps_text(int64_t steps) {
+  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
+}
+std::string gigabytes(double bytes) { return significant(1e-9 * bytes, 3) + " GB"; }
+
+std::string flops(double per_second) {
+  return per_second >= 1e12 ? significant(1e-12 * per_second) + " TFLOP/s"
+                            : significant(1e-9 * per_second) + " GFLOP/s";
+}
+
+// Two columns; colour for what matters.
+class Lines {
+ public:
+  Lines(std::ostream& out, bool colour) : out_(out), colour_(colour) {}
+
+  void line(const std::string& name, const std::string& text, const char* style = "") {
+    out_ << "  " << std::left << std::setw(15) << name;
+    if (colour_ && *style != '\0') {
+      out_ << style << text << "\033[0m\n";
+    } else {
+      out_ << text << '\n';
+    }
+  }
+
+ private:
+  std::ostream& out_;
+  bool colour_;
+};
+
+constexpr const char* bold = "\033[1m";
+constexpr const char* red = "\033[31m";
+constexpr const char* yellow = "\033[33m";
+
+std::string workload(const RunConfig& config, const Run& run) {
+  const std::string size = std::to_string(config.image_size);
+  return config.model + (config.forward_only ? " forward, " : " training, ") +
+         to_string(*config.precision) + ", batch " + std::to_string(config.batch.value_or(0)) +
+         (run.world_size > 1 ? " a rank, " : ", ") + size + "x" + size + " on " + run.device_name;
+}
+
+void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
+  lines.line("step time", time_text(time.median_seconds) + " median, " +
+                              time_text(time.p95_seconds) + " p95, " + time_text(time.p99_seconds) +
+                              " p99, jitter " + time_text(time.jitter_seconds));
+  if (!time.relative_standard_error) return;
+  lines.line("spread", "mean step known to " + percent(*time.relative_standard_error, 2) +
+                           " (standard error within this run: " + steps_text(steps) + " worth " +
+                           significant(*time.effective_steps, 3) + ")");
+}
+
+void print_window(Lines& lines, const Run& run) {
+  const TimedWindow& window = *run.window;
+  lines.line("window", steps_text(window.steps) + ", " + significant(window.seconds) +
+                           " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
+                           (run.warm_up->steady ? "steady" : "not steady") + ")");
+  if (run.flops_per_second) {
+    lines.line("arithmetic",
+               flops(*run.flops_per_second) +
+                   (run.share_of_peak ? ", " + percent(*run.share_of_peak) + " of the peak of " +
+                                            flops(*run.peak_flops_per_second)
+                                      : ""));
+  }
+}
+
+std::string change(const Maybe<double>& start, const Maybe<double>& end) {
+  const auto text = [](const Maybe<double>& value) {
+    return value ? significant(*value) : "unknown (" + value.reason + ")";
+  };
+  return text(start) + " at the start, " + text(end) + " at the end of the window";
+}
+
+void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
+  lines.line("loss", change(proof.window_start_loss, proof.window_end_loss));
+  if (!forward_only) {
+    lines.line("gradient norm",
+               change(proof.window_start_gradient_norm, proof.window_end_gradient_norm));
+  }
+  if (!proof.verify) return;
+  const Verify& verify = *proof.verify;
+  const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
+  lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
+                           steps_text(verify.steps) + " on " + std::to_string(verify.images) +
+                           " images (bound: " + significant(verify.bound) + " within " +
+                           std::to_string(verify.maximum_steps) + " steps)");
+}
+
+// Of several ranks the slowest; equal steps are no news.
+const Rank& slowest(const Run& run) {
+  const auto median = [](const Rank& rank) {
+    return rank.step_time ? rank.step_time->median_seconds : 0;
+  };
+  return *std::max_element(run.ranks.begin(), run.ranks.end(),
+                           [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
+}
+
+// "ring ll128 on 24 channels, P2P/CUMEM": of the buckets one after another, each choice once.
+std::string nccl_text(const NcclChoices& choices) {
+  std::vector<std::string> texts;
+  for (const SumChoice& sum : choices.sums) {
+    const std::string operation = sum.operation == "allreduce" ? "" : sum.operation + " by ";
+    const std::string text =
+        operation + sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
+    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
+  return joined(texts);
+}
+
+// "fp16 and fp32": of the buckets, each once.
+std::string types_of(const std::vector<Bucket>& buckets) {
+  std::vector<std::string> types;
+  for (const Bucket& bucket : buckets) {
+    if (!bucket.type) continue;
+    const std::string type = to_string(*bucket.type);
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  }
+  return joined(types, " and ");
+}
+
+// Other sums are told at the rate of a ring that takes as long.
+bool is_of_a_ring(const Communication& communication) {
+  return communication.all_reduce != "hierarchical" && communication.all_reduce != "host";
+}
+
+void print_communication(Lines& lines, const Communication& communication) {
+  const double bytes = static_cast<double>(communication.bytes_per_step);
+  const auto buckets = static_cast<int64_t>(communication.buckets.size());
+  const std::string types = types_of(communication.buckets);
+  std::string text = gigabytes(bytes) + " of gradients per step" +
+                     (types.empty() ? "" : " as " + types) + " in " + counted(buckets, "bucket") +
+                     ", ";
+  if (communication.exposed_seconds_per_step) {
+    text += time_text(*communication.exposed_seconds_per_step) + " of it exposed; ";
+  }
+  text += time_text(communication.buckets_seconds) + " with nothing else";
+  if (communication.least_seconds_per_step) {
+    text += ", at least " + time_text(*communication.least_seconds_per_step) + " at the best " +
+            gigabytes(*communication.best_bus_bandwidth_bytes_per_second) + "/s" +
+            (is_of_a_ring(communication) ? " a link" : "");
+  }
+  lines.line("exchange", text + " (" + communication.library + ")");
+  if (communication.nccl) lines.line("", nccl_text(*communication.nccl));
+}
+
+void print_ranks(Lines& lines, const Run& run, const RunConfig& config,
+                 const std::vector<Environment>& environments) {
+  const std::string hosts = environments.size() == 1
+                                ? environments[0].host_name
+                                : std::to_string(environments.size()) + " hosts";
+  lines.line("ranks", std::to_string(run.world_size) + " on " + hosts +
+                          (exchanges_gradients(config, run.world_size)
+                               ? ", one network: gradients averaged every step"
+                               : ", independent of each other"));
+  if (run.communication) print_communication(lines, *run.communication);
+}
+
+void print_memory_and_set_up(Lines& lines, const Run& run) {
+  double bytes = 0;
+  const SetUp* longest = nullptr;
+  for (const Rank& rank : run.ranks) {
+    if (rank.device_bytes) bytes = std::max(bytes, static_cast<double>(*rank.device_bytes));
+    if (!rank.set_up) continue;
+    if (longest == nullptr || rank.set_up->total_seconds > longest->total_seconds) {
+      longest = &*rank.set_up;
+    }
+  }
+  const std::string each = run.ranks.size() > 1 ? "each device" : "the device";
+  if (bytes > 0) lines.line("memory", gigabytes(bytes) + " on " + each);
+  if (longest == nullptr) return;
+  lines.line("set-up", significant(longest->total_seconds, 3) +
+                           " s from process start to the end of the first step (" +
+                           significant(longest->prepare_seconds, 3) + " s preparing)");
+}
+
+}  // namespace
+
+void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
+  const RunConfig& config = report.invocation.config;
+  Lines lines(out, colour);
+  out << workload(config, run) << "\n";
+  if (run.throughput_images_per_second) {
+    lines.line("throughput", significant(*run.throughput_images_per_second, 5) + " images/s", bold);
+  }
+  if (run.world_size > 1) print_ranks(lines, run, config, report.environments);
+  const Rank& rank = slowest(run);
+  if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
+  if (run.window) print_window(lines, run);
+  if (run.window) print_proof(lines, run.proof, config.forward_only);
+  print_memory_and_set_up(lines, run);
+  for (const Warning& warning : run.warnings) lines.line("warning", warning.text, yellow);
+  if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);
+  if (run.status == Status::failed) lines.line("failed", run.failure.value_or(""), red);
+}
+
+void print_profile(std::ostream& out, const StepProfile& profile) {
+  size_t name_width = 4;
+  for (const ProfileEntry& entry : profile.entries) {
+    name_width = std::max(name_width, entry.name.size());
+  }
+  const auto row = [&](const std::string& name, const std::string& phase, const std::string& time,
+                       const std::string& share, const std::string& floor,
+                       const std::string& tflops, const std::string& rate,
+                       const std::string& implementation) {
+    out << std::left << std::setw(static_cast<int>(name_width) + 2) << name << std::setw(9) << phase
+        << std::right << std::setw(11) << time << std::setw(8) << share << std::setw(10) << floor
+        << std::setw(9) << tflops << std::setw(9) << rate << "  " << implementation << '\n';
+  };
+  out << "\nWhere the step goes, each part timed alone\n";
+  row("part", "phase", "ms", "% step", "floor ms", "TFLOP/s", "GB/s", "implementation");
+  const auto rate = [](double amount, double seconds, double scale) {
+    return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
+  };
+  const auto floor = [&](const ProfileEntry& entry) {
+    if (!profile.roofline_seconds) return std::string("-");
+    return fixed(
+        1e3 * floor_seconds(entry.bytes, entry.flops,
+                            {*profile.copy_bytes_per_second, *profile.matrix_flops_per_second}),
+        3);
+  };
+  for (const ProfileEntry& entry : profile.entries) {
+    row(entry.name, entry.phase, fixed(1e3 * entry.seconds, 3),
+        fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
+        rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
+        entry.implementation);
+  }
+  Lines lines(out, false);
+  lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
+                                 percent(profile.sum_seconds / profile.step_seconds) +
+                                 " of the median step of " + time_text(profile.step_seconds));
+  if (profile.roofline_seconds) {
+    lines.line("roofline",
+               time_text(*profile.roofline_seconds) + ", " + percent(*profile.share_of_roofline) +
+                   " of the step (ceilings: " + flops(*profile.matrix_flops_per_second) + " and " +
+                   gigabytes(*profile.copy_bytes_per_second) + "/s)" +
+                   (*profile.share_of_roofline > 1 ? ": operands stay in caches" : ""));
+  } else {
+    lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
+  }
+}
+
+void print_probes(std::ostream& out, const RankProbes& probed) {
+  TextTable table;
+  table.columns = {{"probe"},      {"median us", true}, {"mean us", true}, {"p99 us", true},
+                   {"GB/s", true}, {"TFLOP/s", true},   {"one run"}};
+  const auto microseconds = [](const Maybe<double>& seconds) {
+    return seconds ? significant(1e6 * *seconds) : std::string("-");
+  };
+  for (const ProbeTime& probe : probed.probes) {
+    const auto rate = [&](double amount, double scale) {
+      return probe.median_seconds && amount > 0
+                 ? significant(scale * amount / *probe.median_seconds, 3)
+                 : std::string("-");
+    };
+    table.rows.push_back({probe.name, microseconds(probe.median_seconds),
+                          microseconds(probe.mean_seconds), microseconds(probe.p99_seconds),
+                          rate(probe.bytes, 1e-9), rate(probe.flops, 1e-12),
+                          probe.median_seconds ? probe.work : probe.median_seconds.reason});
+  }
+  out << "\nThis machine right after the window\n";
+  print_aligned(out, table);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,64 @@
+#include "bench/run/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "models/initialise.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t most_images = 16;
+
+struct FixedSet {
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+};
+
+// `distinct` images with labels spread over the classes, repeated until the batch is full.
+FixedSet fixed_set(const Graph& graph, const VerifyOptions& options, int64_t distinct) {
+  const int64_t image_elements = graph.image().elements();
+  const uint64_t seed = substream(options.seed, 0x766572696679);  // not that of the training images
+  FixedSet set;
+  set.images.resize(options.batch * image_elements);
+  set.labels.resize(options.batch);
+  for (int64_t i = 0; i < distinct * image_elements; ++i) set.images[i] = normal_at(seed, i);
+  for (int64_t image = 0; image < options.batch; ++image) {
+    const int64_t original = image % distinct;
+    set.labels[image] = static_cast<int32_t>(original * graph.classes() / distinct);
+    if (image == original) continue;
+    std::copy_n(set.images.begin() + original * image_elements, image_elements,
+                set.images.begin() + image * image_elements);
+  }
+  return set;
+}
+
+}  // namespace
+
+Verify verify_learning(Program& program, const Graph& graph, const VerifyOptions& options,
+                       const std::atomic<int>& stop) {
+  Verify result;
+  result.images = std::min(most_images, options.batch);
+  result.maximum_steps = options.maximum_steps;
+  result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
+  const FixedSet set = fixed_set(graph, options, result.images);
+  program.restart(initial_parameters(graph, options.seed, options.zero_init));
+  program.use_batch(set.images, set.labels);
+  while (!result.passed && result.steps < options.maximum_steps && stop == 0) {
+    program.enqueue_step();
+    const double loss = program.wait_step().loss;
+    ++result.steps;
+    if (!std::isfinite(loss)) {
+      result.last_loss = Unknown{"the loss is not finite"};
+      break;
+    }
+    if (result.steps == 1) result.first_loss = loss;
+    result.last_loss = loss;
+    result.passed = loss < result.bound;
+  }
+  return result;
+}
+
+}  // namespace nearmetal

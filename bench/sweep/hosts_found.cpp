@@ -1,0 +1,238 @@
+#include "bench/sweep/hosts_found.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/cli/defaults.h"
+#include "bench/cli/parse_value.h"
+#include "bench/run/together.h"
+#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout_names.h"
+#include "comm/layout/shell_text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t most_hosts = 4096;
+constexpr int64_t most_gpus = 1024;
+
+std::vector<int64_t> usable_cpus() {
+  std::vector<int64_t> cpus;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &mask)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+struct ListedGpu {
+  std::string pci_id;
+  std::string model;
+
+  bool operator<(const ListedGpu& other) const { return pci_id < other.pci_id; }
+};
+
+// The rest of a line that begins with the title, without blanks before it.
+std::optional<std::string> value_of(const std::string& line, const std::string& title) {
+  if (!line.starts_with(title)) return std::nullopt;
+  const size_t begin = line.find_first_not_of(" \t", title.size());
+  return begin == std::string::npos ? "" : line.substr(begin);
+}
+
+// GPUs that the driver lists, in the order of the PCI bus, if their device nodes are here: those of
+// a host that a container does not get have none.
+std::vector<ListedGpu> listed_gpus(const fs::path& root) {
+  std::vector<ListedGpu> gpus;
+  std::error_code ignored;
+  const fs::path folder = root / "proc/driver/nvidia/gpus";
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
+    ListedGpu gpu{entry->path().filename(), ""};
+    std::string minor;
+    std::ifstream information(entry->path() / "information");
+    for (std::string line; std::getline(information, line);) {
+      if (const auto model = value_of(line, "Model:")) gpu.model = *model;
+      if (const auto number = value_of(line, "Device Minor:")) minor = *number;
+    }
+    if (!minor.empty() && fs::exists(root / "dev" / ("nvidia" + minor), ignored)) {
+      gpus.push_back(gpu);
+    }
+  }
+  std::sort(gpus.begin(), gpus.end());
+  return gpus;
+}
+
+// CUDA counts the fastest first unless told otherwise, which is another order only where they
+// differ.
+bool counted_by_bus(const std::vector<ListedGpu>& gpus) {
+  const char* order = std::getenv("CUDA_DEVICE_ORDER");
+  if (order != nullptr && std::string(order) == "PCI_BUS_ID") return true;
+  return std::all_of(gpus.begin(), gpus.end(),
+                     [&](const ListedGpu& gpu) { return gpu.model == gpus.front().model; });
+}
+
+std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_id,
+                                  const std::vector<int64_t>& usable) {
+  std::string text;
+  std::ifstream(root / "sys/bus/pci/devices" / pci_id / "local_cpulist") >> text;
+  std::vector<int64_t> near;
+  try {
+    const std::vector<int64_t> all = parse_cpu_list(text);
+    std::set_intersection(all.begin(), all.end(), usable.begin(), usable.end(),
+                          std::back_inserter(near));
+  } catch (const std::invalid_argument&) {  // not known: no NUMA, or a VM without
+  }
+  return near;
+}
+
+std::map<std::vector<int64_t>, std::vector<int64_t>> all_next_to(const std::vector<int64_t>& cpus,
+                                                                 int64_t gpus) {
+  std::vector<int64_t> all(gpus);
+  std::iota(all.begin(), all.end(), 0);
+  return {{cpus, all}};
+}
+
+// Without a list, or GPUs, nothing. -1 hides those behind it, as CUDA does.
+std::optional<std::vector<int64_t>> visible_gpus(const char* list,
+                                                 const std::vector<ListedGpu>& gpus) {
+  if (list == nullptr || gpus.empty()) return std::nullopt;
+  const std::string given = "CUDA_VISIBLE_DEVICES is '" + std::string(list) + "', and a sweep ";
+  std::set<int64_t> visible;
+  for (const std::string& entry : comma_separated(list)) {
+    if (entry.empty() || entry == "-1") break;
+    const double last = static_cast<double>(gpus.size()) - 1;
+    try {
+      visible.insert(parse_number<int64_t>("", entry, {0, last}));
+    } catch (const std::invalid_argument&) {
+      throw std::invalid_argument(given + "takes GPUs by index, here 0 to " +
+                                  std::to_string(gpus.size() - 1) +
+                                  "; give indexes, or list jobs with their GPUs in a layout file");
+    }
+  }
+  if (visible.empty() || counted_by_bus(gpus)) return std::vector(visible.begin(), visible.end());
+  throw std::invalid_argument(given + "counts in the order of the PCI bus, which here may be " +
+                              "another, as GPUs differ; set CUDA_DEVICE_ORDER=PCI_BUS_ID, too");
+}
+
+Host host_of(const std::string& name, const std::string& gpus) {
+  if (!is_host_name(name)) {
+    throw std::invalid_argument("--hosts: '" + name + "' is no name of a host");
+  }
+  Host host;
+  host.name = name;
+  host.gpus = parse_number<int64_t>("--hosts: the GPUs of '" + name + "'", gpus,
+                                    {0, static_cast<double>(most_gpus)});
+  return host;
+}
+
+std::vector<Host> hosts_of_list(const std::string& list) {
+  std::vector<Host> hosts;
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const size_t colon = entry.find(':');
+    if (colon == std::string::npos) {
+      throw std::invalid_argument("--hosts: '" + entry + "' does not say how many GPUs, as in " +
+                                  entry + ":4");
+    }
+    hosts.push_back(host_of(entry.substr(0, colon), entry.substr(colon + 1)));
+  }
+  return hosts;
+}
+
+std::vector<Host> unnamed_hosts(const std::string& argument) {
+  const size_t star = argument.find('*');
+  const auto count = parse_number<int64_t>("--hosts: the number of hosts", argument.substr(0, star),
+                                           {1, static_cast<double>(most_hosts)});
+  std::vector<Host> hosts;
+  for (int64_t i = 0; i < count; ++i) {
+    hosts.push_back(host_of("node" + std::to_string(i), argument.substr(star + 1)));
+    hosts.back().address = node_variable(i);
+  }
+  return hosts;
+}
+
+// As mpirun reads it: "NAME slots=N", the rest of a line after # is a remark.
+std::vector<Host> hosts_of_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file || fs::is_directory(path)) {
+    throw std::invalid_argument("--hosts: '" + path +
+                                "' is no file; a list has GPUs after each name, as in vm0:2,vm1:2");
+  }
+  std::vector<Host> hosts;
+  int64_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name;
+    std::string slots;
+    std::string surplus;
+    if (!(words >> name)) continue;
+    words >> slots;
+    if (!slots.starts_with("slots=") || words >> surplus) {
+      throw std::invalid_argument("--hosts: line " + std::to_string(number) + " of " + path +
+                                  " must be NAME slots=GPUS");
+    }
+    hosts.push_back(host_of(name, slots.substr(slots.find('=') + 1)));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Host this_machine(const fs::path& root, const char* visible) {
+  const std::vector<int64_t> usable = usable_cpus();
+  Host host;
+  host.name = "localhost";
+  const std::vector<ListedGpu> listed = listed_gpus(root);
+  host.visible_gpus = visible_gpus(visible, listed);
+  const bool hidden = host.visible_gpus && host.visible_gpus->empty();
+  std::map<std::vector<int64_t>, std::vector<int64_t>> gpus_by_cpus;
+  for (size_t i = 0; !hidden && i < listed.size(); ++i) {
+    gpus_by_cpus[cpus_next_to(root, listed[i].pci_id, usable)].push_back(host.gpus++);
+  }
+  if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
+  for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
+  if (host.gpus > 0) return host;
+  const DeviceChoice choice = choose_device("auto", root);
+  if (choice.device == "cuda" && !hidden) {
+    throw std::invalid_argument(choice.reason +
+                                ", but the driver does not list its GPUs; say how many there are: "
+                                "--hosts localhost:N");
+  }
+  if (!usable.empty()) host.cpus = to_cpu_list(usable);
+  return host;
+}
+
+bool is_this_machine(const std::string& address) {
+  return address == "localhost" || address == host_name();
+}
+
+std::vector<Host> hosts_from(const std::string& argument) {
+  const bool list = argument.find(':') != std::string::npos;
+  const bool unnamed = argument.find('*') != std::string::npos;
+  std::vector<Host> hosts = list      ? hosts_of_list(argument)
+                            : unnamed ? unnamed_hosts(argument)
+                                      : hosts_of_file(argument);
+  if (hosts.empty()) throw std::invalid_argument("--hosts: there is no host in '" + argument + "'");
+  if (static_cast<int64_t>(hosts.size()) > most_hosts) {
+    throw std::invalid_argument("--hosts: more than " + std::to_string(most_hosts) + " hosts");
+  }
+  return hosts;
+}
+
+bool are_unnamed(const std::vector<Host>& hosts) {
+  return std::any_of(hosts.begin(), hosts.end(),
+                     [](const Host& host) { return !is_host_name(address_of(host)); });
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,90 @@
+#include "bench/sweep/job_failure.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace nearmetal {
+namespace {
+
+constexpr double silence_seconds = 2;  // ranks tell of their progress twice a second
+
+// With the step that comes after those that are done, counted from 0, where there are steps.
+std::string place_of(const Event& progress) {
+  if (progress.phase.empty()) return "before it said anything";
+  return progress.phase + (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
+}
+
+std::string place_of_rank(const JobProcess& job, int64_t rank) {
+  const auto known = job.heartbeats().find(rank);
+  return known == job.heartbeats().end() ? "before it said anything"
+                                         : place_of(known->second.progress);
+}
+
+// After "rank ", the number; 0 where there is none.
+int64_t rank_in(const std::string& text) {
+  const std::string word = "rank ";
+  const size_t at = text.find(word);
+  int64_t rank = 0;
+  if (at != text.npos) {
+    std::from_chars(text.data() + at + word.size(), text.data() + text.size(), rank);
+  }
+  return rank;
+}
+
+// Of mpirun: "mpirun noticed that process rank 1 with PID 7 on node vm0 exited on signal 9". Where
+// it says so the others fail because that process is gone, and may have said so before.
+std::optional<std::string> killed_process(const JobProcess& job) {
+  for (const std::string& line : job.errors()) {
+    const size_t process = line.find("process rank ");
+    if (process != line.npos && line.find("noticed that") < process) return line.substr(process);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> said_first(const JobProcess& job) {
+  const std::string own = "nearmetal: ";
+  for (const std::string& line : job.errors()) {
+    const bool remark = line.starts_with(own + "device");
+    if (line.starts_with(own) && !remark) return line.substr(own.size());
+  }
+  return std::nullopt;
+}
+
+// What a launcher, or ssh below it, says last before it sums up between lines of dashes; where it
+// says nothing before them, the first line after.
+std::optional<std::string> said_at_the_end(const JobProcess& job) {
+  std::optional<std::string> last;
+  bool summed_up = false;
+  for (const std::string& line : job.errors()) {
+    if (line.find_first_not_of(' ') == line.npos) continue;
+    const bool rule = line.find_first_not_of('-') == line.npos;
+    summed_up = summed_up || rule;
+    if (summed_up && last) break;
+    if (!rule) last = line.substr(line.find_first_not_of(' '));
+  }
+  return last;
+}
+
+}  // namespace
+
+std::string reason_of_end(const JobProcess& job) {
+  std::optional<std::string> reason = killed_process(job);
+  if (!reason) reason = said_first(job);
+  if (!reason) reason = said_at_the_end(job);
+  if (!reason) reason = "it said nothing";
+  return *reason + " (" + job.ending() + "; " + place_of_rank(job, rank_in(*reason)) + ")";
+}
+
+std::string place_of_standstill(const JobProcess& job) {
+  if (job.seconds_of_silence() <= silence_seconds) return " (" + place_of(job.progress()) + ")";
+  const auto& ranks = job.heartbeats();
+  const auto first = std::min_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.second.heard_at < b.second.heard_at;
+  });
+  const Event& last_word = first->second.progress;
+  return ": rank " + std::to_string(last_word.rank) + " (" + last_word.host + ") is silent (" +
+         place_of(last_word) + ")";
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,83 @@
+// A job that a sweep starts: a process with pipes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/json/event_json.h"
+
+namespace nearmetal {
+
+/// Whether a rank that tells of this takes steps, and counts them.
+bool takes_steps(const Event& progress);
+
+/// The last progress that a rank told of.
+struct Heartbeat {
+  Event progress;
+  std::chrono::steady_clock::time_point heard_at, stepped_at;
+};
+
+/// Ends with the process that started it, with its children in a process group of its own.
+class JobProcess {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Throws std::runtime_error where the program cannot be started.
+  explicit JobProcess(const std::vector<std::string>& command);
+  ~JobProcess();  // kills what is left
+  JobProcess(const JobProcess&) = delete;
+  JobProcess& operator=(const JobProcess&) = delete;
+
+  /// Reads what has arrived and looks whether the process has ended. Never waits.
+  void update();
+  void order(const std::string& line);
+  /// Asks it to end; kills it if it has not after some seconds of further calls.
+  void end();
+
+  bool ended() const { return status_.has_value(); }
+  /// 0, or why it did not end well: "exit code 6", "signal 9".
+  std::string ending() const;
+  int exit_code() const;
+
+  bool ready() const { return ready_; }
+  bool measured() const { return measured_; }
+  /// Of rank 0.
+  Event progress() const;
+  /// What each rank told last, by rank.
+  const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
+  /// Of the rank that is longest without, of those that have begun to take steps.
+  double seconds_without_step() const;
+  /// Of the rank that has been silent for longest when another spoke last.
+  double seconds_of_silence() const;
+  const std::optional<Report>& report() const { return report_; }
+  const std::optional<Neighbour>& neighbour() const { return neighbour_; }
+  bool told_result() const { return report_ || neighbour_; }
+  /// The last lines of its standard error.
+  const std::deque<std::string>& errors() const { return errors_; }
+  int out() const { return out_; }
+  int err() const { return err_; }
+
+ private:
+  void take_out(const std::string& line);
+  void take_err(const std::string& line);
+  void take_progress(Event event);
+
+  pid_t pid_ = -1;
+  int in_ = -1, out_ = -1, err_ = -1;
+  std::string out_text_, err_text_;  // lines not yet complete
+  std::optional<int> status_;        // of waitpid()
+  std::optional<Clock::time_point> end_asked_;
+  bool ready_ = false, measured_ = false;
+  std::map<int64_t, Heartbeat> heartbeats_;
+  std::optional<Report> report_;
+  std::optional<Neighbour> neighbour_;
+  std::deque<std::string> errors_;
+};
+
+}  // namespace nearmetal

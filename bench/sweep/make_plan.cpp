@@ -1,0 +1,204 @@
+#include "bench/sweep/make_plan.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "bench/cli/defaults.h"
+#include "bench/cli/parse_value.h"
+#include "bench/sweep/fractions_found.h"
+#include "bench/sweep/hosts_found.h"
+#include "bench/sweep/layout_flags.h"
+#include "bench/sweep/mig_found.h"
+#include "comm/launch/plan_json.h"
+#include "comm/layout/fraction_layouts.h"
+#include "comm/layout/layout_json.h"
+#include "comm/layout/layout_names.h"
+#include "comm/layout/short_form.h"
+#include "models/errors.h"
+#include "models/load_module.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* fraction_batch = "64";  // that fits a small share, too
+// Steps. Beside neighbours that fill the GPU, each may take seconds.
+constexpr const char* disturbed_warm_up = "20";
+
+Layout layout_of(const std::string& short_form) {
+  Layout layout;
+  layout.name = short_form;
+  layout.shape = short_form;
+  layout.source = short_form;
+  const auto shapes = parse_short_form(short_form);
+  // The hosts of a command line are alone on their nodes.
+  layout.emulate = std::any_of(shapes.begin(), shapes.end(),
+                               [](const JobShape& shape) { return shape.vms > 1; });
+  return layout;
+}
+
+// 1, 2, 4, ... and `all`.
+std::vector<int64_t> doubled_up_to(int64_t all) {
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count < all; count *= 2) counts.push_back(count);
+  counts.push_back(all);
+  return counts;
+}
+
+std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
+  const Host& first = hosts.front();
+  const int64_t slots = first.gpus > 0
+                            ? std::ssize(visible_gpus_of(first))
+                            : std::max<int64_t>(1, static_cast<int64_t>(cpus_of(first).size()));
+  std::vector<Layout> layouts;
+  if (hosts.size() == 1) {
+    for (const int64_t gpus : doubled_up_to(slots)) {
+      layouts.push_back(layout_of("1x1x" + std::to_string(gpus)));
+    }
+  } else {
+    for (const int64_t nodes : doubled_up_to(static_cast<int64_t>(hosts.size()))) {
+      layouts.push_back(layout_of(std::to_string(nodes) + "x1x" + std::to_string(slots)));
+    }
+  }
+  return layouts;
+}
+
+// This machine, with all of its GPUs where the layouts name those that they take.
+Host host_for(const std::vector<Layout>& layouts) {
+  const bool named = !layouts.empty() &&
+                     std::none_of(layouts.begin(), layouts.end(),
+                                  [](const Layout& layout) { return layout.shape.has_value(); });
+  return named ? this_machine("/", nullptr) : this_machine();
+}
+
+bool is_file(const std::vector<std::string>& words) {
+  const bool any_file = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return !looks_like_short_form(word);
+  });
+  if (any_file && words.size() > 1) {
+    throw std::invalid_argument("give one layout file, or short forms such as 1x1x2 alone");
+  }
+  return any_file;
+}
+
+Fractions fractions_in(const PlanForm& form) {
+  return {*form.fractions, form.batches, form.neighbours};
+}
+
+LayoutFile asked_file(const PlanForm& form) {
+  const bool from_file = is_file(form.layouts);
+  if (form.fractions && !form.layouts.empty()) {
+    throw std::invalid_argument("--fractions says which layouts; give no others");
+  }
+  if (!form.fractions && !form.neighbours.empty()) {
+    throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
+  }
+  if (!form.fractions && !form.batches.empty()) {
+    throw std::invalid_argument("--batches is for --fractions; give --batch for one");
+  }
+  LayoutFile file = from_file ? read_layout(form.layouts.front()) : LayoutFile{};
+  if (form.hosts && !file.hosts.empty()) {
+    throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
+  }
+  if (file.hosts.empty()) {
+    file.hosts = form.hosts ? hosts_from(*form.hosts) : std::vector{host_for(file.layouts)};
+  }
+  for (const std::string& word : form.layouts) {
+    if (!from_file) file.layouts.push_back(layout_of(word));
+  }
+  if (form.fractions) {
+    const Host& host = with_mig_devices(file.hosts.front());
+    file.layouts = fraction_layouts(host, fractions_in(form));
+    if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
+    if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
+  }
+  if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
+  settle_mig(file, form.mig_config, from_file ? form.layouts.front() : "");
+  if (form.repeats) file.repeats = *form.repeats;
+  check(file);
+  return file;
+}
+
+std::string own_path() {
+  std::string path = program_path().string();
+  if (is_plain_text(path)) return path;
+  throw std::invalid_argument("the path of this program cannot be part of a command line: " + path);
+}
+
+// Names of hosts, and how the program is called there, where a scheduler decides.
+void settle_addresses(LayoutFile& file, const std::string& format) {
+  const bool mpi_job = format == "mpijob";
+  if (are_unnamed(file.hosts) && !mpi_job && format != "slurm") {
+    throw std::invalid_argument(
+        "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
+  }
+  for (size_t i = 0; mpi_job && i < file.hosts.size(); ++i) {
+    file.hosts[i].address = mpi_job_worker(static_cast<int64_t>(i));
+  }
+  if (!file.launcher.program) file.launcher.program = mpi_job ? "nearmetal" : own_path();
+}
+
+// Scripts start the jobs of a layout at once, and nothing else.
+void require_script_can(const Layout& layout, const Placement& placement) {
+  const std::optional<Share>& share = placement.share();
+  if (placement.jobs_that_train() < placement.jobs.size()) {
+    throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
+                                "sweep`; a script cannot end them");
+  }
+  if (layout.expect.mig_config) {
+    throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
+                                "by `nearmetal sweep`; a script cannot");
+  }
+  if (!share || (share->way != "serial" && !through_mps(*share))) return;
+  throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
+                              " are for `nearmetal sweep`; a script cannot start them");
+}
+
+}  // namespace
+
+RunConfig run_config(const LaunchPlan& plan, size_t layout) {
+  std::vector<std::string> arguments = {"nearmetal"};
+  const std::vector<std::string>& of_run = plan.run_arguments.at(layout);
+  arguments.insert(arguments.end(), of_run.begin(), of_run.end());
+  CommandLine line = parse_command_line(arguments);
+  fill_defaults(line.run, choose_device(line.run.device));
+  check_settings(line.run, line.origins);
+  return line.run;
+}
+
+LaunchPlan make_plan(const CommandLine& line) {
+  const PlanForm& form = line.plan;
+  if (!form.batches.empty() && line.origins.at("batch") == Origin::flag) {
+    throw std::invalid_argument("--batch and --batches both say how large; give one of them");
+  }
+  LaunchPlan plan;
+  plan.file = asked_file(form);
+  plan.source = is_file(form.layouts) ? form.layouts.front() + ": " : "";
+  if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, fractions_in(form));
+  settle_addresses(plan.file, form.format);
+  const bool script = form.format != "text" && form.format != "json";
+  plan.options = {.as_root = !script && geteuid() == 0,
+                  .timeout_seconds = plan.file.limits.job_seconds};
+  try {
+    for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
+      const Layout& layout = plan.file.layouts[i];
+      plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
+      if (script) require_script_can(layout, plan.placements[i]);
+      std::vector<std::string> flags =
+          layout_flags(plan.file, layout, plan.placements[i], line.run_flags);
+      flags.emplace_back(script ? "--json" : "--conducted");
+      plan.run_arguments.push_back(flags);
+      run_config(plan, i);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(plan.source + error.what());
+  } catch (const NotSupported& error) {
+    throw NotSupported(plan.source + error.what());
+  }
+  plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
+                               plan.file.order == "randomised", plan.file.seed);
+  return plan;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,174 @@
+#include "bench/sweep/mps_daemon.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/environment/system_files.h"
+#include "models/errors.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* control_program = "nvidia-cuda-mps-control";
+constexpr std::chrono::seconds start_patience{10};
+
+// Keeps the daemon until its standard input ends, as it does however the sweep ends: `quit` with a
+// limit, as clients may be left; then whatever is left of its process group. `kill -0` only looks
+// whether the daemon is still there: that it is not is what is waited for.
+constexpr const char* keeper_script = R"(
+trap '' HUP INT TERM
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$2"
+export CUDA_MPS_PIPE_DIRECTORY="$1/pipe" CUDA_MPS_LOG_DIRECTORY="$1/log"
+{
+  nvidia-cuda-mps-control -f </dev/null >"$1/out" 2>&1
+  touch "$1/ended"
+} &
+daemon=$!
+cat >/dev/null
+echo 'quit -t 5' | timeout -k 2 10 nvidia-cuda-mps-control >/dev/null 2>&1
+for tenth in $(seq 60); do
+  kill -0 "$daemon" 2>/dev/null || break
+  sleep 0.1
+done
+rm -rf "$1"
+kill -KILL 0
+)";
+
+fs::path private_folder() {
+  std::error_code error;
+  std::string name = (fs::temp_directory_path(error) / "nearmetal-mps-XXXXXX").string();
+  if (!error && mkdtemp(name.data()) == nullptr) error = {errno, std::generic_category()};
+  for (const char* part : {"pipe", "log"}) {
+    if (!error) fs::create_directory(fs::path(name) / part, error);
+  }
+  if (!error) return name;
+  std::error_code ignored;
+  fs::remove_all(name, ignored);
+  throw NotSupported("no folder for an MPS daemon: " + name + ": " + error.message());
+}
+
+std::string list_of(const std::set<int64_t>& gpus) {
+  std::vector<std::string> words;
+  for (const int64_t gpu : gpus) words.push_back(std::to_string(gpu));
+  return joined(words, ",");
+}
+
+// In a session of its own, so that no Ctrl-C reaches it; `input` is its standard input.
+pid_t start_keeper(const std::string& folder, const std::string& gpus, int input) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+  std::array<std::string, 6> words = {"sh", "-c", keeper_script, "mps-keeper", folder, gpus};
+  std::array<char*, 7> arguments{};
+  for (size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
+  pid_t pid = -1;
+  const int failed =
+      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (failed == 0) return pid;
+  throw NotSupported(std::string("no keeper for an MPS daemon: ") + std::strerror(failed));
+}
+
+// The last line of a file.
+std::string last_line(const fs::path& file) {
+  std::ifstream text(file);
+  std::string last;
+  for (std::string line; std::getline(text, line);) last = line;
+  return last;
+}
+
+}  // namespace
+
+std::string no_mps_reason() {
+  const char* path = std::getenv("PATH");
+  std::string rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const fs::path program = fs::path(rest.substr(0, end)) / control_program;
+    if (access(program.c_str(), X_OK) == 0) return "";
+    rest.erase(0, end + 1);
+  }
+  return std::string("there is no ") + control_program + " on PATH; it comes with the driver";
+}
+
+MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
+  const std::string reason = no_mps_reason();
+  if (!reason.empty()) throw NotSupported(reason);
+  folder_ = private_folder();
+  std::array<int, 2> ends{};
+  std::error_code ignored;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    const std::string why = std::strerror(errno);
+    fs::remove_all(folder_, ignored);
+    throw NotSupported("no pipe to an MPS daemon: " + why);
+  }
+  lifeline_ = ends[1];
+  try {
+    keeper_ = start_keeper(folder_, list_of(gpus), ends[0]);
+  } catch (...) {
+    for (const int end : ends) close(end);
+    fs::remove_all(folder_, ignored);
+    throw;
+  }
+  close(ends[0]);
+  const auto until = std::chrono::steady_clock::now() + start_patience;
+  while (!fs::exists(folder_ / "pipe/control", ignored)) {
+    if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
+      std::string why = last_line(folder_ / "log/control.log");
+      if (why.empty()) why = last_line(folder_ / "out");
+      end();
+      throw NotSupported("the MPS daemon did not start" + (why.empty() ? "" : ": " + why));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+MpsDaemon::~MpsDaemon() { end(); }
+
+void MpsDaemon::end() {
+  close(lifeline_);
+  waitpid(keeper_, nullptr, 0);
+}
+
+std::vector<std::string> MpsDaemon::client_words() const {
+  return {"env", "CUDA_MPS_PIPE_DIRECTORY=" + (folder_ / "pipe").string(),
+          "CUDA_MPS_LOG_DIRECTORY=" + (folder_ / "log").string()};
+}
+
+// In the foreground, the daemon and its servers log to their output, else into the folder of logs:
+// "[2026-11-22 10:24:08.799 Server  2652] Client {PID: 2650, Context: 1} encountered a fatal GPU
+// error." Of what follows such a line, all is its consequence.
+std::string MpsDaemon::fault() const {
+  for (const char* file : {"out", "log/server.log"}) {
+    std::ifstream text(folder_ / file);
+    for (std::string line; std::getline(text, line);) {
+      if (lower_case(line).find("fatal") == line.npos) continue;
+      const size_t end_of_stamp = line.starts_with('[') ? line.find("] ") : line.npos;
+      return end_of_stamp == line.npos ? line : line.substr(end_of_stamp + 2);
+    }
+  }
+  return "";
+}
+
+}  // namespace nearmetal

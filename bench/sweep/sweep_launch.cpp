@@ -1,0 +1,163 @@
+#include "bench/sweep/sweep_launch.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+
+#include "bench/run/conductor.h"
+#include "bench/sweep/job_failure.h"
+#include "bench/sweep/job_process.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From the order to the start: enough for it to reach every host.
+constexpr double start_delay_seconds = 0.5;
+constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
+constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
+
+std::string seconds_text(double seconds) { return significant(seconds, 3) + " s"; }
+
+class RunningLaunch {
+ public:
+  RunningLaunch(const TimeLimits& limits, const std::atomic<int>& stop, const ShowProgress& show)
+      : limits_(limits), stop_(stop), show_(show) {}
+
+  LaunchOutcome run(const std::vector<std::vector<std::string>>& commands) {
+    try {
+      for (const auto& command : commands) jobs_.push_back(std::make_unique<JobProcess>(command));
+    } catch (const std::runtime_error& error) {
+      fail(error.what(), ExitCode::run_failed);
+    }
+    while (!all([](const JobProcess& job) { return job.ended(); })) {
+      wait();
+      for (const auto& job : jobs_) job->update();
+      look_for_failures();
+      conduct();
+      show_(progress());
+    }
+    look_for_failures();
+    for (const auto& job : jobs_) {
+      if (job->report()) outcome_.reports.push_back(*job->report());
+      if (job->neighbour()) outcome_.neighbours.push_back(*job->neighbour());
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  template <class Condition>
+  bool all(const Condition& condition) const {
+    return std::all_of(jobs_.begin(), jobs_.end(),
+                       [&](const auto& job) { return condition(*job); });
+  }
+
+  void wait() const {
+    std::vector<pollfd> files;
+    for (const auto& job : jobs_) {
+      if (job->ended()) continue;
+      files.push_back({job->out(), POLLIN, 0});
+      files.push_back({job->err(), POLLIN, 0});
+    }
+    poll(files.data(), files.size(), poll_milliseconds);
+  }
+
+  void order_all(const std::string& line) {
+    for (const auto& job : jobs_) job->order(line);
+  }
+
+  void conduct() {
+    if (stop_ != 0 && !stop_ordered_) {
+      stop_ordered_ = Clock::now();
+      order_all(stop_order);
+    }
+    if (stop_ordered_ && Clock::now() - *stop_ordered_ > stop_patience) end_all();
+    if (!started_ && all([](const JobProcess& job) { return job.ready(); })) {
+      started_ = true;
+      const double delay = jobs_.size() > 1 ? start_delay_seconds : 0;
+      order_all(std::string(start_order) + " " + std::to_string(unix_seconds() + delay));
+    }
+    if (!end_ordered_ && all([](const JobProcess& job) { return job.measured(); })) {
+      end_ordered_ = true;
+      order_all(end_order);
+    }
+  }
+
+  void end_all() {
+    for (const auto& job : jobs_) job->end();
+  }
+
+  void fail(const std::string& why, ExitCode code) {
+    if (!outcome_.failure.empty()) return;
+    outcome_.failure = why;
+    outcome_.code = code;
+    end_all();
+  }
+
+  void look_for_failures() {
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const std::string name = jobs_.size() > 1 ? "job " + std::to_string(i + 1) + ": " : "";
+      const JobProcess& job = *jobs_[i];
+      if (job.ended()) {
+        const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
+        auto code = static_cast<ExitCode>(job.exit_code());
+        if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
+        if (!reported) fail(name + reason_of_end(job), code);
+      } else {
+        look_at_time(job, name);
+      }
+    }
+  }
+
+  void look_at_time(const JobProcess& job, const std::string& name) {
+    const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
+    const Event progress = job.progress();
+    const bool first = progress.steps == 0 && progress.phase != "proof";  // which is after the last
+    const std::string where = place_of_standstill(job);
+    if (running > limits_.job_seconds) {
+      fail(name + "took longer than " + seconds_text(limits_.job_seconds) + where,
+           ExitCode::timed_out);
+    } else if (first && running > limits_.start_seconds) {
+      fail(name + "no step within " + seconds_text(limits_.start_seconds) + " of the start" + where,
+           ExitCode::timed_out);
+    } else if (job.seconds_without_step() > limits_.step_seconds) {
+      fail(name + "no step for " + seconds_text(limits_.step_seconds) + where, ExitCode::timed_out);
+    } else if (job.seconds_of_silence() > std::max(limits_.step_seconds, least_silence_seconds)) {
+      fail(name + "no sign of life for " + seconds_text(job.seconds_of_silence()) + where,
+           ExitCode::timed_out);
+    }
+  }
+
+  std::string progress() const {
+    double images_per_second = 0;
+    for (const auto& job : jobs_) {
+      images_per_second += job->progress().images_per_second;
+    }
+    if (images_per_second <= 0) return jobs_[0]->progress().phase;
+    return std::to_string(std::llround(images_per_second)) + " images/s";
+  }
+
+  const TimeLimits& limits_;
+  const std::atomic<int>& stop_;
+  const ShowProgress& show_;
+  std::vector<std::unique_ptr<JobProcess>> jobs_;
+  Clock::time_point begin_ = Clock::now();
+  bool started_ = false, end_ordered_ = false;
+  std::optional<Clock::time_point> stop_ordered_;
+  LaunchOutcome outcome_;
+};
+
+}  // namespace
+
+LaunchOutcome run_launch(const std::vector<std::vector<std::string>>& commands,
+                         const TimeLimits& limits, const std::atomic<int>& stop,
+                         const ShowProgress& show) {
+  return RunningLaunch(limits, stop, show).run(commands);
+}
+
+}  // namespace nearmetal

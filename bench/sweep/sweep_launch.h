@@ -1,0 +1,33 @@
+// One fresh start of a layout: all its jobs, from their launch to what they measured.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/layout/layout.h"
+#include "models/exit_code.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+struct LaunchOutcome {
+  std::vector<Report> reports;  // of the jobs; complete only where there is no failure
+  ExitCode code = ExitCode::ok;
+  std::string failure;  // of the job that failed first; empty: none
+  std::vector<Neighbour> neighbours{};
+};
+
+/// "warm-up", or images/s of all jobs so far.
+using ShowProgress = std::function<void(const std::string& text)>;
+
+/// Starts the commands all at once. When every job is warm, their windows open at one time; their
+/// load goes on until the last is through its own. Where one fails or takes longer than the limits,
+/// or `stop` is not 0, all are ended; a stop lets them finish their step and tell what they have.
+/// Nothing of them is left running.
+LaunchOutcome run_launch(const std::vector<std::vector<std::string>>& commands,
+                         const TimeLimits& limits, const std::atomic<int>& stop,
+                         const ShowProgress& show);
+
+}  // namespace nearmetal

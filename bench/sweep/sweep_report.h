@@ -1,0 +1,26 @@
+// The report of a sweep: an arm for each layout, a run for each of its starts.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "bench/sweep/sweep_launch.h"
+#include "comm/launch/launch_plan.h"
+#include "reports/json/journal_json.h"
+
+namespace nearmetal {
+
+/// What a launch left, as a report of one arm with one run, for the journal. Where a job failed,
+/// the run has failed and has no throughput.
+Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome);
+
+/// All runs by layout, in the order of their repeats. Layouts without a run have none; of those
+/// that cannot be had here, `unsupported` says why.
+Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
+                       const std::vector<JournalEntry>& entries, Report report);
+
+/// A row for each layout: throughput with its interval over runs, speedup and efficiency where the
+/// layouts allow for them.
+void print_sweep(std::ostream& out, const Report& report);
+
+}  // namespace nearmetal

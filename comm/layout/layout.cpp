@@ -1,0 +1,228 @@
+#include "comm/layout/layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "comm/layout/cpu_list.h"
+#include "comm/layout/layout_names.h"
+#include "comm/layout/mig_profiles.h"
+#include "comm/layout/vgpu_profile.h"
+
+namespace nearmetal {
+namespace {
+
+[[noreturn]] void refuse(const std::string& place, const std::string& reason) {
+  throw std::invalid_argument(place + ": " + reason);
+}
+
+void check_numa(const Host& host, const std::string& place) {
+  if (host.cpus && !host.numa.empty()) {
+    refuse(place + "/cpus", "the NUMA nodes of the host already say which CPUs; leave it out");
+  }
+  std::set<int64_t> cpus;
+  std::set<int64_t> gpus;
+  for (size_t i = 0; i < host.numa.size(); ++i) {
+    const std::string node = place + "/numa/" + std::to_string(i);
+    for (const int64_t cpu : parse_cpu_list(host.numa[i].cpus)) {
+      if (cpus.insert(cpu).second) continue;
+      refuse(node + "/cpus", "CPU " + std::to_string(cpu) + " is in another NUMA node, too");
+    }
+    for (const int64_t gpu : host.numa[i].gpus) {
+      if (gpu >= host.gpus) {
+        refuse(node + "/gpus", "there is no GPU " + std::to_string(gpu) + ": the host has " +
+                                   std::to_string(host.gpus) + ", from 0");
+      }
+      if (gpus.insert(gpu).second) continue;
+      refuse(node + "/gpus", "GPU " + std::to_string(gpu) + " is there twice");
+    }
+  }
+  if (!host.numa.empty() && static_cast<int64_t>(gpus.size()) != host.gpus) {
+    refuse(place + "/numa",
+           "each of the " + std::to_string(host.gpus) + " GPUs must be in one of the NUMA nodes");
+  }
+}
+
+void check_mig(const Host& host, const std::string& place) {
+  std::set<std::string> uuids;
+  for (size_t i = 0; i < host.mig.size(); ++i) {
+    const std::string device = place + "/mig/" + std::to_string(i);
+    if (host.mig[i].gpu >= host.gpus) {
+      refuse(device + "/gpu", "there is no GPU " + std::to_string(host.mig[i].gpu) +
+                                  ": the host has " + std::to_string(host.gpus) + ", from 0");
+    }
+    if (!uuids.insert(host.mig[i].uuid).second) refuse(device + "/uuid", "it is there twice");
+  }
+}
+
+void check_hosts(const std::vector<Host>& hosts) {
+  std::set<std::string> names;
+  std::set<std::string> addresses;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const std::string place = "/hosts/" + std::to_string(i);
+    if (!names.insert(hosts[i].name).second) {
+      refuse(place + "/name", "there is another host '" + hosts[i].name + "'");
+    }
+    if (!addresses.insert(address_of(hosts[i])).second) {
+      refuse(place + "/address", "another host has '" + address_of(hosts[i]) + "', too");
+    }
+    check_numa(hosts[i], place);
+    check_mig(hosts[i], place);
+  }
+}
+
+void check_variables(const std::map<std::string, std::string>& variables) {
+  for (const auto& [name, value] : variables) {
+    if (!is_variable_name(name)) {
+      refuse("/launcher/variables", "'" + name + "' is no name of a variable");
+    }
+    if (!value.empty() && !is_plain_text("x" + value)) {
+      refuse("/launcher/variables/" + name, "a text without control characters is needed");
+    }
+  }
+}
+
+// Of jobs that have a MIG device or a vGPU.
+void check_device_share(const Job& job, const std::string& place) {
+  const Share& share = *job.share;
+  const bool mig = share.way == "mig", vgpu = share.way == "vgpu";
+  if (share.profile && !mig && !vgpu) refuse(place + "/profile", "only mig and vgpu have profiles");
+  if (share.instance && !mig) refuse(place + "/instance", "only mig has instances");
+  if (share.instance && share.profile) {
+    refuse(place, "an instance has the profile that it has: give one of them");
+  }
+  if (mig && share.profile && !is_mig_profile(*share.profile)) {
+    refuse(place + "/profile", "it is no MIG profile, such as 1g.18gb");
+  }
+  if (vgpu && (!share.profile || !parse_vgpu_profile(*share.profile))) {
+    refuse(place + "/profile", "vgpu needs that of the vGPU, such as A100-40C or A100-3-20C");
+  }
+  if (!mig && !vgpu) return;
+  size_t gpus = 0;
+  for (const Instance& instance : job.instances) {
+    gpus += instance.gpus.size();
+    if (instance.gpus.empty()) refuse(place, share.way + " is of GPUs, and the ranks are on CPUs");
+  }
+  if (share.instance && gpus > 1) refuse(place + "/instance", "one instance is for one rank");
+}
+
+size_t ranks_of(const Job& job) {
+  size_t ranks = 0;
+  for (const Instance& instance : job.instances) {
+    ranks += instance.gpus.size() + static_cast<size_t>(instance.ranks);
+  }
+  return ranks;
+}
+
+void check_share(const Layout& layout, const Job& job, const std::string& place) {
+  const std::optional<Share>& first = layout.jobs.front().share;
+  if (job.share.has_value() != first.has_value() || (first && job.share->way != first->way)) {
+    refuse(place, "the jobs of a layout share in one way, or none of them does");
+  }
+  if (!job.share) return;
+  if (layout.emulate) refuse(place, "what is shared cannot be a pretended VM, too");
+  if (job.share->way == "alone" && layout.jobs.size() > 1) {
+    refuse(place, "a job that is alone is the only one of its layout");
+  }
+  if (!through_mps(*job.share) && (job.share->threads_percent || job.share->memory_gib)) {
+    refuse(place, "only mps and sm have limits of threads and memory");
+  }
+  check_device_share(job, place);
+  if (job.share->way != "sm") return;
+  if (!job.share->threads_percent)
+    refuse(place, "sm needs a threads_percent: how large its part is");
+  if (ranks_of(job) != 1) refuse(place, "a job with multiprocessors of its own is one rank");
+}
+
+// Of each GPU, those of the jobs so far.
+using Parts = std::map<std::pair<std::string, int64_t>, int64_t>;
+
+void check_parts(const Job& job, Parts& percents, const std::string& place) {
+  if (!job.share || job.share->way != "sm") return;
+  for (const Instance& instance : job.instances) {
+    for (const int64_t gpu : instance.gpus) {
+      int64_t& sum = percents[{instance.host, gpu}];
+      sum += *job.share->threads_percent;
+      if (sum > 100) refuse(place, "the parts of GPU " + std::to_string(gpu) + " are more than it");
+    }
+  }
+}
+
+void check_stress(const Layout& layout, const Job& job, const std::string& place) {
+  if (!job.stress) return;
+  const bool at_once = job.share && job.share->way != "serial" && job.share->way != "alone";
+  if (!at_once) refuse(place, "a job that disturbs others shares with them, at once");
+  if (ranks_of(job) != 1) refuse(place, "a job that disturbs others is one process");
+  const bool any_trains = std::any_of(layout.jobs.begin(), layout.jobs.end(),
+                                      [](const Job& other) { return !other.stress; });
+  if (!any_trains) refuse(place, "there is no job that trains");
+  if (*job.stress == "pcie" && job.instances[0].gpus.empty()) {
+    refuse(place, "without a GPU there is nothing to copy to");
+  }
+}
+
+void check_layout(const Layout& layout, const std::string& place) {
+  if (layout.shape.has_value() == !layout.jobs.empty()) {
+    refuse(place, "a layout has either a shape or jobs");
+  }
+  Parts parts;
+  for (size_t j = 0; j < layout.jobs.size(); ++j) {
+    const std::string job = place + "/jobs/" + std::to_string(j);
+    const auto& instances = layout.jobs[j].instances;
+    if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
+    check_share(layout, layout.jobs[j], job + "/share");
+    check_parts(layout.jobs[j], parts, job + "/share/threads_percent");
+    check_stress(layout, layout.jobs[j], job + "/stress");
+    for (size_t k = 0; k < instances.size(); ++k) {
+      if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {
+        refuse(job + "/instances/" + std::to_string(k),
+               "it has either GPUs or, on CPUs, a number of ranks");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check(const LayoutFile& file) {
+  check_hosts(file.hosts);
+  check_variables(file.launcher.variables);
+  std::set<std::string> names;
+  for (size_t i = 0; i < file.layouts.size(); ++i) {
+    const std::string place = "/layouts/" + std::to_string(i);
+    if (!names.insert(file.layouts[i].name).second) {
+      refuse(place + "/name", "there is another layout '" + file.layouts[i].name + "'");
+    }
+    check_layout(file.layouts[i], place);
+  }
+}
+
+std::vector<int64_t> visible_gpus_of(const Host& host) {
+  if (host.visible_gpus) return *host.visible_gpus;
+  std::vector<int64_t> all(host.gpus);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+int64_t first_gpu_of(const Host& host) {
+  const std::vector<int64_t> gpus = visible_gpus_of(host);
+  return gpus.empty() ? 0 : gpus.front();
+}
+
+std::vector<int64_t> cpus_of(const Host& host) {
+  if (host.cpus) return parse_cpu_list(*host.cpus);
+  std::vector<int64_t> cpus;
+  for (const NumaNode& node : host.numa) {
+    const std::vector<int64_t> more = parse_cpu_list(node.cpus);
+    cpus.insert(cpus.end(), more.begin(), more.end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+const std::string& address_of(const Host& host) { return host.address ? *host.address : host.name; }
+const std::string& node_of(const Host& host) { return host.node ? *host.node : host.name; }
+
+}  // namespace nearmetal

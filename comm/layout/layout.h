@@ -1,0 +1,155 @@
+// A layout file as plain data: hosts, layouts of jobs over them, what is trained and how often.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+constexpr int64_t most_ranks = 65536;  // of a job
+
+/// CPUs and the GPUs next to them.
+struct NumaNode {
+  std::string cpus;           // "0-15,32-47"
+  std::vector<int64_t> gpus;  // by their index on the host
+};
+
+/// A part of a GPU that is there, made by an administrator.
+struct MigDevice {
+  int64_t gpu = 0;      // by its index on the host
+  std::string uuid;     // MIG-...
+  std::string profile;  // 1g.18gb; empty: not known
+
+  bool operator==(const MigDevice&) const = default;
+};
+
+/// Its profile, or where that is not known the device alone.
+inline const std::string& kind_of(const MigDevice& device) {
+  return device.profile.empty() ? device.uuid : device.profile;
+}
+
+/// Why a GPU has no MIG devices that an administrator can divide.
+inline constexpr const char* mig_is_off = "MIG is off";
+
+/// What the driver tells of a GPU, where it was asked: on this machine.
+struct GpuFound {
+  std::string name;    // NVIDIA H200; empty: not told
+  std::string no_mig;  // why it has no MIG devices; empty: it may have some
+};
+
+/// One operating-system instance: a bare-metal host, a VM or a container.
+struct Host {
+  std::string name;
+  std::optional<std::string> address;  // that the launcher calls; else the name
+  std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
+  std::optional<std::string> environment;              // as claimed: bare-metal, vm or container
+  int64_t gpus = 0;                                    // 0: ranks compute on the CPUs
+  std::optional<std::vector<int64_t>> visible_gpus{};  // that shapes take, by index, rising; else
+                                                       // all. Not in the file
+  std::optional<std::string> cpus;                     // that ranks may use; else what each finds
+  std::vector<NumaNode> numa;     // instead of `cpus`: which are near which GPU
+  std::vector<MigDevice> mig{};   // of its GPUs
+  std::vector<GpuFound> found{};  // by index; empty: not asked. Not in the file
+};
+
+/// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
+struct Instance {
+  std::string host;
+  std::vector<int64_t> gpus;
+  int64_t ranks = 0;
+};
+
+/// How the jobs of a layout have the same GPUs, or CPUs.
+struct Share {
+  // alone, serial (one after another), timeslice (at once), mps, sm (multiprocessors of its own,
+  // through MPS), mig (each on a MIG device of its own) or vgpu (alone on the vGPU of its VM)
+  std::string way;
+  std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
+  std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
+  std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
+  std::optional<std::string> instance{};     // mig: the UUID, instead of a profile
+
+  bool operator==(const Share&) const = default;
+};
+
+/// Whether the jobs are clients of an MPS daemon.
+inline bool through_mps(const Share& share) { return share.way == "mps" || share.way == "sm"; }
+
+/// Ranks that train together; or one process that only disturbs those beside it.
+struct Job {
+  std::vector<Instance> instances;
+  std::optional<Share> share{};         // none: what it takes is its own
+  std::optional<std::string> stress{};  // copy, compute or pcie, in place of training
+};
+
+/// Settings of `nearmetal run` by name, such as image_size, as their text.
+struct Settings {
+  std::map<std::string, std::string> texts;
+};
+
+/// What every rank must find, or the run fails.
+struct Expectation {
+  std::optional<std::string> environment;   // bare-metal, vm or container
+  std::optional<std::string> gpu;           // part of its name
+  std::optional<int64_t> world_size;        // of each job
+  std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
+};
+
+/// Jobs that run at once (or share in turn), independent of each other.
+struct Layout {
+  std::string name;
+  std::optional<std::string> shape;  // short form (comm/layout/short_form.h), instead of `jobs`
+  std::vector<Job> jobs;
+  bool emulate = false;  // each instance is a pretended VM: a part of a host
+  Settings workload;     // over the file's
+  Expectation expect;
+  std::string source;  // where it was written, for messages
+};
+
+/// How processes get to their hosts.
+struct Launcher {
+  std::optional<std::string> program;            // path of nearmetal on every host; else this one's
+  std::optional<std::string> network;            // CIDR of the addresses that MPI uses; else all
+  std::optional<std::string> remote_shell;       // in place of ssh
+  std::map<std::string, std::string> variables;  // environment of every rank
+};
+
+/// After which a run has failed.
+struct TimeLimits {
+  double start_seconds = 300;
+  double step_seconds = 60;
+  double job_seconds = 1800;
+};
+
+struct LayoutFile {
+  std::vector<Host> hosts;  // none: this machine
+  Launcher launcher;
+  std::vector<Layout> layouts;
+  Settings workload;
+  int64_t repeats = 5;
+  std::string order = "randomised";  // or listed: each repeat takes the layouts in some order
+  int64_t seed = 1;                  // of the order
+  TimeLimits limits;
+};
+
+/// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
+/// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
+/// jobs that share in different ways.
+void check(const LayoutFile& file);
+
+/// The CPUs that ranks may use, or none where that is not known.
+std::vector<int64_t> cpus_of(const Host& host);
+
+/// Those that a layout takes which names none, by index, rising.
+std::vector<int64_t> visible_gpus_of(const Host& host);
+
+/// The first of them; 0 where there are none.
+int64_t first_gpu_of(const Host& host);
+
+const std::string& address_of(const Host& host);
+const std::string& node_of(const Host& host);
+
+}  // namespace nearmetal

@@ -1,0 +1,18 @@
+// Reads layout files: JSON with comments, as reports/schema/layout.schema.json says.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "comm/layout/layout.h"
+
+namespace nearmetal {
+
+/// Strict: what is unknown, doubled, out of range or contradicts itself is refused. Throws
+/// std::invalid_argument with the place as a JSON pointer and the reason.
+LayoutFile layout_from_json(std::string_view text);
+
+/// Messages begin with the path.
+LayoutFile read_layout(const std::filesystem::path& path);
+
+}  // namespace nearmetal

@@ -1,0 +1,52 @@
+// Configurations of mig-parted, NVIDIA's MIG partition editor: read, and held against what is
+// there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/document/environment.h"
+
+namespace nearmetal {
+
+/// What some GPUs should be. Source: api/spec/v1/spec.go of github.com/NVIDIA/mig-parted.
+struct MigConfigEntry {
+  std::vector<std::string> device_filter;  // "0x233510DE"; empty: any kind
+  bool all_devices = false;
+  std::vector<int64_t> devices;  // indexes, unless all
+  bool enabled = false;
+  std::map<std::string, int64_t> mig_devices;  // profile to how many
+
+  bool operator==(const MigConfigEntry&) const = default;
+};
+
+/// One configuration of a file.
+struct MigConfig {
+  std::string file;
+  std::string label;
+  std::vector<MigConfigEntry> entries;
+};
+
+/// The configurations of a file of version v1 by label. Throws std::invalid_argument with line and
+/// reason for YAML of more than 1 MiB, nested deeper than a configuration is, with anchors, aliases
+/// or tags, keys that are unknown or given twice, values of another type, and what mig-parted
+/// refuses.
+std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::string_view text);
+
+/// `place`: FILE, which then has one configuration, or FILE#LABEL. Throws std::invalid_argument
+/// with the file and the reason.
+MigConfig read_mig_config(const std::string& place);
+
+/// What of the GPUs, in the order of their indexes, is not as configured, a line for each; empty:
+/// all are. As `nvidia-mig-parted assert`: of entries that a GPU matches the last counts, each GPU
+/// must match one, and one without MIG is as good as one with MIG off.
+std::vector<std::string> mig_differences(const MigConfig& config, const std::vector<Gpu>& gpus);
+
+/// "nvidia-mig-parted apply -f FILE -c LABEL"
+std::string apply_command(const MigConfig& config);
+
+}  // namespace nearmetal

@@ -1,0 +1,213 @@
+#include "comm/layout/mig_placement.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+
+#include "comm/layout/mig_profiles.h"
+#include "models/errors.h"
+
+namespace nearmetal {
+namespace {
+
+const Host& host_named(const std::vector<Host>& hosts, const std::string& name) {
+  const auto found =
+      std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
+  static const Host unknown;  // the placement says that it is not there
+  return found == hosts.end() ? unknown : *found;
+}
+
+std::string name_of_gpu(const Host& host, int64_t gpu) {
+  return gpu < std::ssize(host.found) ? host.found[gpu].name : "";
+}
+
+std::string no_mig(const Host& host, int64_t gpu) {
+  return gpu < std::ssize(host.found) ? host.found[gpu].no_mig : "";
+}
+
+std::string listed_profiles(const Host& host, int64_t gpu) {
+  std::string names;
+  for (const MigDevice& device : host.mig) {
+    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + kind_of(device);
+  }
+  return names.empty() ? "none" : names;
+}
+
+// Compute slices, then gigabytes: "3g.71gb" is larger than "1g.35gb".
+std::pair<int64_t, int64_t> size_of(const std::string& profile) {
+  const size_t slices = profile.find("g.");
+  if (slices == profile.npos || slices == 0) return {0, 0};
+  return {profile[slices - 1] - '0', std::atoll(profile.c_str() + slices + 2)};
+}
+
+// One rank's wish.
+struct Wish {
+  size_t job = 0;
+  size_t rank = 0;
+  const Host* host = nullptr;
+  int64_t gpu = 0;
+  const Share* share = nullptr;
+  std::string place;
+
+  int order() const { return share->instance ? 0 : share->profile ? 1 : 2; }
+};
+
+class MigTaker {
+ public:
+  MigTaker(const Layout& layout, const std::vector<Host>& hosts) {
+    for (size_t j = 0; j < layout.jobs.size(); ++j) {
+      const Job& job = layout.jobs[j];
+      taken_.emplace_back();
+      if (!job.share || job.share->way != "mig") continue;
+      for (const Instance& instance : job.instances) {
+        for (const int64_t gpu : instance.gpus) {
+          const std::string place = layout.source + "/jobs/" + std::to_string(j) + "/share";
+          wishes_.push_back(
+              {j, taken_[j].size(), &host_named(hosts, instance.host), gpu, &*job.share, place});
+          taken_[j].emplace_back();
+        }
+      }
+    }
+  }
+
+  MigTaken take() {
+    std::stable_sort(wishes_.begin(), wishes_.end(),
+                     [](const Wish& a, const Wish& b) { return a.order() < b.order(); });
+    for (const Wish& wish : wishes_) taken_[wish.job][wish.rank] = device_for(wish);
+    return std::move(taken_);
+  }
+
+ private:
+  MigDevice device_for(const Wish& wish) {
+    const Share& share = *wish.share;
+    const std::vector<MigDevice>& there = wish.host->mig;
+    const bool nothing_known = there.empty() && wish.host->found.empty();
+    if (share.instance) require_free(wish);
+    if (nothing_known && share.instance) return {wish.gpu, *share.instance, ""};
+    if (nothing_known) {
+      throw std::invalid_argument(wish.place + ": '" + wish.host->name +
+                                  "' is not this machine: list its MIG devices (\"mig\" of the "
+                                  "host), or name the job's \"instance\"");
+    }
+    if (share.profile) {
+      const std::string why = no_such_profile(*share.profile, name_of_gpu(*wish.host, wish.gpu));
+      if (!why.empty()) throw std::invalid_argument(wish.place + "/profile: " + why);
+    }
+    for (const MigDevice& device : there) {
+      if (device.gpu != wish.gpu || booked_.contains(device.uuid)) continue;
+      if (share.instance && device.uuid != *share.instance) continue;
+      if (share.profile && device.profile != *share.profile) continue;
+      booked_.insert(device.uuid);
+      return device;
+    }
+    throw NotSupported(wish.place + ": " + missing(wish));
+  }
+
+  void require_free(const Wish& wish) {
+    const bool again = std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& other) {
+      return &other != &wish && other.share->instance == wish.share->instance;
+    });
+    if (!again) return;
+    throw std::invalid_argument(wish.place + "/instance: another job has " + *wish.share->instance +
+                                ", too");
+  }
+
+  std::string missing(const Wish& wish) const {
+    const Share& share = *wish.share;
+    const std::string on = " on GPU " + std::to_string(wish.gpu) + " of '" + wish.host->name + "'";
+    const std::string what = share.instance  ? *share.instance
+                             : share.profile ? *share.profile + " that no other job has"
+                                             : "that no other job has";
+    std::string why = no_mig(*wish.host, wish.gpu);
+    const bool is_on = why.empty();
+    why = (is_on ? "there is no MIG device " + what + on : why + on) +
+          "; it has: " + listed_profiles(*wish.host, wish.gpu);
+    if (share.instance && is_on) return why;  // UUIDs cannot be asked for
+    if (!is_on && no_mig(*wish.host, wish.gpu) != mig_is_off) return why;
+    return why + "; an administrator makes what the layout needs: " +
+           mig_commands(wish.gpu, is_on, lacking(wish)) +
+           (is_on && listed_profiles(*wish.host, wish.gpu) != "none"
+                ? " (where there is no room, after nvidia-smi mig -i " + std::to_string(wish.gpu) +
+                      " -dci and -dgi)"
+                : "");
+  }
+
+  // What the jobs of the layout want of this GPU, less what is there.
+  std::vector<std::string> lacking(const Wish& wish) const {
+    std::vector<const Wish*> here;
+    for (const Wish& other : wishes_) {
+      if (other.host == wish.host && other.gpu == wish.gpu) here.push_back(&other);
+    }
+    const MigProfile* even =
+        largest_equal_profile(name_of_gpu(*wish.host, wish.gpu), static_cast<int64_t>(here.size()));
+    std::vector<std::string> profiles;
+    for (const Wish* other : here) {
+      if (other->share->instance) continue;
+      const std::string any = even == nullptr ? "PROFILE" : even->name;
+      profiles.push_back(other->share->profile.value_or(any));
+    }
+    for (const MigDevice& device : wish.host->mig) {
+      const bool named = std::any_of(here.begin(), here.end(), [&](const Wish* other) {
+        return other->share->instance == device.uuid;
+      });
+      const auto found = std::find(profiles.begin(), profiles.end(), device.profile);
+      if (device.gpu == wish.gpu && !named && found != profiles.end()) profiles.erase(found);
+    }
+    return profiles;
+  }
+
+  MigTaken taken_;
+  std::vector<Wish> wishes_;
+  std::set<std::string> booked_;
+};
+
+}  // namespace
+
+MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts) {
+  return MigTaker(layout, hosts).take();
+}
+
+std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
+  std::vector<MigDevice> devices;
+  std::map<std::string, int64_t> counts;
+  for (const MigDevice& device : host.mig) {
+    if (device.gpu == first_gpu_of(host)) devices.push_back(device);
+  }
+  for (const MigDevice& device : devices) ++counts[device.profile];
+  // The larger before the smaller; of those that are enough alone before the others.
+  const auto rank_of = [&](const MigDevice& device) {
+    const bool enough = counts.at(device.profile) >= jobs;
+    const auto [slices, gigabytes] = size_of(device.profile);
+    return std::tuple(!enough, -slices, -gigabytes, device.profile);
+  };
+  std::stable_sort(devices.begin(), devices.end(),
+                   [&](const MigDevice& a, const MigDevice& b) { return rank_of(a) < rank_of(b); });
+  if (std::ssize(devices) > jobs) devices.resize(static_cast<size_t>(jobs));
+  return devices;
+}
+
+std::string no_mig_reason(const Host& host, int64_t jobs) {
+  const int64_t first = first_gpu_of(host);
+  std::string why = no_mig(host, first);
+  const auto there = std::ssize(mig_devices_for(host, jobs));
+  if (why.empty() && there >= jobs) return "";
+  const std::string gpu = name_of_gpu(host, first);
+  const MigProfile* even = largest_equal_profile(gpu, jobs);
+  if (even == nullptr && !mig_profiles_of(gpu).empty()) {
+    return "an " + gpu + " has no " + std::to_string(jobs) + " MIG devices of one kind";
+  }
+  if (even == nullptr && !why.empty()) return why;
+  const std::string profile = even == nullptr ? "PROFILE" : even->name;
+  const std::vector<std::string> profiles(static_cast<size_t>(jobs), profile);
+  const std::string found =
+      why.empty() ? "of MIG devices there are: " + listed_profiles(host, first) : why;
+  const std::string room =
+      there > 0 ? "nvidia-smi mig -i " + std::to_string(first) + " -dci, -dgi, then " : "";
+  return found + "; an administrator makes " + std::to_string(jobs) + " even ones: " + room +
+         mig_commands(first, why.empty(), profiles);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,112 @@
+#include "comm/mpi/mpi_probes.h"
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "comm/mpi/mpi_all_reduce.h"
+
+namespace nearmetal {
+namespace {
+
+struct Ranks {
+  MPI_Comm everyone;
+  int rank = 0;
+  int size = 1;
+};
+
+using Values = std::vector<double>;
+
+// One exchange; `in` and `out` hold as many values as the largest of what the ranks hold.
+using Exchange = std::function<void(const Ranks&, const Values& in, Values& out)>;
+
+void ping_pong(const Ranks& ranks, const Values& in, Values& out) {
+  const int count = static_cast<int>(in.size()), last = ranks.size - 1;
+  if (ranks.rank == 0) {
+    require_mpi(MPI_Send(in.data(), count, MPI_DOUBLE, last, 0, ranks.everyone), "MPI_Send");
+    require_mpi(MPI_Recv(out.data(), count, MPI_DOUBLE, last, 0, ranks.everyone, MPI_STATUS_IGNORE),
+                "MPI_Recv");
+  } else if (ranks.rank == last) {
+    require_mpi(MPI_Recv(out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone, MPI_STATUS_IGNORE),
+                "MPI_Recv");
+    require_mpi(MPI_Send(out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone), "MPI_Send");
+  }
+}
+
+void all_reduce(const Ranks& ranks, const Values& in, Values& out) {
+  require_mpi(MPI_Allreduce(in.data(), out.data(), static_cast<int>(in.size()), MPI_DOUBLE, MPI_SUM,
+                            ranks.everyone),
+              "MPI_Allreduce");
+}
+
+void all_gather(const Ranks& ranks, const Values& in, Values& out) {
+  const int count = static_cast<int>(in.size()) / ranks.size;
+  require_mpi(
+      MPI_Allgather(in.data(), count, MPI_DOUBLE, out.data(), count, MPI_DOUBLE, ranks.everyone),
+      "MPI_Allgather");
+}
+
+void broadcast(const Ranks& ranks, const Values& in, Values& out) {
+  if (ranks.rank == 0) out = in;
+  require_mpi(MPI_Bcast(out.data(), static_cast<int>(out.size()), MPI_DOUBLE, 0, ranks.everyone),
+              "MPI_Bcast");
+}
+
+struct Kind {
+  const char* name;
+  const char* work;
+  Exchange exchange;
+  double bus_factor;
+  // The last value that this rank must end with; each rank gives its number plus 1.
+  double expected;
+};
+
+std::vector<Kind> kinds(const Ranks& ranks) {
+  const double n = ranks.size;
+  const bool plays = ranks.rank == 0 || ranks.rank == ranks.size - 1;
+  return {{"ping_pong", "from the first rank to the last and back", ping_pong, 0, plays ? 1.0 : 0},
+          {"allreduce", "summed over all ranks", all_reduce, 2 * (n - 1) / n, n * (n + 1) / 2},
+          {"allgather", "of all ranks together to each", all_gather, (n - 1) / n, n},
+          {"broadcast", "from the first rank to all", broadcast, 1, 1}};
+}
+
+TimedRuns started(const Ranks& ranks, const Kind& kind, int64_t bytes) {
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(double));
+  // So that each rank has something to give to allgather.
+  const int64_t whole = (count + ranks.size - 1) / ranks.size * ranks.size;
+  const auto in = std::make_shared<Values>(whole, ranks.rank + 1.0);
+  const auto out = std::make_shared<Values>(whole, 0.0);
+  kind.exchange(ranks, *in, *out);
+  if (out->back() != kind.expected) {
+    throw std::runtime_error(std::string("MPI: ") + kind.name + " gave " +
+                             std::to_string(out->back()) + " instead of " +
+                             std::to_string(kind.expected));
+  }
+  return [ranks, exchange = kind.exchange, in, out](int64_t runs) {
+    const double begin = MPI_Wtime();
+    for (int64_t run = 0; run < runs; ++run) exchange(ranks, *in, *out);
+    return MPI_Wtime() - begin;
+  };
+}
+
+}  // namespace
+
+std::vector<Probe> mpi_probes(MPI_Comm everyone) {
+  Ranks ranks{everyone};
+  MPI_Comm_rank(everyone, &ranks.rank);
+  MPI_Comm_size(everyone, &ranks.size);
+  std::vector<Probe> probes;
+  for (const Kind& kind : kinds(ranks)) {
+    for (const int64_t bytes : exchanged_bytes) {
+      const bool there_and_back = kind.bus_factor == 0;
+      probes.push_back({.name = exchange_probe_name("mpi", kind.name, bytes),
+                        .work = kind.work,
+                        .bytes = static_cast<double>(bytes) * (there_and_back ? 2 : 1),
+                        .bus_factor = kind.bus_factor,
+                        .start = [=] { return started(ranks, kind, bytes); }});
+    }
+  }
+  return probes;
+}
+
+}  // namespace nearmetal

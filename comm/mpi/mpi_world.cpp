@@ -1,0 +1,126 @@
+// The ranks that mpirun or srun started; a module of its own, so that nothing else needs MPI.
+#include <mpi.h>
+
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "comm/mpi/mpi_all_reduce.h"
+#include "comm/mpi/mpi_host_sum.h"
+#include "comm/mpi/mpi_probes.h"
+#include "comm/world.h"
+#include "models/errors.h"
+
+namespace nearmetal {
+namespace {
+
+class MpiWorld : public World {
+ public:
+  explicit MpiWorld(bool threads) {
+    const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    int provided = 0;
+    require_mpi(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init");
+    if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI knows no threads");
+    if (provided < wanted) {
+      MPI_Finalize();
+      throw NotSupported("--all-reduce hierarchical calls MPI from two threads at once, which " +
+                         mpi_version() + " here does not allow (MPI_THREAD_MULTIPLE)");
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm local = MPI_COMM_NULL;
+    require_mpi(
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+        "MPI_Comm_split_type");
+    MPI_Comm_rank(local, &local_rank_);
+    MPI_Comm_size(local, &local_size_);
+    MPI_Comm_free(&local);
+  }
+
+  ~MpiWorld() override { MPI_Finalize(); }
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+
+  std::vector<std::string> all_gather(const std::string& bytes) override {
+    const int mine = static_cast<int>(bytes.size());
+    std::vector<int> sizes(size_), offsets(size_);
+    require_mpi(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD),
+                "MPI_Allgather");
+    if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) > std::numeric_limits<int>::max()) {
+      throw std::runtime_error("the ranks' results are larger than MPI can gather: 2 GiB");
+    }
+    std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), 0);
+    std::string all(offsets.back() + sizes.back(), '\0');
+    require_mpi(MPI_Allgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(),
+                               offsets.data(), MPI_BYTE, MPI_COMM_WORLD),
+                "MPI_Allgatherv");
+    std::vector<std::string> parts;
+    for (int i = 0; i < size_; ++i) parts.push_back(all.substr(offsets[i], sizes[i]));
+    return parts;
+  }
+
+  std::string broadcast(const std::string& bytes) override {
+    int size = static_cast<int>(bytes.size());
+    require_mpi(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    std::string text = bytes;
+    text.resize(size);
+    require_mpi(MPI_Bcast(text.data(), size, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    return text;
+  }
+
+  void maximum(std::span<int64_t> values) override {
+    require_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()),
+                              MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD),
+                "MPI_Allreduce");
+  }
+
+  void start_maximum(int64_t value) override {
+    started_ = value;
+    require_mpi(
+        MPI_Iallreduce(MPI_IN_PLACE, &started_, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD, &request_),
+        "MPI_Iallreduce");
+  }
+
+  std::optional<int64_t> started_maximum() override {
+    int arrived = 0;
+    require_mpi(MPI_Test(&request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+    if (arrived == 0) return std::nullopt;
+    return started_;
+  }
+
+  std::unique_ptr<AllReduce> all_reduce() override {
+    return std::make_unique<MpiAllReduce>(MPI_COMM_WORLD);
+  }
+
+  std::unique_ptr<HostSum> host_sum(int part) override {
+    return std::make_unique<MpiHostSum>(MPI_COMM_WORLD, part);
+  }
+
+  std::vector<Probe> probes() override { return mpi_probes(MPI_COMM_WORLD); }
+
+  [[noreturn]] void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+  int64_t started_ = 0;
+  MPI_Request request_ = MPI_REQUEST_NULL;  // of started_
+};
+
+}  // namespace
+}  // namespace nearmetal
+
+extern "C" __attribute__((visibility("default"))) nearmetal::World* nearmetal_world(bool threads) {
+  return new nearmetal::MpiWorld(threads);
+}

@@ -1,0 +1,201 @@
+#include "models/cuda/compiler/lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "models/cuda/compiler/lowering_state.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+
+const void* matrix_address(const FlatParameters& flat, int64_t offset, int64_t element_size) {
+  if (flat.matrix_copies == nullptr) return flat.values + offset;
+  return static_cast<const char*>(flat.matrix_copies) + offset * element_size;
+}
+
+void* gradient_address(const FlatParameters& flat, int64_t offset, int64_t element_size) {
+  return static_cast<char*>(flat.matrix_gradients) + offset * element_size;
+}
+
+Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
+                   const LoweringChoices& choices, const FlatLayout& layout,
+                   const StepResources& resources)
+    : graph_(graph),
+      options_(options),
+      choices_(choices),
+      layout_(layout),
+      resources_(resources),
+      patterns_(graph),
+      values_(graph.nodes().size()),
+      sums_(graph.nodes().size()),
+      masks_(graph.nodes().size()),
+      winner_x_(graph.nodes().size()),
+      gradients_(graph.nodes().size()) {}
+
+LoweredStep Lowering::run() {
+  labels_and_images();
+  const int count = static_cast<int>(graph_.nodes().size());
+  for (int i = 0; i < count; ++i) forward(i);
+  if (!options_.forward_only) {
+    for (int i = count - 1; i >= 0; --i) backward(i);
+  }
+  finish();
+  place();
+  return std::move(step_);
+}
+
+Extent Lowering::extent(int node) const {
+  const Shape& shape = graph_.node(node).shape;
+  return {options_.batch_size * shape.height * shape.width, static_cast<int>(shape.channels)};
+}
+
+StemShape Lowering::stem_shape(int conv) const {
+  const Node& node = graph_.node(conv);
+  const Shape& input = graph_.input_shape(node);
+  return {options_.batch_size, static_cast<int>(input.height), static_cast<int>(input.width),
+          static_cast<int>(node.shape.height), static_cast<int>(node.shape.width)};
+}
+
+LogitsShape Lowering::logits_shape() const {
+  const int64_t classes = graph_.classes();
+  return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
+}
+
+Kernel& Lowering::emit(const std::string& name, const char* phase,
+                       const std::string& implementation, std::vector<const Tensor*> operands,
+                       std::function<void(cudaStream_t)> launch) {
+  std::erase(operands, nullptr);
+  Kernel kernel{name, phase, implementation, 0, 0, std::move(operands), {}, {}, std::move(launch)};
+  for (const Tensor* operand : kernel.operands) {
+    kernel.bytes += static_cast<double>(operand->bytes);
+  }
+  return step_.kernels.emplace_back(std::move(kernel));
+}
+
+void Lowering::labels_and_images() {
+  const int64_t batch = options_.batch_size, classes = graph_.classes();
+  const uint64_t seed = label_seed(options_.data_seed);
+  emit("labels", "input", "own", {}, [=, &r = resources_](cudaStream_t stream) {
+    launch_draw_labels(seed, batch, classes, r.state, r.fixed_labels, r.use_fixed_labels, r.labels,
+                       stream);
+  });
+  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), batch);
+  Tensor* images = tensor(step_.image_layout.stored_elements() * element_size());
+  step_.images = images;
+  values_[0] = images;
+}
+
+ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
+  const Node& node = graph_.node(conv);
+  const Shape& input = graph_.input_shape(node);
+  return {op,
+          is_stem(conv) ? nearmetal::stem_shape(choices_.stem, node, input, options_.batch_size)
+                        : convolution_shape(node, input, options_.batch_size),
+          options_.precision};
+}
+
+void Lowering::emit_convolution(int conv, ConvolutionOp op, const char* phase, const Tensor* x,
+                                const Tensor* y, const Tensor* sums) {
+  const Node& node = graph_.node(conv);
+  Kernel& kernel = emit(node.name, phase, "", {x, y, sums}, nullptr);
+  kernel.convolution = {problem(op, conv), x, y, sums, node.parameters[0]};
+  if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
+  // By the graph's own arithmetic: padded channels are no work.
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+  kernel.bytes +=
+      static_cast<double>(kernel.convolution->problem.shape.weight_elements() * element_size());
+}
+
+PoolShape Lowering::pool_shape(int pool) const {
+  const Node& node = graph_.node(pool);
+  const Shape& input = graph_.input_shape(node);
+  return {options_.batch_size,
+          static_cast<int>(input.channels),
+          static_cast<int>(input.height),
+          static_cast<int>(input.width),
+          static_cast<int>(node.shape.height),
+          static_cast<int>(node.shape.width)};
+}
+
+Kernel& Lowering::emit_product(const std::string& name, const char* phase,
+                               const ProductShape& shape, std::vector<const Tensor*> operands,
+                               const std::function<void(const Product&, cudaStream_t)>& launch) {
+  const auto product = std::make_shared<std::unique_ptr<Product>>();
+  const auto& r = resources_;
+  Kernel& kernel = emit(name, phase, "cublasLt", std::move(operands),
+                        [=, precision = options_.precision, &r](cudaStream_t stream) {
+                          if (*product == nullptr) {
+                            *product = std::make_unique<Product>(r.cublas, precision, shape,
+                                                                 classifier_workspace);
+                          }
+                          launch(**product, stream);
+                        });
+  kernel.flops =
+      2.0 * static_cast<double>(shape.rows * shape.columns) * static_cast<double>(shape.inner);
+  kernel.bytes += static_cast<double>(graph_.classes() * features() * element_size());
+  return kernel;
+}
+
+void Lowering::finish() {
+  const Precision precision = options_.precision;
+  const auto& r = resources_;
+  const double elements = static_cast<double>(layout_.elements());
+  emit("gradient norm", "update", "own", {},
+       [=, batch = options_.batch_size, dynamic = options_.loss_scale.dynamic,
+        forward_only = options_.forward_only, &r](cudaStream_t stream) {
+         launch_finish_step(
+             precision,
+             {r.losses, batch, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
+              r.ring, r.ring_size, dynamic, forward_only},
+             stream);
+       })
+      .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
+  if (options_.forward_only) return;
+  const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
+  emit("sgd", "update", "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
+    launch_sgd(precision, r.parameters, sgd, r.state, stream);
+  }).bytes = elements * (4 * 4 + static_cast<double>(element_size()) + copy);
+}
+
+void Lowering::place() {
+  std::map<const Tensor*, int> index;
+  std::vector<BufferLife> lives;
+  const int last = static_cast<int>(step_.kernels.size()) - 1;
+  for (const Tensor& tensor : step_.tensors) {
+    index[&tensor] = static_cast<int>(lives.size());
+    lives.push_back({tensor.bytes, last, 0});
+  }
+  for (int k = 0; k <= last; ++k) {
+    for (const Tensor* operand : step_.kernels[k].operands) {
+      BufferLife& life = lives[index.at(operand)];
+      life.first_use = std::min(life.first_use, k);
+      life.last_use = std::max(life.last_use, k);
+    }
+  }
+  lives[index.at(step_.images)] = {step_.images->bytes, 0, last};
+  step_.memory = plan_memory(lives);
+}
+
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+                  const FlatLayout& layout, const StepResources& resources) {
+  return Lowering(graph, options, choices, layout, resources).run();
+}
+
+std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics) {
+  std::map<std::string, ConvolutionProblem> found;
+  for (const Kernel& kernel : step.kernels) {
+    if (!kernel.convolution) continue;
+    ConvolutionProblem problem = kernel.convolution->problem;
+    found.emplace(problem.key(), problem);
+    if (with_statistics && problem.op == ConvolutionOp::forward) {
+      problem.op = ConvolutionOp::forward_statistics;
+      found.emplace(problem.key(), problem);
+    }
+  }
+  std::vector<ConvolutionProblem> problems;
+  for (auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,87 @@
+// Lowers a graph to the kernels of one training step: matches convolution, batch norm, ReLU,
+// residual add and pooling, forward and backward. Runs nothing and needs no device.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/cuda/compiler/flat_layout.h"
+#include "models/cuda/compiler/resources.h"
+#include "models/cuda/kernels/images.h"
+#include "models/cuda/libraries/convolution.h"
+#include "models/graph.h"
+#include "models/memory_plan.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// A buffer in the memory of the step; its address is set once that memory is allocated.
+struct Tensor {
+  int64_t bytes = 0;
+  void* data = nullptr;
+};
+
+/// A convolution among the kernels. Its weights, or their gradient, lie in the flat buffers.
+struct ConvolutionCall {
+  ConvolutionProblem problem;
+  const Tensor* x = nullptr;
+  const Tensor* y = nullptr;
+  const Tensor* sums = nullptr;  // forward_statistics: sums of all channels, then of squares
+  int weight_parameter = 0;
+};
+
+/// One launch of the step.
+struct Kernel {
+  std::string name;  // the nodes it computes
+  const char* phase = "";
+  std::string implementation;
+  double flops = 0;
+  double bytes = 0;  // each operand once
+  std::vector<const Tensor*> operands{};
+  std::optional<int> gradient_of;  // the parameter, a matrix, whose gradient this leaves
+  std::optional<ConvolutionCall> convolution;  // `launch` is set when its plan is chosen
+  std::function<void(cudaStream_t)> launch;
+};
+
+/// Bytes of workspace that any one convolution may ask for: strict fp32 has engines that need much.
+constexpr int64_t workspace_limit(Precision precision) {
+  return int64_t{precision == Precision::fp32 ? 2048 : 512} << 20;
+}
+inline constexpr int64_t classifier_workspace = int64_t{32} << 20;
+
+/// Decisions that timing makes and that change which kernels there are.
+struct LoweringChoices {
+  StemForm stem = StemForm::pad_to_8;
+  std::set<std::string> fused_statistics;  // keys of forward problems
+  // Keys of backward_data problems which one kernel of ours computes together with backward_weights
+  // and the batch norm's gradient before both.
+  std::set<std::string> fused_backward;
+  // Our own kernels for the first convolution, which read the images of pad_to_4: forward with
+  // statistics; backward from the pooled gradient to the weights.
+  bool own_stem_forward = false;
+  bool own_stem_backward = false;
+};
+
+struct LoweredStep {
+  std::deque<Tensor> tensors;
+  std::vector<Kernel> kernels;
+  MemoryPlan memory;  // by tensor
+  const Tensor* images = nullptr;
+  ImageLayout image_layout;
+};
+
+/// Throws std::invalid_argument for a graph with a pattern that has no kernel. `layout` and
+/// `resources` must outlive the result.
+LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
+                  const FlatLayout& layout, const StepResources& resources);
+
+/// The convolutions of a lowered step, each problem once; those that forward_statistics could
+/// replace are named with both operations if `with_statistics`.
+std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics);
+
+}  // namespace nearmetal

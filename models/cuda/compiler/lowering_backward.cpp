@@ -1,0 +1,261 @@
+#include "models/cuda/compiler/lowering_state.h"
+#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/stem_backward.h"
+
+namespace nearmetal {
+
+void Lowering::backward(int i) {
+  switch (graph_.node(i).op) {
+    case OpKind::linear:
+      return backward_classifier(i);
+    case OpKind::global_average_pool:
+      return backward_average_pool(i);
+    case OpKind::relu:
+      if (patterns_.is(patterns_.sole_consumer(i), OpKind::max_pool)) return;
+      return backward_norm(patterns_.ending_in_relu(i));
+    case OpKind::max_pool:
+      return backward_norm_pool(i);
+    case OpKind::conv:
+      return backward_convolution(i);
+    default:
+      return;
+  }
+}
+
+std::pair<const Tensor*, const Tensor*> Lowering::gradients_of(int node) const {
+  const auto& found = gradients_[node];
+  if (found.empty() || found.size() > 2) patterns_.unsupported(node);
+  return {found[0], found.size() == 2 ? found[1] : nullptr};
+}
+
+void Lowering::backward_classifier(int i) {
+  const Node& linear = graph_.node(i);
+  const int features_node = linear.inputs[0];
+  const Tensor* dy = gradients_[i].at(0);
+  const Tensor* x = values_[features_node];
+  Tensor* dx = tensor(value_bytes(features_node));
+  gradients_[features_node].push_back(dx);
+  const LogitsShape shape = logits_shape();
+  const int64_t size = element_size();
+  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
+  const int64_t bias = layout_.slices[linear.parameters[1]].offset;
+  const auto& r = resources_;
+  emit(linear.name, "backward", "own", {dy},
+       [=, precision = options_.precision, &r](cudaStream_t stream) {
+         launch_bias_gradient(precision, shape, dy->data, r.parameters.vector_gradients + bias,
+                              stream);
+       });
+  emit_product(linear.name, "backward", weight_gradient_product(shape, features()), {dy, x},
+               [=, &r](const Product& product, cudaStream_t stream) {
+                 product.launch(dy->data, x->data, gradient_address(r.parameters, weight, size),
+                                r.workspace, stream);
+               })
+      .gradient_of = linear.parameters[0];
+  emit_product(linear.name, "backward", feature_gradient_product(shape, features()), {dy, dx},
+               [=, &r](const Product& product, cudaStream_t stream) {
+                 product.launch(dy->data, matrix_address(r.parameters, weight, size), dx->data,
+                                r.workspace, stream);
+               });
+}
+
+void Lowering::backward_average_pool(int i) {
+  const Node& node = graph_.node(i);
+  const Shape& input = graph_.input_shape(node);
+  const Tensor* dy = gradients_of(i).first;
+  Tensor* dx = tensor(value_bytes(node.inputs[0]));
+  gradients_[node.inputs[0]].push_back(dx);
+  emit(node.name, "backward", "own", {dy, dx},
+       [=, precision = options_.precision, batch = options_.batch_size](cudaStream_t stream) {
+         launch_average_pool_backward(precision, dy->data, dx->data, batch,
+                                      static_cast<int>(input.height * input.width),
+                                      static_cast<int>(input.channels), stream);
+       });
+}
+
+void Lowering::backward_norm(const NormPattern& pattern) {
+  const auto [dy, dy_second] = gradients_of(pattern.output);
+  const Tensor* x = values_[pattern.conv];
+  const Tensor* mask = masks_[pattern.output];
+  const bool dual = pattern.residual_norm >= 0;
+  const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
+  const bool fused = fuses_backward(pattern);
+  // What is added has its gradient in dz, as have kernels that go on from there.
+  const bool stores_dz = pattern.residual >= 0 || (fused && dual);
+  Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : nullptr;
+  Tensor* dx = fused ? nullptr : tensor(value_bytes(pattern.conv));
+  Tensor* residual_dx = dual && !fused ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
+  if (pattern.residual >= 0) gradients_[pattern.residual].push_back(dz);
+  if (fused) {
+    pending_[pattern.conv] = {pattern.norm, stores_dz ? dz : dy, !stores_dz};
+    if (dual) pending_[pattern.residual_conv] = {pattern.residual_norm, dz, false};
+  } else {
+    gradients_[pattern.conv].push_back(dx);
+    if (dual) gradients_[pattern.residual_conv].push_back(residual_dx);
+  }
+
+  const auto& r = resources_;
+  const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
+  const Extent extent = this->extent(pattern.conv);
+  const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
+    NormBackwardOperands operands;
+    operands.count = extent.rows;
+    operands.dy = dy->data;
+    operands.dy_second = data(dy_second);
+    operands.mask = static_cast<const uint8_t*>(data(mask));
+    operands.x = x->data;
+    operands.state = r.norms[pattern.norm];
+    operands.dx = data(dx);
+    operands.dz = data(dz);
+    if (dual) {
+      operands.residual_x = residual_x->data;
+      operands.residual_state = r.norms[pattern.residual_norm];
+      operands.residual_dx = data(residual_dx);
+    }
+    return operands;
+  };
+  const Precision precision = options_.precision;
+  const std::string name = patterns_.name(pattern);
+  emit(name, "backward", "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
+       [=, &r](cudaStream_t stream) {
+         launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
+       });
+  if (fused) return;
+  std::vector<const Tensor*> read{dy, dy_second, mask, x, residual_x, dx, residual_dx};
+  if (dz != nullptr) read = {dz, x, dx};
+  emit(name, "backward", "own apply sweep", read, [=, &r](cudaStream_t stream) {
+    launch_norm_backward_apply(precision, operands(), extent, r.reduction.multiprocessors, stream);
+  });
+}
+
+void Lowering::backward_norm_pool(int pool) {
+  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const auto [dy, dy_second] = gradients_of(pool);
+  const Tensor* x = values_[pattern.conv];
+  const Tensor* winner = masks_[pool];
+  const Tensor* winner_x = winner_x_[pool];
+  Tensor* dz = tensor(value_bytes(pool));
+  const auto& r = resources_;
+  const PoolShape shape = pool_shape(pool);
+  const Precision precision = options_.precision;
+  const std::string name = patterns_.name(pattern);
+  emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x, dz},
+       [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
+         NormBackwardOperands operands;
+         operands.count = shape.input().rows;
+         operands.dy = dy->data;
+         if (dy_second != nullptr) operands.dy_second = dy_second->data;
+         operands.x = winner_x->data;
+         operands.state = r.norms[pattern.norm];
+         operands.dz = dz->data;
+         launch_norm_backward_sums(precision, operands, shape.output(), r.reduction, stream);
+       });
+  if (is_stem(pattern.conv) && choices_.own_stem_backward) {
+    pending_stem_ = {pool, dz};
+    return;
+  }
+  Tensor* dx = tensor(value_bytes(pattern.conv));
+  gradients_[pattern.conv].push_back(dx);
+  emit(name, "backward", "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
+    const PoolBackwardOperands operands{dz->data, static_cast<const uint8_t*>(winner->data),
+                                        x->data, r.norms[pattern.norm], dx->data};
+    launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors, stream);
+  });
+}
+
+void Lowering::backward_convolution(int i) {
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0];
+  if (pending_.contains(i)) return backward_pointwise(i);
+  if (is_stem(i) && pending_stem_) return backward_stem(i);
+  const Tensor* dy = gradients_of(i).first;
+  emit_convolution(i, ConvolutionOp::backward_weights, "backward", values_[input], dy);
+  if (is_stem(i)) return mask_stem_gradient(node);
+  Tensor* dx = tensor(value_bytes(input));
+  gradients_[input].push_back(dx);
+  emit_convolution(i, ConvolutionOp::backward_data, "backward", dx, dy);
+}
+
+bool Lowering::fuses_backward(const NormPattern& pattern) const {
+  // The kernel recomputes the mask of a ReLU from one gradient alone.
+  const bool one_gradient = gradients_[pattern.output].size() == 1;
+  return fuses_backward(pattern.conv) && (pattern.adds() || one_gradient) &&
+         (pattern.residual_norm < 0 || fuses_backward(pattern.residual_conv));
+}
+
+bool Lowering::fuses_backward(int conv) const {
+  return choices_.fused_backward.contains(problem(ConvolutionOp::backward_data, conv).key());
+}
+
+void Lowering::backward_pointwise(int i) {
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0];
+  const auto [norm, dz, relu] = pending_.at(i);
+  const Tensor *x = values_[input], *y = values_[i];
+  Tensor* dx = tensor(value_bytes(input));
+  gradients_[input].push_back(dx);
+  const Extent extent = this->extent(i);
+  const PointwiseShape shape{extent.rows, extent.channels,
+                             static_cast<int>(graph_.node(input).shape.channels)};
+  const auto& r = resources_;
+  Tensor* partial_sums =
+      tensor(pointwise_backward_scratch_bytes(shape, r.reduction.multiprocessors));
+  const int64_t offset = layout_.slices[node.parameters[0]].offset;
+  Kernel& kernel = emit(
+      graph_.node(norm).name + " + " + node.name, "backward", "own fused", {dz, y, x, dx},
+      [=, norm = norm, dz = dz, relu = relu, precision = options_.precision, size = element_size(),
+       &r](cudaStream_t stream) {
+        PointwiseBackwardOperands operands;
+        operands.dz = dz->data;
+        operands.y = y->data;
+        operands.state = r.norms[norm];
+        operands.relu = relu;
+        operands.x = x->data;
+        operands.weights = matrix_address(r.parameters, offset, size);
+        operands.dx = dx->data;
+        operands.weight_gradient = gradient_address(r.parameters, offset, size);
+        operands.partial_sums = static_cast<float*>(partial_sums->data);
+        launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
+      });
+  kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
+  kernel.gradient_of = node.parameters[0];
+  kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+}
+
+void Lowering::backward_stem(int i) {
+  const Node& node = graph_.node(i);
+  const auto [pool, dz] = *pending_stem_;
+  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const Tensor *images = values_[node.inputs[0]], *x = values_[i], *winner = masks_[pool];
+  const auto& r = resources_;
+  Tensor* partial_sums = tensor(stem_backward_scratch_bytes(r.reduction.multiprocessors));
+  const int64_t offset = layout_.slices[node.parameters[0]].offset;
+  Kernel& kernel = emit(
+      patterns_.name(pattern) + " + " + node.name, "backward", "own fused", {dz, winner, x, images},
+      [=, dz = dz, precision = options_.precision, shape = stem_shape(i),
+       pool_shape = pool_shape(pool), size = element_size(), &r](cudaStream_t stream) {
+        const StemBackwardOperands operands{{dz->data, static_cast<const uint8_t*>(winner->data),
+                                             x->data, r.norms[pattern.norm], nullptr},
+                                            images->data,
+                                            gradient_address(r.parameters, offset, size),
+                                            static_cast<float*>(partial_sums->data)};
+        launch_stem_backward(precision, operands, shape, pool_shape, r.reduction.multiprocessors,
+                             stream);
+      });
+  kernel.operands.push_back(partial_sums);
+  kernel.gradient_of = node.parameters[0];
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+}
+
+void Lowering::mask_stem_gradient(const Node& conv) {
+  const ParameterSlice& slice = layout_.slices[conv.parameters[0]];
+  if (choices_.stem != StemForm::space_to_depth) return;  // padded channels are zero images
+  emit(conv.name, "backward", "own mask", {},
+       [=, precision = options_.precision, offset = slice.offset, elements = slice.elements,
+        size = element_size(), &r = resources_](cudaStream_t stream) {
+         launch_mask_gradient(precision, gradient_address(r.parameters, offset, size), r.stem_mask,
+                              elements, stream);
+       })
+      .gradient_of = conv.parameters[0];
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,161 @@
+#include "models/cuda/compiler/resources.h"
+
+#include <functional>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t buffer_alignment = 256;
+constexpr int arrays_per_norm = 7;  // mean, inverse_deviation, multiplier, shift, a, b, c
+
+int64_t norm_channels(const Graph& graph) {
+  int64_t channels = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op == OpKind::batch_norm) channels += node.shape.channels;
+  }
+  return channels;
+}
+
+// Hands out buffers of one allocation; with a null base it only counts their bytes.
+class Carver {
+ public:
+  explicit Carver(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <class T>
+  T* take(int64_t count) {
+    char* address = base_ == nullptr ? nullptr : base_ + bytes_;
+    bytes_ += (count * static_cast<int64_t>(sizeof(T)) + buffer_alignment - 1) / buffer_alignment *
+              buffer_alignment;
+    return reinterpret_cast<T*>(address);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* base_;
+  int64_t bytes_ = 0;
+};
+
+void carve_parameters(Carver& carver, const FlatLayout& layout, int64_t element_size,
+                      FlatParameters& flat) {
+  flat.matrix_elements = layout.matrix_elements;
+  flat.vector_elements = layout.vector_elements;
+  flat.values = carver.take<float>(layout.elements());
+  flat.momentum = carver.take<float>(layout.elements());
+  const bool copies = element_size < static_cast<int64_t>(sizeof(float));
+  flat.matrix_copies = copies ? carver.take<char>(layout.matrix_elements * element_size) : nullptr;
+  flat.matrix_gradients = carver.take<char>(layout.matrix_elements * element_size);
+  flat.vector_gradients = carver.take<float>(layout.vector_elements);
+}
+
+void carve_sent(Carver& carver, const FlatLayout& layout, const ProgramOptions& options,
+                SentGradients& sent) {
+  if (!options.gradient_type || options.forward_only) return;
+  const Precision type = *options.gradient_type;
+  const int64_t size = element_bytes(type);
+  if (type != stored_type(options.precision)) {
+    sent.matrices = carver.take<char>(layout.matrix_elements * size);
+  }
+  if (type != Precision::fp32) sent.vectors = carver.take<char>(layout.vector_elements * size);
+}
+
+void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
+                 StepResources& resources) {
+  const int64_t all_channels = norm_channels(graph);
+  resources.running_statistics_count = 2 * all_channels;
+  resources.running_statistics = carver.take<float>(2 * all_channels);
+  float* next_array = carver.take<float>(arrays_per_norm * all_channels);
+  if (next_array == nullptr) return;  // counting
+  float* next_statistic = resources.running_statistics;
+  const FlatParameters& flat = resources.parameters;
+  resources.norms.resize(graph.nodes().size());
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.op != OpKind::batch_norm) continue;
+    const int64_t channels = node.shape.channels;
+    const auto take = [channels](float*& from) {
+      float* array = from;
+      from += channels;
+      return array;
+    };
+    const int scale = node.parameters[0], bias = node.parameters[1];
+    BatchNormState& state = resources.norms[i];
+    state.scale = flat.values + layout.offset(scale);
+    state.bias = flat.values + layout.offset(bias);
+    state.scale_gradient = flat.vector_gradients + layout.slices[scale].offset;
+    state.bias_gradient = flat.vector_gradients + layout.slices[bias].offset;
+    state.running_mean = take(next_statistic);
+    state.running_variance = take(next_statistic);
+    for (float** array : {&state.mean, &state.inverse_deviation, &state.multiplier, &state.shift,
+                          &state.a, &state.b, &state.c}) {
+      *array = take(next_array);
+    }
+  }
+}
+
+uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
+               const FlatLayout& layout, int multiprocessors, StepResources& resources) {
+  carve_parameters(carver, layout, element_bytes(options.precision), resources.parameters);
+  carve_sent(carver, layout, options, resources.sent);
+  carve_norms(carver, graph, layout, resources);
+  const int64_t partial_sums_bytes = ReductionScratch::partial_sums_bytes(multiprocessors);
+  resources.reduction.partial_sums =
+      carver.take<float>(partial_sums_bytes / static_cast<int64_t>(sizeof(float)));
+  resources.reduction.arrivals = carver.take<unsigned>(ReductionScratch::arrivals_bytes() /
+                                                       static_cast<int64_t>(sizeof(unsigned)));
+  resources.reduction.multiprocessors = multiprocessors;
+  resources.finish_sums = carver.take<double>(finish_blocks);
+  resources.finish_arrivals = carver.take<unsigned>(1);
+  resources.state = carver.take<StepState>(1);
+  resources.labels = carver.take<int32_t>(options.batch_size);
+  resources.fixed_labels = carver.take<int32_t>(options.batch_size);
+  resources.use_fixed_labels = carver.take<int32_t>(1);
+  resources.losses = carver.take<float>(options.batch_size);
+  const int stem = stem_convolution(graph).parameters[0];
+  auto* stem_mask = carver.take<uint8_t>(layout.slices[stem].elements);
+  resources.stem_mask = stem_mask;
+  return stem_mask;
+}
+
+}  // namespace
+
+const Node& stem_convolution(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op == OpKind::conv && graph.node(node.inputs[0]).op == OpKind::input) return node;
+  }
+  throw std::invalid_argument("the CUDA backend needs a convolution that reads the image");
+}
+
+int64_t PersistentMemory::bytes_needed(const Graph& graph, const ProgramOptions& options,
+                                       const FlatLayout& layout, int multiprocessors) {
+  Carver carver(nullptr);
+  StepResources resources;
+  carve(carver, graph, options, layout, multiprocessors, resources);
+  return carver.bytes();
+}
+
+PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& options,
+                                   const FlatLayout& layout, int multiprocessors, int ring_size,
+                                   StepResources& resources)
+    : bytes_(bytes_needed(graph, options, layout, multiprocessors)), ring_size_(ring_size) {
+  memory_ = allocate_device(bytes_);
+  NM_CALL(cudaMemset(memory_.get(), 0, bytes_));
+  Carver carver(memory_.get());
+  uint8_t* stem_mask = carve(carver, graph, options, layout, multiprocessors, resources);
+
+  const ParameterSlice& stem = layout.slices[stem_convolution(graph).parameters[0]];
+  std::vector<uint8_t> mask(stem.elements, 0);
+  for (const int64_t place : stem.places) mask[place] = 1;
+  NM_CALL(cudaMemcpy(stem_mask, mask.data(), mask.size(), cudaMemcpyHostToDevice));
+
+  void* records = nullptr;
+  NM_CALL(cudaHostAlloc(&records, ring_size * sizeof(DeviceRecord), cudaHostAllocMapped));
+  records_.reset(records);
+  void* device_records = nullptr;
+  NM_CALL(cudaHostGetDevicePointer(&device_records, records, 0));
+  resources.ring = static_cast<DeviceRecord*>(device_records);
+  resources.ring_size = ring_size;
+  NM_CALL(cudaDeviceSynchronize());  // copies above may return before they are done
+}
+
+}  // namespace nearmetal

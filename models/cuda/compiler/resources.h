@@ -1,0 +1,71 @@
+// What outlives a step on the device: parameters, statistics, labels, counters.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "models/cuda/compiler/flat_layout.h"
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/batch_norm.h"
+#include "models/cuda/kernels/update.h"
+#include "models/graph.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// Gradients in the type in which they travel to other ranks; null where that is their own.
+struct SentGradients {
+  void* matrices = nullptr;
+  void* vectors = nullptr;
+};
+
+/// Device addresses. Kernels refer to this struct, so that it can be filled after lowering.
+struct StepResources {
+  ReductionScratch reduction;
+  std::vector<BatchNormState> norms;  // by node index
+  FlatParameters parameters;
+  SentGradients sent;
+  int ranks = 1;                       // whose gradients are summed
+  const uint8_t* stem_mask = nullptr;  // 0 where a place of the stem's filter is no weight
+  StepState* state = nullptr;
+  DeviceRecord* ring = nullptr;  // in host memory
+  int ring_size = 1;
+  double* finish_sums = nullptr;
+  unsigned* finish_arrivals = nullptr;
+  int32_t* labels = nullptr;
+  int32_t* fixed_labels = nullptr;
+  int32_t* use_fixed_labels = nullptr;
+  float* losses = nullptr;
+  float* running_statistics = nullptr;  // mean, then variance, of each batch norm in graph order
+  int64_t running_statistics_count = 0;
+  void* workspace = nullptr;
+  cublasLtHandle_t cublas = nullptr;
+};
+
+/// Owns the memory behind StepResources, but for workspace and handle.
+class PersistentMemory {
+ public:
+  /// Everything is 0, but the mask of the stem, which is set.
+  PersistentMemory(const Graph& graph, const ProgramOptions& options, const FlatLayout& layout,
+                   int multiprocessors, int ring_size, StepResources& resources);
+
+  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options,
+                              const FlatLayout& layout, int multiprocessors);
+  int64_t bytes() const { return bytes_; }
+  const DeviceRecord& record(int64_t step) const {
+    return static_cast<const DeviceRecord*>(records_.get())[step % ring_size_];
+  }
+
+ private:
+  DeviceMemory memory_;
+  PinnedMemory records_;
+  int64_t bytes_ = 0;
+  int ring_size_ = 1;
+};
+
+/// The convolution that reads the image. Throws std::invalid_argument if there is none.
+const Node& stem_convolution(const Graph& graph);
+
+}  // namespace nearmetal

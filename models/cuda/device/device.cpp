@@ -1,0 +1,140 @@
+#include "models/cuda/device/device.h"
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <stdexcept>
+
+#include "models/cuda/device/check.h"
+#include "models/cuda/device/green_context.h"
+
+namespace nearmetal {
+namespace {
+
+// For the whole process, which has one GPU, or one part of it.
+std::optional<GreenContext>& taken_part() {
+  static std::optional<GreenContext> part;
+  return part;
+}
+
+int attribute(cudaDeviceAttr name, int gpu) {
+  int value = 0;
+  NM_CALL(cudaDeviceGetAttribute(&value, name, gpu));
+  return value;
+}
+
+// The runtime has no name for this attribute, but the same number as the driver's API.
+std::optional<bool> shares_dma_buf(int gpu) {
+  constexpr auto name = static_cast<cudaDeviceAttr>(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, name, gpu) == cudaSuccess) return value != 0;
+  cudaGetLastError();  // a driver that does not know it; nothing that a later call may find
+  return std::nullopt;
+}
+
+// Dense operations per clock and multiprocessor, from NVIDIA's architecture white papers (Ampere
+// GA100, Hopper GH100): fp16/bf16, tf32, fp32.
+struct Rates {
+  int capability;
+  double half, tf32, fp32;
+};
+constexpr Rates known_rates[] = {{80, 2048, 1024, 128}, {90, 4096, 2048, 256}};
+
+std::map<Precision, double> peak_rates(int capability, double multiprocessor_clocks) {
+  for (const Rates& rates : known_rates) {
+    if (rates.capability != capability) continue;
+    return {{Precision::fp16, rates.half * multiprocessor_clocks},
+            {Precision::bf16, rates.half * multiprocessor_clocks},
+            {Precision::tf32, rates.tf32 * multiprocessor_clocks},
+            {Precision::fp32, rates.fp32 * multiprocessor_clocks}};
+  }
+  return {};
+}
+
+std::string version_text(int64_t version, int64_t major_unit, int64_t minor_unit) {
+  return std::to_string(version / major_unit) + "." +
+         std::to_string(version % major_unit / minor_unit);
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    std::array<char, 3> byte{};
+    std::snprintf(byte.data(), byte.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += byte.data();
+  }
+  return text;
+}
+
+}  // namespace
+
+int use_gpu(int gpu) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    throw std::runtime_error(std::string("no usable NVIDIA GPU: ") + cudaGetErrorString(status));
+  }
+  if (gpu < 0 || gpu >= count) {
+    throw std::runtime_error("there is no GPU " + std::to_string(gpu) + ": " +
+                             std::to_string(count) + " visible");
+  }
+  NM_CALL(cudaSetDevice(gpu));
+  if (taken_part()) taken_part()->make_current();
+  return multiprocessors_in_use();
+}
+
+int multiprocessors_in_use() {
+  if (taken_part()) return taken_part()->multiprocessors();
+  int gpu = 0;
+  NM_CALL(cudaGetDevice(&gpu));
+  return attribute(cudaDevAttrMultiProcessorCount, gpu);
+}
+
+void take_part_of_gpu(int gpu, const GpuPart& part) {
+  use_gpu(gpu);
+  taken_part().emplace(part);
+}
+
+DeviceInfo describe_gpu(int gpu) {
+  const int multiprocessors = use_gpu(gpu);
+  cudaDeviceProp properties{};
+  NM_CALL(cudaGetDeviceProperties(&properties, gpu));
+  DeviceInfo info;
+  info.name = properties.name;
+  info.uuid = uuid_text(properties.uuid);
+  std::array<char, 32> pci{};
+  NM_CALL(cudaDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size()), gpu));
+  info.pci_id = pci.data();
+  info.multiprocessors = multiprocessors;
+  info.compute_capability =
+      std::to_string(properties.major) + "." + std::to_string(properties.minor);
+  info.dma_buf = shares_dma_buf(gpu);
+  size_t free = 0, total = 0;
+  NM_CALL(cudaMemGetInfo(&free, &total));
+  info.memory_bytes = static_cast<int64_t>(total);
+  info.free_memory_bytes = static_cast<int64_t>(free);
+
+  int driver = 0, runtime = 0;
+  NM_CALL(cudaDriverGetVersion(&driver));
+  NM_CALL(cudaRuntimeGetVersion(&runtime));
+  const auto cudnn = static_cast<int64_t>(cudnnGetVersion());
+  const auto cublas = static_cast<int64_t>(cublasLtGetVersion());
+  info.libraries = {
+      {"cuda_driver_api", version_text(driver, 1000, 10)},
+      {"cuda_runtime", version_text(runtime, 1000, 10)},
+      {"cudnn", version_text(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100)},
+      {"cublaslt", version_text(cublas, 10000, 100) + "." + std::to_string(cublas % 100)}};
+  // kHz; the clock is the highest the part may reach, as the data sheets count.
+  const double clock_hertz = 1e3 * attribute(cudaDevAttrClockRate, gpu);
+  info.peak_flops_per_second =
+      peak_rates(properties.major * 10 + properties.minor, clock_hertz * multiprocessors);
+  // Two transfers a clock (double data rate), bus width in bits.
+  info.peak_memory_bytes_per_second = 2 * 1e3 * attribute(cudaDevAttrMemoryClockRate, gpu) *
+                                      attribute(cudaDevAttrGlobalMemoryBusWidth, gpu) / 8;
+  return info;
+}
+
+}  // namespace nearmetal

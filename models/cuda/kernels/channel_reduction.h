@@ -1,0 +1,204 @@
+// Deterministic sums per channel over the rows of an NHWC tensor (device code).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "models/cuda/kernels/batch_norm.h"
+#include "models/cuda/kernels/pack.h"
+#include "models/graph.h"
+
+namespace nearmetal {
+
+// A block sums a slice of 64 channels (128 bytes of a 16-bit row) over some of the rows.
+inline constexpr int slice_channels = 64;
+// Few large blocks: what the last one does after all others grows with their number.
+inline constexpr int reduction_threads = 512;
+inline constexpr int reduction_warps = reduction_threads / 32;
+inline constexpr int most_blocks_per_multiprocessor = 4;
+inline constexpr int most_sums = 3;
+inline constexpr int most_slices = 1024;
+
+template <class T>
+inline constexpr int slice_lanes = slice_channels / pack_width<T>;
+template <class T>
+inline constexpr int slice_rows = reduction_threads / slice_lanes<T>;  // at a time
+
+/// Blocks of a reduction, as many as run at once: x over the slices, y over the rows.
+inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors,
+                           int blocks_per_multiprocessor) {
+  const int slices = (extent.channels + slice_channels - 1) / slice_channels;
+  const int64_t tiles = (extent.rows + rows_per_tile - 1) / rows_per_tile;
+  const int chunks = std::max(1, multiprocessors * blocks_per_multiprocessor / slices);
+  return dim3(slices, static_cast<unsigned>(std::min<int64_t>(chunks, tiles)));
+}
+
+/// Adds `sums` (each thread's own, for the channels of its pack) over all blocks of this channel
+/// slice, in a fixed order. The last block to arrive calls finish(channel, totals) once for each
+/// channel of the slice.
+template <class T, int Sums, class Finish>
+__device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels,
+                                const ReductionScratch& scratch, Finish finish) {
+  constexpr int width = pack_width<T>;
+  constexpr int slice_values = Sums * slice_channels;
+  __shared__ float shared[reduction_warps][slice_values];
+  __shared__ bool last;
+
+  // Threads of a warp that hold the same channels are slice_lanes apart.
+#pragma unroll
+  for (int distance = slice_lanes<T>; distance < 32; distance *= 2) {
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        sums[s][i] += __shfl_xor_sync(0xffffffff, sums[s][i], distance);
+      }
+    }
+  }
+  const int lane = threadIdx.x % 32;
+  if (lane < slice_lanes<T>) {
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        shared[threadIdx.x / 32][s * slice_channels + lane * width + i] = sums[s][i];
+      }
+    }
+  }
+  __syncthreads();
+
+  float* slice = scratch.partial_sums + int64_t{blockIdx.x} * gridDim.y * slice_values;
+  for (int value = threadIdx.x; value < slice_values; value += reduction_threads) {
+    float total = 0;
+#pragma unroll
+    for (int warp = 0; warp < reduction_warps; ++warp) total += shared[warp][value];
+    slice[blockIdx.y * slice_values + value] = total;
+  }
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    // Wraps to 0 with the last arrival, ready for the next launch.
+    last = atomicInc(&scratch.arrivals[blockIdx.x], gridDim.y - 1) == gridDim.y - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+
+  constexpr int columns = slice_values / 4;
+  constexpr int groups = std::min(reduction_threads / columns, reduction_warps);
+  const int column = threadIdx.x % columns;
+  const int group = threadIdx.x / columns;
+  if (group < groups) {
+    float4 total = {0, 0, 0, 0};
+#pragma unroll 8
+    for (unsigned chunk = group; chunk < gridDim.y; chunk += groups) {
+      const float4 part =
+          __ldcg(reinterpret_cast<const float4*>(slice + chunk * slice_values) + column);
+      total.x += part.x;
+      total.y += part.y;
+      total.z += part.z;
+      total.w += part.w;
+    }
+    reinterpret_cast<float4*>(shared[group])[column] = total;
+  }
+  __syncthreads();
+  const int channel = blockIdx.x * slice_channels + threadIdx.x;
+  if (threadIdx.x < slice_channels && channel < channels) {
+    float totals[Sums] = {};
+#pragma unroll
+    for (int s = 0; s < Sums; ++s) {
+      for (int g = 0; g < groups; ++g) {
+        totals[s] += shared[g][s * slice_channels + threadIdx.x];
+      }
+    }
+    finish(channel, totals);
+  }
+}
+
+/// 1 / n and n / (n - 1), made once on the host: divisions in fp64 take long on the device.
+struct Count {
+  double inverse = 1;
+  float unbiased = 1;
+
+  explicit Count(int64_t n)
+      : inverse(1.0 / static_cast<double>(n)),
+        unbiased(n > 1 ? static_cast<float>(static_cast<double>(n) / static_cast<double>(n - 1))
+                       : 1.0f) {}
+};
+
+/// What a batch norm knows of a channel after the forward sums.
+struct ChannelStatistics {
+  float mean, variance, inverse_deviation, multiplier, shift;
+
+  __device__ ChannelStatistics(float scale, float bias, float sum, float square_sum,
+                               const Count& count) {
+    const double exact_mean = sum * count.inverse;  // fp64: the difference below cancels
+    mean = static_cast<float>(exact_mean);
+    variance = fmaxf(static_cast<float>(square_sum * count.inverse - exact_mean * exact_mean), 0);
+    inverse_deviation = rsqrtf(variance + static_cast<float>(batch_norm_epsilon));
+    multiplier = scale * inverse_deviation;
+    shift = fmaf(-mean, multiplier, bias);
+  }
+
+  __device__ void store(const BatchNormState& state, int channel, const Count& count) const {
+    state.mean[channel] = mean;
+    state.inverse_deviation[channel] = inverse_deviation;
+    state.multiplier[channel] = multiplier;
+    state.shift[channel] = shift;
+    const auto keep = static_cast<float>(1 - batch_norm_momentum);
+    const auto take = static_cast<float>(batch_norm_momentum);
+    float& running_mean = state.running_mean[channel];
+    float& running_variance = state.running_variance[channel];
+    running_mean = keep * running_mean + take * mean;
+    running_variance = keep * running_variance + take * variance * count.unbiased;
+  }
+};
+
+/// normalised = x * multiplier + shift for the channels of a pack.
+template <class T>
+struct NormCoefficients {
+  Channels<T> multiplier, shift;
+
+  /// `store`: this thread is the one that leaves the state of these channels.
+  __device__ NormCoefficients(const NormInput& norm, const Count& count, int channel, bool store) {
+    if (norm.sum == nullptr) {
+      multiplier = Channels<T>::load(norm.state.multiplier + channel);
+      shift = Channels<T>::load(norm.state.shift + channel);
+      return;
+    }
+    const auto sum = Channels<T>::load(norm.sum + channel);
+    const auto square_sum = Channels<T>::load(norm.square_sum + channel);
+    const auto scale = Channels<T>::load(norm.state.scale + channel);
+    const auto bias = Channels<T>::load(norm.state.bias + channel);
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const ChannelStatistics statistics(scale.values[i], bias.values[i], sum.values[i],
+                                         square_sum.values[i], count);
+      multiplier.values[i] = statistics.multiplier;
+      shift.values[i] = statistics.shift;
+      if (store) statistics.store(norm.state, channel + i, count);
+    }
+  }
+  __device__ float apply(int i, float x) const {
+    return fmaf(x, multiplier.values[i], shift.values[i]);
+  }
+};
+
+/// After the backward sums of dz and of dz * (x - mean): gradients of scale and bias, and
+/// dx = multiplier * (dz - sum(dz)/n - xhat * sum(dz * xhat)/n) with xhat = (x - mean) / deviation,
+/// written as a * dz + b * x + c.
+__device__ inline void finish_backward(const BatchNormState& state, int channel, float dz_sum,
+                                       float dz_centred_sum, const Count& count) {
+  const double mean = state.mean[channel];
+  const double inverse_deviation = state.inverse_deviation[channel];
+  const double multiplier = state.multiplier[channel];
+  const double scale_gradient = dz_centred_sum * inverse_deviation;
+  const double b = -multiplier * inverse_deviation * scale_gradient * count.inverse;
+  state.bias_gradient[channel] = dz_sum;
+  state.scale_gradient[channel] = static_cast<float>(scale_gradient);
+  state.a[channel] = static_cast<float>(multiplier);
+  state.b[channel] = static_cast<float>(b);
+  state.c[channel] = static_cast<float>(-multiplier * dz_sum * count.inverse - b * mean);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,140 @@
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/images.h"
+#include "models/cuda/kernels/pack.h"
+#include "models/synthetic.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int image_threads = 256;
+
+// Where a value of an image is stored.
+__device__ int64_t stored_at(const ImageLayout& layout, int64_t image, int channel, int row,
+                             int column) {
+  const int block = layout.block;
+  const int64_t pixel =
+      (image * layout.stored_height() + row / block) * layout.stored_width() + column / block;
+  const int part = (row % block * block + column % block) * layout.channels + channel;
+  return pixel * layout.stored_channels + part;
+}
+
+struct PixelIndex {
+  int64_t image;
+  int row, column;
+
+  __device__ PixelIndex(const ImageLayout& layout, int64_t pixel)
+      : image(pixel / layout.width / layout.height),
+        row(static_cast<int>(pixel / layout.width % layout.height)),
+        column(static_cast<int>(pixel % layout.width)) {}
+};
+
+__device__ int64_t nchw_index(const ImageLayout& layout, const PixelIndex& at, int channel) {
+  return ((at.image * layout.channels + channel) * layout.height + at.row) * layout.width +
+         at.column;
+}
+
+// Calls body(stored offset, pixel, channel) for every value of every image.
+template <class Body>
+__device__ void for_each_value(const ImageLayout& layout, Body body) {
+  const int64_t pixel = int64_t{blockIdx.x} * image_threads + threadIdx.x;
+  if (pixel >= layout.pixels()) return;
+  const PixelIndex at(layout, pixel);
+  for (int channel = 0; channel < layout.channels; ++channel) {
+    body(stored_at(layout, at.image, channel, at.row, at.column), at, channel);
+  }
+}
+
+template <class T>
+__global__ void synthetic_images_kernel(ImageLayout layout, uint64_t seed, T* images) {
+  for_each_value(layout, [&](int64_t stored, const PixelIndex& at, int channel) {
+    images[stored] = from_float<T>(normal_at(seed, nchw_index(layout, at, channel)));
+  });
+}
+
+template <class T>
+__global__ void convert_images_kernel(ImageLayout layout, const float* source, T* images) {
+  for_each_value(layout, [&](int64_t stored, const PixelIndex& at, int channel) {
+    images[stored] = from_float<T>(source[nchw_index(layout, at, channel)]);
+  });
+}
+
+template <class T, bool unpack>
+__global__ void repack_images_kernel(ImageLayout layout, const T* source, T* destination) {
+  for_each_value(layout, [&](int64_t stored, const PixelIndex& at, int channel) {
+    const int64_t pixel = (at.image * layout.height + at.row) * layout.width + at.column;
+    const int64_t packed = pixel * layout.channels + channel;
+    if (unpack) {
+      destination[stored] = source[packed];
+    } else {
+      destination[packed] = source[stored];
+    }
+  });
+}
+
+__global__ void draw_labels_kernel(uint64_t seed, int64_t images, int64_t classes,
+                                   const StepState* state, const int32_t* fixed_labels,
+                                   const int32_t* use_fixed, int32_t* labels) {
+  const int64_t image = int64_t{blockIdx.x} * image_threads + threadIdx.x;
+  if (image >= images) return;
+  labels[image] = *use_fixed != 0
+                      ? fixed_labels[image]
+                      : label_at(seed, state->step, static_cast<uint64_t>(image), classes);
+}
+
+unsigned blocks_for(int64_t threads) {
+  return static_cast<unsigned>((threads + image_threads - 1) / image_threads);
+}
+
+}  // namespace
+
+void launch_synthetic_images(Precision precision, const ImageLayout& layout, uint64_t seed,
+                             void* images, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
+    synthetic_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
+        layout, seed, static_cast<T*>(images));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_convert_images(Precision precision, const ImageLayout& layout, const float* source,
+                           void* images, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
+    convert_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
+        layout, source, static_cast<T*>(images));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
+                          void* images, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    repack_images_kernel<T, true><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
+        layout, static_cast<const T*>(source), static_cast<T*>(images));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
+                        void* destination, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    repack_images_kernel<T, false><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
+        layout, static_cast<const T*>(images), static_cast<T*>(destination));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const StepState* state,
+                        const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
+                        cudaStream_t stream) {
+  draw_labels_kernel<<<blocks_for(images), image_threads, 0, stream>>>(
+      seed, images, classes, state, fixed_labels, use_fixed, labels);
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,49 @@
+// The input of a step: images in the layout that the first convolution reads, and labels.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/cuda/kernels/update.h"
+#include "models/graph.h"
+#include "models/training_options.h"
+
+namespace nearmetal {
+
+/// NHWC with channels padded by zeros to `stored_channels`; with `block` 2 every 2 x 2 pixels are
+/// first gathered into one of four times the channels (space to depth).
+struct ImageLayout {
+  int64_t batch = 0;
+  int channels = 0, height = 0, width = 0;  // of an image
+  int block = 1;
+  int stored_channels = 0;
+
+  constexpr int stored_height() const { return height / block; }
+  constexpr int stored_width() const { return width / block; }
+  constexpr int64_t stored_elements() const {
+    return batch * stored_height() * stored_width() * stored_channels;
+  }
+  constexpr int64_t pixels() const { return batch * height * width; }
+};
+
+/// Standard normal values of `seed`, by their index in [batch, channels, height, width].
+void launch_synthetic_images(Precision precision, const ImageLayout& layout, uint64_t seed,
+                             void* images, cudaStream_t stream);
+/// From fp32 [batch, channels, height, width].
+void launch_convert_images(Precision precision, const ImageLayout& layout, const float* source,
+                           void* images, cudaStream_t stream);
+/// From [batch, height, width, channels] in the type of the activations, as a loader delivers them.
+void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
+                          void* images, cudaStream_t stream);
+/// The inverse of launch_unpack_images().
+void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
+                        void* destination, cudaStream_t stream);
+
+/// labels[image] = label_at(seed, state->step, image, classes), or fixed_labels[image] if
+/// *use_fixed is not 0.
+void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const StepState* state,
+                        const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
+                        cudaStream_t stream);
+
+}  // namespace nearmetal

@@ -1,0 +1,43 @@
+// The backward pass of a 1x1 convolution of stride 1 in one kernel, with the batch norm behind it:
+// the gradient at the convolution's output is formed on load and never stored.
+//
+// Apart, the apply sweep writes that gradient and two kernels of cuDNN read it again. Together, per
+// row of `out` output and `in` input channels in 16 bits: 2 * (2 * out + 2 * in) bytes instead of
+// 2 * (5 * out + 2 * in). For Hopper (wgmma), where 64 of one side meet 64 or 256 of the other:
+// that many sums of a weight gradient fit into the registers of one multiprocessor.
+#pragma once
+
+#include "models/cuda/kernels/batch_norm.h"
+
+namespace nearmetal {
+
+struct PointwiseShape {
+  int64_t rows = 0;  // images x height x width
+  int output_channels = 0;
+  int input_channels = 0;
+};
+
+/// Whether the kernel computes this shape on this device.
+bool pointwise_backward_fits(Precision precision, const PointwiseShape& shape,
+                             int compute_capability_major);
+
+/// Bytes of `partial_sums`.
+int64_t pointwise_backward_scratch_bytes(const PointwiseShape& shape, int multiprocessors);
+
+/// With dz the gradient behind the batch norm, dy = a * dz + b * y + c at the convolution's output.
+struct PointwiseBackwardOperands {
+  const void* dz = nullptr;         // [rows, output_channels]
+  const void* y = nullptr;          // [rows, output_channels], the convolution's output
+  BatchNormState state;             // after the backward sums
+  bool relu = false;                // dz is the gradient behind a ReLU, its mask recomputed from y
+  const void* x = nullptr;          // [rows, input_channels], the convolution's input
+  const void* weights = nullptr;    // [output_channels, input_channels]
+  void* dx = nullptr;               // [rows, input_channels]
+  void* weight_gradient = nullptr;  // as the weights
+  float* partial_sums = nullptr;    // scratch
+};
+void launch_pointwise_backward(Precision precision, const PointwiseBackwardOperands& operands,
+                               const PointwiseShape& shape, int multiprocessors,
+                               cudaStream_t stream);
+
+}  // namespace nearmetal

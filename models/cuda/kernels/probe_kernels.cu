@@ -1,0 +1,45 @@
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/probe_kernels.h"
+
+namespace nearmetal {
+namespace {
+
+__global__ void nothing() {}
+
+// The memory is never all ones, which the compiler does not know.
+__global__ void read(const uint4* __restrict__ memory, int64_t count, unsigned* all_ones) {
+  const int64_t threads = int64_t{gridDim.x} * blockDim.x;
+  unsigned both = ~0u;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += threads) {
+    const uint4 value = memory[i];
+    both &= value.x & value.y & value.z & value.w;
+  }
+  if (both == ~0u && all_ones != nullptr) *all_ones = 1;
+}
+
+constexpr int threads_of_half = 1024;
+
+__global__ void __launch_bounds__(threads_of_half) hold(int64_t clocks) {
+  const int64_t begin = clock64();
+  while (clock64() - begin < clocks) {
+  }
+}
+
+}  // namespace
+
+void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
+  hold<<<blocks, threads_of_half, 0, stream>>>(clocks);
+  NM_CHECK_LAUNCH();
+}
+
+void launch_nothing(cudaStream_t stream) {
+  nothing<<<1, 32, 0, stream>>>();
+  NM_CHECK_LAUNCH();
+}
+
+void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
+  read<<<1024, 256, 0, stream>>>(static_cast<const uint4*>(memory), bytes / 16, nullptr);
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,217 @@
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/pack.h"
+#include "models/cuda/kernels/update.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int update_threads = 256;
+constexpr int good_steps_to_grow = 2000;
+constexpr float largest_loss_scale = 0x1p24f;
+
+__device__ double block_sum(double value) {
+  __shared__ double shared[update_threads / 32];
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(0xffffffff, value, distance);
+  }
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = 0;
+  for (double part : shared) value += part;
+  return value;
+}
+
+template <class T>
+__device__ double square_sum(const T* values, int64_t elements) {
+  double total = 0;
+  const int64_t packs = elements / pack_width<T>;
+  for (int64_t pack = int64_t{blockIdx.x} * update_threads + threadIdx.x; pack < packs;
+       pack += int64_t{gridDim.x} * update_threads) {
+    const Pack<T> loaded = load_pack(values + pack * pack_width<T>);
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const float value = to_float(loaded.values[i]);
+      sum = fmaf(value, value, sum);
+    }
+    total += sum;
+  }
+  return total;
+}
+
+// Nanoseconds; the same clock on all multiprocessors.
+__device__ uint64_t device_clock() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+__global__ void mark_backward_end_kernel(StepState* state) {
+  state->backward_end_nanoseconds = device_clock();
+}
+
+// One thread, after all gradients have been summed.
+__device__ void finish(const FinishOperands& operands, double loss, double scaled_square_sum) {
+  StepState& state = *operands.state;
+  DeviceRecord& record = operands.ring[state.step % operands.ring_size];
+  const float scale = state.loss_scale;
+  const bool finite = isfinite(scaled_square_sum);
+  record.loss = static_cast<float>(loss);
+  record.gradient_norm = static_cast<float>(sqrt(scaled_square_sum) / scale / operands.ranks);
+  record.update_skipped = finite ? 0 : 1;
+  state.skip_update = finite ? 0 : 1;
+  record.exposed_communication_seconds =
+      1e-9f * static_cast<float>(state.exchange_end_nanoseconds - state.backward_end_nanoseconds);
+  state.inverse_scale = 1 / (scale * static_cast<float>(operands.ranks));
+  state.step += 1;
+  if (!operands.dynamic_loss_scale) return;
+  state.good_steps = finite ? state.good_steps + 1 : 0;
+  if (!finite) state.loss_scale = fmaxf(1.0f, scale / 2);
+  if (state.good_steps == good_steps_to_grow) {
+    state.loss_scale = fminf(largest_loss_scale, scale * 2);
+    state.good_steps = 0;
+  }
+}
+
+template <class T>
+__global__ void finish_step_kernel(FinishOperands operands) {
+  const FlatParameters& parameters = operands.parameters;
+  StepState& state = *operands.state;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && state.backward_end_nanoseconds != 0) {
+    state.exchange_end_nanoseconds = device_clock();
+  }
+  double sum = 0;
+  if (!operands.forward_only) {
+    sum =
+        square_sum(static_cast<const T*>(parameters.matrix_gradients), parameters.matrix_elements) +
+        square_sum(parameters.vector_gradients, parameters.vector_elements);
+  }
+  sum = block_sum(sum);
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    operands.partial_sums[blockIdx.x] = sum;
+    __threadfence();
+    last = atomicInc(operands.arrivals, gridDim.x - 1) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  double total = 0, loss = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += update_threads) {
+    total += __ldcg(operands.partial_sums + i);
+  }
+  for (int64_t i = threadIdx.x; i < operands.images; i += update_threads) {
+    loss += operands.losses[i];
+  }
+  total = block_sum(total);
+  loss = block_sum(loss) / static_cast<double>(operands.images);
+  if (threadIdx.x == 0) finish(operands, loss, total);
+}
+
+// Four elements a thread: 16 bytes of each fp32 array.
+template <class G>
+struct alignas(4 * sizeof(G)) Four {
+  G values[4];
+};
+
+template <class T, class G>
+__global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T* copies,
+                           int64_t elements, float learning_rate, float momentum_factor,
+                           float weight_decay, const StepState* state) {
+  if (state->skip_update != 0) return;
+  const float inverse_scale = state->inverse_scale;
+  const int64_t stride = int64_t{gridDim.x} * update_threads;
+  for (int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x; i < elements / 4;
+       i += stride) {
+    auto value = reinterpret_cast<Four<float>*>(values)[i];
+    auto velocity = reinterpret_cast<Four<float>*>(momentum)[i];
+    const auto gradient = reinterpret_cast<const Four<G>*>(gradients)[i];
+    Four<T> copy;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float g =
+          fmaf(weight_decay, value.values[j], to_float(gradient.values[j]) * inverse_scale);
+      velocity.values[j] = fmaf(momentum_factor, velocity.values[j], g);
+      value.values[j] = fmaf(-learning_rate, velocity.values[j], value.values[j]);
+      copy.values[j] = from_float<T>(value.values[j]);
+    }
+    reinterpret_cast<Four<float>*>(values)[i] = value;
+    reinterpret_cast<Four<float>*>(momentum)[i] = velocity;
+    if (copies != nullptr) reinterpret_cast<Four<T>*>(copies)[i] = copy;
+  }
+}
+
+template <class T>
+__global__ void copy_matrices_kernel(const float* values, T* copies, int64_t elements) {
+  const int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x;
+  if (i < elements) copies[i] = from_float<T>(values[i]);
+}
+
+template <class T>
+__global__ void mask_gradient_kernel(T* gradients, const uint8_t* mask, int64_t elements) {
+  const int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x;
+  if (i < elements && mask[i] == 0) gradients[i] = from_float<T>(0);
+}
+
+unsigned blocks_for(int64_t threads) {
+  return static_cast<unsigned>((threads + update_threads - 1) / update_threads);
+}
+
+}  // namespace
+
+void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    const int blocks = operands.forward_only ? 1 : finish_blocks;
+    finish_step_kernel<T><<<blocks, update_threads, 0, stream>>>(operands);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
+  mark_backward_end_kernel<<<1, 1, 0, stream>>>(state);
+  NM_CHECK_LAUNCH();
+}
+
+void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,
+                const StepState* state, cudaStream_t stream) {
+  const auto launch = [&]<class T, class G>(int64_t first, const G* gradients, T* copies,
+                                            int64_t elements) {
+    sgd_kernel<T, G><<<blocks_for(elements / 4), update_threads, 0, stream>>>(
+        parameters.values + first, parameters.momentum + first, gradients, copies, elements,
+        static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
+        static_cast<float>(sgd.weight_decay), state);
+    NM_CHECK_LAUNCH();
+  };
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    launch(0, static_cast<const T*>(parameters.matrix_gradients),
+           static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
+  });
+  launch(parameters.matrix_elements, parameters.vector_gradients, static_cast<float*>(nullptr),
+         parameters.vector_elements);
+}
+
+void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
+                          cudaStream_t stream) {
+  if (parameters.matrix_copies == nullptr) return;
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    copy_matrices_kernel<<<blocks_for(parameters.matrix_elements), update_threads, 0, stream>>>(
+        parameters.values, static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
+                          int64_t elements, cudaStream_t stream) {
+  with_element_type(precision, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    mask_gradient_kernel<<<blocks_for(elements), update_threads, 0, stream>>>(
+        static_cast<T*>(gradients), mask, elements);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,26 @@
+// Checks a convolution's result against exact sums at sampled positions.
+#pragma once
+
+#include "models/cuda/libraries/convolution.h"
+
+namespace nearmetal {
+
+struct CheckResult {
+  double relative_error = 0;  // Euclidean norm of the errors over that of the exact values
+  double largest_error = 0;   // of one sample, over the root mean square of the exact values
+  int64_t not_finite = 0;     // values of the whole result that are NaN or infinite
+
+  /// Within what rounding to the problem's precision and its length of sum allow?
+  bool passes(const ConvolutionProblem& problem) const;
+};
+
+/// As many as take about as long for any problem.
+int samples_to_check(const ConvolutionProblem& problem);
+
+/// The result tensor must have been filled with NaN before the convolution, so that what was not
+/// written shows. `samples` positions are drawn from a fixed seed; sums are done in fp64.
+CheckResult check_convolution(const ConvolutionProblem& problem,
+                              const ConvolutionOperands& operands, int samples,
+                              cudaStream_t stream);
+
+}  // namespace nearmetal

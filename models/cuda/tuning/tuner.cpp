@@ -1,0 +1,283 @@
+#include "models/cuda/tuning/tuner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "models/cuda/device/device.h"
+#include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/own_kernels.h"
+#include "models/cuda/tuning/tuning_buffers.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* no_plan = "none";
+constexpr const char* own = "own";
+constexpr double never = std::numeric_limits<double>::infinity();
+constexpr double retimed_within = 1.15;  // of the first look's best
+constexpr double hopeless_beyond = 2;    // times the best, in the first call, that also loads it:
+constexpr double loading_milliseconds = 5;
+
+ConvolutionProblem with_statistics(ConvolutionProblem problem) {
+  problem.op = ConvolutionOp::forward_statistics;
+  return problem;
+}
+
+int64_t result_elements(const ConvolutionProblem& problem) {
+  switch (problem.op) {
+    case ConvolutionOp::backward_data:
+      return problem.shape.input_elements();
+    case ConvolutionOp::backward_weights:
+      return problem.shape.weight_elements();
+    default:
+      return problem.shape.output_elements();
+  }
+}
+
+// Runs the plan once onto NaN (bytes of 0xff are NaN in every type that we use) and compares.
+CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
+                       const ConvolutionProblem& problem, const ConvolutionOperands& operands,
+                       void* result, void* workspace, cudaStream_t stream) {
+  NM_CALL(cudaMemsetAsync(result, 0xff, result_elements(problem) * element_bytes(problem.precision),
+                          stream));
+  const Descriptor bound = plan.bind(operands, workspace);
+  NM_CALL(plan.try_execute(handle, bound));
+  return check_convolution(problem, operands, samples_to_check(problem), stream);
+}
+
+// So many that they take about 20 ms.
+int timed_calls(double milliseconds) {
+  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
+}
+
+int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  NM_CALL(cudaGetDevice(&device));
+  NM_CALL(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+}  // namespace
+
+Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned)
+    : handle_(handle),
+      stream_(stream),
+      compute_capability_major_(device_attribute(cudaDevAttrComputeCapabilityMajor)),
+      multiprocessors_(multiprocessors_in_use()),
+      pinned_(pinned) {
+  for (const Plan& plan : known) known_[plan.key] = plan;
+}
+
+// Takes a known choice over; `problem` is null where the choice is not a convolution.
+bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
+  if (used_.contains(key)) return true;
+  const auto found = known_.find(key);
+  if (found == known_.end()) {
+    if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
+    return false;
+  }
+  const Plan& plan = found->second;
+  if (problem == nullptr && plan.implementation != own && plan.implementation != no_plan) {
+    if (!pinned_) return false;
+    throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
+                             "' is unknown here");
+  }
+  if (problem != nullptr && plan.implementation != no_plan) {
+    try {
+      plans_.emplace(key, named_plan(handle_, *problem, plan.implementation));
+    } catch (const std::runtime_error& error) {
+      if (!pinned_) return false;
+      throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
+                               "' does not load here: " + error.what());
+    }
+  }
+  used_[key] = plan;
+  return true;
+}
+
+void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
+  std::vector<ConvolutionProblem> unknown;
+  const auto own_of = [&](const ConvolutionProblem& problem) {
+    return own_kernels(problem, compute_capability_major_, multiprocessors_);
+  };
+  for (const ConvolutionProblem& problem : problems) {
+    bool complete = adopt(problem.key(), &problem);
+    for (const OwnKernel& kernel : own_of(problem)) {
+      complete = adopt(kernel.key, nullptr) && complete;
+    }
+    if (!complete) unknown.push_back(problem);
+  }
+  if (unknown.empty()) return;
+  const TuningBuffers buffers(unknown, multiprocessors_, stream_);
+  for (const ConvolutionProblem& problem : unknown) {
+    if (!used_.contains(problem.key())) tune(problem, buffers);
+    for (const OwnKernel& kernel : own_of(problem)) {
+      if (!used_.contains(kernel.key)) time_own(kernel, buffers);
+    }
+  }
+}
+
+double Tuner::milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
+                           const TuningBuffers& buffers, Calls calls) const {
+  const Descriptor bound = plan.bind(buffers.operands(problem), buffers.workspace());
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  const auto launch = [&] {
+    if (status == CUDNN_STATUS_SUCCESS) status = plan.try_execute(handle_, bound);
+  };
+  try {
+    const double milliseconds = milliseconds_of(launch, calls, stream_);
+    return status == CUDNN_STATUS_SUCCESS ? milliseconds : never;
+  } catch (const std::runtime_error& error) {
+    // After a fault on the device the process can do no more than to say whose it was.
+    throw std::runtime_error("cuDNN's plan " + plan.name() + " for '" + problem.key() +
+                             "' failed: " + error.what());
+  }
+}
+
+// The fastest first; those far behind are left out.
+std::vector<Tuner::Candidate> Tuner::fastest_of(const std::vector<const ConvolutionPlan*>& plans,
+                                                const ConvolutionProblem& problem,
+                                                const TuningBuffers& buffers) const {
+  const auto time = [&](const ConvolutionPlan& plan, Calls calls) {
+    return milliseconds(plan, problem, buffers, calls);
+  };
+  std::vector<Candidate> candidates;
+  double best = never;
+  for (const ConvolutionPlan* plan : plans) {
+    const double first = time(*plan, {.apart = 0, .timed = 1});
+    if (first == never || first > best * hopeless_beyond + loading_milliseconds) continue;
+    candidates.push_back({plan, time(*plan, {.apart = 1, .timed = 1})});
+    best = std::min(best, candidates.back().milliseconds);
+  }
+  std::erase_if(candidates, [&](const Candidate& candidate) {
+    return !(candidate.milliseconds <= best * retimed_within);
+  });
+  for (Candidate& candidate : candidates) {
+    candidate.milliseconds = time(*candidate.plan, {.apart = 1, .timed = timed_calls(best)});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.milliseconds < b.milliseconds; });
+  return candidates;
+}
+
+void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers) {
+  const std::vector<ConvolutionPlan> offered =
+      offered_plans(handle_, problem, workspace_limit(problem.precision), most_candidates);
+  std::vector<const ConvolutionPlan*> left;
+  for (const ConvolutionPlan& plan : offered) left.push_back(&plan);
+  const std::string key = problem.key();
+  // An engine that leaves its work undone is faster than all that do it: once more without those.
+  for (bool any = true; any;) {
+    any = false;
+    for (const Candidate& candidate : fastest_of(left, problem, buffers)) {
+      const CheckResult check =
+          check_plan(handle_, *candidate.plan, problem, buffers.operands(problem), buffers.result(),
+                     buffers.workspace(), stream_);
+      if (check.passes(problem)) {
+        plans_.emplace(key, *candidate.plan);
+        used_[key] = {key, candidate.plan->name(), candidate.milliseconds * 1e-3,
+                      check.relative_error};
+        return;
+      }
+      std::erase(left, candidate.plan);
+      any = true;
+    }
+  }
+  if (problem.op != ConvolutionOp::forward_statistics) {
+    throw std::runtime_error("of the " + std::to_string(offered.size()) +
+                             " plans that cuDNN offers for '" + key + "' none computes it rightly");
+  }
+  used_[key] = {key, no_plan, 0, 0};
+}
+
+void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
+  const double error = kernel.check ? kernel.check(buffers, stream_) : 0;
+  if (!std::isfinite(error)) {
+    used_[kernel.key] = {kernel.key, no_plan, 0, 0};
+    return;
+  }
+  const auto launch = [&] { kernel.launch(buffers, stream_); };
+  const double first = milliseconds_of(launch, {.apart = 0, .timed = 1}, stream_);
+  const double milliseconds =
+      milliseconds_of(launch, {.apart = 1, .timed = timed_calls(first)}, stream_);
+  used_[kernel.key] = {kernel.key, own, milliseconds * 1e-3, error};
+}
+
+const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
+  const auto found = plans_.find(problem.key());
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+double Tuner::seconds_of(const std::string& key) const {
+  const auto found = used_.find(key);
+  if (found == used_.end() || found->second.implementation == no_plan) {
+    return never;
+  }
+  return found->second.seconds;
+}
+
+Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
+  StemChoice choice;
+  for (const Kernel& kernel : step.kernels) {
+    if (!kernel.convolution || kernel.convolution->x != step.images) continue;
+    const ConvolutionProblem& problem = kernel.convolution->problem;
+    double apart = seconds_of(problem.key()), own = 0;
+    if (problem.op == ConvolutionOp::forward) {
+      apart = std::min(apart + seconds_of(statistics_sweep_key(problem)),
+                       seconds_of(with_statistics(problem).key()));
+      own = seconds_of(stem_forward_key(problem));
+      choice.own_forward = own < apart;
+    } else {
+      // Timed where it has a rival.
+      if (used_.contains(pool_sweep_key(problem))) apart += seconds_of(pool_sweep_key(problem));
+      own = seconds_of(stem_backward_key(problem));
+      choice.own_backward = own < apart;
+    }
+    choice.seconds += std::min(own, apart);
+  }
+  return choice;
+}
+
+std::set<std::string> Tuner::faster_with_statistics(const LoweredStep& step) const {
+  std::set<std::string> keys;
+  for (const Kernel& kernel : step.kernels) {
+    if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::forward) continue;
+    const ConvolutionProblem& problem = kernel.convolution->problem;
+    const double fused = seconds_of(with_statistics(problem).key());
+    const double apart = seconds_of(problem.key()) + seconds_of(statistics_sweep_key(problem));
+    if (fused < apart) keys.insert(problem.key());
+  }
+  return keys;
+}
+
+std::set<std::string> Tuner::faster_with_fused_backward(const LoweredStep& step) const {
+  std::set<std::string> keys;
+  for (const Kernel& kernel : step.kernels) {
+    if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::backward_data) {
+      continue;
+    }
+    const ConvolutionProblem& data = kernel.convolution->problem;
+    ConvolutionProblem weights = data;
+    weights.op = ConvolutionOp::backward_weights;
+    const double apart =
+        seconds_of(data.key()) + seconds_of(weights.key()) + seconds_of(apply_sweep_key(data));
+    if (seconds_of(pointwise_backward_key(data)) < apart) keys.insert(data.key());
+  }
+  return keys;
+}
+
+std::vector<Plan> Tuner::used() const {
+  std::vector<Plan> plans;
+  for (const auto& [key, plan] : used_) plans.push_back(plan);
+  return plans;
+}
+
+int64_t Tuner::largest_workspace() const {
+  int64_t largest = 0;
+  for (const auto& [key, plan] : plans_) largest = std::max(largest, plan.workspace_bytes());
+  return largest;
+}
+
+}  // namespace nearmetal

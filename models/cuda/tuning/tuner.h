@@ -1,0 +1,80 @@
+// Chooses a cuDNN plan for each convolution: by time, among those whose numbers are right.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/device/check.h"
+#include "models/cuda/libraries/convolution.h"
+#include "models/cuda/tuning/own_kernels.h"
+#include "models/program.h"
+
+namespace nearmetal {
+
+/// Of cuDNN's plans for a problem, so many are timed.
+inline constexpr int most_candidates = 64;
+
+/// Choices by key: those that were given, and those that were made.
+class Tuner {
+ public:
+  /// With `pinned`, a choice that is not among `known`, or that does not load, is a
+  /// std::runtime_error; without, it is made anew.
+  Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned);
+
+  /// For the current device. Chooses a plan for each problem, timing candidates on random data
+  /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
+  /// forward_statistics problem then merely gets no plan.
+  void choose(const std::vector<ConvolutionProblem>& problems);
+
+  /// Null if there is none.
+  const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
+
+  /// The fastest way to compute the convolution that reads the images, and what comes between it
+  /// and the pooled tensor.
+  struct StemChoice {
+    double seconds = 0;
+    bool own_forward = false, own_backward = false;
+  };
+  StemChoice best_stem(const LoweredStep& step) const;
+  /// Keys of the forward convolutions of a step which take less time with the statistics in their
+  /// epilogue than with our sweep after them.
+  std::set<std::string> faster_with_statistics(const LoweredStep& step) const;
+
+  /// Keys of the backward_data convolutions of a step which take less time together with
+  /// backward_weights and the apply sweep in our one kernel for the three.
+  std::set<std::string> faster_with_fused_backward(const LoweredStep& step) const;
+
+  /// All choices so far.
+  std::vector<Plan> used() const;
+  int64_t largest_workspace() const;
+
+ private:
+  struct Candidate {
+    const ConvolutionPlan* plan;
+    double milliseconds;
+  };
+
+  bool adopt(const std::string& key, const ConvolutionProblem* problem);
+  double milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
+                      const TuningBuffers& buffers, Calls calls) const;
+  std::vector<Candidate> fastest_of(const std::vector<const ConvolutionPlan*>& plans,
+                                    const ConvolutionProblem& problem,
+                                    const TuningBuffers& buffers) const;
+  void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
+  void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
+  double seconds_of(const std::string& key) const;
+
+  cudnnHandle_t handle_;
+  cudaStream_t stream_;
+  int compute_capability_major_;
+  int multiprocessors_;
+  std::map<std::string, Plan> known_;
+  bool pinned_;
+  std::map<std::string, ConvolutionPlan> plans_;
+  std::map<std::string, Plan> used_;
+};
+
+}  // namespace nearmetal

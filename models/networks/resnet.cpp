@@ -1,0 +1,101 @@
+#include "models/networks/resnet.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+struct Variant {
+  const char* name;
+  std::array<int, 4> blocks;
+  bool bottleneck;
+  bool stride_in_first_conv;  // v1
+};
+
+constexpr Variant variants[] = {
+    {"resnet18", {2, 2, 2, 2}, false, false},    {"resnet34", {3, 4, 6, 3}, false, false},
+    {"resnet50", {3, 4, 6, 3}, true, false},     {"resnet101", {3, 4, 23, 3}, true, false},
+    {"resnet152", {3, 8, 36, 3}, true, false},   {"resnet50_v1", {3, 4, 6, 3}, true, true},
+    {"resnet101_v1", {3, 4, 23, 3}, true, true}, {"resnet152_v1", {3, 8, 36, 3}, true, true},
+};
+
+const Variant& find_variant(const std::string& name) {
+  const auto found = std::find_if(std::begin(variants), std::end(variants),
+                                  [&](const Variant& variant) { return variant.name == name; });
+  if (found == std::end(variants)) throw std::invalid_argument("unknown model '" + name + "'");
+  return *found;
+}
+
+constexpr Window one_by_one(int64_t stride) { return {1, stride, 0}; }
+constexpr Window three_by_three(int64_t stride) { return {3, stride, 1}; }
+
+// A residual block's number of output channels is `width` times this.
+int64_t expansion(const Variant& variant) { return variant.bottleneck ? 4 : 1; }
+
+int shortcut(Graph& graph, int input, const std::string& name, int64_t channels, int64_t stride) {
+  if (stride == 1 && graph.node(input).shape.channels == channels) return input;
+  const int conv = graph.conv(input, name + ".downsample.0", channels, one_by_one(stride));
+  return graph.batch_norm(conv, name + ".downsample.1");
+}
+
+int conv_norm_relu(Graph& graph, int input, const std::string& block, const std::string& number,
+                   int64_t channels, Window window) {
+  const int conv = graph.conv(input, block + ".conv" + number, channels, window);
+  const int norm = graph.batch_norm(conv, block + ".bn" + number);
+  return graph.relu(norm, block + ".relu" + number);
+}
+
+// conv 1x1, 3x3, 1x1 (bottleneck) or 3x3, 3x3 (basic), each with batch norm, plus the shortcut.
+int residual_block(Graph& graph, int input, const Variant& variant, const std::string& name,
+                   int64_t width, int64_t stride) {
+  const int64_t channels = width * expansion(variant);
+  int x = input;
+  if (variant.bottleneck) {
+    const int64_t first_stride = variant.stride_in_first_conv ? stride : 1;
+    x = conv_norm_relu(graph, x, name, "1", width, one_by_one(first_stride));
+    x = conv_norm_relu(graph, x, name, "2", width, three_by_three(stride / first_stride));
+    x = graph.conv(x, name + ".conv3", channels, one_by_one(1));
+    x = graph.batch_norm(x, name + ".bn3", true);
+  } else {
+    x = conv_norm_relu(graph, x, name, "1", width, three_by_three(stride));
+    x = graph.conv(x, name + ".conv2", channels, three_by_three(1));
+    x = graph.batch_norm(x, name + ".bn2", true);
+  }
+  x = graph.add(x, shortcut(graph, input, name, channels, stride), name + ".add");
+  return graph.relu(x, name + ".relu");
+}
+
+}  // namespace
+
+std::vector<std::string> resnet_names() {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants) names.emplace_back(variant.name);
+  return names;
+}
+
+Graph resnet(const std::string& name, int64_t image_size, int64_t classes) {
+  const Variant& variant = find_variant(name);
+  Graph graph(name);
+  int x = graph.input({3, image_size, image_size});  // 224 x 224 in the remarks below
+  x = graph.conv(x, "conv1", 64, {7, 2, 3});         // 64 x 112 x 112
+  x = graph.batch_norm(x, "bn1");
+  x = graph.relu(x, "relu");
+  x = graph.max_pool(x, "maxpool", {3, 2, 1});  // 64 x 56 x 56
+  int64_t width = 64;
+  for (int stage = 0; stage < 4; ++stage, width *= 2) {  // 56, 28, 14 and 7 pixels wide
+    for (int block = 0; block < variant.blocks[stage]; ++block) {
+      const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      x = residual_block(graph, x, variant,
+                         "layer" + std::to_string(stage + 1) + "." + std::to_string(block), width,
+                         stride);
+    }
+  }
+  x = graph.global_average_pool(x, "avgpool");
+  x = graph.linear(x, "fc", classes);
+  graph.softmax_cross_entropy(x, "loss");
+  return graph;
+}
+
+}  // namespace nearmetal

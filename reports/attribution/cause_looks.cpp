@@ -1,0 +1,252 @@
+#include "reports/attribution/cause_looks.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <vector>
+
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Side = ExplainedSide;
+
+constexpr double steal_may_grow_by = 0.05;   // of the CPUs' time
+constexpr double others_may_use = 0.3;       // CPUs more than on the base
+constexpr double pinned_is_faster_by = 1.3;  // than pageable memory, at least
+
+template <class T>
+std::optional<double> least_of_gpus(const Side& side, Maybe<T> Gpu::*fact) {
+  std::optional<double> least;
+  for (const Environment* environment : side.environments) {
+    for (const Gpu& gpu : environment->gpus) {
+      if (!(gpu.*fact)) continue;
+      const auto number = static_cast<double>(*(gpu.*fact));
+      least = std::min(least.value_or(number), number);
+    }
+  }
+  return least;
+}
+
+std::optional<double> fewest_cpus(const Side& side) {
+  std::optional<double> fewest;
+  for (const Environment* environment : side.environments) {
+    const auto usable = static_cast<double>(environment->usable_cpus);
+    const double cpus = std::min(usable, environment->cpu_quota.value.value_or(usable));
+    fewest = std::min(fewest.value_or(cpus), cpus);
+  }
+  return fewest;
+}
+
+Seen if_less(const std::string& what, std::optional<double> base, std::optional<double> next,
+             double scale = 1) {
+  if (!base || !next || *next >= *base) return std::nullopt;
+  return what + " " + significant(scale * *next, 3) + " instead of " +
+         significant(scale * *base, 3);
+}
+
+template <class Visit>
+void each_rank(const Side& side, const Visit& visit) {
+  for (const Run* run : side.runs) {
+    for (const Rank& rank : run->ranks) visit(rank);
+  }
+}
+
+// The largest mean of a monitored quantity.
+double monitored(const Side& side, const std::string& name) {
+  double largest = 0;
+  each_rank(side, [&](const Rank& rank) {
+    if (!rank.monitoring) return;
+    const MonitoredSeries* series = series_named(*rank.monitoring, name);
+    if (series != nullptr) largest = std::max(largest, series->mean);
+  });
+  return largest;
+}
+
+Seen seen_of_clocks(const Side& side) {
+  Seen found;
+  each_rank(side, [&](const Rank& rank) {
+    if (!rank.monitoring) return;
+    for (const std::string& seen : rank.monitoring->seen) {
+      if (seen.starts_with("clocks ")) found = seen;
+    }
+  });
+  return found;
+}
+
+bool any_peer_lacks(const Side& side, Maybe<bool> GpuPeer::*fact) {
+  for (const Environment* environment : side.environments) {
+    for (const Gpu& gpu : environment->gpus) {
+      for (const GpuPeer& peer : gpu.peers) {
+        if ((peer.*fact).value == false) return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::set<std::string> texts_of(const Side& side, const TextFact& fact) {
+  std::set<std::string> texts;
+  for (const Environment* environment : side.environments) {
+    if (const Seen text = fact(*environment)) texts.insert(*text);
+  }
+  return texts;
+}
+
+std::string list_of(const std::set<std::string>& texts) {
+  return joined({texts.begin(), texts.end()});
+}
+
+// Where both are known.
+Seen if_other(const char* what, const std::set<std::string>& base,
+              const std::set<std::string>& next) {
+  if (base.empty() || next.empty() || base == next) return std::nullopt;
+  return std::string(what) + " " + list_of(next) + " instead of " + list_of(base);
+}
+
+bool all_bound(const Side& side) {
+  bool bound = true;
+  each_rank(side,
+            [&](const Rank& rank) { bound = bound && rank.binding && rank.binding->numa_node; });
+  return bound;
+}
+
+bool copies_alike(const RankProbes& probed) {
+  double pinned = 0, pageable = 0;
+  for (const ProbeTime& probe : probed.probes) {
+    if (probe.name == input_probe) pinned = probe.median_seconds.value.value_or(0);
+    if (probe.name == pageable_probe) pageable = probe.median_seconds.value.value_or(0);
+  }
+  return pinned > 0 && pageable > 0 && pageable < pinned_is_faster_by * pinned;
+}
+
+bool any_input_pageable(const Side& side) {
+  bool pageable = false;
+  each_rank(side, [&](const Rank& rank) {
+    pageable = pageable || (rank.probes && rank.probes->needs.input_pageable);
+  });
+  return pageable;
+}
+
+bool any_copies_alike(const Side& side) {
+  bool alike = false;
+  each_rank(side, [&](const Rank& rank) {
+    alike = alike || (rank.probes && copies_alike(*rank.probes));
+  });
+  return alike;
+}
+
+Seen if_new(bool on_base, bool on_new, const char* what) {
+  if (on_base || !on_new) return std::nullopt;
+  return what;
+}
+
+}  // namespace
+
+Look less_of_gpus(const char* what, Maybe<int64_t> Gpu::*fact, double scale) {
+  return [=](const Side& base, const Side& next) {
+    return if_less(what, least_of_gpus(base, fact), least_of_gpus(next, fact), scale);
+  };
+}
+
+Look less_of_gpus(const char* what, Maybe<double> Gpu::*fact) {
+  return [=](const Side& base, const Side& next) {
+    return if_less(what, least_of_gpus(base, fact), least_of_gpus(next, fact));
+  };
+}
+
+Look peers_lack(const char* what, Maybe<bool> GpuPeer::*fact) {
+  return [=](const Side& base, const Side& next) {
+    return if_new(any_peer_lacks(base, fact), any_peer_lacks(next, fact), what);
+  };
+}
+
+Look other_text(const char* what, const TextFact& fact) {
+  return [=](const Side& base, const Side& next) {
+    return if_other(what, texts_of(base, fact), texts_of(next, fact));
+  };
+}
+
+Seen fewer_cpus(const Side& base, const Side& next) {
+  return if_less("usable CPUs:", fewest_cpus(base), fewest_cpus(next));
+}
+
+Seen lowered_clocks(const Side& base, const Side& next) {
+  return seen_of_clocks(base) ? std::nullopt : seen_of_clocks(next);
+}
+
+Seen stolen_time(const Side& base, const Side& next) {
+  const double there = monitored(base, "cpu_steal_share");
+  const double here = monitored(next, "cpu_steal_share");
+  if (here - there < steal_may_grow_by) return std::nullopt;
+  return "the hypervisor gave " + significant(100 * here, 3) + " % of the CPUs' time to others";
+}
+
+Seen other_processes(const Side& base, const Side& next) {
+  const double there = monitored(base, "cpus_busy_with_others");
+  const double here = monitored(next, "cpus_busy_with_others");
+  if (here - there < others_may_use) return std::nullopt;
+  return "other processes kept " + significant(here, 2) + " CPUs busy, " + significant(there, 2) +
+         " on the other side";
+}
+
+Seen transport_variables(const Side& base, const Side& next) {
+  const auto variables_of = [](const Side& side) {
+    std::set<std::string> set;
+    for (const Environment* environment : side.environments) {
+      for (const char* name : {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE",
+                               "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NVLS_ENABLE", "NCCL_ALGO"}) {
+        const auto found = environment->variables.find(name);
+        if (found != environment->variables.end()) set.insert(found->first + "=" + found->second);
+      }
+    }
+    return set;
+  };
+  const std::set<std::string> there = variables_of(base), here = variables_of(next);
+  std::set<std::string> added;
+  std::set_difference(here.begin(), here.end(), there.begin(), there.end(),
+                      std::inserter(added, added.end()));
+  if (added.empty()) return std::nullopt;
+  return list_of(added);
+}
+
+Seen chosen_transports(const Side& base, const Side& next) {
+  const auto transports_of = [](const Side& side) {
+    std::set<std::string> set;
+    for (const Run* run : side.runs) {
+      if (!run->communication || !run->communication->nccl) continue;
+      const std::vector<std::string>& found = run->communication->nccl->transports;
+      set.insert(found.begin(), found.end());
+    }
+    return set;
+  };
+  return if_other("NCCL goes by", transports_of(base), transports_of(next));
+}
+
+Seen not_bound(const Side& base, const Side& next) {
+  return if_new(!all_bound(base), !all_bound(next),
+                "not bound to the CPUs and memory of a NUMA node");
+}
+
+Seen pageable_input(const Side& base, const Side& next) {
+  return if_new(any_input_pageable(base), any_input_pageable(next),
+                "images come from pageable memory");
+}
+
+Seen copies_as_if_pageable(const Side& base, const Side& next) {
+  return if_new(any_copies_alike(base), any_copies_alike(next),
+                "copies from pinned memory are hardly faster than from pageable memory");
+}
+
+Seen virtual_machine(const Side& base, const Side& next) {
+  const auto any_vm = [](const Side& side) {
+    return std::any_of(side.environments.begin(), side.environments.end(),
+                       [](const Environment* environment) {
+                         return environment->virtualisation.machine.value == "vm";
+                       });
+  };
+  return if_new(any_vm(base), any_vm(next), "a virtual machine");
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,15 @@
+// Causes that are known to make a layer slow, looked for in what reports already hold.
+#pragma once
+
+#include <vector>
+
+#include "reports/attribution/attribution.h"
+
+namespace nearmetal {
+
+/// Of the layers that count and cost time, the costliest first: causes that the new side shows and
+/// the base does not. A layer for which none is found has one that says where to look.
+std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
+                                     const std::vector<LayerShare>& layers);
+
+}  // namespace nearmetal

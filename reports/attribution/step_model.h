@@ -1,0 +1,66 @@
+// How long a step takes by its parts, and how one side's differs from another's.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "reports/attribution/attribution.h"
+
+namespace nearmetal {
+
+/// What one side's runs say, one figure each: of several ranks the slowest, of several runs the
+/// median.
+struct SideFigures {
+  std::string device;  // cpu or cuda
+  double step_seconds = 0;
+  double exposed_seconds = 0;  // 0: one rank
+  bool exchanges = false;
+  StepNeeds needs;
+  Maybe<double> sm_hertz;            // mean of the window
+  Maybe<double> steal_share;         // of the CPUs' time
+  Maybe<double> sums_alone_seconds;  // of a step's gradients, with nothing else going on
+  std::vector<ProbeTime> probes;
+
+  /// Of the copy by which images come.
+  const char* input_copy() const { return needs.input_pageable ? pageable_probe : input_probe; }
+  /// Of the probe that first_of() finds.
+  Maybe<double> seconds(const std::string& name,
+                        Maybe<double> ProbeTime::*which = &ProbeTime::median_seconds) const;
+  /// Of the only probe whose name begins so: "product/", "p2p/".
+  const ProbeTime* first_of(const std::string& prefix) const;
+};
+
+SideFigures figures_of(const ExplainedSide& side);
+
+/// The parts of the base's step. All in seconds.
+struct StepModel {
+  double memory = 0;   // device work that its bytes bind
+  double compute = 0;  // device work that its operations bind
+  double queueing = 0;
+  double input = 0;
+  double exposed = 0;
+  bool cpu_computes = false;
+};
+
+StepModel model_of(const SideFigures& base);
+
+/// By which factor each layer takes longer than on the base; communication: seconds more.
+struct LayerFactors {
+  double clock = 1;
+  double compute = 1;
+  double memory = 1;
+  double cpu = 1;
+  double launch = 1;
+  double input = 1;
+  double communication_seconds = 0;
+};
+
+double step_seconds(const StepModel& model, const LayerFactors& factors);
+
+/// What is left of a factor of time once `known` explains a part of it: 1 where `known` explains
+/// more, since a probe alone need not meet what the window met; all of it where they point in
+/// different directions.
+double beyond(double factor, double known);
+
+}  // namespace nearmetal

@@ -1,0 +1,147 @@
+#include "reports/compare/baseline.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <span>
+#include <stdexcept>
+
+#include "models/errors.h"
+#include "reports/files/atomic_file.h"
+#include "reports/files/sha256.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t hash_digits = 12;
+
+void require_name(const std::string& name) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  };
+  const bool plain = std::all_of(name.begin(), name.end(), is_plain);
+  if (!name.empty() && plain && name.front() != '.' && name.front() != '-') return;
+  throw std::invalid_argument("'" + name +
+                              "' is no name of a baseline: letters, digits, -, _ and "
+                              "., and not - or . first");
+}
+
+bool has_complete_run(const Report& report) {
+  return std::any_of(report.arms.begin(), report.arms.end(), [](const Arm& arm) {
+    return std::any_of(arm.runs.begin(), arm.runs.end(),
+                       [](const Run& run) { return run.status == Status::complete; });
+  });
+}
+
+std::vector<KeyField> context_of(const std::vector<KeyField>& key) {
+  std::vector<KeyField> context = key;
+  std::erase_if(context, [](const KeyField& field) { return field.severity == Severity::layout; });
+  return context;
+}
+
+const SetRun* first_run(const RunSet& set) {
+  for (const RunArm& arm : set.arms) {
+    if (!arm.runs.empty()) return &arm.runs.front();
+  }
+  return nullptr;
+}
+
+// That of the history which is nearest to the wanted one.
+std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<KeyField>& wanted) {
+  std::vector<KeyField> nearest;
+  size_t fewest = std::numeric_limits<size_t>::max();
+  for (const RunArm& arm : history.arms) {
+    for (const SetRun& run : arm.runs) {
+      const std::vector<KeyField> context = context_of(run.key);
+      const size_t differences = key_differences(context, wanted).size();
+      if (differences >= fewest) continue;
+      fewest = differences;
+      nearest = context;
+    }
+  }
+  return nearest;
+}
+
+// FINGERPRINT/TIME-HASH.json.
+fs::path place_of_copy(const std::string& file, const std::string& text) {
+  const Report report = read_report(file);
+  if (!has_complete_run(report)) throw InvalidReport(file + " holds no complete run");
+  RunSet set;
+  add_runs(set, report, file);
+  std::string time = report.invocation.started_at;
+  std::erase(time, ':');
+  return fs::path(context_sha256(first_run(set)->key).substr(0, hash_digits)) /
+         (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
+}
+
+}  // namespace
+
+std::vector<fs::path> add_to_baseline(const fs::path& folder, const std::string& name,
+                                      const std::vector<std::string>& reports) {
+  require_name(name);
+  std::map<fs::path, std::string> copies;  // their text
+  for (const std::string& file : reports) {
+    const std::string text = file_text(file);
+    const fs::path target = folder / name / place_of_copy(file, text);
+    if (fs::exists(target)) {
+      throw std::invalid_argument(file + " is in the baseline already: " + target.string());
+    }
+    copies[target] = text;
+  }
+  std::vector<fs::path> added;
+  for (const auto& [target, text] : copies) {
+    std::error_code ignored;  // writing says what is wrong
+    fs::create_directories(target.parent_path(), ignored);
+    write_file_atomically(target, text, false);
+    added.push_back(target);
+  }
+  return added;
+}
+
+std::vector<std::string> baseline_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string place_of_baseline(const fs::path& folder, const std::string& place) {
+  std::error_code ignored;
+  if (fs::exists(place, ignored) || place.find('#') != place.npos) return place;
+  const fs::path named = folder / place;
+  if (fs::is_directory(named, ignored)) return named.string();
+  const std::vector<std::string> names = baseline_names(folder);
+  throw InvalidReport(place + " is no report, no folder, and no baseline: " + folder.string() +
+                      " holds " + (names.empty() ? "none" : joined(names)) +
+                      "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
+}
+
+RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) {
+  const SetRun* first = first_run(next);
+  if (first == nullptr) return history;
+  const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
+  RunSet matching;
+  for (const RunArm& arm : history.arms) {
+    std::vector<const SetRun*> runs;
+    for (const SetRun& run : arm.runs) {
+      if (context_of(run.key) == context) runs.push_back(&run);
+    }
+    std::stable_sort(runs.begin(), runs.end(), [](const SetRun* a, const SetRun* b) {
+      return a->run.started_at < b->run.started_at;
+    });
+    const auto surplus = std::max<int64_t>(0, std::ssize(runs) - window);
+    for (const SetRun* run : std::span(runs).subspan(surplus)) {
+      add_run(matching, arm.name, *run, history.environments);
+    }
+  }
+  return matching;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,34 @@
+// Baselines: named sets of runs, kept as reports in a folder that lives in git.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+
+namespace nearmetal {
+
+/// Copies each report to FOLDER/NAME/FINGERPRINT/TIME-HASH.json. The fingerprint is that of the
+/// comparable key without its layout, so that one name may hold several machines. Returns the new
+/// paths. All are checked before the first is copied: throws std::invalid_argument for a bad name,
+/// or a report that is there already; InvalidReport for one that cannot be read or has no complete
+/// run; OutputError.
+std::vector<std::filesystem::path> add_to_baseline(const std::filesystem::path& folder,
+                                                   const std::string& name,
+                                                   const std::vector<std::string>& reports);
+
+/// Names of the baselines in a folder, sorted; none where there is no such folder.
+std::vector<std::string> baseline_names(const std::filesystem::path& folder);
+
+/// `place` where it is a file or folder, or FILE#ARM, else the folder of the baseline of that name.
+/// Throws InvalidReport that names the baselines there are.
+std::string place_of_baseline(const std::filesystem::path& folder, const std::string& place);
+
+/// Of a history, the runs to hold `next` against: those with the comparable key of its first run
+/// (but for the layout), or where there are none those that differ in the fewest fields; of each
+/// arm the latest `window`, so that the base follows slowly and no single run moves it.
+RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window);
+
+}  // namespace nearmetal

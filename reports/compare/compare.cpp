@@ -1,0 +1,258 @@
+#include "reports/compare/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+const RunArm* arm_in(const RunSet& set, const std::string& name) {
+  const auto found = std::find_if(set.arms.begin(), set.arms.end(),
+                                  [&](const RunArm& arm) { return arm.name == name; });
+  return found == set.arms.end() ? nullptr : &*found;
+}
+
+bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
+  if (options.vm_form && difference.is_treatment()) return true;
+  return std::any_of(options.allow_differ.begin(), options.allow_differ.end(),
+                     [&](const std::string& allowed) { return covers(allowed, difference.name); });
+}
+
+// Of every run of both arms from the first of the base; each difference once.
+std::vector<FoundDifference> differences_within(const ArmPair& pair,
+                                                const CompareOptions& options) {
+  std::vector<FoundDifference> found;
+  if (pair.base->runs.empty()) return found;
+  const std::vector<KeyField>& key = pair.base->runs.front().key;
+  for (const RunArm* arm : {pair.base, pair.next}) {
+    for (const SetRun& run : arm->runs) {
+      if (run.key == key) continue;
+      for (const KeyDifference& difference : key_differences(key, run.key)) {
+        const bool known = std::any_of(found.begin(), found.end(), [&](const auto& other) {
+          return other.difference == difference;
+        });
+        if (!known) found.push_back({difference, run.source, is_allowed(difference, options)});
+      }
+    }
+  }
+  return found;
+}
+
+void add_rows(Comparison& comparison, const ArmPair& pair,
+              const std::vector<const Metric*>& metrics) {
+  const auto add_without_figures = [&](const std::string& reason) {
+    for (const Metric* metric : metrics) {
+      comparison.rows.push_back(
+          row_without_figures(pair.name, *metric, Verdict::not_comparable, reason));
+    }
+  };
+  if (pair.base == nullptr || pair.next == nullptr) {
+    const CompareOptions& options = comparison.options;
+    return add_without_figures(std::string("only in ") +
+                               (pair.base == nullptr ? new_name(options) : base_name(options)));
+  }
+  bool refused = false;
+  for (const FoundDifference& found : differences_within(pair, comparison.options)) {
+    refused |= !found.allowed;
+    const bool known = std::any_of(
+        comparison.key_differences.begin(), comparison.key_differences.end(),
+        [&](const FoundDifference& other) { return other.difference == found.difference; });
+    if (!known) comparison.key_differences.push_back(found);
+  }
+  if (refused) return add_without_figures("the runs differ in what must agree");
+  for (const Metric* metric : metrics) {
+    comparison.rows.push_back(compare_arms(*pair.base, *pair.next, *metric, comparison.options));
+    comparison.rows.back().arm = pair.name;
+  }
+}
+
+ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environments) {
+  ExplainedSide side;
+  std::set<int64_t> places;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.status != Status::complete) continue;
+    side.runs.push_back(&run.run);
+    for (const Rank& rank : run.run.ranks) places.insert(rank.environment);
+  }
+  for (const int64_t place : places) {
+    if (place >= 0) side.environments.push_back(&environments.at(place));
+  }
+  return side;
+}
+
+// Half the interval of the difference.
+Maybe<double> noise_of(const ArmPair& pair, const CompareOptions& options) {
+  const Metric& throughput = all_metrics().front();
+  const Maybe<Interval> interval =
+      compare_arms(*pair.base, *pair.next, throughput, options).difference_interval;
+  if (!interval) return Unknown{interval.reason};
+  const double half = (interval->upper - interval->lower) / 2;
+  // An interval so wide says nothing, and would not fit into a number of seconds.
+  return half < 1e6 ? Maybe<double>(half) : Unknown{"the interval of the difference is too wide"};
+}
+
+// Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
+bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
+  return std::any_of(comparison.rows.begin(), comparison.rows.end(), [&](const ComparisonRow& row) {
+    return row.arm == arm && row.difference && !(only_open && row.verdict == Verdict::equivalent);
+  });
+}
+
+// In what the steps of the sides have other things to do: the model is made of the base's alone.
+std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
+  const std::set<std::string> fields = {"model",      "device",  "precision",   "batch",
+                                        "image_size", "classes", "forward_only"};
+  std::vector<std::string> names;
+  for (const FoundDifference& found : differences_within(pair, options)) {
+    const KeyDifference& difference = found.difference;
+    const bool copies =
+        difference.name == "input" && (difference.base == "device" || difference.other == "device");
+    if (copies || fields.contains(difference.name)) names.push_back(difference.name);
+  }
+  return joined(names);
+}
+
+// Why there is no explanation; empty where there is one.
+std::string not_explained(const ArmPair& pair, const CompareOptions& options,
+                          const ExplainedSide& base_side, const ExplainedSide& new_side) {
+  const std::string what = "where the difference comes from is not known (";
+  const std::string work = other_steps(pair, options);
+  if (!work.empty()) return what + "steps of other work: " + work + ")";
+  const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);
+  if (of_base.empty() && of_new.empty()) return "";
+  return what +
+         (of_base.empty() ? new_title(options) + (": " + of_new)
+                          : base_title(options) + (": " + of_base)) +
+         "); run both sides with --attribute";
+}
+
+void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& base,
+                     const RunSet& next) {
+  const ExplainedSide base_side = side_of(*pair.base, base.environments);
+  const ExplainedSide new_side = side_of(*pair.next, next.environments);
+  const Warning hint = {"not_explained",
+                        not_explained(pair, comparison.options, base_side, new_side)};
+  if (hint.text.empty()) {
+    comparison.explanations.push_back(
+        explain(base_side, new_side, noise_of(pair, comparison.options)));
+    comparison.explanations.back().arm = pair.name;
+    return;
+  }
+  const auto& notes = comparison.notes;
+  const bool told = std::find(notes.begin(), notes.end(), hint) != notes.end();
+  if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
+}
+
+bool runs_on_gpus(const RunSet& set) {
+  return std::all_of(set.arms.begin(), set.arms.end(), [](const RunArm& arm) {
+    return std::all_of(arm.runs.begin(), arm.runs.end(),
+                       [](const SetRun& run) { return run.run.device == "cuda"; });
+  });
+}
+
+// Above 0 the better side.
+double goodness(const ComparisonRow& row) {
+  const double difference = row.difference.value.value_or(0);
+  return metric_from(row.metric).higher_is_better ? difference : -difference;
+}
+
+void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
+  for (const Metric* metric : metrics) {
+    std::vector<const ComparisonRow*> rows;
+    for (const ComparisonRow& row : comparison.rows) {
+      if (row.metric == metric->name && row.log_difference) rows.push_back(&row);
+    }
+    if (rows.size() < 2) continue;
+    comparison.geometric_means.push_back(
+        geometric_mean_row(rows, *metric, comparison.options.rule));
+  }
+}
+
+}  // namespace
+
+const char* to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::not_comparable:
+      return "NOT-COMPARABLE";
+    case Verdict::invalid:
+      return "INVALID";
+    case Verdict::slower:
+      return "SLOWER";
+    case Verdict::inconclusive:
+      return "INCONCLUSIVE";
+    case Verdict::equivalent:
+      return "EQUIVALENT";
+    case Verdict::faster:
+      return "FASTER";
+  }
+  throw std::logic_error("unnamed Verdict");
+}
+
+const char* base_title(const CompareOptions& options) {
+  return options.vm_form ? "bare metal" : "base";
+}
+
+const char* new_title(const CompareOptions& options) { return options.vm_form ? "VM" : "new"; }
+
+const char* base_name(const CompareOptions& options) {
+  return options.vm_form ? "bare metal" : "the base";
+}
+
+const char* new_name(const CompareOptions& options) {
+  return options.vm_form ? "the VM" : "the new set";
+}
+
+std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
+  if (base.arms.size() == 1 && next.arms.size() == 1) {
+    const std::string& name = base.arms[0].name;
+    const std::string& new_name = next.arms[0].name;
+    const std::string shown = name == new_name ? name : name + " | " + new_name;
+    return {{shown, &base.arms[0], &next.arms[0]}};
+  }
+  std::vector<ArmPair> pairs;
+  for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
+  for (const RunArm& arm : next.arms) {
+    if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});
+  }
+  return pairs;
+}
+
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options) {
+  Comparison comparison;
+  comparison.options = options;
+  if (comparison.options.metrics.empty()) {
+    comparison.options.metrics = {all_metrics().front().name};
+  }
+  std::vector<const Metric*> metrics;
+  for (const std::string& name : comparison.options.metrics) metrics.push_back(&metric_from(name));
+  for (const std::string& allowed : options.allow_differ) {
+    if (covers(allowed, "kind")) {
+      throw std::invalid_argument("kinds, measured and emulated, are never compared with another");
+    }
+  }
+  for (const ArmPair& pair : paired_arms(base, next)) add_rows(comparison, pair, metrics);
+  const auto worst_first = [](const auto& a, const auto& b) {
+    return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
+  };
+  std::stable_sort(comparison.rows.begin(), comparison.rows.end(), worst_first);
+  std::stable_sort(
+      comparison.key_differences.begin(), comparison.key_differences.end(),
+      [](const auto& a, const auto& b) { return a.difference.severity < b.difference.severity; });
+  add_geometric_means(comparison, metrics);
+  comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
+  comparison.environment_differences =
+      environment_differences(base.environments, next.environments);
+  if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);
+  for (const ArmPair& pair : paired_arms(base, next)) {
+    if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
+  }
+  return comparison;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,116 @@
+// Two sets of runs: the difference between them, and what may be said of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/attribution/attribution.h"
+#include "reports/compare/environment_differences.h"
+#include "reports/compare/run_set.h"
+#include "reports/document/metric.h"
+#include "reports/document/types.h"
+#include "reports/statistics/inference.h"
+#include "reports/statistics/power.h"
+
+namespace nearmetal {
+
+/// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
+///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
+///  - not_comparable: keys differ, or one side lacks the row or its metric; invalid: no complete
+///    run.
+/// "Slower" means worse: less throughput, more time.
+enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, faster };
+
+const char* to_string(Verdict verdict);
+
+struct CompareOptions {
+  DecisionRule rule;
+  std::vector<std::string> metrics;       // names; empty: throughput
+  std::vector<std::string> allow_differ;  // fields of the comparable key
+  bool vm_form = false;                   // base is bare metal, the new side a VM
+  bool base_can_grow = true;              // whether more runs of the base can be had
+};
+
+/// Confidence of the intervals of each side by itself; those of differences follow alpha.
+inline constexpr double side_confidence = 0.95;
+/// Chance to decide, for which numbers of runs are planned.
+inline constexpr double planned_power = 0.8;
+
+struct RunWarning {
+  Warning warning;   // as the first run put it
+  int64_t runs = 1;  // that gave it
+  bool same = true;  // in these words
+};
+
+struct SideSummary {
+  std::string name{};    // in a sentence: "the base", "the VM"
+  int64_t runs = 0;      // that count
+  int64_t left_out = 0;  // partial, failed or without the figure
+  Maybe<double> geometric_mean;
+  Maybe<Interval> interval;
+  Maybe<RunSpread> spread;
+  std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
+  std::vector<RunWarning> warnings;
+};
+
+/// One layout and metric.
+struct ComparisonRow {
+  std::string arm;
+  std::string metric;
+  Verdict verdict = Verdict::inconclusive;
+  std::string reason;  // of the verdict, in words
+  std::string method;  // welch, paired, mean of rows, or empty where there is none
+  SideSummary base_side;
+  SideSummary new_side;
+  Maybe<LogEstimate> log_difference;    // ln(new / base)
+  Maybe<double> difference;             // new / base - 1
+  Maybe<Interval> difference_interval;  // of confidence 1 - 2 alpha
+  Maybe<double> p;                      // of no difference, Student's t
+  Maybe<double> rank_test_p;            // of no difference, Mann-Whitney
+  Maybe<double> p_worse;                // of "worse by the margin or more": small shows it is not
+  Maybe<double> p_better;               // of "better by the margin or more"
+  Maybe<double> p_regression;           // of "not worse than the margin": small shows a regression
+  Maybe<double> detectable_drop;        // share that is found with the planned power
+  Maybe<int64_t> more_runs;             // a side, that would decide with the planned power
+  std::vector<Warning> notes;
+};
+
+/// A field in which runs differ that must agree, and whether that was allowed.
+struct FoundDifference {
+  KeyDifference difference;
+  std::string source;  // of the run that differs from the first of the base
+  bool allowed = false;
+};
+
+struct Comparison {
+  CompareOptions options;
+  std::vector<FoundDifference> key_differences;  // of all rows, distinct
+  std::vector<ComparisonRow> rows;               // worst first
+  std::vector<EnvironmentDifference> environment_differences;
+  bool on_gpus = false;                        // all runs of both sides
+  std::vector<Explanation> explanations;       // of the arms whose runs have probes
+  std::vector<Warning> notes;                  // of the whole
+  std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
+};
+
+/// How tables and charts call the sides: "base" and "new", or "bare metal" and "VM".
+const char* base_title(const CompareOptions& options);
+const char* new_title(const CompareOptions& options);
+/// And sentences: "the base" and "the new set", or "bare metal" and "the VM".
+const char* base_name(const CompareOptions& options);
+const char* new_name(const CompareOptions& options);
+
+struct ArmPair {
+  std::string name;              // of both, or "a | b"
+  const RunArm* base = nullptr;  // either may be missing
+  const RunArm* next = nullptr;
+};
+
+/// Arms of the same name, or the only arm of each side whatever their names.
+std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
+
+/// Of all pairs of arms. Throws std::invalid_argument for options that make no sense.
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options);
+
+}  // namespace nearmetal

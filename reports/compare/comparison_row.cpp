@@ -1,0 +1,288 @@
+#include "reports/compare/comparison_row.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/compare/run_notes.h"
+#include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+struct SideValues {
+  std::vector<const SetRun*> runs;  // that count, in order of their start
+  std::vector<double> values;       // of the metric
+  std::vector<double> within;       // relative standard error of each run, where known
+  std::vector<Warning> left_out;
+  std::string lack;  // why a complete run has no such value; empty where each has one
+};
+
+// What a training step can take or yield; beyond lies damage, or a joke.
+constexpr double smallest_value = 1e-100;
+constexpr double largest_value = 1e100;
+
+// By a rule that does not look at the figure itself, but for those that are none.
+std::string why_left_out(const Run& run, const Maybe<double>& value) {
+  if (run.status != Status::complete) {
+    return std::string(to_string(run.status)) + " (" + run.failure.value_or("no reason given") +
+           ")";
+  }
+  if (!value) return value.reason;
+  return *value >= smallest_value && *value <= largest_value ? "" : "the value makes no sense";
+}
+
+double within_error(const Run& run) {
+  double largest = 0;
+  for (const Rank& rank : run.ranks) {
+    if (!rank.step_time) continue;
+    largest = std::max(largest, rank.step_time->relative_standard_error.value.value_or(0));
+  }
+  return std::min(1.0, largest);  // more is as good as unknown
+}
+
+SideValues values_of(const RunArm& arm, const Metric& metric) {
+  SideValues side;
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) runs.push_back(&run);
+  std::stable_sort(runs.begin(), runs.end(), [](const SetRun* a, const SetRun* b) {
+    return a->run.started_at < b->run.started_at;
+  });
+  for (const SetRun* run : runs) {
+    const Maybe<double> value = metric.value_of(run->run);
+    if (run->run.status == Status::complete && !value) side.lack = value.reason;
+    const std::string why_not = why_left_out(run->run, value);
+    if (!why_not.empty()) {
+      const bool lacks_figure = run->run.status == Status::complete;
+      side.left_out.push_back(
+          {"left_out", "a run of " + run->source + " is left out" +
+                           (lacks_figure ? " of " + std::string(metric.name) : "") + ": " +
+                           why_not});
+      continue;
+    }
+    side.runs.push_back(run);
+    side.values.push_back(*value);
+    if (const double error = within_error(run->run); error > 0) side.within.push_back(error);
+  }
+  return side;
+}
+
+// What its monitor saw, or why it saw nothing; empty: each rank was alone, at steady clocks.
+std::string disturbance_of(const SetRun& run) {
+  const std::string name = "a run of " + run.source;
+  if (run.run.ranks.empty()) return name + " has no ranks";
+  for (const Rank& rank : run.run.ranks) {
+    if (!rank.monitoring) return name + " was not monitored";
+    const Monitoring& found = *rank.monitoring;
+    if (found.verdict != "clean") {
+      return name + " was " + found.verdict + ": " + joined(found.seen, "; ");
+    }
+    const auto unseen = found.not_monitored.find("sm_clock_hertz");
+    if (run.run.device == "cuda" && unseen != found.not_monitored.end()) {
+      return name + " tells no clock of its GPU: " + unseen->second;
+    }
+  }
+  return "";
+}
+
+SideSummary summary_of(const SideValues& side) {
+  SideSummary summary;
+  summary.runs = static_cast<int64_t>(side.values.size());
+  summary.left_out = static_cast<int64_t>(side.left_out.size());
+  for (const SetRun* run : side.runs) {
+    if (summary.disturbed.empty()) summary.disturbed = disturbance_of(*run);
+  }
+  summary.geometric_mean = Unknown{"no complete run"};
+  summary.interval = Unknown{"fewer than 2 runs, or all equal"};
+  summary.spread = Unknown{"fewer than 2 runs"};
+  if (side.values.empty()) return summary;
+  std::vector<double> logs;
+  for (const double value : side.values) logs.push_back(std::log(value));
+  summary.geometric_mean = std::exp(mean(logs));
+  if (const auto estimate = log_mean(side.values)) {
+    summary.interval = interval(*estimate, side_confidence);
+  }
+  if (const auto spread = run_spread(side.values, side.within)) summary.spread = *spread;
+  return summary;
+}
+
+LogEstimate turned_where_lower_is_better(LogEstimate estimate, const Metric& metric) {
+  if (!metric.higher_is_better) estimate.value = -estimate.value;
+  return estimate;
+}
+
+Verdict verdict_of(const LogEstimate& goodness, const DecisionRule& rule) {
+  const Interval found = log_interval(goodness, 1 - 2 * rule.alpha);
+  const double margin = -log_margin(rule);
+  if (found.upper < -margin) return Verdict::slower;
+  if (found.lower > margin) return Verdict::faster;
+  const bool within = found.lower > -margin && found.upper < margin;
+  return within ? Verdict::equivalent : Verdict::inconclusive;
+}
+
+const char* reason_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::slower:
+      return "worse by more than the margin";
+    case Verdict::faster:
+      return "better by more than the margin";
+    case Verdict::equivalent:
+      return "within the margin";
+    default:
+      return "the interval of the difference reaches over a margin";
+  }
+}
+
+void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
+                const DecisionRule& rule) {
+  const double margin = -log_margin(rule);
+  const LogEstimate goodness = turned_where_lower_is_better(estimate, metric);
+  const Interval factors = interval(estimate, 1 - 2 * rule.alpha);
+  row.log_difference = estimate;
+  row.difference = std::expm1(estimate.value);
+  row.difference_interval = Interval{factors.lower - 1, factors.upper - 1};
+  row.p = p_of_no_difference(estimate);
+  row.p_worse = p_of_at_most(goodness, -margin);
+  row.p_better = p_of_at_least(goodness, margin);
+  row.p_regression = p_of_at_least(goodness, -margin);
+  row.verdict = verdict_of(goodness, rule);
+  row.reason = reason_of(row.verdict);
+}
+
+// The groups whose means the estimate is made of: pairs are one.
+std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& estimate,
+                                const CompareOptions& options) {
+  const int64_t n = row.new_side.runs;
+  if (row.method == "paired") {
+    return {{estimate.standard_error * std::sqrt(static_cast<double>(n)), n, true}};
+  }
+  return {{row.base_side.spread->deviation, row.base_side.runs, options.base_can_grow},
+          {row.new_side.spread->deviation, n, true}};
+}
+
+void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
+               const CompareOptions& options) {
+  const std::vector<RunGroup> groups = groups_of(row, estimate, options);
+  row.detectable_drop = detectable_drop(groups, options.rule, planned_power);
+  if (row.verdict != Verdict::inconclusive) {
+    row.more_runs = Unknown{"decided"};
+    return;
+  }
+  const double truth = turned_where_lower_is_better(estimate, metric).value;
+  const auto more = more_runs_to_decide(groups, truth, options.rule, planned_power);
+  row.more_runs = Unknown{"1000 more runs would not decide"};
+  if (more) row.more_runs = std::max<int64_t>(1, *more);
+}
+
+void leave_open(ComparisonRow& row, const Unknown& why) {
+  row.log_difference = why;
+  row.difference = row.p = row.rank_test_p = row.p_worse = row.p_better = row.p_regression = why;
+  row.difference_interval = why;
+  row.detectable_drop = why;
+  row.more_runs = why;
+}
+
+// Of a side without a value: its runs lack the metric, or none is complete.
+void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
+  if (!side.values.empty()) return;
+  row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;
+  row.reason = side.lack.empty() ? "no complete run of " + name
+                                 : "no run of " + name + " has " + row.metric + ": " + side.lack;
+}
+
+// Without a spread there is a difference, but nothing to judge it by.
+void fill_difference_alone(ComparisonRow& row, bool paired) {
+  const bool few = std::min(row.base_side.runs, row.new_side.runs) < 2;
+  const std::string equal =
+      paired ? "all pairs differ by the same" : "all runs of a side are equal";
+  leave_open(row, {few ? "fewer than 2 runs on a side" : equal});
+  row.difference = *row.new_side.geometric_mean / *row.base_side.geometric_mean - 1;
+  row.verdict = Verdict::inconclusive;
+  row.reason = few ? "an interval needs 2 runs a side, a firm verdict more"
+                   : equal + ": the spread is below what was resolved";
+}
+
+}  // namespace
+
+SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
+  return summary_of(values_of(arm, metric));
+}
+
+std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric) {
+  return values_of(arm, metric).left_out;
+}
+
+ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,
+                                  const std::string& reason) {
+  ComparisonRow row;
+  row.arm = arm;
+  row.metric = metric.name;
+  row.verdict = verdict;
+  row.reason = reason;
+  leave_open(row, {reason});
+  for (SideSummary* side : {&row.base_side, &row.new_side}) {
+    side->geometric_mean = Unknown{reason};
+    side->interval = Unknown{reason};
+    side->spread = Unknown{reason};
+  }
+  return row;
+}
+
+ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const Metric& metric,
+                           const CompareOptions& options) {
+  const SideValues base = values_of(base_arm, metric);
+  const SideValues next = values_of(new_arm, metric);
+  ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
+  row.base_side = summary_of(base);
+  row.new_side = summary_of(next);
+  row.base_side.name = base_name(options);
+  row.new_side.name = new_name(options);
+  row.notes = base.left_out;
+  row.notes.insert(row.notes.end(), next.left_out.begin(), next.left_out.end());
+  if (base.values.empty() || next.values.empty()) {
+    fill_missing(row, next, row.new_side.name);
+    fill_missing(row, base, row.base_side.name);
+    leave_open(row, {row.reason});
+    return row;
+  }
+  const bool paired = run_order(base.runs, next.runs) == RunOrder::pairs;
+  std::optional<LogEstimate> estimate;
+  if (paired) {
+    estimate = paired_difference(base.values, next.values);
+  } else if (const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
+             of_base && of_new) {
+    estimate = difference(*of_base, *of_new);
+  }
+  if (estimate) {
+    row.method = paired ? "paired" : "welch";
+    fill_tests(row, *estimate, metric, options.rule);
+    row.rank_test_p = mann_whitney_p(next.values, base.values);
+    fill_plan(row, *estimate, metric, options);
+  } else {
+    fill_difference_alone(row, paired);
+  }
+  add_run_notes(row, base.runs, next.runs, base.values, next.values);
+  return row;
+}
+
+ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
+                                 const Metric& metric, const DecisionRule& rule) {
+  const double weight = 1 / static_cast<double>(rows.size());
+  std::vector<WeightedEstimate> terms;
+  for (const ComparisonRow* row : rows) terms.push_back({weight, *row->log_difference});
+  ComparisonRow mean_row = row_without_figures("geometric mean", metric, Verdict::inconclusive,
+                                               "not determined for a mean of rows");
+  mean_row.method = "mean of rows";
+  fill_tests(mean_row, combined(terms), metric, rule);
+  return mean_row;
+}
+
+std::string mean_text(const SideSummary& side, const Metric& metric) {
+  if (!side.geometric_mean) return "-";
+  const double scale = metric.shown_per_unit;
+  if (!side.interval) return significant(scale * *side.geometric_mean);
+  return with_interval(scale * *side.geometric_mean,
+                       {scale * side.interval->lower, scale * side.interval->upper});
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,29 @@
+// One row of a comparison: the runs of two arms, by one metric.
+#pragma once
+
+#include "reports/compare/compare.h"
+
+namespace nearmetal {
+
+/// The complete runs of one arm by one metric.
+SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
+
+/// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
+std::string mean_text(const SideSummary& side, const Metric& metric);
+
+/// Those of its runs that are not among them, and why.
+std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric);
+
+/// Both arms hold comparable runs. Those that are not complete are left out by that alone.
+ComparisonRow compare_arms(const RunArm& base, const RunArm& next, const Metric& metric,
+                           const CompareOptions& options);
+
+/// A row that holds a verdict and no figures.
+ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,
+                                  const std::string& reason);
+
+/// The mean of the rows' differences on the logarithm; rows have the metric, and estimates.
+ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
+                                 const Metric& metric, const DecisionRule& rule);
+
+}  // namespace nearmetal

@@ -1,0 +1,258 @@
+#include "reports/compare/gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Rows = std::vector<const ComparisonRow*>;
+
+std::string name_of(const ComparisonRow& row, const Comparison& comparison) {
+  return comparison.options.metrics.size() == 1 ? row.arm : row.arm + " " + row.metric;
+}
+
+std::string names_of(const Rows& rows, const Comparison& comparison) {
+  constexpr size_t most_names = 3;
+  std::vector<std::string> names;
+  for (const ComparisonRow* row : rows) {
+    if (names.size() < most_names) names.push_back(name_of(*row, comparison));
+  }
+  const size_t left = rows.size() - names.size();
+  return joined(names) + (left > 0 ? " and " + std::to_string(left) + " more" : "");
+}
+
+template <class Predicate>
+Rows rows_where(const Comparison& comparison, const Predicate& holds) {
+  Rows rows;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (holds(row)) rows.push_back(&row);
+  }
+  return rows;
+}
+
+// Rows with this verdict whose p stays within alpha after Holm's correction over all rows.
+Rows shown_after_holm(const Comparison& comparison, Verdict verdict,
+                      std::vector<double>& adjusted) {
+  const Rows judged =
+      rows_where(comparison, [](const ComparisonRow& row) { return row.p.value.has_value(); });
+  std::vector<double> p_values;
+  for (const ComparisonRow* row : judged) {
+    p_values.push_back(verdict == Verdict::slower ? *row->p_regression : 1 - *row->p_better);
+  }
+  adjusted = holm_adjusted(p_values);
+  Rows shown;
+  for (size_t i = 0; i < judged.size(); ++i) {
+    if (judged[i]->verdict == verdict && adjusted[i] <= comparison.options.rule.alpha) {
+      shown.push_back(judged[i]);
+    }
+  }
+  return shown;
+}
+
+bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
+  return std::min(row.base_side.runs, row.new_side.runs) < options.minimum_runs;
+}
+
+// Why the runs of a row are not shown to be taken in peace; empty: they are.
+const std::string& unclean(const ComparisonRow& row) {
+  return row.base_side.disturbed.empty() ? row.new_side.disturbed : row.base_side.disturbed;
+}
+
+// What keeps the rows from being judged at all; false where nothing does.
+bool refuse(const Comparison& comparison, GateResult& result) {
+  const auto end = [&](ExitCode code, const std::string& verdict) {
+    result.exit_code = code;
+    result.verdict = verdict;
+    return true;
+  };
+  const auto of = [&](Verdict verdict) {
+    return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
+  };
+  if (comparison.rows.empty()) return end(ExitCode::invalid_report, "invalid: there is no run");
+  if (const Rows rows = of(Verdict::invalid); !rows.empty()) {
+    return end(ExitCode::invalid_report,
+               "invalid: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+  }
+  if (const Rows rows = of(Verdict::not_comparable); !rows.empty()) {
+    return end(ExitCode::not_comparable,
+               "not comparable: " + names_of(rows, comparison) + ": " + rows.front()->reason);
+  }
+  const Rows disturbed =
+      rows_where(comparison, [](const ComparisonRow& row) { return !unclean(row).empty(); });
+  if (result.options.require_clean && !disturbed.empty()) {
+    return end(ExitCode::not_comparable, "not clean: " + names_of(disturbed, comparison) + ": " +
+                                             unclean(*disturbed.front()));
+  }
+  const Rows few = rows_where(
+      comparison, [&](const ComparisonRow& row) { return has_few_runs(row, result.options); });
+  if (!few.empty()) {
+    result.inconclusive = true;
+    return end(ExitCode::inconclusive,
+               "inconclusive: too few runs: " + names_of(few, comparison) + " has " +
+                   std::to_string(few.front()->base_side.runs) + " of the base and " +
+                   std::to_string(few.front()->new_side.runs) + " new, and needs " +
+                   std::to_string(result.options.minimum_runs) + " of each");
+  }
+  const Rows blind =
+      rows_where(comparison, [](const ComparisonRow& row) { return !row.log_difference; });
+  if (!blind.empty()) {
+    return end(ExitCode::inconclusive,
+               "inconclusive: " + names_of(blind, comparison) + ": " + blind.front()->reason);
+  }
+  return false;
+}
+
+bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return true;
+    case FailOn::not_equivalent:
+      return *row.p_worse <= alpha;
+    case FailOn::any:
+      return row.verdict == Verdict::equivalent;
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+bool has(const Rows& rows, const ComparisonRow& row) {
+  return std::find(rows.begin(), rows.end(), &row) != rows.end();
+}
+
+std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
+                                  const Rows& failed) {
+  std::vector<RowAnswer> answers;
+  for (const ComparisonRow& row : comparison.rows) {
+    const bool can_tell = row.log_difference && !has_few_runs(row, options);
+    RowAnswer& answer = answers.emplace_back(RowAnswer::passed);
+    if (can_tell && has(failed, row)) {
+      answer = RowAnswer::failed;
+    } else if (!can_tell ||
+               !shows_what_is_asked(row, options.fail_on, comparison.options.rule.alpha)) {
+      answer = RowAnswer::unshown;
+    } else if (row.verdict == Verdict::inconclusive) {
+      answer = RowAnswer::tolerated;
+    }
+  }
+  return answers;
+}
+
+// Complete runs of the arm that has the fewest.
+int64_t fewest_runs(const RunSet& set) {
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  for (const RunArm& arm : set.arms) {
+    fewest = std::min<int64_t>(
+        fewest, std::count_if(arm.runs.begin(), arm.runs.end(), [](const SetRun& run) {
+          return run.run.status == Status::complete;
+        }));
+  }
+  return fewest;
+}
+
+double share_of_alpha(bool last, int64_t looks) {
+  constexpr double share_of_last = 0.9;
+  if (looks == 1) return 1;
+  return last ? share_of_last : (1 - share_of_last) / static_cast<double>(looks - 1);
+}
+
+const char* what_passed(FailOn fail_on) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return "no regression shown";
+    case FailOn::not_equivalent:
+      return "shown to be not worse";
+    case FailOn::any:
+      return "shown to be equivalent";
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+}  // namespace
+
+const char* to_string(FailOn fail_on) {
+  switch (fail_on) {
+    case FailOn::regression:
+      return "regression";
+    case FailOn::not_equivalent:
+      return "not-equivalent";
+    case FailOn::any:
+      return "any";
+  }
+  throw std::logic_error("unnamed FailOn");
+}
+
+GateResult judge(const Comparison& comparison, const GateOptions& options) {
+  GateResult result;
+  result.options = options;
+  const DecisionRule& rule = comparison.options.rule;
+  result.alpha = rule.alpha;
+  std::vector<double> unused;
+  const Rows slower = shown_after_holm(comparison, Verdict::slower, result.adjusted_p);
+  const Rows faster = options.fail_on == FailOn::any
+                          ? shown_after_holm(comparison, Verdict::faster, unused)
+                          : Rows{};
+  Rows failed = slower;
+  failed.insert(failed.end(), faster.begin(), faster.end());
+  result.answers = answers_of(comparison, options, failed);
+  if (refuse(comparison, result)) return result;
+  const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
+  const Rows open = rows_where(
+      comparison, [](const ComparisonRow& row) { return row.verdict == Verdict::inconclusive; });
+  const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
+    return !shows_what_is_asked(row, options.fail_on, rule.alpha);
+  });
+  if (!slower.empty()) {
+    result.exit_code = ExitCode::gate_failed;
+    result.verdict = "fail: worse" + beyond + names_of(slower, comparison);
+  } else if (!faster.empty()) {
+    result.exit_code = ExitCode::gate_failed;
+    result.verdict = "fail: better" + beyond + names_of(faster, comparison);
+  } else if (!unshown.empty()) {
+    result.inconclusive = true;
+    result.exit_code = ExitCode::inconclusive;
+    result.verdict = "inconclusive: " + names_of(unshown, comparison);
+  } else {
+    result.inconclusive = !open.empty();
+    result.verdict = std::string("pass: ") + what_passed(options.fail_on);
+    if (!open.empty()) result.verdict += "; inconclusive: " + names_of(open, comparison);
+  }
+  return result;
+}
+
+GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
+                                   const GateOptions& gate_options, int64_t most_reruns,
+                                   const TakeRun& take_run) {
+  const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
+  const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
+  const double alpha = options.rule.alpha;
+  const bool base_is_short = fewest_runs(base) < gate_options.minimum_runs;  // runs would not help
+  for (int64_t reruns = 0;; ++reruns) {
+    options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
+    GatedComparison gated{compare(base, next, options), {}};
+    gated.result = judge(gated.comparison, gate_options);
+    gated.result.reruns = reruns;
+    gated.result.looks = looks;
+    gated.result.alpha = alpha;
+    if (!gated.result.inconclusive || base_is_short || reruns == most_reruns || !take_run(next)) {
+      return gated;
+    }
+  }
+}
+
+std::string power_text(const Comparison& comparison) {
+  double largest = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.detectable_drop) return "";
+    largest = std::max(largest, *row.detectable_drop);
+  }
+  if (largest == 0) return "";
+  return "a drop of " + plain_percent(std::ceil(1000 * largest) / 1000) +
+         " would have been found with " + plain_percent(planned_power) + " chance" +
+         (comparison.rows.size() > 1 ? " in any one row, before Holm's correction" : "");
+}
+
+}  // namespace nearmetal

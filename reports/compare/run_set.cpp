@@ -1,0 +1,235 @@
+#include "reports/compare/run_set.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "models/errors.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t unknown_environment = -1;
+
+// Index of an equal environment, looked for among the latest: that of each of thousands of runs may
+// be another, as of jobs of a batch system.
+int64_t place_of(RunSet& set, const Environment& environment) {
+  constexpr std::ptrdiff_t looked_at = 16;
+  std::vector<Environment>& known = set.environments;
+  const auto first = known.end() - std::min<std::ptrdiff_t>(looked_at, std::ssize(known));
+  const auto found = std::find(first, known.end(), environment);
+  const auto place = found - known.begin();
+  if (found == known.end()) known.push_back(environment);
+  return place;
+}
+
+Run kept_of(const Run& run, Keep keep) {
+  Run copy = run;
+  copy.plans = {};
+  if (keep == Keep::figures) copy.profile.reset();
+  for (Rank& rank : copy.ranks) {
+    rank.loss = {};
+    if (keep == Keep::figures) rank.step_seconds = {};
+  }
+  return copy;
+}
+
+double window_seconds(const Run& run) { return run.window ? run.window->seconds : 0; }
+
+// A run given twice would count as two that agree to the last digit.
+void require_distinct(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) runs.push_back(&run);
+  const auto order = [](const SetRun* run) {
+    return std::pair(std::string_view(run->run.started_at), window_seconds(run->run));
+  };
+  std::sort(runs.begin(), runs.end(),
+            [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
+  const auto twin =
+      std::adjacent_find(runs.begin(), runs.end(), [&](const SetRun* a, const SetRun* b) {
+        return order(a) == order(b) && a->run.ranks == b->run.ranks;
+      });
+  if (twin == runs.end()) return;
+  throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
+                              (*std::next(twin))->source + ": it would count twice");
+}
+
+std::string tool_text(const Tool& tool) {
+  return tool.version + " " + tool.git_commit.value.value_or("of unknown commit") +
+         (tool.dirty.value.value_or(false) ? " with changes" : "") + " " + tool.build_type;
+}
+
+struct Source {
+  size_t side = 0;
+  std::string file;
+  std::string arm;  // empty: all
+  RunSet runs;
+  std::exception_ptr error;
+};
+
+void add_sources(std::vector<Source>& sources, size_t side, const std::string& place) {
+  const auto add = [&](const std::string& file, const std::string& arm = "") {
+    sources.push_back({side, file, arm, {}, nullptr});
+  };
+  std::error_code ignored;
+  if (fs::is_directory(place, ignored)) {
+    for (const fs::path& file : reports_below(place)) add(file.string());
+  } else {
+    const ReportPlace one = report_place(place);
+    add(one.file, one.arm);
+  }
+}
+
+// Each thread takes the next file until there are none; what is thrown waits in its source.
+void read_in_parallel(std::vector<Source>& sources, Keep keep) {
+  constexpr size_t most_threads = 4;  // each holds a file's document at a time
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      Source& source = sources[i];
+      try {
+        add_runs(source.runs, read_report(source.file), source.file, source.arm, keep);
+      } catch (...) {
+        source.error = std::current_exception();
+      }
+    }
+  };
+  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < std::min({processors, most_threads, sources.size()}); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+}
+
+void add_unsupported(RunSet& set, const UnsupportedArm& arm) {
+  std::vector<UnsupportedArm>& known = set.unsupported;
+  if (std::find(known.begin(), known.end(), arm) == known.end()) known.push_back(arm);
+}
+
+void merge(RunSet& set, RunSet&& other) {
+  for (RunArm& arm : other.arms) {
+    RunArm& known = arm_named(set, arm.name);
+    if (arm.share) known.share = arm.share;
+    for (SetRun& run : arm.runs) add_run(set, arm.name, std::move(run), other.environments);
+  }
+  for (const UnsupportedArm& arm : other.unsupported) add_unsupported(set, arm);
+}
+
+// What one report could not have, and another has: by MIG the arm names the profile, too.
+void leave_out_what_is_there(RunSet& set) {
+  std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
+    return std::any_of(set.arms.begin(), set.arms.end(), [&](const RunArm& arm) {
+      const bool there = arm.name == missing.name || (missing.name.ends_with(", MIG") &&
+                                                      arm.name.starts_with(missing.name + " "));
+      return there && !arm.runs.empty();
+    });
+  });
+}
+
+void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
+  std::vector<std::string> names;
+  for (const Arm& arm : report.arms) names.push_back(arm.name);
+  if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
+}
+
+}  // namespace
+
+ReportPlace report_place(const std::string& place) {
+  std::error_code ignored;
+  const size_t hash = place.rfind('#');
+  if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
+  return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
+  require_arm(report, arm, source);
+  std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
+}
+
+RunArm& arm_named(RunSet& set, const std::string& name) {
+  for (RunArm& arm : set.arms) {
+    if (arm.name == name) return arm;
+  }
+  return set.arms.emplace_back(RunArm{name, {}});
+}
+
+void add_run(RunSet& set, const std::string& arm, SetRun run,
+             const std::vector<Environment>& environments) {
+  std::map<int64_t, int64_t> places;
+  for (Rank& rank : run.run.ranks) {
+    const auto [place, is_new] = places.emplace(rank.environment, unknown_environment);
+    const bool there = rank.environment >= 0 && rank.environment < std::ssize(environments);
+    if (is_new && there) place->second = place_of(set, environments[rank.environment]);
+    rank.environment = place->second;
+  }
+  arm_named(set, arm).runs.push_back(std::move(run));
+}
+
+void add_runs(RunSet& set, const Report& report, const std::string& source,
+              const std::string& only_arm, Keep keep) {
+  if (!only_arm.empty()) require_arm(report, only_arm, source);
+  for (const Arm& arm : report.arms) {
+    if (!only_arm.empty() && arm.name != only_arm) continue;
+    if (arm.unsupported) {
+      add_unsupported(set, {arm.name, *arm.unsupported});
+      continue;
+    }
+    RunArm& known = arm_named(set, arm.name);
+    if (arm.share) known.share = arm.share;
+    for (const Run& run : arm.runs) {
+      add_run(set, arm.name,
+              {source, tool_text(report.tool), arm.kind, comparable_key(report, arm, run),
+               kept_of(run, keep)},
+              report.environments);
+    }
+  }
+}
+
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {
+  std::vector<Source> sources;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    for (const std::string& place : sides[side]) add_sources(sources, side, place);
+  }
+  read_in_parallel(sources, keep);
+  std::vector<RunSet> sets(sides.size());
+  for (Source& source : sources) {
+    if (source.error) std::rethrow_exception(source.error);
+    merge(sets[source.side], std::move(source.runs));
+  }
+  for (RunSet& set : sets) {
+    for (const RunArm& arm : set.arms) require_distinct(arm);
+    leave_out_what_is_there(set);
+  }
+  return sets;
+}
+
+RunSet read_runs(const Places& places, Keep keep) {
+  return std::move(read_sides({places}, keep).front());
+}
+
+}  // namespace nearmetal

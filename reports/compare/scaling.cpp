@@ -1,0 +1,144 @@
+#include "reports/compare/scaling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "reports/compare/compare.h"
+#include "reports/document/metric.h"
+#include "reports/statistics/inference.h"
+#include "reports/statistics/statistics.h"
+
+namespace nearmetal {
+namespace {
+
+struct MeasuredArm {
+  const RunArm* arm = nullptr;
+  Kind kind = Kind::measured;
+  int64_t ranks = 1;
+  int64_t batch = 0;           // of each rank
+  std::string weak_context;    // what must agree but for the layout
+  std::string strong_context;  // the same, with the batch of all ranks
+  std::vector<double> values;  // throughput of complete runs
+};
+
+std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
+  std::erase_if(key, [](const KeyField& field) { return field.name == "learning_rate"; });
+  for (KeyField& field : key) {
+    if (field.name == "batch") field.value = std::to_string(global_batch);
+  }
+  return context_sha256(key);
+}
+
+int64_t batch_in(const std::vector<KeyField>& key) {
+  const auto found = std::find_if(key.begin(), key.end(),
+                                  [](const KeyField& field) { return field.name == "batch"; });
+  return found == key.end() ? 0 : std::strtoll(found->value.c_str(), nullptr, 10);
+}
+
+bool shares(const RunArm& arm) {
+  if (arm.runs.empty()) return false;
+  const std::vector<KeyField>& key = arm.runs.front().key;
+  return std::any_of(key.begin(), key.end(),
+                     [](const auto& field) { return field.name == "share"; });
+}
+
+MeasuredArm measured(const RunArm& arm) {
+  MeasuredArm result;
+  result.arm = &arm;
+  for (const SetRun& run : arm.runs) {
+    const Maybe<double>& value = run.run.throughput_images_per_second;
+    if (run.run.status != Status::complete || !value || !(*value > 0)) continue;
+    if (result.values.empty()) {
+      result.kind = run.kind;
+      result.ranks = run.run.world_size;
+      result.batch = batch_in(run.key);
+      result.weak_context = context_sha256(run.key);
+      result.strong_context = strong_context(run.key, result.batch * result.ranks);
+    }
+    result.values.push_back(*value);
+  }
+  return result;
+}
+
+ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
+  ScalingPoint point{.arm = arm.arm->name,
+                     .reference = reference.arm->name,
+                     .kind = arm.kind,
+                     .scaling = scaling,
+                     .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
+                     .ranks = arm.ranks,
+                     .runs = static_cast<int64_t>(arm.values.size()),
+                     .reference_ranks = reference.ranks};
+  const auto ranks = static_cast<double>(arm.ranks);
+  const auto reference_ranks = static_cast<double>(reference.ranks);
+  point.speedup = reference_ranks * geometric_mean(arm.values) / geometric_mean(reference.values);
+  point.efficiency = point.speedup / ranks;
+  const auto of_arm = log_mean(arm.values);
+  const auto of_reference = log_mean(reference.values);
+  if (arm.arm == reference.arm) {
+    point.speedup_interval = point.efficiency_interval = Unknown{"the reference"};
+  } else if (!of_arm || !of_reference) {
+    point.speedup_interval = point.efficiency_interval = Unknown{"fewer than 2 runs"};
+  } else {
+    const Interval factors = interval(difference(*of_reference, *of_arm), side_confidence);
+    point.speedup_interval =
+        Interval{reference_ranks * factors.lower, reference_ranks * factors.upper};
+    point.efficiency_interval =
+        Interval{reference_ranks * factors.lower / ranks, reference_ranks * factors.upper / ranks};
+  }
+  return point;
+}
+
+// Arms of one context.
+struct Group {
+  const MeasuredArm* reference = nullptr;  // the first of those with the fewest ranks
+  int64_t most_ranks = 0;
+
+  bool scales() const { return most_ranks > reference->ranks; }
+};
+
+std::map<std::string, Group> groups_by(std::string MeasuredArm::*context,
+                                       const std::vector<MeasuredArm>& arms) {
+  std::map<std::string, Group> groups;
+  for (const MeasuredArm& arm : arms) {
+    Group& group = groups[arm.*context];
+    if (group.reference == nullptr || arm.ranks < group.reference->ranks) group.reference = &arm;
+    group.most_ranks = std::max(group.most_ranks, arm.ranks);
+  }
+  return groups;
+}
+
+}  // namespace
+
+const char* to_string(Scaling scaling) { return scaling == Scaling::weak ? "weak" : "strong"; }
+
+std::vector<ScalingPoint> scaling_of(const RunSet& set) {
+  std::vector<MeasuredArm> arms;
+  for (const RunArm& arm : set.arms) {
+    if (shares(arm)) continue;  // more of its jobs are not more GPUs
+    MeasuredArm found = measured(arm);
+    if (!found.values.empty()) arms.push_back(std::move(found));
+  }
+  const auto weak = groups_by(&MeasuredArm::weak_context, arms);
+  const auto strong = groups_by(&MeasuredArm::strong_context, arms);
+  std::vector<ScalingPoint> points;
+  for (const MeasuredArm& arm : arms) {
+    const Group& same_batch = weak.at(arm.weak_context);
+    const Group& same_total = strong.at(arm.strong_context);
+    if (same_batch.scales()) {
+      points.push_back(point_of(arm, *same_batch.reference, Scaling::weak));
+    } else if (same_total.scales()) {
+      points.push_back(point_of(arm, *same_total.reference, Scaling::strong));
+    }
+  }
+  return points;
+}
+
+std::string scaling_text(const ScalingPoint& point) {
+  return std::string(to_string(point.scaling)) + ", " + std::to_string(point.batch) +
+         (point.scaling == Scaling::weak ? " a rank" : " in all");
+}
+
+}  // namespace nearmetal

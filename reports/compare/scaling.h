@@ -1,0 +1,44 @@
+// How throughput grows with the number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+#include "reports/statistics/inference.h"
+
+namespace nearmetal {
+
+/// What stays the same as ranks are added: weak, the batch of each; strong, the batch of all.
+enum class Scaling { weak, strong };
+
+const char* to_string(Scaling scaling);
+
+/// One arm against the arm with the fewest ranks that did the same work by the same means.
+struct ScalingPoint {
+  std::string arm;
+  std::string reference;  // the arm that it is held against; itself for the reference
+  Kind kind = Kind::measured;
+  Scaling scaling = Scaling::weak;
+  int64_t batch = 0;  // images per step of each rank; strong: of all
+  int64_t ranks = 1;
+  int64_t runs = 0;
+  int64_t reference_ranks = 1;
+  double speedup = 1;                  // throughput / that of the reference x reference_ranks
+  double efficiency = 1;               // speedup / ranks
+  Maybe<Interval> speedup_interval{};  // 95 %, from the spread of both arms
+  Maybe<Interval> efficiency_interval{};
+};
+
+/// In the order of the set, those of arms whose group has two numbers of ranks or more. Weak: a
+/// group has equal comparable keys but for the layout. Arms without such a group are held against
+/// those with the same batch of all ranks together: strong, whatever the learning rate, which
+/// follows from the batch. Of several arms with the fewest ranks the first is the reference. Arms
+/// without a complete run, and those whose jobs share a GPU, are left out.
+std::vector<ScalingPoint> scaling_of(const RunSet& set);
+
+/// For tables: "weak, 256 a rank", "strong, 1024 in all".
+std::string scaling_text(const ScalingPoint& point);
+
+}  // namespace nearmetal

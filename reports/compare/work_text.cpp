@@ -1,0 +1,114 @@
+#include "reports/compare/work_text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "models/errors.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+// Distinct values in the order in which they come, no more than a line can hold.
+class Alternatives {
+ public:
+  void add(const std::string& value) {
+    if (std::find(values_.begin(), values_.end(), value) == values_.end()) values_.push_back(value);
+  }
+  std::string text() const {
+    constexpr size_t most = 4;
+    if (values_.size() <= most) return joined(values_, " | ");
+    return joined({values_.begin(), values_.begin() + most}, " | ") + " | ... (" +
+           std::to_string(values_.size()) + " in all)";
+  }
+
+ private:
+  std::vector<std::string> values_;
+};
+
+std::string task_of_run(const SetRun& run) {
+  const bool forward_only = key_value(run, "forward_only") == "yes";
+  return key_value(run, "model") + (forward_only ? " forward" : " training");
+}
+
+template <class Text>
+std::string of_each_run(const RunSet& set, const Text& text_of) {
+  Alternatives found;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) found.add(text_of(run));
+  }
+  return found.text();
+}
+
+std::string hosts_of(const RunSet& set) {
+  Alternatives found;
+  for (const Environment& environment : set.environments) {
+    if (environment.host_name != left_out_name) found.add(environment.host_name);
+  }
+  return found.text();
+}
+
+std::string days_of(const RunSet& set) {
+  constexpr size_t length_of_date = 10;
+  std::vector<std::string> days;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) days.push_back(run.run.started_at.substr(0, length_of_date));
+  }
+  const auto [first, last] = std::minmax_element(days.begin(), days.end());
+  return *first == *last ? *first : *first + " to " + *last;
+}
+
+}  // namespace
+
+std::string key_value(const SetRun& run, const std::string& field) {
+  const auto found = std::find_if(run.key.begin(), run.key.end(),
+                                  [&](const KeyField& known) { return known.name == field; });
+  return found == run.key.end() ? "" : found->value;
+}
+
+std::string work_of(const SetRun& run) {
+  return task_of_run(run) + ", " + key_value(run, "precision") + ", batch " +
+         key_value(run, "batch");
+}
+
+std::string task_of(const RunSet& set) { return of_each_run(set, task_of_run); }
+
+std::string work_line(const RunSet& set) {
+  const auto of_key = [&](const std::string& field) {
+    return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
+  };
+  const std::string task = task_of(set);
+  if (task.empty()) return "";
+  const auto size = [](const SetRun& run) {
+    return key_value(run, "image_size") + "x" + key_value(run, "image_size");
+  };
+  const auto device = [](const SetRun& run) { return run.run.device_name; };
+  std::vector<std::string> parts = {task, of_key("precision"), "batch " + of_key("batch"),
+                                    of_each_run(set, size), of_each_run(set, device)};
+  if (const std::string hosts = hosts_of(set); !hosts.empty()) parts.push_back("host " + hosts);
+  parts.push_back(days_of(set));
+  return joined(parts);
+}
+
+std::string different_work(const RunArm& arm) {
+  std::vector<std::string> found;
+  for (const SetRun& run : arm.runs) {
+    for (const KeyDifference& difference : key_differences(arm.runs.front().key, run.key)) {
+      const std::string text = difference.name + " " + difference.base + " | " + difference.other;
+      if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+    }
+  }
+  return joined(found, "; ");
+}
+
+void require_same_work(const RunSet& set) {
+  for (const RunArm& arm : set.arms) {
+    const std::string differences = different_work(arm);
+    if (differences.empty()) continue;
+    throw NotComparable("the runs of '" + arm.name + "' did different work, so that their mean " +
+                        "says nothing: " + shortened(differences) +
+                        "; give those of each work by themselves");
+  }
+}
+
+}  // namespace nearmetal

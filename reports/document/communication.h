@@ -1,0 +1,74 @@
+// What a report says of the gradients that ranks exchange.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/program.h"
+#include "reports/document/maybe.h"
+
+namespace nearmetal {
+
+/// A part of the gradient that is summed over the ranks at once.
+struct Bucket {
+  int64_t bytes = 0;
+  double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
+  // 2 (ranks - 1) / ranks x bytes / seconds, as nccl-tests define it: what each link carries. Where
+  // sums are hierarchical or through the host only the rate of a ring that takes as long.
+  double bus_bandwidth_bytes_per_second = 0;
+  std::optional<Precision> type{};  // of the elements on their way; empty: an earlier report
+
+  bool operator==(const Bucket&) const = default;
+};
+
+/// The step with gradients sent in buckets of this size, where the size was to be measured.
+struct TriedBucket {
+  int64_t bucket_mib = 0;
+  double step_seconds = 0;  // median of a few steps, of the slowest rank
+
+  bool operator==(const TriedBucket&) const = default;
+};
+
+/// How NCCL sums so many bytes over the ranks, or spreads their sums.
+struct SumChoice {
+  int64_t bytes = 0;
+  std::string algorithm;  // "ring", "tree", "nvls", ...
+  std::string protocol;   // "ll", "ll128", "simple"
+  int64_t channels = 0;
+  std::string operation = "allreduce";  // or its parts inside a host: "reduce", "broadcast"
+
+  bool operator==(const SumChoice&) const = default;
+};
+
+/// What NCCL chose, as rank 0 was told, for its group: all ranks, or those of its host.
+struct NcclChoices {
+  std::vector<SumChoice> sums;
+  std::vector<std::string> transports;  // to other ranks: "P2P/CUMEM", "SHM/direct/direct", ...
+  std::vector<std::string> rings;       // ranks of the group in their order, each once: "0 1 3 2"
+
+  bool operator==(const NcclChoices&) const = default;
+};
+
+/// The exchange of gradients between ranks.
+struct Communication {
+  std::string library;  // what summed, and its version: "nccl 2.28.9"
+  // mpi, nccl, hierarchical: NCCL inside each host and MPI between them, or host: copy engines
+  // through the memory of one host; empty: an earlier report
+  std::optional<std::string> all_reduce{};
+  int64_t bytes_per_step = 0;
+  int64_t bucket_mib = 0;          // wanted of each bucket; 0: all at once
+  std::vector<TriedBucket> tried;  // empty where bucket_mib was given
+  std::vector<Bucket> buckets;
+  Maybe<NcclChoices> nccl;
+  double buckets_seconds = 0;              // of all, one after another with nothing else going on
+  Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+  Maybe<double> best_bus_bandwidth_bytes_per_second;  // of the buckets
+  // At that rate: 2 (ranks - 1) / ranks x bytes_per_step / best_bus_bandwidth_bytes_per_second.
+  Maybe<double> least_seconds_per_step;
+
+  bool operator==(const Communication&) const = default;
+};
+
+}  // namespace nearmetal

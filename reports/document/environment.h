@@ -1,0 +1,170 @@
+// One operating-system instance as its ranks found it: evidence, beside it what the user claims.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/document/maybe.h"
+
+namespace nearmetal {
+
+/// What tells a virtual machine and a container from bare metal. Each question is asked on its own,
+/// since a container may run in a virtual machine; `machine`, `hypervisor` and `container` are
+/// conclusions from the rest.
+struct Virtualisation {
+  Maybe<std::string> machine;                // vm or bare-metal
+  Maybe<std::string> hypervisor;             // kvm, firecracker, vmware, ...; none
+  Maybe<std::string> container;              // docker, podman, gvisor, ...; none
+  Maybe<std::string> cpuid_signature;        // leaf 0x40000000
+  Maybe<std::string> dmi_vendor;             // of the system
+  Maybe<std::string> dmi_product;            // of the system
+  Maybe<std::string> hypervisor_type;        // /sys/hypervisor/type
+  Maybe<std::string> detect_virt_vm;         // answer of systemd-detect-virt --vm
+  Maybe<std::string> detect_virt_container;  // the same with --container
+  Maybe<std::string> clock_source;
+  Maybe<int64_t> iommu_groups;              // 0: no IOMMU is seen from here
+  Maybe<std::string> kernel_options;        // those of IOMMU, PCI, huge pages and mitigations
+  Maybe<bool> mps_daemon;                   // the control pipe of NVIDIA's multi-process service
+  Maybe<bool> peer_memory_module;           // nvidia_peermem: GPUDirect RDMA without DMA-BUF
+  Maybe<std::string> nvidia_kernel_module;  // version of the loaded one
+
+  bool operator==(const Virtualisation&) const = default;
+};
+
+struct Processor {
+  Maybe<int64_t> sockets;
+  Maybe<int64_t> cores;
+  Maybe<int64_t> numa_nodes;
+  Maybe<std::string> governor;  // of CPU frequency; distinct ones joined
+  Maybe<int64_t> largest_hertz;
+
+  bool operator==(const Processor&) const = default;
+};
+
+/// What the system allows this process, and pages it keeps.
+struct Limits {
+  Maybe<int64_t> locked_memory_bytes;
+  Maybe<int64_t> open_files;
+  Maybe<int64_t> shared_memory_bytes;  // size of /dev/shm
+  Maybe<int64_t> huge_pages;           // reserved
+  Maybe<int64_t> huge_page_bytes;
+  Maybe<std::string> transparent_huge_pages;
+
+  bool operator==(const Limits&) const = default;
+};
+
+struct NetworkInterface {
+  std::string name;
+  Maybe<std::string> driver;
+  Maybe<std::string> state;
+  Maybe<int64_t> bits_per_second;
+  Maybe<int64_t> mtu_bytes;
+  Maybe<int64_t> numa_node;
+  Maybe<std::string> rdma_device;
+  Maybe<bool> virtual_function;
+
+  bool operator==(const NetworkInterface&) const = default;
+};
+
+/// A path to another GPU of this host.
+struct GpuPeer {
+  std::string pci_id;
+  Maybe<bool> reads;
+  Maybe<bool> atomics;
+  Maybe<bool> nvlink;
+
+  bool operator==(const GpuPeer&) const = default;
+};
+
+struct MigInstance {
+  Maybe<std::string> uuid;
+  Maybe<std::string> profile;      // 1g.18gb
+  Maybe<int64_t> multiprocessors;  // equal profiles may have different numbers
+  Maybe<int64_t> gpu_slices;
+  Maybe<int64_t> memory_bytes;
+
+  bool operator==(const MigInstance&) const = default;
+};
+
+struct Gpu {
+  std::string name;
+  Maybe<std::string> uuid;
+  Maybe<std::string> pci_id;
+  Maybe<int64_t> memory_bytes;
+  Maybe<int64_t> multiprocessors;
+  Maybe<std::string> compute_capability;
+  Maybe<std::string> driver_version;
+  Maybe<bool> dma_buf;  // its memory can be shared with NICs as a dma-buf: GPUDirect RDMA
+  // By NVML:
+  Maybe<std::string> serial;
+  Maybe<std::string> vbios;
+  Maybe<std::string> virtualisation;  // none, passthrough, vgpu, host-vgpu, host-vsga
+  Maybe<std::string> vgpu_profile;    // A100-40C, of one that is a vGPU
+  Maybe<std::string> vgpu_licence;    // licensed, unlicensed
+  Maybe<std::string> vgpu_scheduler;  // best effort, equal share, fixed share
+  Maybe<int64_t> link_generation;     // of PCIe; idle GPUs lower it
+  Maybe<int64_t> link_width;
+  Maybe<int64_t> largest_link_generation;
+  Maybe<int64_t> largest_link_width;
+  Maybe<int64_t> bar1_bytes;
+  Maybe<bool> ecc;
+  Maybe<bool> ecc_change_pending;
+  Maybe<bool> memory_repair_pending;  // retired pages or remapped rows that wait for a reset
+  Maybe<bool> persistence;
+  Maybe<std::string> compute_mode;
+  Maybe<double> power_limit_watts;
+  Maybe<double> default_power_limit_watts;
+  Maybe<int64_t> largest_sm_hertz;
+  Maybe<int64_t> largest_memory_hertz;
+  Maybe<int64_t> application_sm_hertz;  // the limit that an administrator set
+  Maybe<std::string> device_id;         // on the PCI bus, with that of the maker: 0x233510DE
+  Maybe<bool> mig;
+  Maybe<std::string> mig_profile;  // of the MIG device that this is; its UUID is `uuid`
+  std::vector<MigInstance> mig_instances;
+  Maybe<int64_t> active_nvlinks;
+  Maybe<int64_t> inactive_nvlinks;
+  std::vector<GpuPeer> peers;
+  // By the kernel:
+  Maybe<int64_t> numa_node;
+  Maybe<std::string> cpu_affinity;  // CPUs next to it
+  Maybe<int64_t> iommu_group;
+  Maybe<bool> virtual_function;  // of SR-IOV
+  Maybe<bool> ats;               // translations of the IOMMU are kept by the GPU
+  Maybe<bool> acs_redirect;      // bridges above send peers' traffic to the root complex
+
+  bool operator==(const Gpu&) const = default;
+};
+
+/// Stands for a name that reports were asked to leave out.
+inline constexpr const char* left_out_name = "(left out)";
+
+struct Environment {
+  std::string host_name;
+  std::string kernel;
+  Maybe<std::string> distribution;
+  std::string architecture;
+  Maybe<std::string> cpu_model;
+  int64_t logical_cpus = 1;  // online
+  int64_t usable_cpus = 1;   // by this process: affinity mask
+  Maybe<double> cpu_quota;   // of the control group, in CPUs
+  Maybe<int64_t> memory_bytes;
+  Maybe<int64_t> memory_limit_bytes;  // of the control group
+  Maybe<bool> hypervisor_cpu_flag;    // CPUID leaf 1: ECX bit 31
+  std::optional<std::string> claim;   // --environment: vm, bare-metal or container
+  Virtualisation virtualisation;
+  Processor processor;
+  Limits limits;
+  std::vector<NetworkInterface> network;
+  std::vector<Gpu> gpus;                          // those used
+  std::map<std::string, std::string> libraries;   // name to version, as loaded
+  std::map<std::string, std::string> variables;   // environment variables by allow-list
+  std::map<std::string, std::string> host_facts;  // what the host's operator says of it
+  bool ld_preload = false;
+
+  bool operator==(const Environment&) const = default;
+};
+
+}  // namespace nearmetal

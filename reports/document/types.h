@@ -1,0 +1,309 @@
+// Everything in a report, as plain data: what was asked, what was found, what was measured.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/program.h"
+#include "reports/document/communication.h"
+#include "reports/document/environment.h"
+#include "reports/document/maybe.h"
+#include "reports/document/rank_probes.h"
+#include "reports/document/run_config.h"
+
+namespace nearmetal {
+
+/// Whether the numbers were measured on what they speak of.
+enum class Kind { measured, emulated, predicted };
+enum class Status { complete, partial, failed };
+
+const char* to_string(Kind kind);
+const char* to_string(Status status);
+
+struct Warning {
+  std::string code;  // stable, for scripts: lower case with underscores
+  std::string text;
+
+  bool operator==(const Warning&) const = default;
+};
+
+struct Tool {
+  std::string version;
+  Maybe<std::string> git_commit;
+  Maybe<bool> dirty;  // built from sources that differ from the commit
+  std::string build_type;
+  std::string compiler;
+
+  bool operator==(const Tool&) const = default;
+};
+
+struct Invocation {
+  std::vector<std::string> argv;
+  std::string started_at;     // RFC 3339, UTC
+  RunConfig config;           // as it ran: nothing left to "auto" but what the run did not need
+  Origins origins;            // JSON: each setting of config is {value, origin}
+  std::string config_sha256;  // of the settings that change the work, not of output and display
+
+  bool operator==(const Invocation&) const = default;
+};
+
+/// From the start of the process to the end of the first training step.
+struct SetUp {
+  std::string clock;           // where "start" comes from
+  double start_seconds = 0;    // until the program reached its own first line
+  double backend_seconds = 0;  // loading the backend, finding the device
+  double prepare_seconds = 0;  // memory, plans and their tuning, initial parameters
+  double first_step_seconds = 0;
+  double total_seconds = 0;
+
+  bool operator==(const SetUp&) const = default;
+};
+
+/// Of the step times in the timed window. Within one run only: says nothing about the next run.
+struct StepTime {
+  double median_seconds = 0;
+  double p95_seconds = 0;
+  double p99_seconds = 0;
+  double jitter_seconds = 0;              // 1.4826 x median absolute deviation
+  Maybe<double> drift;                    // least-squares change over the window / mean
+  Maybe<double> autocorrelation;          // of neighbouring steps
+  Maybe<double> relative_standard_error;  // of the mean, by batch means
+  Maybe<double> effective_steps;          // independent steps worth the same
+
+  bool operator==(const StepTime&) const = default;
+};
+
+/// What one quantity did in the timed window, in the unit that its name ends with.
+struct MonitoredSeries {
+  std::string name;
+  double minimum = 0;
+  double mean = 0;
+  double maximum = 0;
+  std::vector<double> values;  // neighbours averaged where there were many
+
+  bool operator==(const MonitoredSeries&) const = default;
+};
+
+/// What was seen of a rank's GPU and CPUs while its window was timed.
+struct Monitoring {
+  double interval_seconds = 0;  // between values of the series
+  int64_t samples = 0;
+  std::string verdict;            // clean, throttled, drifted or shared
+  std::vector<std::string> seen;  // what led to it, and what else a reader should know
+  std::vector<MonitoredSeries> series;
+  std::map<std::string, std::string> not_monitored;  // name to reason
+  Maybe<double> joules;                              // of the GPU, in the window
+  Maybe<double> images_per_joule;
+
+  bool operator==(const Monitoring&) const = default;
+};
+
+/// Null where it was not monitored.
+const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name);
+
+/// Where the threads of a rank run and what it allocates lies.
+struct Binding {
+  std::string cpus;            // that it may use: "0-15,32-47"
+  Maybe<int64_t> numa_node;    // to whose CPUs it bound itself; else why not
+  Maybe<int64_t> memory_node;  // whose memory it prefers
+
+  bool operator==(const Binding&) const = default;
+};
+
+struct Rank {
+  int64_t rank = 0;
+  int64_t environment = 0;         // index into Report::environments
+  std::optional<int64_t> gpu;      // index into its gpus; null on the CPU
+  std::optional<Binding> binding;  // null: of a version that does not bind
+  Maybe<SetUp> set_up;
+  // Every step since the first, warm-up included; TimedWindow::first_step says where the window
+  // starts.
+  std::vector<double> step_seconds;
+  std::vector<double> loss;
+  int64_t skipped_updates = 0;  // in the window: gradient not finite
+  Maybe<StepTime> step_time;
+  Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
+  std::optional<double> window_start_unix_seconds;
+  Maybe<int64_t> device_bytes;           // held by the training program
+  Maybe<std::string> plans_sha256;       // of keys and implementations
+  std::optional<Monitoring> monitoring;  // null: not asked for, or the window did not open
+  // Per step of the window, the median: gradients on their way and nothing else to do.
+  Maybe<double> exposed_communication_seconds;
+  std::optional<RankProbes> probes;  // null: not asked for
+
+  bool operator==(const Rank&) const = default;
+};
+
+/// What was timed.
+struct TimedWindow {
+  int64_t first_step = 0;
+  int64_t steps = 0;
+  int64_t images = 0;  // of all ranks
+  double seconds = 0;  // of the slowest rank
+
+  bool operator==(const TimedWindow&) const = default;
+};
+
+/// How the window's start was found (bench/run/steady_state.h explains the test).
+struct WarmUp {
+  int64_t steps = 0;
+  bool steady = false;  // false: the maximum was reached first
+  int64_t minimum_steps = 0;
+  int64_t maximum_steps = 0;
+  double maximum_seconds = 0;
+  double limit = 0;                 // for both of the following
+  Maybe<double> drift;              // over the last `judged_steps`, relative to their mean
+  Maybe<double> halves_difference;  // of the medians of their halves, relative
+  int64_t judged_steps = 0;
+
+  bool operator==(const WarmUp&) const = default;
+};
+
+/// Training on a small fixed set, which a network that learns must memorise.
+struct Verify {
+  bool passed = false;
+  int64_t images = 0;
+  int64_t steps = 0;  // taken; the check stops when the bound is reached
+  int64_t maximum_steps = 0;
+  double bound = 0;  // the loss must fall below
+  Maybe<double> first_loss;
+  Maybe<double> last_loss;
+
+  bool operator==(const Verify&) const = default;
+};
+
+/// That real training took place.
+struct Proof {
+  bool loss_finite = true;
+  std::optional<int64_t> failed_step;  // first whose loss is not finite; not among the series
+  Maybe<double> window_start_loss;
+  Maybe<double> window_end_loss;
+  Maybe<double> window_start_gradient_norm;
+  Maybe<double> window_end_gradient_norm;
+  std::optional<Verify> verify;
+  // Of ranks that exchange gradients:
+  std::optional<bool> replicas_identical;  // parameters and momentum, at the end
+  std::optional<bool> sums_exact;          // of known values, through the same buckets
+
+  bool operator==(const Proof&) const = default;
+};
+
+/// Where the step goes: each kernel or primitive timed alone.
+struct StepProfile {
+  std::vector<ProfileEntry> entries;
+  double sum_seconds = 0;               // of the entries
+  double step_seconds = 0;              // median of the timed window
+  Maybe<double> copy_bytes_per_second;  // ceilings, measured in the same run
+  Maybe<double> matrix_flops_per_second;
+  Maybe<double> roofline_seconds;   // sum of max(flops / matrix ceiling, bytes / copy ceiling)
+  Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
+};
+
+/// One of several jobs that ran at once, in the time in which all were in their windows; or, where
+/// the arm's share is serial, one after another, each in its own.
+struct ConcurrentJob {
+  int64_t ranks = 1;  // they follow those of the job before
+  double throughput_images_per_second = 0;
+  double start_seconds = 0;             // of its window, after that of the first
+  std::optional<int64_t> first_step{};  // of its window
+  std::optional<int64_t> steps{};       // in its window
+
+  bool operator==(const ConcurrentJob&) const = default;
+};
+
+/// A process that trains nothing and was there to disturb the jobs of a run: what it did while they
+/// were in their windows.
+struct Neighbour {
+  std::string load;  // copy, compute or pcie
+  double runs_per_second = 0;
+  double bytes_per_second = 0;  // read plus written, or over the link; 0: it moves none
+  double flops_per_second = 0;
+
+  bool operator==(const Neighbour&) const = default;
+};
+
+/// One launch.
+struct Run {
+  std::string started_at;  // RFC 3339, UTC
+  Status status = Status::complete;
+  std::optional<std::string> failure;  // why it is not complete
+  std::string device;                  // cpu, cuda
+  std::string device_name;
+  std::string device_reason;  // why this device
+  int64_t world_size = 1;
+  int64_t parameters = 0;
+  Maybe<WarmUp> warm_up;
+  Maybe<TimedWindow> window;
+  Maybe<double> throughput_images_per_second;  // window.images / window.seconds
+  double flops_per_image = 0;                  // of a step: training, or forward alone
+  Maybe<double> flops_per_second;              // throughput x flops_per_image
+  Maybe<double> peak_flops_per_second;         // of all ranks' devices, by the data sheet
+  Maybe<double> share_of_peak;
+  Proof proof;
+  std::optional<Communication> communication;
+  std::vector<ConcurrentJob> jobs;  // empty: one alone
+  std::vector<Neighbour> neighbours;
+  std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
+  std::vector<Plan> plans;
+  std::optional<StepProfile> profile;
+  std::vector<Rank> ranks;
+  std::vector<Warning> warnings;
+};
+
+/// How the jobs of an arm have one GPU, or the same CPUs.
+struct ArmShare {
+  std::string way;  // alone, serial, timeslice, mps, sm, mig or vgpu
+  int64_t jobs = 1;
+  // By job, those of neighbours last:
+  std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
+  std::vector<int64_t> memory_gib;        // of the GPU, 0: no limit; empty: none has one
+  std::vector<std::string> neighbours{};  // what each that trains nothing does: copy, compute, pcie
+  std::vector<std::string> profiles{};    // of MIG devices (else the UUID) or vGPUs
+
+  bool operator==(const ArmShare&) const = default;
+};
+
+/// An arm that was asked for and could not be had on this machine.
+struct UnsupportedArm {
+  std::string name;
+  std::string reason;
+
+  bool operator==(const UnsupportedArm&) const = default;
+};
+
+/// One of the configurations of a report, measured by one or more runs.
+struct Arm {
+  std::string name;
+  Kind kind = Kind::measured;
+  std::optional<RunConfig> config{};  // where it is not that of the invocation
+  // Of a sweep over several numbers of ranks: weak (the same batch on each rank as where there are
+  // fewest) or strong (the same batch in all).
+  std::optional<std::string> scaling{};
+  std::optional<ArmShare> share{};           // none: what a job takes is its own
+  std::optional<std::string> unsupported{};  // why there are no runs
+  std::vector<Run> runs;
+};
+
+/// The document.
+struct Report {
+  std::string schema = "nearmetal/report";
+  std::string schema_version = "1.6";  // major: breaks readers; minor: adds
+  Kind kind = Kind::measured;
+  Status status = Status::complete;
+  int64_t exit_code = 0;
+  Tool tool;
+  Invocation invocation;
+  std::vector<Environment> environments;
+  std::vector<Arm> arms;
+};
+
+/// What the runs of an arm were asked for.
+inline const RunConfig& config_of(const Report& report, const Arm& arm) {
+  return arm.config ? *arm.config : report.invocation.config;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,133 @@
+#include "reports/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "models/errors.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* exists = "it exists; --force replaces it";
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
+  throw OutputError("cannot write " + path.string() + ": " + reason);
+}
+
+[[noreturn]] void fail_with_errno(const std::filesystem::path& path) {
+  fail(path, std::strerror(errno));
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+// A file with its name would take its place.
+void require_no_device(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_other(std::filesystem::status(path, ignored))) {
+    fail(path, "it is a device or a pipe; name a file");
+  }
+}
+
+// An open file that vanishes with this object unless it was given its final name.
+class TemporaryFile {
+ public:
+  // `path` is the final one, for messages.
+  explicit TemporaryFile(const std::filesystem::path& path)
+      : path_(path), name_((folder_of(path) / ".nearmetal-XXXXXX").string()) {
+    file_ = mkostemp(name_.data(), O_CLOEXEC);
+    if (file_ < 0) fail_with_errno(path_);
+  }
+  ~TemporaryFile() {
+    if (file_ >= 0) close(file_);
+    if (!named_) unlink(name_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void append(std::string_view content) {
+    while (!content.empty()) {
+      const ssize_t written = write(file_, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail_with_errno(path_);
+      content.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+
+  void finish() {
+    // mkostemp() makes files that only their owner reads; a report is for everyone that umask lets.
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(file_, 0666 & ~mask) != 0 || fsync(file_) != 0) fail_with_errno(path_);
+    const int closed = close(file_);  // some file systems report a full disk only here
+    file_ = -1;
+    if (closed != 0) fail_with_errno(path_);
+  }
+
+  void take_name(bool replace) {
+    // Without `replace` the kernel refuses a name that exists: no gap between look and act.
+    const unsigned flags = replace ? 0 : RENAME_NOREPLACE;
+    named_ = renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path_.c_str(), flags) == 0;
+    if (named_) return;
+    // Some network file systems have no such rename, but hard links, which never replace.
+    const bool linked = errno == EINVAL && link(name_.c_str(), path_.c_str()) == 0;
+    if (!linked && errno == EEXIST) fail(path_, exists);
+    if (!linked) fail_with_errno(path_);
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::string name_;
+  int file_ = -1;
+  bool named_ = false;
+};
+
+void sync_folder(const std::filesystem::path& path) {
+  const int folder = open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;  // the file is there; only its safety against a power cut is not known
+  fsync(folder);
+  close(folder);
+}
+
+}  // namespace
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content,
+                           bool replace) {
+  write_file_atomically(path, {&content, 1}, replace);
+}
+
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::string_view> parts, bool replace) {
+  require_no_device(path);
+  {
+    TemporaryFile file(path);
+    for (const std::string_view part : parts) file.append(part);
+    file.finish();
+    file.take_name(replace);
+  }
+  sync_folder(path);
+}
+
+void require_writable(const std::filesystem::path& path, bool replace) {
+  std::error_code ignored;
+  if (!path.has_filename() || std::filesystem::is_directory(path, ignored)) {
+    fail(path, "it is a folder; name a file in it");
+  }
+  require_no_device(path);
+  if (!replace && std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
+    fail(path, exists);
+  }
+  if (!std::filesystem::is_directory(folder_of(path), ignored)) {
+    fail(path, "there is no folder " + folder_of(path).string());
+  }
+  TemporaryFile probe(path);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,24 @@
+// Files that appear whole or not at all.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+namespace nearmetal {
+
+/// Writes through a temporary file in the same folder, with fsync before it takes its name, and of
+/// the folder after. An existing file stays as it was unless `replace`. Throws OutputError; then
+/// nothing new is left behind.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content,
+                           bool replace);
+/// The parts behind one another: content that need not be in one piece.
+void write_file_atomically(const std::filesystem::path& path,
+                           std::span<const std::string_view> parts, bool replace);
+
+/// Tries what write_file_atomically() will need, so that a long run is not lost to a mistyped path:
+/// the folder takes a new file, and the path is free or may be replaced. Throws OutputError.
+void require_writable(const std::filesystem::path& path, bool replace);
+
+}  // namespace nearmetal

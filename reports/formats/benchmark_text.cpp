@@ -1,0 +1,161 @@
+#include "reports/formats/benchmark_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <map>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/work_text.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+// One word; a '-' would begin the number of processors.
+std::string go_name(const std::string& text) {
+  std::string name;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                       std::string("_.:,+*|()#").find(c) != std::string::npos;
+    std::array<char, 4> escaped{};
+    std::snprintf(escaped.data(), escaped.size(), "%%%02X", static_cast<unsigned char>(c));
+    name += plain ? std::string(1, c) : escaped.data();
+  }
+  return name;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return text;
+}
+
+std::string label_value(const std::string& text) {
+  std::string value;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') value += '\\';
+    value += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return "\"" + value + "\"";
+}
+
+struct Sample {
+  std::string labels;
+  double value = 0;
+};
+
+void print_family(std::ostream& out, const std::string& name, const std::string& help,
+                  const std::vector<Sample>& samples) {
+  if (samples.empty()) return;
+  out << "# HELP nearmetal_" << name << ' ' << help << "\n# TYPE nearmetal_" << name << " gauge\n";
+  for (const Sample& sample : samples) {
+    out << "nearmetal_" << name << '{' << sample.labels << "} " << exact(sample.value) << '\n';
+  }
+}
+
+// The arm, and what its runs did: an arm of another report may have the same name.
+std::string labels_of(const RunArm& arm) {
+  std::string labels = "arm=" + label_value(arm.name);
+  if (arm.runs.empty()) return labels;
+  for (const char* field : told_fields) {
+    labels += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
+  }
+  return labels;
+}
+
+void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
+  std::vector<Sample> means;
+  std::vector<Sample> bounds;
+  for (const RunArm& arm : set.arms) {
+    const SideSummary side = summary_of_arm(arm, metric);
+    const std::string label = labels_of(arm);
+    if (side.geometric_mean) means.push_back({label, *side.geometric_mean});
+    if (!side.interval) continue;
+    bounds.push_back({label + ",bound=\"lower\"", side.interval->lower});
+    bounds.push_back({label + ",bound=\"upper\"", side.interval->upper});
+  }
+  const std::string name = metric.name;
+  print_family(out, name, "Geometric mean over complete runs.", means);
+  print_family(out, name + "_interval", "Bounds of the 95 % interval of that mean.", bounds);
+}
+
+// Of a time as reports hold them: YYYY-MM-DDThh:mm:ssZ.
+double unix_seconds(const std::string& time) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  std::sscanf(time.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);
+  const std::chrono::sys_days days = std::chrono::year(year) /
+                                     std::chrono::month(static_cast<unsigned>(month)) /
+                                     std::chrono::day(static_cast<unsigned>(day));
+  return static_cast<double>(days.time_since_epoch().count()) * 86400 + hour * 3600 + minute * 60 +
+         second;
+}
+
+}  // namespace
+
+bool is_complete(const Run& run) {
+  return run.status == Status::complete && run.window && run.throughput_images_per_second;
+}
+
+std::vector<const Run*> complete_runs(const RunArm& arm) {
+  std::vector<const Run*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (is_complete(run.run)) runs.push_back(&run.run);
+  }
+  return runs;
+}
+
+double mean_step_seconds(const Run& run) {
+  return run.window->seconds / static_cast<double>(run.window->steps);
+}
+
+void print_go_benchmark(std::ostream& out, const RunSet& set) {
+  constexpr double nanoseconds = 1e9;
+  out << "pkg: nearmetal\nUnit images/s better=higher\n";
+  std::map<std::string, std::string> configuration;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      if (!is_complete(run.run)) continue;
+      for (const KeyField& field : run.key) {
+        const bool shown = field.severity == Severity::work || field.severity == Severity::kind;
+        std::string& value = configuration[field.name];
+        if (!shown || value == field.value) continue;
+        value = field.value;
+        out << field.name << ": " << one_line(value) << '\n';
+      }
+      out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
+          << exact(nanoseconds * mean_step_seconds(run.run)) << " ns/op "
+          << exact(*run.run.throughput_images_per_second) << " images/s\n";
+    }
+  }
+}
+
+void print_prometheus(std::ostream& out, const RunSet& set) {
+  for (const Metric& metric : all_metrics()) print_metric(out, set, metric);
+  std::vector<Sample> runs;
+  std::vector<Sample> times;
+  std::vector<Sample> infos;
+  for (const RunArm& arm : set.arms) {
+    if (arm.runs.empty()) continue;
+    const auto complete = static_cast<double>(complete_runs(arm).size());
+    const std::string labels = labels_of(arm);
+    runs.push_back({labels + ",complete=\"yes\"", complete});
+    runs.push_back({labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete});
+    std::string latest;
+    for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
+    times.push_back({labels, unix_seconds(latest)});
+    std::string info = labels;
+    for (const char* field : {"kind", "world_size"}) {
+      info += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
+    }
+    infos.push_back({info, 1});
+  }
+  print_family(out, "runs", "Runs that were read.", runs);
+  print_family(out, "last_run_timestamp_seconds", "Start of the latest run.", times);
+  print_family(out, "arm_info", "What the runs of an arm did.", infos);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,25 @@
+// Runs as lines of text that other tools read: Go's benchmark format, Prometheus.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+
+namespace nearmetal {
+
+/// Whether a run ended well and has a window and a throughput.
+bool is_complete(const Run& run);
+std::vector<const Run*> complete_runs(const RunArm& arm);
+/// Of a complete run: window / its steps.
+double mean_step_seconds(const Run& run);
+
+/// Go's benchmark format (golang.org/design/14313-benchmark-format), as benchstat reads it: a line
+/// for each complete run, the settings of the work as configuration.
+void print_go_benchmark(std::ostream& out, const RunSet& set);
+
+/// Prometheus text format 0.0.4, for a textfile collector: means and intervals of each arm and
+/// metric, numbers of runs, the time of the latest.
+void print_prometheus(std::ostream& out, const RunSet& set);
+
+}  // namespace nearmetal

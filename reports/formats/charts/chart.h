@@ -1,0 +1,69 @@
+// One chart: its data, how gnuplot draws them, and the same as a table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/document/types.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+
+constexpr double milliseconds = 1e3;  // of a second
+
+struct Chart {
+  std::string name;  // of files: "throughput"
+  std::string title;
+  std::string caption{};  // what is shown, with n and the interval
+  std::string missing{};  // why there is nothing to show; then all that follows is empty
+  std::string csv{};      // a header line, then the data
+  std::string script{};   // of gnuplot; the data stand as $data
+  TextTable table{};      // what the chart shows, for those who cannot see it
+};
+
+/// A script that holds its data, and writes an SVG to its standard output.
+std::string script_with_data(const Chart& chart);
+/// A script that reads NAME.csv from the current folder, and writes NAME.svg there.
+std::string script_with_files(const Chart& chart);
+
+/// The lines with which each script begins: an image of this height, 480 wide.
+std::string chart_head(int height);
+
+/// A vertical axis with a label for each of `rows`, the first on top, at 0, 1, ...; on two lines
+/// where it is long.
+std::string row_axis(const std::vector<std::string>& rows);
+/// Height that gives each row its place.
+int height_of_rows(size_t rows);
+
+/// Text from a report for a gnuplot script or a CSV cell, in quotes: cut to 48 characters, and what
+/// has a meaning to gnuplot, which runs what stands between backquotes, becomes '_'.
+std::string quoted_label(const std::string& text);
+
+/// Colours that show on white and on black, told apart by most colour-blind eyes.
+std::string colour(size_t index);
+/// How areas of this kind are filled: measured solid, emulated hatched, predicted empty.
+std::string fill(Kind kind, const std::string& colour);
+/// How a point of this kind is drawn: measured filled, emulated open, predicted a cross.
+std::string point(Kind kind, const std::string& colour);
+
+/// 1, 2 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to
+/// `length`, which is above 0.
+double tick_step(double length, int most_ticks);
+
+/// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
+/// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
+/// value.
+struct AxisEnd {
+  double at = 0;
+  bool cuts = false;
+};
+AxisEnd axis_end(double largest_value, double largest_whisker);
+
+/// A setting of gnuplot: that whiskers are cut, on top of the chart; nothing where none is.
+std::string cut_note(const AxisEnd& end);
+int height_of_note(const AxisEnd& end);
+
+/// As gnuplot reads it: 10 significant digits.
+std::string plain_number(double value);
+
+}  // namespace nearmetal

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "reports/formats/charts/charts.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string verdict_colour(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::slower:
+      return colour(4);
+    case Verdict::equivalent:
+    case Verdict::faster:
+      return colour(2);
+    default:
+      return colour(1);
+  }
+}
+
+std::string difference_script(const Comparison& comparison, const std::vector<std::string>& rows,
+                              double least, double most) {
+  const double margin = log_margin(comparison.options.rule);
+  const std::string lower = plain_number(100 * std::expm1(margin));
+  const std::string upper = plain_number(100 * std::expm1(-margin));
+  std::string script =
+      chart_head(height_of_rows(rows.size())) + row_axis(rows) + "set xrange [" +
+      plain_number(least) + ":" + plain_number(most) + "]\n" +
+      "set xlabel 'difference, %'\nset grid xtics ls 1\n" + "set object 1 rectangle from first " +
+      lower + ", graph 0 to first " + upper +
+      ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
+      "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
+  for (const Verdict verdict :
+       {Verdict::slower, Verdict::inconclusive, Verdict::equivalent, Verdict::faster}) {
+    script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
+              "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
+              "ps 0.8 lw 2 lc rgb '" +
+              verdict_colour(verdict) + "' notitle" +
+              (verdict == Verdict::faster ? "\n" : ", \\\n  ");
+  }
+  return script;
+}
+
+}  // namespace
+
+Chart difference_chart(const Comparison& comparison) {
+  Chart chart{.name = "difference", .title = "Difference"};
+  std::ostringstream csv;
+  csv.precision(10);
+  csv << "position,row,verdict,difference,lower,upper\n";
+  std::vector<std::string> rows;
+  std::vector<std::pair<std::string, std::string>> counts;
+  double least = 100 * std::expm1(log_margin(comparison.options.rule));
+  double most = -least;
+  const bool several = comparison.options.metrics.size() > 1;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.difference_interval || rows.size() == most_rows) continue;
+    const Interval percent{100 * row.difference_interval->lower,
+                           std::min(1e6, 100 * row.difference_interval->upper)};
+    const std::string name = several ? row.arm + " " + row.metric : row.arm;
+    csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
+        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << '\n';
+    rows.push_back(name);
+    counts.emplace_back(
+        name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs));
+    least = std::min(least, percent.lower);
+    most = std::max(most, percent.upper);
+  }
+  if (rows.empty()) {
+    chart.missing = "no row has an interval, which takes 2 runs a side that vary";
+    return chart;
+  }
+  const double space = 0.08 * (most - least);
+  const DecisionRule& rule = comparison.options.rule;
+  chart.caption = "Of the geometric means, with the " + plain_percent(1 - 2 * rule.alpha) +
+                  " interval that the verdict rests on; grey: the margin of " +
+                  plain_percent(rule.margin) + "." + counts_text(counts);
+  chart.csv = csv.str();
+  chart.script = difference_script(comparison, rows, least - space, most + space);
+  return chart;
+}
+
+}  // namespace nearmetal

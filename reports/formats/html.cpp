@@ -1,0 +1,159 @@
+#include "reports/formats/html.h"
+
+#include <utility>
+
+namespace nearmetal {
+namespace {
+
+// Colours of text and lines follow the reader's choice of light or dark; those of data suit both.
+constexpr const char* style = R"(<style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem;
+  background: Canvas; color: CanvasText; }
+h1 { font-size: 1.5rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.answer { border-left: .3rem solid #888; padding: .25rem .75rem; font-weight: bold; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
+caption { text-align: left; font-weight: bold; padding: .25rem 0; }
+th, td { border-bottom: 1px solid #8886; min-width: 5rem; overflow-wrap: anywhere;
+  padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
+thead th { border-bottom-width: 2px; overflow-wrap: normal; }
+tbody th { font-weight: normal; }
+th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
+.number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+figure { margin: 0; }
+figure svg { display: block; height: auto; max-width: 40rem; width: 100%; }
+figcaption, summary, .legend, .missing { font-size: .9rem; max-width: 56rem; }
+summary { cursor: pointer; }
+li { overflow-wrap: anywhere; }
+</style>
+)";
+
+void print_table(std::ostream& out, const TitledTable& titled) {
+  const TextTable& table = titled.table;
+  const auto style = [&](size_t column) {
+    return table.columns[column].right_aligned ? " class=\"number\"" : "";
+  };
+  out << "<div class=\"wide\" tabindex=\"0\"><table>\n<caption>" << html_escaped(titled.title)
+      << "</caption>\n<thead><tr>";
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    out << "<th scope=\"col\"" << style(column) << '>' << html_escaped(table.columns[column].title)
+        << "</th>";
+  }
+  out << "</tr></thead>\n<tbody>\n";
+  for (const auto& row : table.rows) {
+    out << "<tr><th scope=\"row\">" << html_escaped(row.front()) << "</th>";
+    for (size_t column = 1; column < row.size(); ++column) {
+      out << "<td" << style(column) << '>' << html_escaped(row[column]) << "</td>";
+    }
+    out << "</tr>\n";
+  }
+  out << "</tbody></table></div>\n";
+  if (!titled.legend.empty()) {
+    out << "<p class=\"legend\">" << html_escaped(titled.legend) << "</p>\n";
+  }
+}
+
+// In HTML the element alone, without XML declaration and document type; black becomes the colour of
+// the text around, and names are those of this chart alone.
+std::string embedded(const std::string& svg, size_t number) {
+  const size_t start = svg.find("<svg");
+  if (start == svg.npos) return "";
+  const std::string prefix = "c" + std::to_string(number);
+  std::string element = svg.substr(start);
+  for (const auto& [what, with] :
+       std::vector<std::pair<std::string, std::string>>{{"'black'", "'currentColor'"},
+                                                        {"\"black\"", "\"currentColor\""},
+                                                        {"rgb(  0,   0,   0)", "currentColor"},
+                                                        {"id='", "id='" + prefix},
+                                                        {"id=\"", "id=\"" + prefix},
+                                                        {"'#gp", "'#" + prefix + "gp"},
+                                                        {"url(#", "url(#" + prefix}}) {
+    for (size_t at = element.find(what); at != element.npos;
+         at = element.find(what, at + with.size())) {
+      element.replace(at, what.size(), with);
+    }
+  }
+  return element;
+}
+
+void print_charts(std::ostream& out, const Page& page) {
+  std::string missing;
+  const bool drawn = !page.images.empty();
+  for (size_t i = 0; i < page.charts.size(); ++i) {
+    const Chart& chart = page.charts[i];
+    if (!chart.missing.empty()) {
+      missing += "<li>" + html_escaped(chart.title + ": " + chart.missing) + "</li>\n";
+      continue;
+    }
+    if (chart.table.rows.empty() && !drawn) continue;
+    out << "<h2>" << html_escaped(chart.title) << "</h2>\n<figure>\n";
+    if (drawn) {
+      out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
+          << embedded(page.images[i], i) << "</div>\n";
+    }
+    out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
+    if (!chart.table.rows.empty()) {
+      out << "<details" << (drawn ? "" : " open") << "><summary>As a table</summary>\n";
+      print_table(out, {chart.title, chart.table});
+      out << "</details>\n";
+    }
+    out << "</figure>\n";
+  }
+  if (!missing.empty()) {
+    out << "<h2>Not shown</h2>\n<ul class=\"missing\">\n" << missing << "</ul>\n";
+  }
+}
+
+}  // namespace
+
+std::string html_escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+    }
+  }
+  return escaped;
+}
+
+void print_html(std::ostream& out, const Page& page) {
+  out << "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+         "style-src 'unsafe-inline'\">\n<title>"
+      << html_escaped(page.title) << "</title>\n"
+      << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
+  if (!page.work.empty()) out << "<p>" << html_escaped(page.work) << "</p>\n";
+  if (!page.answer.empty()) {
+    out << "<p class=\"answer\">" << html_escaped(page.answer) << "</p>\n";
+  }
+  for (const TitledTable& table : page.tables) print_table(out, table);
+  if (!page.remarks.empty()) out << "<h2>Remarks</h2>\n<ul>\n";
+  for (const std::string& line : page.remarks) out << "<li>" << html_escaped(line) << "</li>\n";
+  if (!page.remarks.empty()) out << "</ul>\n";
+  print_charts(out, page);
+  if (!page.details.empty()) out << "<h2>Details</h2>\n";
+  for (const TitledTable& table : page.details) {
+    out << "<details><summary>" << html_escaped(table.title) << "</summary>\n";
+    print_table(out, table);
+    out << "</details>\n";
+  }
+  out << "</body>\n</html>\n";
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,32 @@
+// A page of HTML in one file that needs nothing else: no network, no script.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/formats/charts/chart.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+
+struct Page {
+  std::string title;
+  std::string work{};    // what was measured, or empty
+  std::string answer{};  // the verdict, or empty
+  std::vector<TitledTable> tables;
+  std::vector<Chart> charts;
+  std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables
+  std::vector<std::string> remarks;
+  std::vector<TitledTable> details;  // folded away
+};
+
+/// Light and dark, readable on a phone, tables with headers for screen readers; charts without
+/// anything to show are named with their reason. All text is escaped, and a policy in the file
+/// forbids it to load or run anything.
+void print_html(std::ostream& out, const Page& page);
+
+/// Text that shows as itself in HTML and XML; characters that they do not allow become '?'.
+std::string html_escaped(const std::string& text);
+
+}  // namespace nearmetal

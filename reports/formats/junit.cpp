@@ -1,0 +1,112 @@
+#include "reports/formats/junit.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "reports/formats/html.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string attribute(const char* name, const std::string& value) {
+  return std::string(" ") + name + "=\"" + html_escaped(value) + "\"";
+}
+
+void print_property(std::ostream& out, const char* name, const Maybe<double>& value) {
+  if (!value) return;
+  out << "      <property" << attribute("name", name) << attribute("value", exact(*value))
+      << "/>\n";
+}
+
+void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
+      << attribute("name", run.source + " " + run.run.started_at)
+      << attribute("time", run.run.window ? exact(run.run.window->seconds) : "0") << ">\n"
+      << "    <properties>\n";
+  for (const Metric& metric : all_metrics()) {
+    print_property(out, metric.name, metric.value_of(run.run));
+  }
+  out << "    </properties>\n";
+  const std::string why = run.run.failure.value_or("no reason given");
+  if (run.run.status == Status::failed) out << "    <error" << attribute("message", why) << "/>\n";
+  if (run.run.status == Status::partial) {
+    out << "    <skipped" << attribute("message", why) << "/>\n";
+  }
+  out << "  </testcase>\n";
+}
+
+int64_t runs_with(const RunSet& set, Status status) {
+  int64_t count = 0;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) count += run.run.status == status ? 1 : 0;
+  }
+  return count;
+}
+
+constexpr const char* head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite";
+
+// The element that tells how a row went; a row that passed has none.
+const char* element_of(RowAnswer answer) {
+  switch (answer) {
+    case RowAnswer::passed:
+      return nullptr;
+    case RowAnswer::tolerated:
+      return "skipped";
+    case RowAnswer::unshown:
+      return "error";
+    case RowAnswer::failed:
+      return "failure";
+  }
+  throw std::logic_error("unnamed RowAnswer");
+}
+
+void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + row.arm)
+      << attribute("name", row.metric) << ">\n    <properties>\n";
+  print_property(out, "base", row.base_side.geometric_mean);
+  print_property(out, "new", row.new_side.geometric_mean);
+  print_property(out, "difference", row.difference);
+  if (row.difference_interval) {
+    print_property(out, "difference_lower", row.difference_interval->lower);
+    print_property(out, "difference_upper", row.difference_interval->upper);
+  }
+  print_property(out, "p_regression", row.p_regression);
+  out << "    </properties>\n";
+  if (const char* element = element_of(answer)) {
+    out << "    <" << element
+        << attribute("message", std::string(to_string(row.verdict)) + ": " + row.reason) << "/>\n";
+  }
+  out << "  </testcase>\n";
+}
+
+}  // namespace
+
+void print_junit(std::ostream& out, const RunSet& set) {
+  int64_t runs = 0;
+  for (const RunArm& arm : set.arms) runs += static_cast<int64_t>(arm.runs.size());
+  out << head << attribute("name", "nearmetal") << attribute("tests", std::to_string(runs))
+      << attribute("errors", std::to_string(runs_with(set, Status::failed)))
+      << attribute("skipped", std::to_string(runs_with(set, Status::partial))) << ">\n";
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) print_case(out, arm, run);
+  }
+  out << "</testsuite>\n";
+}
+
+void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate) {
+  const auto count = [&](RowAnswer answer) {
+    return std::to_string(std::count(gate.answers.begin(), gate.answers.end(), answer));
+  };
+  out << head << attribute("name", "nearmetal gate")
+      << attribute("tests", std::to_string(gate.answers.size()))
+      << attribute("failures", count(RowAnswer::failed))
+      << attribute("errors", count(RowAnswer::unshown))
+      << attribute("skipped", count(RowAnswer::tolerated)) << ">\n";
+  for (size_t i = 0; i < comparison.rows.size(); ++i) {
+    print_case(out, comparison.rows[i], gate.answers[i]);
+  }
+  out << "  <system-out>" << html_escaped(gate.verdict) << "</system-out>\n</testsuite>\n";
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,30 @@
+// Runs of reports as tables: Markdown, the summary of GitHub, CSV.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+
+/// One row for each arm and metric, with the interval of its runs.
+TextTable report_table(const RunSet& set);
+
+/// Arms whose runs did different work, runs that are left out and why, then each warning of the
+/// runs once, with how many gave it.
+std::vector<std::string> run_warnings(const RunSet& set);
+
+/// What was measured, that table and those warnings.
+void print_markdown(std::ostream& out, const RunSet& set);
+
+/// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.
+void print_github_summary(std::ostream& out, const RunSet& set);
+
+/// Long form, RFC 4180: a header, then a line for each run and metric, the work last. Text that a
+/// spreadsheet would take for a formula begins with an apostrophe.
+void print_csv(std::ostream& out, const RunSet& set);
+
+}  // namespace nearmetal

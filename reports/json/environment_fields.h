@@ -1,0 +1,156 @@
+// The fields of what is found on a host, in the order of the document, with what must hold of them.
+#pragma once
+
+#include "reports/document/environment.h"
+#include "reports/json/json_archive.h"
+
+namespace nearmetal::json {
+
+inline constexpr Form machine_kind{
+    [](const std::string& text) { return text == "vm" || text == "bare-metal"; },
+    "vm or bare-metal"};
+inline constexpr Form claim_kind{[](const std::string& text) {
+                                   return text == "vm" || text == "bare-metal" ||
+                                          text == "container";
+                                 },
+                                 "vm, bare-metal or container"};
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
+  field("machine", virtualisation.machine, machine_kind);
+  field("hypervisor", virtualisation.hypervisor);
+  field("container", virtualisation.container);
+  field("cpuid_signature", virtualisation.cpuid_signature);
+  field("dmi_vendor", virtualisation.dmi_vendor);
+  field("dmi_product", virtualisation.dmi_product);
+  field("hypervisor_type", virtualisation.hypervisor_type);
+  field("detect_virt_vm", virtualisation.detect_virt_vm);
+  field("detect_virt_container", virtualisation.detect_virt_container);
+  field("clock_source", virtualisation.clock_source);
+  field("iommu_groups", virtualisation.iommu_groups, at_least(0));
+  field("kernel_options", virtualisation.kernel_options);
+  field("mps_daemon", virtualisation.mps_daemon);
+  field("peer_memory_module", virtualisation.peer_memory_module);
+  field("nvidia_kernel_module", virtualisation.nvidia_kernel_module);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Processor> processor) {
+  field("sockets", processor.sockets, at_least(0));
+  field("cores", processor.cores, at_least(0));
+  field("numa_nodes", processor.numa_nodes, at_least(0));
+  field("governor", processor.governor);
+  field("largest_hertz", processor.largest_hertz, at_least(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Limits> limits) {
+  field("locked_memory_bytes", limits.locked_memory_bytes, at_least(0));
+  field("open_files", limits.open_files, at_least(0));
+  field("shared_memory_bytes", limits.shared_memory_bytes, at_least(0));
+  field("huge_pages", limits.huge_pages, at_least(0));
+  field("huge_page_bytes", limits.huge_page_bytes, at_least(0));
+  field("transparent_huge_pages", limits.transparent_huge_pages);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, NetworkInterface> network_interface) {
+  field("name", network_interface.name);
+  field("driver", network_interface.driver);
+  field("state", network_interface.state);
+  field("bits_per_second", network_interface.bits_per_second, at_least(0));
+  field("mtu_bytes", network_interface.mtu_bytes, at_least(0));
+  field("numa_node", network_interface.numa_node, at_least(-1));
+  field("rdma_device", network_interface.rdma_device);
+  field("virtual_function", network_interface.virtual_function);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
+  field("pci_id", gpu_peer.pci_id);
+  field("reads", gpu_peer.reads);
+  field("atomics", gpu_peer.atomics);
+  field("nvlink", gpu_peer.nvlink);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, MigInstance> mig_instance) {
+  field("uuid", mig_instance.uuid);
+  field.added("profile", mig_instance.profile);
+  field("multiprocessors", mig_instance.multiprocessors, at_least(1));
+  field("gpu_slices", mig_instance.gpu_slices, at_least(0));
+  field("memory_bytes", mig_instance.memory_bytes, at_least(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Gpu> gpu) {
+  field("name", gpu.name);
+  field("uuid", gpu.uuid);
+  field("pci_id", gpu.pci_id);
+  field("memory_bytes", gpu.memory_bytes, at_least(0));
+  field("multiprocessors", gpu.multiprocessors, at_least(1));
+  field("compute_capability", gpu.compute_capability);
+  field("driver_version", gpu.driver_version);
+  field.added("dma_buf", gpu.dma_buf);
+  field.added("serial", gpu.serial);
+  field.added("vbios", gpu.vbios);
+  field.added("virtualisation", gpu.virtualisation);
+  field.added("vgpu_profile", gpu.vgpu_profile);
+  field.added("vgpu_licence", gpu.vgpu_licence);
+  field.added("vgpu_scheduler", gpu.vgpu_scheduler);
+  field.added("link_generation", gpu.link_generation, at_least(0));
+  field.added("link_width", gpu.link_width, at_least(0));
+  field.added("largest_link_generation", gpu.largest_link_generation, at_least(0));
+  field.added("largest_link_width", gpu.largest_link_width, at_least(0));
+  field.added("bar1_bytes", gpu.bar1_bytes, at_least(0));
+  field.added("ecc", gpu.ecc);
+  field.added("ecc_change_pending", gpu.ecc_change_pending);
+  field.added("memory_repair_pending", gpu.memory_repair_pending);
+  field.added("persistence", gpu.persistence);
+  field.added("compute_mode", gpu.compute_mode);
+  field.added("power_limit_watts", gpu.power_limit_watts, at_least(0));
+  field.added("default_power_limit_watts", gpu.default_power_limit_watts, at_least(0));
+  field.added("largest_sm_hertz", gpu.largest_sm_hertz, at_least(0));
+  field.added("largest_memory_hertz", gpu.largest_memory_hertz, at_least(0));
+  field.added("application_sm_hertz", gpu.application_sm_hertz, at_least(0));
+  field.added("device_id", gpu.device_id);
+  field.added("mig", gpu.mig);
+  field.added("mig_profile", gpu.mig_profile);
+  field.added("mig_instances", gpu.mig_instances);
+  field.added("active_nvlinks", gpu.active_nvlinks, at_least(0));
+  field.added("inactive_nvlinks", gpu.inactive_nvlinks, at_least(0));
+  field.added("peers", gpu.peers);
+  field.added("numa_node", gpu.numa_node, at_least(-1));
+  field.added("cpu_affinity", gpu.cpu_affinity);
+  field.added("iommu_group", gpu.iommu_group, at_least(0));
+  field.added("virtual_function", gpu.virtual_function);
+  field.added("ats", gpu.ats);
+  field.added("acs_redirect", gpu.acs_redirect);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Environment> environment) {
+  field("host_name", environment.host_name);
+  field("kernel", environment.kernel);
+  field("distribution", environment.distribution);
+  field("architecture", environment.architecture);
+  field("cpu_model", environment.cpu_model);
+  field("logical_cpus", environment.logical_cpus, at_least(1));
+  field("usable_cpus", environment.usable_cpus, at_least(1));
+  field("cpu_quota", environment.cpu_quota, above(0));
+  field("memory_bytes", environment.memory_bytes, at_least(0));
+  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0));
+  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag);
+  field.added("claim", environment.claim, claim_kind);
+  field.added("virtualisation", environment.virtualisation);
+  field.added("processor", environment.processor);
+  field.added("limits", environment.limits);
+  field.added("network", environment.network);
+  field("gpus", environment.gpus);
+  field("libraries", environment.libraries);
+  field("variables", environment.variables);
+  field.added("host_facts", environment.host_facts);
+  field("ld_preload", environment.ld_preload);
+}
+
+}  // namespace nearmetal::json

@@ -1,0 +1,41 @@
+#include "reports/json/event_json.h"
+
+#include "models/errors.h"
+#include "reports/json/neighbour_fields.h"
+#include "reports/json/report_fields.h"
+
+namespace nearmetal {
+namespace json {
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Event> event) {
+  field("event", event.event);
+  field("rank", event.rank, at_least(0));
+  field("host", event.host);
+  field("phase", event.phase);
+  field("steps", event.steps, at_least(0));
+  field("images_per_second", event.images_per_second, at_least(0));
+  field("report", event.report);
+  field("neighbour", event.neighbour);
+}
+
+}  // namespace json
+
+std::string to_json_line(const Event& event) {
+  return json::Writer::json_of(event).dump(-1, ' ', false, json::replace_bad_utf8);
+}
+
+Event event_from_json(const std::string& line) {
+  require_within_limits(line);
+  try {
+    Event event;
+    const json::Document document = json::Document::parse(line);
+    json::Reader reader(document, json::Place{});
+    json::fields(reader, event);
+    return event;
+  } catch (const json::Document::exception&) {
+    throw InvalidReport("not JSON");
+  }
+}
+
+}  // namespace nearmetal

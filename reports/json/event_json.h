@@ -1,0 +1,37 @@
+// What a job says to the sweep that started it: one line of JSON for each event.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// The sweep answers on the job's standard input with one of these lines; the end of the input asks
+/// the job to stop, too.
+inline constexpr const char* start_order = "start";  // and a space and a Unix time in seconds
+inline constexpr const char* end_order = "end";      // after `measured`: enough
+inline constexpr const char* stop_order = "stop";    // early
+
+struct Event {
+  // progress; ready: warmed up, the load goes on until `start`; measured: the window is complete,
+  // the load goes on until `end`; result: with the report, or what a
+  // neighbour did; the last.
+  std::string event;
+  int64_t rank = 0;              // that tells; each tells of its progress, rank 0 all else
+  std::string host;              // of that rank
+  std::string phase;             // of progress: set-up, warm-up, window, load or proof
+  int64_t steps = 0;             // taken
+  double images_per_second = 0;  // in the window so far; 0: none
+  std::optional<Report> report;
+  std::optional<Neighbour> neighbour;  // of a process that trains nothing, in place of a report
+};
+
+/// Without the end of the line.
+std::string to_json_line(const Event& event);
+/// Throws InvalidReport.
+Event event_from_json(const std::string& line);
+
+}  // namespace nearmetal

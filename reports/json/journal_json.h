@@ -1,0 +1,51 @@
+// A sweep's runs as they end, one line of JSON each, so that a sweep that is killed loses none.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+struct JournalEntry {
+  int64_t layout = 0;  // index in the plan
+  int64_t repeat = 0;  // counted from 1
+  Report report;       // of one arm with one run
+};
+
+/// What a sweep was asked for.
+struct SweepAsked {
+  std::string plan_sha256;
+  std::string command;  // that asked for it, as a shell reads it; empty: not known
+};
+
+/// Appends to a file that holds all entries so far. Each is on the disk when append() returns.
+class Journal {
+ public:
+  /// A new file, which must not be there. Throws OutputError.
+  static Journal create(const std::filesystem::path& path, const SweepAsked& asked);
+  /// Goes on with one of the same plan; a last line that is torn is dropped, with a warning.
+  /// Throws InvalidReport, or std::invalid_argument for the journal of another plan, which says
+  /// the command that asked for that one.
+  static Journal resume(const std::filesystem::path& path, const std::string& plan_sha256,
+                        std::vector<JournalEntry>& entries, std::vector<Warning>& warnings);
+
+  Journal(Journal&& other) noexcept;
+  Journal& operator=(Journal&&) = delete;
+  ~Journal();
+
+  /// Throws OutputError.
+  void append(const JournalEntry& entry);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  Journal(std::filesystem::path path, int file);
+  void write_line(const std::string& line);
+
+  std::filesystem::path path_;
+  int file_;
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,165 @@
+#include "reports/json/json.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "models/errors.h"
+#include "reports/files/sha256.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_reader.h"
+#include "reports/json/parser_reason.h"
+#include "reports/json/report_fields.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Json;
+
+// What a run shows and where it writes; the rest decides what is computed. The plans are left out,
+// too: they have a hash of their own.
+const std::set<std::string> display_settings = {
+    "output", "force",       "json",       "quiet",        "no_progress", "plan_cache",
+    "plans",  "environment", "host_facts", "no_host_info", "monitor_hz",  "attribute"};
+
+// What reading a text may take: about 2 GiB of memory at the very worst. 10000 runs of 1000 steps
+// are a tenth of it.
+constexpr size_t largest_text_bytes = size_t{512} << 20;
+constexpr int64_t deepest = 64;
+constexpr int64_t most_values = 50'000'000;
+constexpr int64_t weight_of_container = 8;  // in values, of its memory
+
+}  // namespace
+
+void json::fields(Writer& field, const Report& report) { fields<Writer>(field, report); }
+void json::fields(Reader& field, Report& report) { fields<Reader>(field, report); }
+
+std::string to_json(const Report& report) {
+  return json::Writer::json_of(report).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
+}
+
+void require_within_limits(std::string_view text) {
+  if (text.size() > largest_text_bytes) throw InvalidReport("it is larger than 512 MiB");
+  int64_t depth = 0;
+  int64_t values = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > deepest) throw InvalidReport("its lists and objects are nested too deeply");
+      values += weight_of_container;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',') {
+      ++values;
+    }
+  }
+  if (values > most_values) throw InvalidReport("it holds too many values");
+}
+
+Report report_from_json(std::string text) {
+  require_within_limits(text);
+  try {
+    Report report;
+    const json::Document document = json::Document::parse(text);
+    std::string().swap(text);  // of a long history, a third of the memory
+    json::Reader reader(document, json::Place{});
+    json::fields(reader, report);
+    return report;
+  } catch (const json::Document::exception& error) {
+    throw InvalidReport("not JSON: " + parser_reason(error.what()));
+  }
+}
+
+std::string why_unreadable(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return "it is a folder";
+  return access(path.c_str(), R_OK) == 0 ? "it does not open" : std::strerror(errno);
+}
+
+std::string file_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) {  // a folder reads as empty
+    throw InvalidReport(path.string() + " cannot be read: " + why_unreadable(path));
+  }
+  file.seekg(0, std::ios::end);
+  const std::streamoff size = file.tellg();
+  if (size < 0) {  // a pipe
+    file.clear();
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::string text(size, '\0');
+  file.seekg(0);
+  file.read(text.data(), size);
+  text.resize(file.gcount());
+  return text;
+}
+
+Report read_report(const std::filesystem::path& path) {
+  std::string text = file_text(path);
+  try {
+    return report_from_json(std::move(text));
+  } catch (const InvalidReport& error) {
+    throw InvalidReport(path.string() + " is not a valid report: " + error.what());
+  }
+}
+
+std::string to_json(const RunConfig& config) {
+  return json::Writer::json_of(config).dump(-1, ' ', false, json::replace_bad_utf8);
+}
+
+std::string config_sha256(const RunConfig& config) {
+  Json settings = json::Writer::json_of(config);
+  for (const std::string& name : display_settings) settings.erase(name);
+  return sha256(settings.dump(-1, ' ', false, json::replace_bad_utf8));
+}
+
+std::string plans_sha256(const std::vector<Plan>& plans) {
+  std::vector<std::string> choices;
+  for (const Plan& plan : plans) choices.push_back(plan.key + '\0' + plan.implementation + '\0');
+  std::sort(choices.begin(), choices.end());
+  std::string text;
+  for (const std::string& choice : choices) text += choice;
+  return sha256(text);
+}
+
+std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment) {
+  std::vector<std::pair<std::string, std::string>> facts;
+  const Json flat = json::Writer::json_of(environment).flatten();  // items() refers to it
+  for (const auto& [pointer, value] : flat.items()) {
+    const std::string name = pointer.substr(1);
+    if (name.starts_with("unknown") || name.find("/unknown") != name.npos) continue;
+    if (value.is_structured()) continue;  // an empty list or object
+    facts.emplace_back(name, value.is_null()     ? "unknown"
+                             : value.is_string() ? value.get<std::string>()
+                                                 : value.dump());
+  }
+  return facts;
+}
+
+std::vector<std::string> config_names() {
+  std::vector<std::string> names;
+  const Json defaults = json::Writer::json_of(RunConfig{});  // items() refers to it
+  for (const auto& [name, value] : defaults.items()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,48 @@
+// Reports as JSON text: written from and read into the typed structs.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Strict JSON, UTF-8 (bytes that are not are replaced), doubles so that they read back unchanged.
+/// Throws std::logic_error for a number that is not finite: unknown is null, with a reason.
+std::string to_json(const Report& report);
+/// The settings alone, on one line.
+std::string to_json(const RunConfig& config);
+
+/// Throws InvalidReport for a text that is too large, nested too deeply (64), or of too many values
+/// to be read in bounded memory.
+void require_within_limits(std::string_view text);
+
+/// Checks all that reports/schema/report.schema.json says. Throws InvalidReport that names the
+/// place as a JSON pointer.
+Report report_from_json(std::string text);
+Report read_report(const std::filesystem::path& path);
+
+/// Of a file that does not open: "it is a folder", or what the system says.
+std::string why_unreadable(const std::filesystem::path& path);
+
+/// The whole content. Throws InvalidReport for what is no file or cannot be read.
+std::string file_text(const std::filesystem::path& path);
+
+/// SHA-256 of the settings that decide what is computed; those of output and display are left out.
+std::string config_sha256(const RunConfig& config);
+/// SHA-256 of keys and implementations, in any order; not of the times.
+std::string plans_sha256(const std::vector<Plan>& plans);
+
+/// Every fact of an environment by its place in the report, such as "gpus/0/driver_version"; what
+/// is not known is "unknown".
+std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment);
+
+/// The names of all settings of RunConfig, as in the report.
+std::vector<std::string> config_names();
+
+}  // namespace nearmetal

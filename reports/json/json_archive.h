@@ -1,0 +1,151 @@
+// How structs are written as JSON; reports/json/json_reader.h reads them with the same list of
+// fields.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "reports/document/types.h"
+
+// A struct takes part by a function template found by argument-dependent look-up:
+//   template <class Archive> void fields(Archive& field, In<Archive, Tool> tool) {
+//     field("version", tool.version);
+//     field("steps", window.steps, at_least(1));
+//     field.added("update", run.update);  // later than 1.0
+//   }
+// Numbers are checked against a Range, texts by a Form; of lists, each element.
+namespace nearmetal::json {
+
+using Json = nlohmann::ordered_json;
+constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
+
+/// JSON readers at large (JavaScript, jq) hold integers in doubles: exact up to here.
+inline constexpr int64_t largest_integer = (int64_t{1} << 53) - 1;
+
+struct Range {
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  bool above_minimum = false;
+};
+constexpr Range at_least(double minimum) { return {.minimum = minimum}; }
+constexpr Range above(double minimum) { return {.minimum = minimum, .above_minimum = true}; }
+constexpr Range within(double minimum, double maximum) { return {minimum, maximum}; }
+inline constexpr Range any_number{};
+
+/// What a text must look like.
+struct Form {
+  bool (*matches)(const std::string& text) = [](const std::string&) { return true; };
+  const char* description = "";
+};
+inline constexpr Form any_text{};
+
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+struct ElementOf {
+  using type = T;
+};
+template <class T>
+struct ElementOf<std::optional<T>> : ElementOf<T> {};
+template <class T>
+struct ElementOf<Maybe<T>> : ElementOf<T> {};
+template <class T>
+struct ElementOf<std::vector<T>> : ElementOf<T> {};
+/// The check that a field of type T takes.
+template <class T>
+using CheckOf = std::conditional_t<is_number<typename ElementOf<T>::type>, Range, Form>;
+
+template <class Archive, class T>
+using In = std::conditional_t<Archive::writes, const T&, T&>;
+
+constexpr auto names_of(Kind) {
+  return std::array{Kind::measured, Kind::emulated, Kind::predicted};
+}
+constexpr auto names_of(Status) {
+  return std::array{Status::complete, Status::partial, Status::failed};
+}
+constexpr auto names_of(Origin) { return std::array{Origin::standard, Origin::flag}; }
+constexpr auto names_of(Precision) {
+  return std::array{Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16};
+}
+
+class Writer {
+ public:
+  static constexpr bool writes = true;
+
+  /// The object so far.
+  Json take();
+
+  template <class T>
+  void operator()(const char* key, const T& value, CheckOf<T> = {}) {
+    put(key, json_of(value));
+  }
+  template <class T>
+  void operator()(const char* key, const Maybe<T>& value, CheckOf<T> = {}) {
+    value ? put_known(key, json_of(*value)) : put_unknown(key, value.reason);
+  }
+  template <class T, class... Check>
+  void added(const char* key, const T& value, Check... check) {
+    (*this)(key, value, check...);
+  }
+  /// Each field as {value, origin}.
+  template <class T>
+  void settings(const char* key, const T& values, const Origins& origins) {
+    put_settings(key, json_of(values), origins);
+  }
+
+  template <class T>
+  static Json json_of(const T& value) {
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
+      return scalar(value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return scalar(static_cast<double>(value));
+    } else if constexpr (std::is_integral_v<T>) {
+      return scalar(static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
+    } else if constexpr (std::is_enum_v<T>) {
+      return scalar(std::string(to_string(value)));
+    } else {
+      Writer writer;
+      fields(writer, value);
+      return writer.take();
+    }
+  }
+  template <class T>
+  static Json json_of(const std::optional<T>& value) {
+    return value ? json_of(*value) : Json();
+  }
+  template <class T>
+  static Json json_of(const std::vector<T>& values) {
+    std::vector<Json> array;
+    array.reserve(values.size());
+    for (const T& value : values) array.push_back(json_of(value));
+    return list(std::move(array));
+  }
+  static Json json_of(const std::map<std::string, std::string>& values);
+
+ private:
+  // What is the same for all fields is not compiled anew for each of them.
+  void put(const char* key, Json value);
+  void put_known(const char* key, Json value);
+  void put_unknown(const char* key, const std::string& reason);
+  void put_settings(const char* key, const Json& plain, const Origins& origins);
+  static Json scalar(bool value);
+  static Json scalar(int64_t value);
+  static Json scalar(uint64_t value);
+  static Json scalar(double value);
+  static Json scalar(const std::string& value);
+  static Json list(std::vector<Json> values);
+
+  Json object_ = Json::object();
+  Json unknown_;  // null in an object without a field that may be unknown
+};
+
+}  // namespace nearmetal::json

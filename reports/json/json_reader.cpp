@@ -1,0 +1,151 @@
+#include "reports/json/json_reader.h"
+
+#include <cmath>
+
+#include "models/errors.h"
+#include "reports/text/text.h"
+
+namespace nearmetal::json {
+namespace {
+
+std::string described(const Range& range) {
+  const auto text = [](double bound) {
+    const bool whole = std::abs(bound) < 1e15 && bound == std::trunc(bound);
+    return whole ? std::to_string(static_cast<int64_t>(bound)) : Document(bound).dump();
+  };
+  if (std::isfinite(range.maximum)) {
+    return "from " + text(range.minimum) + " to " + text(range.maximum);
+  }
+  return (range.above_minimum ? "above " : "at least ") + text(range.minimum);
+}
+
+void require_within(double number, const Place& place, const Range& range) {
+  const bool below = range.above_minimum ? !(number > range.minimum) : number < range.minimum;
+  if (below || number > range.maximum) fail(place, described(range));
+}
+
+double any_number_at(const Document& json, const Place& place) {
+  if (!json.is_number()) fail(place, "a number");
+  return json.get<double>();
+}
+
+}  // namespace
+
+std::string Place::pointer() const {
+  if (parent == nullptr) return "";
+  std::string text = parent->pointer() + "/";
+  if (index) return text + std::to_string(*index);
+  for (const char c : key) {
+    if (c == '~') {
+      text += "~0";
+    } else if (c == '/') {
+      text += "~1";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+void fail(const Place& place, const std::string& must_be) {
+  const std::string pointer = place.pointer();
+  throw InvalidReport((pointer.empty() ? "/" : pointer) + " must be " + must_be);
+}
+
+bool truth_at(const Document& json, const Place& place) {
+  if (!json.is_boolean()) fail(place, "true or false");
+  return json.get<bool>();
+}
+
+double number_at(const Document& json, const Place& place, const Range& range) {
+  const double number = any_number_at(json, place);
+  require_within(number, place, range);
+  return number;
+}
+
+double integer_at(const Document& json, const Place& place, const Range& range) {
+  const double number = any_number_at(json, place);
+  if (number != std::trunc(number)) fail(place, "an integer");
+  if (std::abs(number) > static_cast<double>(largest_integer)) {
+    fail(place, "within the integers that a double holds");
+  }
+  require_within(number, place, range);
+  return number;
+}
+
+std::string text_at(const Document& json, const Place& place, const Form& form) {
+  if (!json.is_string()) fail(place, "a text");
+  std::string text = json.get<std::string>();
+  if (!form.matches(text)) fail(place, form.description);
+  return text;
+}
+
+size_t name_at(const Document& json, const Place& place, std::span<const char* const> names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (json == names[i]) return i;
+  }
+  fail(place, "one of: " + joined({names.begin(), names.end()}));
+}
+
+template <bool strict>
+BasicReader<strict>::BasicReader(const Document& object, const Place& place, Origins* origins)
+    : object_(object), place_(place), origins_(origins) {
+  if (!object_.is_object()) fail(place_, "an object");
+}
+
+template <bool strict>
+void BasicReader<strict>::scalars(std::map<std::string, std::string>& values) {
+  for (const auto& [key, value] : object_.items()) {
+    const Place place{&place_, key, {}};
+    if (value.is_structured() || value.is_null()) fail(place, "a text, a number, true or false");
+    values[key] = value.is_string() ? value.template get<std::string>() : value.dump();
+    if (strict) known_.push_back(key);
+  }
+}
+
+template <bool strict>
+void BasicReader<strict>::require_all_known() const {
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    std::vector<std::string> known;
+    for (const std::string& name : known_) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+    }
+    throw InvalidReport(Place{&place_, key, {}}.pointer() +
+                        " is not known; there are: " + joined(known));
+  }
+}
+
+template <bool strict>
+const Document& BasicReader<strict>::member(const char* key) {
+  if (strict) known_.emplace_back(key);
+  const auto found = object_.find(key);
+  const Place place{&place_, key, {}};
+  if (found == object_.end()) fail(place, "there");
+  if (origins_ == nullptr) return *found;
+  BasicReader setting(*found, place);
+  setting("origin", (*origins_)[key]);
+  return setting.member("value");
+}
+
+template <bool strict>
+const std::string& BasicReader<strict>::reason(const char* key) const {
+  const auto reason = reasons_->find(key);
+  if (reason != reasons_->end()) return reason->second;
+  const Place unknown{&place_, "unknown", {}};
+  fail(Place{&unknown, key, {}}, "there, as the value is null");
+}
+
+template <bool strict>
+void BasicReader<strict>::read(const Document& json, const Place& place,
+                               std::map<std::string, std::string>& values, Form) {
+  if (!json.is_object()) fail(place, "an object");
+  for (const auto& [key, value] : json.items()) {
+    values[key] = text_at(value, Place{&place, key, {}}, any_text);
+  }
+}
+
+template class BasicReader<false>;
+template class BasicReader<true>;
+
+}  // namespace nearmetal::json

@@ -1,0 +1,149 @@
+// Reads structs from JSON, each field checked.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "reports/json/json.h"
+#include "reports/json/json_archive.h"
+
+namespace nearmetal::json {
+
+/// What is read: keys in a map, so that an object with many of them takes no quadratic time.
+using Document = nlohmann::json;
+
+/// Where a value stands, as a chain from the root. The text is made only for an error.
+struct Place {
+  const Place* parent = nullptr;  // none: the root
+  std::string_view key;           // of an object's member
+  std::optional<size_t> index;    // of a list's element
+
+  /// A JSON pointer (RFC 6901).
+  std::string pointer() const;
+};
+
+/// Throws InvalidReport.
+[[noreturn]] void fail(const Place& place, const std::string& must_be);
+
+// The values of a JSON scalar that is as it must be, or fail(). Not templates: what is the same for
+// all fields is not compiled anew for each of them.
+bool truth_at(const Document& json, const Place& place);
+double number_at(const Document& json, const Place& place, const Range& range);
+double integer_at(const Document& json, const Place& place, const Range& range);
+std::string text_at(const Document& json, const Place& place, const Form& form);
+/// The index of the name that is there.
+size_t name_at(const Document& json, const Place& place, std::span<const char* const> names);
+
+/// In a document of a program, fields that are not known are tolerated, as minor versions of its
+/// schema add them; in one that is written by hand (`strict`) they are refused.
+template <bool strict>
+class BasicReader {
+ public:
+  static constexpr bool writes = false;
+
+  BasicReader(const Document& object, const Place& place, Origins* origins = nullptr);
+
+  template <class T>
+  void operator()(const char* key, T& value, CheckOf<T> check = {}) {
+    read(member(key), Place{&place_, key, {}}, value, check);
+  }
+  template <class T>
+  void operator()(const char* key, Maybe<T>& value, CheckOf<T> check = {}) {
+    if (!reasons_) {
+      read(member("unknown"), Place{&place_, "unknown", {}}, reasons_.emplace(), {});
+    }
+    const Document& found = member(key);
+    if (!found.is_null()) {
+      value = T{};
+      return read(found, Place{&place_, key, {}}, *value.value, check);
+    }
+    value = Unknown{reason(key)};
+  }
+  /// A field that a minor version added: where an earlier report lacks it, `value` stays.
+  template <class T, class... Check>
+  void added(const char* key, T& value, Check... check) {
+    if (object_.contains(key)) return (*this)(key, value, check...);
+    if (origins_ != nullptr) (*origins_)[key] = Origin::standard;
+  }
+  template <class T>
+  void settings(const char* key, T& values, Origins& origins) {
+    const Place place{&place_, key, {}};
+    BasicReader reader(member(key), place, &origins);
+    fields(reader, values);
+  }
+  /// A field that may be left out: then `value` stays.
+  template <class T, class Check = CheckOf<T>>
+  void optional(const char* key, T& value, Check check = {}) {
+    if (strict) known_.emplace_back(key);
+    if (object_.contains(key)) read(member(key), Place{&place_, key, {}}, value, check);
+  }
+  /// Every member of the object, numbers and truth values as their text.
+  void scalars(std::map<std::string, std::string>& values);
+  /// After all fields: throws InvalidReport for a member that is none of them.
+  void require_all_known() const;
+
+ private:
+  const Document& member(const char* key);
+  /// Why the value of `key`, which is null, is not known.
+  const std::string& reason(const char* key) const;
+
+  template <class T>
+  static void read(const Document& json, const Place& place, T& value, CheckOf<T> check) {
+    if constexpr (std::is_same_v<T, bool>) {
+      value = truth_at(json, place);
+    } else if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(integer_at(json, place, check));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      value = static_cast<T>(number_at(json, place, check));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      value = text_at(json, place, check);
+    } else if constexpr (std::is_enum_v<T>) {
+      constexpr auto values = names_of(T{});
+      std::array<const char*, values.size()> names;
+      std::transform(values.begin(), values.end(), names.begin(),
+                     [](T named) { return to_string(named); });
+      value = values[name_at(json, place, names)];
+    } else {
+      BasicReader reader(json, place);
+      fields(reader, value);
+      if constexpr (strict) reader.require_all_known();
+    }
+  }
+  template <class T>
+  static void read(const Document& json, const Place& place, std::optional<T>& value,
+                   CheckOf<T> check) {
+    value.reset();
+    if (strict || !json.is_null()) read(json, place, value.emplace(), check);
+  }
+  template <class T>
+  static void read(const Document& json, const Place& place, std::vector<T>& values,
+                   CheckOf<T> check) {
+    if (!json.is_array()) fail(place, "a list");
+    values.assign(json.size(), T{});
+    for (size_t i = 0; i < values.size(); ++i) {
+      read(json[i], Place{&place, {}, i}, values[i], check);
+    }
+  }
+  static void read(const Document& json, const Place& place,
+                   std::map<std::string, std::string>& values, Form);
+
+  const Document& object_;
+  Place place_;
+  Origins* origins_;
+  std::optional<std::map<std::string, std::string>> reasons_;  // of what is unknown
+  std::vector<std::string> known_;                             // fields, in strict documents
+};
+
+extern template class BasicReader<false>;
+extern template class BasicReader<true>;
+using Reader = BasicReader<false>;
+using StrictReader = BasicReader<true>;
+
+}  // namespace nearmetal::json

@@ -1,0 +1,163 @@
+#include "reports/json/plan_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "models/errors.h"
+#include "reports/files/atomic_file.h"
+#include "reports/json/fields.h"
+#include "reports/json/json_reader.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Json;
+
+struct Context {
+  std::string context;
+  std::vector<Plan> plans;
+};
+
+struct CacheFile {
+  std::string schema = "nearmetal/plans";
+  std::string schema_version = "1.0";
+  std::vector<Context> contexts;
+};
+
+constexpr json::Form cache_schema_name{
+    [](const std::string& text) { return text == "nearmetal/plans"; }, "nearmetal/plans"};
+
+template <class Archive>
+void fields(Archive& field, json::In<Archive, Context> context) {
+  field("context", context.context);
+  field("plans", context.plans);
+}
+
+template <class Archive>
+void fields(Archive& field, json::In<Archive, CacheFile> file) {
+  field("schema", file.schema, cache_schema_name);
+  field("schema_version", file.schema_version, json::readable_version);
+  field("contexts", file.contexts);
+}
+
+// Throws InvalidReport.
+template <class Object>
+void read(const std::string& text, Object& object) {
+  try {
+    require_within_limits(text);
+    const json::Document document = json::Document::parse(text);
+    json::Reader reader(document, json::Place{});
+    fields(reader, object);
+  } catch (const json::Document::exception&) {
+    throw InvalidReport("it is not JSON");
+  }
+}
+
+template <class Object>
+std::string written(const Object& object) {
+  return json::Writer::json_of(object).dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Empty where there is no file. Throws InvalidReport.
+CacheFile read_cache(const std::filesystem::path& path) {
+  CacheFile cache;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return cache;
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  read(text.str(), cache);
+  return cache;
+}
+
+std::vector<Plan>& plans_of(CacheFile& cache, const std::string& context) {
+  for (Context& known : cache.contexts) {
+    if (known.context == context) return known.plans;
+  }
+  return cache.contexts.emplace_back(Context{context, {}}).plans;
+}
+
+// Held until this object goes: the kernel frees the lock of a process that dies.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file_ >= 0 && flock(file_, LOCK_EX) == 0) return;
+    const std::string reason = std::strerror(errno);
+    if (file_ >= 0) close(file_);
+    throw OutputError("cannot lock " + path + ": " + reason);
+  }
+  ~FileLock() { close(file_); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_;
+};
+
+}  // namespace
+
+std::string plan_context(const DeviceInfo& device) {
+  std::string context = device.name;
+  if (device.multiprocessors > 0) {
+    context += ", " + std::to_string(device.multiprocessors) + " multiprocessors";
+  }
+  if (!device.driver_version.empty()) context += ", driver " + device.driver_version;
+  for (const auto& [name, version] : device.libraries) context += ", " + name + " " + version;
+  return context;
+}
+
+std::optional<std::filesystem::path> default_plan_cache_path() {
+  const auto folder_from = [](const char* variable) -> std::filesystem::path {
+    const char* value = std::getenv(variable);
+    return value != nullptr && value[0] == '/' ? value : "";
+  };
+  std::filesystem::path folder = folder_from("XDG_CACHE_HOME");
+  if (folder.empty() && !folder_from("HOME").empty()) folder = folder_from("HOME") / ".cache";
+  if (folder.empty()) return std::nullopt;
+  return folder / "nearmetal" / "plans.json";
+}
+
+CachedPlans load_plans(const std::filesystem::path& path, const std::string& context) {
+  try {
+    CacheFile cache = read_cache(path);
+    return {plans_of(cache, context), ""};
+  } catch (const InvalidReport& error) {
+    return {{}, "the plan cache " + path.string() + " is ignored: " + error.what()};
+  }
+}
+
+void save_plans(const std::filesystem::path& path, const std::string& context,
+                const std::vector<Plan>& plans) {
+  std::error_code ignored;  // opening the lock says what is wrong
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+  const FileLock lock(path.string() + ".lock");
+  CacheFile cache;
+  try {
+    cache = read_cache(path);
+  } catch (const InvalidReport&) {
+    cache = {};
+  }
+  std::vector<Plan>& known = plans_of(cache, context);
+  for (const Plan& plan : plans) {
+    std::erase_if(known, [&](const Plan& other) { return other.key == plan.key; });
+    known.push_back(plan);
+  }
+  write_file_atomically(path, written(cache), true);
+}
+
+std::string plans_to_json(const std::vector<Plan>& plans) { return written(Context{"", plans}); }
+
+std::vector<Plan> plans_from_json(const std::string& text) {
+  Context context;
+  read(text, context);
+  return context.plans;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,181 @@
+#include "reports/merge/merge_jobs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/merge/merge_environments.h"
+
+namespace nearmetal {
+namespace {
+
+struct TimeSpan {
+  double begin = 0;  // Unix time, seconds
+  double end = 0;
+};
+
+// In which every rank of every job was in its window; empty where the end is not behind the begin.
+TimeSpan common_interval(const std::vector<Report>& jobs) {
+  TimeSpan common{-INFINITY, INFINITY};
+  for (const Report& report : jobs) {
+    const Run& run = report.arms[0].runs[0];
+    for (const Rank& rank : run.ranks) {
+      double end = rank.window_start_unix_seconds.value_or(INFINITY);
+      common.begin = std::max(common.begin, end);
+      for (size_t i = run.window->first_step; i < rank.step_seconds.size(); ++i) {
+        end += rank.step_seconds[i];
+      }
+      common.end = std::min(common.end, end);
+    }
+  }
+  return common;
+}
+
+// Steps of a rank in the interval; those that it cuts count by their share.
+double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& interval) {
+  double begin = rank.window_start_unix_seconds.value_or(INFINITY);
+  double steps = 0;
+  for (size_t i = first_step; i < rank.step_seconds.size(); ++i) {
+    const double end = begin + rank.step_seconds[i];
+    const double within = std::min(end, interval.end) - std::max(begin, interval.begin);
+    steps += std::clamp(within / rank.step_seconds[i], 0.0, 1.0);
+    begin = end;
+  }
+  return steps;
+}
+
+double images_within(const Report& report, const TimeSpan& interval) {
+  const Run& run = report.arms[0].runs[0];
+  const auto batch = static_cast<double>(report.invocation.config.batch.value_or(0));
+  double images = 0;
+  for (const Rank& rank : run.ranks) {
+    images += batch * steps_within(rank, run.window->first_step, interval);
+  }
+  return images;
+}
+
+double start_of(const Report& job) {
+  return job.arms[0].runs[0].ranks[0].window_start_unix_seconds.value();
+}
+
+double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
+  double sum = 0, squares = 0;
+  for (const ConcurrentJob& job : jobs) {
+    sum += job.throughput_images_per_second;
+    squares += job.throughput_images_per_second * job.throughput_images_per_second;
+  }
+  return std::min(1.0, sum * sum / (static_cast<double>(jobs.size()) * squares));
+}
+
+double first_start(const std::vector<Report>& jobs) {
+  double first = INFINITY;
+  for (const Report& job : jobs) first = std::min(first, start_of(job));
+  return first;
+}
+
+int64_t ranks_of(const Report& job) {
+  return static_cast<int64_t>(job.arms[0].runs[0].ranks.size());
+}
+
+void set_throughput(double images, double seconds, Run& run) {
+  run.jain_fairness = jain_fairness(run.jobs);
+  run.window.value->images = std::llround(images);
+  run.window.value->seconds = seconds;
+  run.throughput_images_per_second = images / seconds;
+  run.flops_per_second = images / seconds * run.flops_per_image;
+  if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
+}
+
+void add_job(const Report& report, double images_per_second, double first_start, Run& run) {
+  const TimedWindow& window = *report.arms[0].runs[0].window;
+  run.jobs.push_back({.ranks = ranks_of(report),
+                      .throughput_images_per_second = images_per_second,
+                      .start_seconds = start_of(report) - first_start,
+                      .first_step = window.first_step,
+                      .steps = window.steps});
+}
+
+void merge_throughput(const std::vector<Report>& jobs, Run& run) {
+  const TimeSpan common = common_interval(jobs);
+  const double seconds = common.end - common.begin;
+  if (!(seconds > 0)) {
+    run.window = Unknown{"the jobs were never in their windows at the same time"};
+    run.throughput_images_per_second = run.flops_per_second = run.share_of_peak =
+        Unknown{run.window.reason};
+    return;
+  }
+  const double first = first_start(jobs);
+  double images = 0;
+  for (const Report& report : jobs) {
+    const double of_job = images_within(report, common);
+    images += of_job;
+    add_job(report, of_job / seconds, first, run);
+  }
+  set_throughput(images, seconds, run);
+}
+
+// Each in its own window.
+void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
+  const double first = first_start(jobs);
+  double images = 0, seconds = 0;
+  for (const Report& report : jobs) {
+    const TimedWindow& window = *report.arms[0].runs[0].window;
+    images += static_cast<double>(window.images);
+    seconds += window.seconds;
+    add_job(report, static_cast<double>(window.images) / window.seconds, first, run);
+  }
+  set_throughput(images, seconds, run);
+}
+
+std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
+
+// Sets the status and the reason of the worst job.
+bool all_complete(const std::vector<Report>& jobs, Run& run) {
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const Run& job = jobs[i].arms[0].runs[0];
+    if (job.status == Status::complete || (i > 0 && job.status <= run.status)) continue;
+    run.status = job.status;
+    if (job.failure) run.failure = name_of(i) + *job.failure;
+  }
+  if (run.status == Status::complete) return true;
+  run.throughput_images_per_second = run.flops_per_second = run.share_of_peak =
+      Unknown{"not all jobs are complete"};
+  return false;
+}
+
+template <class MergeThroughput>
+RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughput) {
+  RunFound found{jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments};
+  if (jobs.size() == 1) return found;
+  Run& run = found.run;
+  run.communication.reset();  // each job has its own
+  run.warnings.clear();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Run& job = jobs[i].arms.at(0).runs.at(0);
+    for (Warning warning : job.warnings) {
+      warning.text.insert(0, name_of(i));
+      run.warnings.push_back(std::move(warning));
+    }
+    if (i == 0) continue;
+    merge_environments(jobs[i].environments, job.ranks, found.environments);
+    for (Rank& rank : job.ranks) {
+      rank.rank = static_cast<int64_t>(run.ranks.size());
+      run.ranks.push_back(rank);
+    }
+    if (run.peak_flops_per_second && job.peak_flops_per_second) {
+      run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
+    }
+  }
+  run.world_size = static_cast<int64_t>(run.ranks.size());
+  if (all_complete(jobs, run)) merge_throughput(jobs, run);
+  return found;
+}
+
+}  // namespace
+
+RunFound merge_jobs(std::vector<Report> jobs) { return merged(std::move(jobs), merge_throughput); }
+
+RunFound merge_serial_jobs(std::vector<Report> jobs) {
+  return merged(std::move(jobs), merge_serial_throughput);
+}
+
+}  // namespace nearmetal

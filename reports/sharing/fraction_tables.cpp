@@ -1,0 +1,151 @@
+#include "reports/sharing/fraction_tables.h"
+
+#include <map>
+
+#include "reports/sharing/fractions.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string cell(const Maybe<SpeedRatio>& ratio) {
+  if (!ratio) return "-";
+  if (!ratio->interval) return significant(ratio->value, 3);
+  return with_interval(ratio->value, *ratio->interval);
+}
+
+std::string plain_cell(const Maybe<SpeedRatio>& ratio) {
+  return ratio ? significant(ratio->value, 3) : "-";
+}
+
+std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
+  return value ? significant(scale * *value, digits) : "-";
+}
+
+// "2436 to 2440", or one where they do not differ to four digits.
+std::string cell(const Maybe<JobSpeeds>& speeds) {
+  if (!speeds) return "-";
+  const std::string slowest = significant(speeds->slowest), fastest = significant(speeds->fastest);
+  return slowest == fastest ? slowest : slowest + " to " + fastest;
+}
+
+constexpr const char* speed_legend =
+    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
+    "long a job takes as alone on the whole; by neighbours: as alone on the same share";
+constexpr const char* cost_legend =
+    "each job: images/s of the slowest and of the fastest; fairness: Jain's index; p99 step: over "
+    "that of one alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG "
+    "device or vGPU, at most";
+
+TextTable speed_table(const std::vector<FractionPoint>& points) {
+  TextTable table{{{"arm"},
+                   {"runs", true},
+                   {"images/s [95 %]", true},
+                   {"x serial", true},
+                   {"x time slices", true},
+                   {"slowdown", true},
+                   {"by neighbours", true}},
+                  {}};
+  for (const FractionPoint& point : points) {
+    table.rows.push_back(
+        {point.arm, std::to_string(point.runs),
+         point.throughput_interval
+             ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
+             : significant(point.throughput_images_per_second),
+         cell(point.of_serial), cell(point.of_timeslice), plain_cell(point.slowdown),
+         plain_cell(point.interference)});
+  }
+  return table;
+}
+
+TextTable cost_table(const std::vector<FractionPoint>& points) {
+  TextTable table{{{"arm"},
+                   {"each job", true},
+                   {"worst/best", true},
+                   {"fairness", true},
+                   {"p99 step", true},
+                   {"GB", true},
+                   {"W", true},
+                   {"images/J", true},
+                   {"a job has"}},
+                  {}};
+  for (const FractionPoint& point : points) {
+    table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
+                          cell(point.fairness, 1, 4), cell(point.p99_inflation),
+                          cell(point.memory_bytes, 1e-9), cell(point.power_watts),
+                          cell(point.images_per_joule), given_text(point.given)});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string rate_text(const Neighbour& neighbour) {
+  if (neighbour.flops_per_second > 0) {
+    return significant(1e-12 * neighbour.flops_per_second) + " TFLOP/s";
+  }
+  if (neighbour.bytes_per_second > 0) {
+    return significant(1e-9 * neighbour.bytes_per_second) + " GB/s";
+  }
+  return significant(neighbour.runs_per_second) + " runs/s";
+}
+
+namespace {
+
+struct NeighboursOfOneLoad {
+  Neighbour all;        // sums over neighbours and runs
+  int64_t counted = 0;  // neighbours, over all runs
+};
+
+// Of each arm that has neighbours, what those of one load did together, as the mean of its runs.
+TextTable neighbours_table(const RunSet& set) {
+  TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
+  for (const RunArm& arm : set.arms) {
+    std::map<std::string, NeighboursOfOneLoad> loads;
+    int64_t runs = 0;
+    for (const SetRun& run : arm.runs) {
+      if (run.run.status != Status::complete) continue;
+      ++runs;
+      for (const Neighbour& one : run.run.neighbours) {
+        NeighboursOfOneLoad& load = loads[one.load];
+        ++load.counted;
+        load.all.runs_per_second += one.runs_per_second;
+        load.all.bytes_per_second += one.bytes_per_second;
+        load.all.flops_per_second += one.flops_per_second;
+      }
+    }
+    for (auto& [name, load] : loads) {
+      Neighbour mean = load.all;
+      for (double* rate : {&mean.runs_per_second, &mean.bytes_per_second, &mean.flops_per_second}) {
+        *rate /= static_cast<double>(runs);
+      }
+      table.rows.push_back({arm.name, std::to_string(load.counted / runs), name, rate_text(mean)});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string unsupported_text(const UnsupportedArm& arm) {
+  return printable(arm.name) + ": unsupported: " + printable(arm.reason);
+}
+
+std::vector<TitledTable> fraction_tables(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set, Batches::equal);
+  std::vector<TitledTable> tables = {
+      {"Jobs that share a GPU", speed_table(points), speed_legend},
+      {"Each job, and what the GPU takes", cost_table(points), cost_legend}};
+  TextTable neighbours = neighbours_table(set);
+  if (!neighbours.rows.empty()) {
+    tables.push_back({"What the neighbours did", std::move(neighbours)});
+  }
+  const RunSet best = with_best_batches(set);
+  if (best.arms.empty()) return tables;
+  const std::vector<FractionPoint> best_points = fractions_of(best, Batches::any);
+  tables.push_back({"The best batch of each way", speed_table(best_points)});
+  tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points)});
+  return tables;
+}
+
+}  // namespace nearmetal

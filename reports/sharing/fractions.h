@@ -1,0 +1,58 @@
+// What it costs to share a GPU: arms of a sweep held against each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reports/compare/run_set.h"
+#include "reports/sharing/arm_figures.h"
+#include "reports/sharing/given_shares.h"
+#include "reports/statistics/inference.h"
+
+namespace nearmetal {
+
+/// A ratio of two arms' speeds, with its interval (95 %) from the spread of both over their runs.
+struct SpeedRatio {
+  double value = 1;
+  Maybe<Interval> interval{};
+};
+
+/// One arm, over its complete runs; means of speeds are geometric. Where the shares are even, the
+/// ratios of throughputs are those of the times in which jobs of the same work are all done. It is
+/// held against arms that did the same work on the same hardware.
+struct FractionPoint {
+  std::string arm;
+  int64_t jobs = 1;
+  int64_t runs = 0;
+  double throughput_images_per_second = 0;  // of all jobs
+  Maybe<Interval> throughput_interval{};
+  Maybe<SpeedRatio> of_serial{};     // throughput / that of the serial arm with as many jobs
+  Maybe<SpeedRatio> of_timeslice{};  // / that of the arm in time slices
+  // How many times as long a job takes (the geometric mean over jobs) as alone on the whole GPU,
+  // and as alone on the same share of it, which is what its neighbours cost.
+  Maybe<SpeedRatio> slowdown{};
+  Maybe<SpeedRatio> interference{};
+  Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
+  Maybe<double> fairness{};       // of the jobs' speeds, by Jain: 1 is even
+  Maybe<double> worst_of_best{};  // slowest job / fastest
+  Maybe<double> memory_bytes{};   // used of the GPU, at most
+  Maybe<double> power_watts{};    // of the GPU
+  Maybe<double> images_per_joule{};
+  Maybe<JobSpeeds> job_speeds{};
+  std::vector<GivenShare> given{};  // by job, of its first rank
+};
+
+bool shares_a_gpu(const RunSet& set);
+
+/// Whether an arm is held against those of the same batch alone.
+enum class Batches { equal, any };
+
+/// In the order of the set; arms that share nothing or have no complete run are left out.
+std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches = Batches::equal);
+
+/// Of the arms that share in one way, the one whose batch is the fastest, for each way; none where
+/// all have the same batch.
+RunSet with_best_batches(const RunSet& set);
+
+}  // namespace nearmetal

@@ -1,0 +1,46 @@
+// Numbers and words as tables show them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reports/statistics/inference.h"
+
+namespace nearmetal {
+
+/// With this many significant digits, but at most 6 decimals: "7950", "0.0132", "7.500e+37".
+std::string significant(double value, int digits = 4);
+
+std::string fixed(double value, int decimals);
+
+/// With 17 significant digits: reads back as the same number.
+std::string exact(double value);
+
+/// Decimals that show two significant digits of an error of this size: 0 to 6.
+int decimals_for(double error);
+
+/// "1413 [1406, 1420]", to two digits of the interval's half width.
+std::string with_interval(double value, const Interval& interval);
+
+/// A share in percent, signed: "-1.64 %".
+std::string signed_percent(double share, int decimals = 2);
+/// "-1.64 % [-2.17, -1.10]"
+std::string signed_percent(double share, const Interval& interval);
+
+/// "93.1 %"
+std::string percent(double share, int digits = 3);
+/// "2 %", "2.5 %": no more digits than the share has.
+std::string plain_percent(double share);
+
+/// "1 run", "2 runs".
+std::string counted(int64_t count, const std::string& noun);
+
+std::string lower_case(std::string text);  // of ASCII
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+/// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
+std::string shortened(const std::string& list);
+
+}  // namespace nearmetal

@@ -1,0 +1,109 @@
+#include "reports/text/text_table.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+namespace nearmetal {
+namespace {
+
+// Code points, as the bytes that begin one in UTF-8.
+size_t width_of(const std::string& text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+std::string padded(const std::string& text, size_t width, bool right_aligned) {
+  const std::string space(width - std::min(width, width_of(text)), ' ');
+  return right_aligned ? space + text : text + space;
+}
+
+}  // namespace
+
+std::string printable(const std::string& text) {
+  std::string shown = text;
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
+  return shown;
+}
+
+void print_aligned(std::ostream& out, const TextTable& table,
+                   const std::vector<const char*>& last_styles) {
+  std::vector<size_t> widths;
+  for (size_t column = 0; column < table.columns.size(); ++column) {
+    size_t width = width_of(table.columns[column].title);
+    for (const auto& row : table.rows) width = std::max(width, width_of(row[column]));
+    widths.push_back(width);
+  }
+  const auto print_line = [&](const auto& cell_of, const char* last_style) {
+    const size_t last = widths.size() - 1;
+    for (size_t column = 0; column < last; ++column) {
+      const bool right = table.columns[column].right_aligned;
+      out << padded(printable(cell_of(column)), widths[column], right) << "  ";
+    }
+    const bool right = table.columns[last].right_aligned;
+    const std::string text = padded(printable(cell_of(last)), right ? widths[last] : 0, right);
+    if (last_style == nullptr) {
+      out << text << '\n';
+    } else {
+      out << last_style << text << "\033[0m\n";
+    }
+  };
+  print_line([&](size_t column) { return table.columns[column].title; }, nullptr);
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    print_line([&](size_t column) { return table.rows[i][column]; },
+               last_styles.empty() ? nullptr : last_styles[i]);
+  }
+}
+
+void print_wrapped(std::ostream& out, const std::string& line) {
+  constexpr size_t most_columns = 100;
+  const std::string indent = "    ";
+  std::istringstream words(printable(line));
+  size_t columns = 0;
+  for (std::string word; words >> word;) {
+    const bool fits = columns == 0 || columns + 1 + width_of(word) <= most_columns;
+    out << (columns == 0 ? "" : fits ? " " : "\n" + indent) << word;
+    columns = (fits ? columns + (columns > 0 ? 1 : 0) : indent.size()) + width_of(word);
+  }
+  out << '\n';
+}
+
+std::string markdown_escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      default:
+        if (std::string("\\`*_{}[]()#+!|~$@").find(c) != std::string::npos) escaped += '\\';
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+void print_markdown(std::ostream& out, const TextTable& table) {
+  const auto print_line = [&](const auto& cell_of) {
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      out << "| " << cell_of(column) << ' ';
+    }
+    out << "|\n";
+  };
+  print_line([&](size_t column) { return markdown_escaped(table.columns[column].title); });
+  print_line([&](size_t column) {
+    return std::string(table.columns[column].right_aligned ? "---:" : ":---");
+  });
+  for (const auto& row : table.rows) {
+    print_line([&](size_t column) { return markdown_escaped(row[column]); });
+  }
+}
+
+}  // namespace nearmetal

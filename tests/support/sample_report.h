@@ -1,0 +1,134 @@
+// A report in which every part is filled, for tests of what reads and writes reports.
+#pragma once
+
+#include "bench/cli/build_info.h"
+#include "reports/document/types.h"
+#include "reports/json/json.h"
+
+namespace nearmetal {
+
+inline Rank sample_rank() {
+  Rank rank;
+  rank.gpu = 0;
+  rank.binding = Binding{"0-15,32-47", int64_t{0}, Unknown{"the system refuses to bind memory"}};
+  rank.set_up = SetUp{"start of the process", 0.01, 0.5, 2.25, 0.125, 2.885};
+  rank.step_seconds = {0.5, 0.1, 0.1 + 1e-17, 0.30000000000000004};
+  rank.loss = {6.9, 6.8, 6.7, 6.6};
+  rank.step_time = StepTime{.median_seconds = 0.1,
+                            .p95_seconds = 0.28,
+                            .p99_seconds = 0.3,
+                            .jitter_seconds = 0.01,
+                            .drift = 0.02,
+                            .autocorrelation = -0.25,
+                            .relative_standard_error = Unknown{"fewer than 10 steps"},
+                            .effective_steps = Unknown{"fewer than 10 steps"}};
+  rank.host_window_seconds = 0.4;
+  rank.monitoring = Monitoring{.interval_seconds = 0.1,
+                               .samples = 2,
+                               .verdict = "throttled",
+                               .seen = {"clocks lowered by the driver for heat"},
+                               .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
+                               .not_monitored = {{"sm_clock_hertz", "not told"}},
+                               .joules = 130.0,
+                               .images_per_joule = Unknown{"not told"}};
+  rank.probes =
+      RankProbes{.needs = {.kernels = 250,
+                           .input_bytes = 77070336,
+                           .launch = "graph",
+                           .memory_seconds = 0.006,
+                           .compute_seconds = Unknown{"the rate of product/fp16 is not known"}},
+                 .probes = {{"copy/device", "1 GiB", 2147483648, 0, 100, 5e-4, 5.1e-4, 6e-4},
+                            {"product/fp16", "a product", 0, 1.1e12, 0, Unknown{"no memory"},
+                             Unknown{"no memory"}, Unknown{"no memory"}}}};
+  rank.device_bytes = 41'200'000'000;
+  rank.plans_sha256 = plans_sha256({});
+  return rank;
+}
+
+inline Run sample_run() {
+  Run run;
+  run.started_at = "2026-01-31T12:00:00Z";
+  run.device = "cuda";
+  run.device_name = "NVIDIA H200";
+  run.device_reason = "asked for";
+  run.parameters = 25557032;
+  run.warm_up = WarmUp{.steps = 2,
+                       .steady = true,
+                       .minimum_steps = 2,
+                       .maximum_steps = 20,
+                       .maximum_seconds = 30,
+                       .limit = 0.03,
+                       .drift = 0.001,
+                       .halves_difference = -0.002,
+                       .judged_steps = 2};
+  run.window = TimedWindow{.first_step = 2, .steps = 2, .images = 512, .seconds = 0.4};
+  run.throughput_images_per_second = 1280.0;
+  run.flops_per_image = 2.4e10;
+  run.flops_per_second = 3.072e13;
+  run.peak_flops_per_second = 9.89e14;
+  run.share_of_peak = 0.031;
+  run.proof.window_start_loss = 6.7;
+  run.proof.window_end_loss = 6.6;
+  run.proof.window_start_gradient_norm = 1.5;
+  run.proof.window_end_gradient_norm = Unknown{"the gradient of that step was not finite"};
+  run.proof.verify = Verify{.passed = true,
+                            .images = 16,
+                            .steps = 12,
+                            .maximum_steps = 60,
+                            .bound = 3.45,
+                            .first_loss = 7.0,
+                            .last_loss = 3.4};
+  run.plans = {{"conv 64", "cudnn eng1", 1e-4, 1e-5}};
+  run.profile = StepProfile{.entries = {{"conv1", "forward", "cudnn eng1", 1e-3, 1e9, 1e8}},
+                            .sum_seconds = 1e-3,
+                            .step_seconds = 0.1,
+                            .copy_bytes_per_second = 4.26e12,
+                            .matrix_flops_per_second = 7.96e14,
+                            .roofline_seconds = 2.3e-5,
+                            .share_of_roofline = 2.3e-4};
+  run.ranks = {sample_rank()};
+  run.warnings = {{"drift", "step times changed"}};
+  return run;
+}
+
+inline Report sample_report() {
+  Report report;
+  report.tool = build_info();
+  report.invocation.argv = {"nearmetal", "run", "--output", "na\"me\\\n\x01\xc3\xa9.json"};
+  report.invocation.started_at = "2026-01-31T12:00:00Z";
+  RunConfig& config = report.invocation.config;
+  config.device = "cuda";
+  config.precision = Precision::fp16;
+  config.batch = 256;
+  config.warmup = 2;
+  config.launch = "graph";
+  config.learning_rate = 0.1;
+  config.loss_scale = LossScale{1024, false};
+  config.plan_cache = "off";
+  for (const std::string& name : config_names()) report.invocation.origins[name] = Origin::standard;
+  report.invocation.origins["warmup"] = Origin::flag;
+  report.invocation.config_sha256 = config_sha256(config);
+  Environment environment;
+  environment.host_name = "host";
+  environment.kernel = "Linux 6.1";
+  environment.architecture = "x86_64";
+  environment.hypervisor_cpu_flag = true;
+  Gpu gpu;
+  gpu.name = "NVIDIA H200";
+  gpu.uuid = std::string("GPU-1");
+  gpu.pci_id = Unknown{"the backend does not tell"};
+  gpu.memory_bytes = int64_t{150109880320};
+  gpu.multiprocessors = int64_t{132};
+  gpu.compute_capability = std::string("9.0");
+  gpu.driver_version = std::string("580.1");
+  environment.gpus = {gpu};
+  environment.libraries = {{"CUDA", "13.0"}, {"cuDNN", "9.19"}};
+  environment.variables = {{"NCCL_DEBUG", "INFO"}};
+  report.environments = {environment};
+  Arm& arm = report.arms.emplace_back();
+  arm.name = "run";
+  arm.runs = {sample_run()};
+  return report;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,214 @@
+#include "bench/cli/defaults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "bench/run/steady_state.h"
+#include "reports/json/json.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Origins all_standard() {
+  Origins origins;
+  for (const std::string& name : config_names()) origins[name] = Origin::standard;
+  return origins;
+}
+
+TEST(ChooseDevice, WithoutATraceItIsTheCpu) {
+  const TemporaryFolder root;
+  root.write("dev/null", "");
+  root.write("dev/nvidia-uvm", "");  // a module that loads without a device
+  root.write("sys/bus/pci/devices/0000:00:02.0/vendor", "0x1af4\n");
+  root.write("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
+  root.write("sys/bus/pci/devices/0000:00:03.0/vendor", "0x10de\n");  // an NVIDIA sound device
+  root.write("sys/bus/pci/devices/0000:00:03.0/class", "0x040300\n");
+  const DeviceChoice choice = choose_device("auto", root.path());
+  EXPECT_EQ(choice.device, "cpu");
+  EXPECT_EQ(choice.reason, "no NVIDIA device or driver is visible");
+}
+
+TEST(ChooseDevice, EachTraceMeansCuda) {
+  for (const char* trace :
+       {"dev/nvidia0", "dev/nvidia11", "dev/nvidiactl", "dev/dxg", "proc/driver/nvidia/version"}) {
+    const TemporaryFolder root;
+    root.write(trace, "");
+    const DeviceChoice choice = choose_device("auto", root.path());
+    EXPECT_EQ(choice.device, "cuda") << trace;
+    EXPECT_THAT(choice.reason, HasSubstr(trace));
+  }
+}
+
+TEST(ChooseDevice, ADisplayControllerOnTheBusMeansCudaEvenWithoutADriver) {
+  for (const char* kind : {"0x030000\n", "0x030200\n"}) {
+    const TemporaryFolder root;
+    root.write("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
+    root.write("sys/bus/pci/devices/0000:06:00.0/class", kind);
+    EXPECT_EQ(choose_device("auto", root.path()).device, "cuda") << kind;
+  }
+}
+
+TEST(ChooseDevice, WhatIsAskedForIsTaken) {
+  const TemporaryFolder root;
+  root.write("dev/nvidia0", "");
+  EXPECT_EQ(choose_device("cpu", root.path()).device, "cpu");
+  EXPECT_EQ(choose_device("cuda", root / "empty").device, "cuda");
+}
+
+TEST(FillDefaults, Cuda) {
+  RunConfig config;
+  fill_defaults(config, {"cuda", ""});
+  EXPECT_EQ(config.device, "cuda");
+  EXPECT_EQ(config.precision, Precision::fp16);
+  EXPECT_EQ(config.batch, 256);
+  EXPECT_EQ(config.warmup, 120);
+  EXPECT_EQ(config.launch, "graph");
+  EXPECT_EQ(config.loss_scale->initial, 1024);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
+  EXPECT_NO_THROW(check_settings(config, all_standard()));
+}
+
+TEST(FillDefaults, Cpu) {
+  RunConfig config;
+  fill_defaults(config, {"cpu", ""});
+  EXPECT_EQ(config.precision, Precision::fp32);
+  EXPECT_EQ(config.batch, 16);
+  EXPECT_EQ(config.warmup, 3);
+  EXPECT_FALSE(config.launch);
+  EXPECT_EQ(config.loss_scale->initial, 1);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1 * 16 / 256);
+  EXPECT_NO_THROW(check_settings(config, all_standard()));
+}
+
+TEST(FillDefaults, WhatIsGivenStays) {
+  RunConfig config;
+  config.precision = Precision::bf16;
+  config.batch = 7;
+  config.learning_rate = 0.5;
+  fill_defaults(config, {"cuda", ""});
+  EXPECT_EQ(config.precision, Precision::bf16);
+  EXPECT_EQ(config.batch, 7);
+  EXPECT_EQ(config.learning_rate, 0.5);
+  EXPECT_EQ(config.loss_scale->initial, 1) << "only fp16 is scaled";
+}
+
+TEST(FillDefaults, GradientsThatTravelInFp16AreScaled) {
+  RunConfig config;
+  config.gradient_type = "fp16";
+  fill_defaults(config, {"cpu", ""});
+  EXPECT_EQ(config.loss_scale, (LossScale{1024, false}));
+}
+
+TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
+  RunConfig config;
+  config.batch = largest_that_fits;
+  fill_defaults(config, {"cuda", ""});
+  EXPECT_FALSE(config.learning_rate);
+  config.batch = 512;
+  fill_defaults(config, {"cuda", ""});
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.2);
+}
+
+struct CheckSettings : testing::Test {
+  std::string refusal(const char* device, std::initializer_list<const char*> given) {
+    Origins origins = all_standard();
+    for (const char* name : given) origins.at(name) = Origin::flag;
+    try {
+      fill_defaults(config, {device, ""});
+      check_settings(config, origins);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  }
+  RunConfig config;
+};
+
+TEST_F(CheckSettings, LaunchNeedsAGpu) {
+  config.launch = "stream";
+  EXPECT_THAT(refusal("cpu", {"launch"}), HasSubstr("--launch"));
+}
+TEST_F(CheckSettings, HostInputNeedsAGpu) {
+  for (const char* input : {"host", "pageable"}) {
+    config.input = input;
+    EXPECT_THAT(refusal("cpu", {"input"}), HasSubstr("--input"));
+  }
+}
+TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
+  EXPECT_THAT(refusal("cpu", {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));
+  config.nccl_algorithm = "ring";
+  EXPECT_EQ(refusal("cuda", {"nccl_algorithm"}), "");
+  config.launch = "stream";
+  EXPECT_THAT(refusal("cuda", {"nccl_algorithm"}), HasSubstr("leave --launch stream out"));
+}
+TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
+  EXPECT_THAT(refusal("cpu", {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
+  for (const std::string other : {"hierarchical", "host"}) {
+    config.all_reduce = other;
+    config.nccl_algorithm = "auto";
+    EXPECT_EQ(refusal("cuda", {"all_reduce"}), "");
+    config.nccl_algorithm = "tree";
+    EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
+                HasSubstr("leave --all-reduce " + other + " out"));
+  }
+}
+TEST_F(CheckSettings, BatchAutoIsForGpus) {
+  config.batch = largest_that_fits;
+  EXPECT_EQ(refusal("cuda", {"batch"}), "");
+  EXPECT_THAT(refusal("cpu", {"batch"}), HasSubstr("--batch auto is for GPUs"));
+}
+TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
+  RunConfig config;
+  EXPECT_THAT(flags_without_effect(config, 1), IsEmpty());
+  config.bucket_mib = 0;
+  config.gradient_type = "bf16";
+  EXPECT_THAT(flags_without_effect(config, 2), IsEmpty());
+  EXPECT_THAT(flags_without_effect(config, 1),
+              ElementsAre("--bucket-mib has no effect: there is one rank",
+                          "--gradient-type has no effect: there is one rank"));
+  config = {};
+  config.forward_only = true;
+  config.momentum = 0.5;
+  EXPECT_THAT(flags_without_effect(config, 1),
+              ElementsAre("--momentum has no effect: nothing is trained (--forward-only)"));
+}
+TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
+  config.threads = 2;
+  EXPECT_THAT(refusal("cuda", {"threads"}), HasSubstr("--threads"));
+}
+TEST_F(CheckSettings, OneOfStepsAndDuration) {
+  config.steps = 2;
+  EXPECT_THAT(refusal("cpu", {"steps", "duration_seconds"}), HasSubstr("one of them"));
+}
+TEST_F(CheckSettings, LossScaleIsForFp16) {
+  config.loss_scale = LossScale{1, true};
+  EXPECT_THAT(refusal("cpu", {"loss_scale"}), HasSubstr("fp16"));
+  config.gradient_type = "fp16";
+  EXPECT_EQ(refusal("cpu", {"loss_scale", "gradient_type"}), "");
+}
+TEST_F(CheckSettings, VerifyTrains) {
+  config.verify = config.forward_only = true;
+  EXPECT_THAT(refusal("cpu", {"verify", "forward_only"}), HasSubstr("--forward-only"));
+}
+TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
+  config.plans = "a.json";
+  config.plan_cache = "b.json";
+  EXPECT_THAT(refusal("cuda", {"plans", "plan_cache"}), HasSubstr("--plan-cache"));
+}
+
+TEST(WarmUpRuleOf, AllowsTenTimesTheMinimum) {
+  RunConfig config;
+  config.warmup = 7;
+  EXPECT_EQ(warm_up_rule(config).minimum_steps, 7);
+  EXPECT_EQ(warm_up_rule(config).maximum_steps, 70);
+}
+
+}  // namespace
+}  // namespace nearmetal

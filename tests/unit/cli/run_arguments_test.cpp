@@ -1,0 +1,110 @@
+#include "bench/cli/run_arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "bench/cli/command_line.h"
+#include "bench/cli/defaults.h"
+#include "reports/json/json.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+CommandLine asked_again(const RunConfig& config) {
+  std::vector<std::string> arguments = {"nearmetal"};
+  for (const std::string& argument : run_arguments(config)) arguments.push_back(argument);
+  return parse_command_line(arguments);
+}
+
+// What a run records: everything settled.
+RunConfig settled(RunConfig config, const std::string& device) {
+  fill_defaults(config, {device, ""});
+  return config;
+}
+
+void expect_same_work(const RunConfig& config) {
+  const CommandLine line = asked_again(config);
+  RunConfig again = line.run;
+  fill_defaults(again, {config.device, ""});
+  EXPECT_NO_THROW(check_settings(again, line.origins));
+  EXPECT_EQ(config_sha256(again), config_sha256(config));
+}
+
+TEST(RunArguments, AskForTheSameWork) {
+  for (const char* device : {"cpu", "cuda"}) {
+    RunConfig config;
+    config.device = device;
+    expect_same_work(settled(config, device));
+    config.model = "resnet101";
+    config.precision = Precision::bf16;
+    config.batch = 24;
+    config.image_size = 160;
+    config.classes = 10;
+    config.duration_seconds = 0.1 + 0.2;
+    config.warmup = 7;
+    config.learning_rate = 0.1 / 3;
+    config.momentum = 0.875;
+    config.weight_decay = 5e-5;
+    config.zero_init = true;
+    config.bind = "off";
+    config.gradient_type = "fp16";
+    config.loss_scale.reset();
+    config.seed = 42;
+    config.verify = true;
+    config.profile = true;
+    expect_same_work(settled(config, device));
+  }
+}
+
+TEST(RunArguments, AskForWhatOneDeviceTakes) {
+  RunConfig gpu;
+  gpu.device = "cuda";
+  gpu.gpu = 3;
+  gpu.input = "host";
+  gpu.launch = "stream";
+  gpu.all_reduce = "hierarchical";
+  gpu.loss_scale = LossScale{65536, true};
+  gpu.steps = 50;
+  gpu.forward_only = true;
+  RunConfig settled_gpu = settled(gpu, "cuda");
+  settled_gpu.duration_seconds = RunConfig{}.duration_seconds;
+  expect_same_work(settled_gpu);
+  RunConfig cpu;
+  cpu.device = "cpu";
+  cpu.threads = 2;
+  expect_same_work(settled(cpu, "cpu"));
+}
+
+TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
+  RunConfig config = settled({}, "cpu");
+  config.output = "/etc/passwd";
+  config.plan_cache = "/root/evil.json";
+  config.plans = "elsewhere.json";
+  config.force = true;
+  for (const std::string& argument : run_arguments(config)) {
+    EXPECT_THAT(argument, Not(HasSubstr("/")));
+    EXPECT_THAT(argument, Not(HasSubstr("force")));
+  }
+}
+
+// Each value is one argument with its flag: it can never be read as another option.
+TEST(RunArguments, HostileTextStaysAValueAndIsRefused) {
+  for (const char* text : {"--force", "; rm -rf /", "$(reboot)", "resnet50 --output x", ""}) {
+    RunConfig config = settled({}, "cpu");
+    config.model = text;
+    EXPECT_THAT(run_arguments(config), Contains("--model=" + std::string(text)));
+    EXPECT_THROW(asked_again(config), std::invalid_argument) << text;
+  }
+  RunConfig config = settled({}, "cuda");
+  config.loss_scale = LossScale{7, true};
+  EXPECT_THROW(run_arguments(config), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace nearmetal

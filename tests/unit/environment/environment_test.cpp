@@ -1,0 +1,178 @@
+#include "bench/environment/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "bench/environment/gpu.h"
+#include "reports/json/json.h"
+#include "tests/support/host_fixture.h"
+#include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Environment, ReadsTheSystemsFiles) {
+  const TemporaryFolder root;
+  root.write("etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
+  root.write("proc/cpuinfo",
+             "processor\t: 0\nmodel name\t: AMD EPYC: 9B14\nflags\t\t: fpu hypervisor avx2\n"
+             "processor\t: 1\nmodel name\t: other\n");
+  root.write("proc/meminfo", "MemTotal:       24600000 kB\nMemFree: 1 kB\n");
+  root.write("proc/self/cgroup", "0::/jobs/one\n");
+  root.write("sys/fs/cgroup/jobs/one/cgroup.controllers", "cpu memory\n");
+  root.write("sys/fs/cgroup/jobs/one/cpu.max", "150000 100000\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.max", "8589934592\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_EQ(*found.distribution, "Debian GNU/Linux 12 (bookworm)");
+  EXPECT_EQ(*found.cpu_model, "AMD EPYC: 9B14");
+  EXPECT_EQ(*found.memory_bytes, int64_t{24600000} * 1024);
+  EXPECT_DOUBLE_EQ(*found.cpu_quota, 1.5);
+  EXPECT_EQ(*found.memory_limit_bytes, 8589934592);
+  EXPECT_TRUE(*found.hypervisor_cpu_flag);
+  EXPECT_GE(found.usable_cpus, 1);
+  EXPECT_LE(found.usable_cpus, found.logical_cpus);
+}
+
+TEST(Environment, WhatIsNotThereIsUnknownWithItsReason) {
+  const TemporaryFolder root;
+  root.write("proc/cpuinfo", "processor : 0\nflags : fpu not_a_hypervisor\n");
+  root.write("sys/fs/cgroup/cpu.max", "max 100000\n");
+  root.write("sys/fs/cgroup/memory.max", "max\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_FALSE(*found.hypervisor_cpu_flag);
+  EXPECT_FALSE(found.distribution);
+  EXPECT_THAT(found.distribution.reason, HasSubstr("os-release"));
+  EXPECT_THAT(found.cpu_model.reason, HasSubstr("model name"));
+  EXPECT_EQ(found.cpu_quota.reason, "no limit is set");
+  EXPECT_EQ(found.memory_limit_bytes.reason, "no limit is set");
+  EXPECT_FALSE(found.memory_bytes);
+}
+
+TEST(Environment, OnlyListedVariablesAreRecorded) {
+  setenv("NCCL_TEST_ONLY", "ring=1", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "hush", 1);
+  const Environment found = find_environment();
+  unsetenv("NCCL_TEST_ONLY");
+  unsetenv("AWS_SECRET_ACCESS_KEY");
+  EXPECT_EQ(found.variables.at("NCCL_TEST_ONLY"), "ring=1");
+  for (const auto& [name, value] : found.variables) EXPECT_TRUE(may_record_variable(name)) << name;
+  EXPECT_FALSE(may_record_variable("MY_CUDA_TOKEN"));
+  EXPECT_FALSE(may_record_variable("PATH"));
+  EXPECT_TRUE(may_record_variable("CUDA_VISIBLE_DEVICES"));
+  EXPECT_TRUE(may_record_variable("OMP_NUM_THREADS"));
+}
+
+TEST(Environment, UnknownPartsOfAGpuStayUnknown) {
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.multiprocessors = 132;
+  const Gpu gpu = describe_gpu(device);
+  EXPECT_EQ(gpu.name, "NVIDIA H200");
+  EXPECT_EQ(*gpu.multiprocessors, 132);
+  EXPECT_FALSE(gpu.uuid);
+  EXPECT_FALSE(gpu.memory_bytes);
+}
+
+TEST(Environment, LimitsAndNetworkComeFromTheSystem) {
+  const TemporaryFolder root;
+  root.write("proc/meminfo", "HugePages_Total: 8\nHugepagesize: 2048 kB\n");
+  root.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  root.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
+  root.write("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n");
+  root.write("sys/class/net/eth0/operstate", "up\n");
+  root.write("sys/class/net/eth0/speed", "25000\n");
+  root.write("sys/class/net/eth0/mtu", "9000\n");
+  root.write("sys/class/net/eth0/device/numa_node", "-1\n");
+  root.write("sys/class/net/eth0/device/infiniband/mlx5_0/x", "");
+  root.write("sys/class/net/lo/mtu", "65536\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_EQ(*found.limits.huge_pages, 8);
+  EXPECT_EQ(*found.limits.huge_page_bytes, 2 << 20);
+  EXPECT_EQ(*found.limits.transparent_huge_pages, "madvise");
+  EXPECT_EQ(*found.processor.governor, "performance, powersave");
+  ASSERT_EQ(found.network.size(), 1);
+  EXPECT_EQ(found.network[0].name, "eth0");
+  EXPECT_EQ(*found.network[0].bits_per_second, 25'000'000'000);
+  EXPECT_EQ(*found.network[0].numa_node, -1);
+  EXPECT_EQ(*found.network[0].rdma_device, "mlx5_0");
+  EXPECT_FALSE(*found.network[0].virtual_function);
+}
+
+TEST(Environment, ThisMachineHasCoresAndNumaNodes) {
+  const Environment found = find_environment();
+  EXPECT_GE(*found.processor.cores, 1);
+  EXPECT_GE(*found.processor.numa_nodes, 1);
+}
+
+TEST(HostFacts, AreAFlatObjectWithinBounds) {
+  const TemporaryFolder folder;
+  const auto facts = read_host_facts(
+      folder.write("facts.json", R"({"acs": "off", "numa_pinned": true, "vcpus": 16})"));
+  EXPECT_EQ(facts, (std::map<std::string, std::string>{
+                       {"acs", "off"}, {"numa_pinned", "true"}, {"vcpus", "16"}}));
+  for (const std::string& bad :
+       {std::string("[1]"), std::string("{"), std::string(R"({"a": {"b": 1}})"),
+        std::string(R"({"a": null})"), "{\"a\": \"" + std::string(1001, 'x') + "\"}",
+        std::string(70000, ' ')}) {
+    try {
+      read_host_facts(folder.write("bad.json", bad));
+      ADD_FAILURE() << bad.substr(0, 40);
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("bad.json"));
+    }
+  }
+  EXPECT_THROW(read_host_facts(folder / "none.json"), std::invalid_argument);
+}
+
+TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
+  Report report = sample_report();
+  Environment& environment = report.environments[0];
+  environment.host_name = "vm17.customer.example";
+  environment.gpus[0].uuid = std::string("GPU-secret-uuid");
+  environment.gpus[0].serial = std::string("serial-secret");
+  environment.variables = {{"CUDA_VISIBLE_DEVICES", "GPU-secret"},
+                           {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://10.1.2.3:99"},
+                           {"NCCL_HOSTID", "vm17.customer.example-0"},
+                           {"NCCL_DEBUG", "INFO"}};
+  environment.host_facts = {{"host_serial", "serial-secret-2"}, {"acs", "off"}};
+  report.arms[0].runs[0].warnings = {{"some", "rank 1 (vm17.customer.example): slow"}};
+  report.invocation.argv = {"/home/secret/nearmetal",
+                            "run",
+                            "--output=/home/secret/o.json",
+                            "--plan-cache",
+                            "/home/secret/.cache/plans.json",
+                            "/",
+                            "--batch=8"};
+  RunConfig& config = report.invocation.config;
+  config.output = "/home/secret/o.json";
+  config.plan_cache = "/home/secret/.cache/plans.json";
+  config.plans = "relative/p.json";
+  const std::string settings = config_sha256(config);
+  report.arms[0].runs[0].warnings.push_back(
+      {"plan_cache", "/home/secret/.cache/plans.json cannot be written"});
+  leave_out_host_info(report);
+  const std::string text = to_json(report);
+  EXPECT_THAT(report.invocation.argv,
+              testing::ElementsAre("nearmetal", "run", "--output=o.json", "--plan-cache",
+                                   "plans.json", "(left out)", "--batch=8"));
+  EXPECT_EQ(*config.output, "o.json");
+  EXPECT_EQ(*config.plan_cache, "plans.json");
+  EXPECT_EQ(*config.plans, "relative/p.json");
+  EXPECT_EQ(config_sha256(config), settings) << "what is computed stays the same";
+  EXPECT_EQ(report.arms[0].runs[0].warnings.back().text, "plans.json cannot be written");
+  for (const char* secret : {"vm17", "secret", "10.1.2.3"}) {
+    EXPECT_EQ(text.find(secret), text.npos) << secret;
+  }
+  EXPECT_EQ(report.environments[0].variables.at("NCCL_DEBUG"), "INFO");
+  EXPECT_EQ(report.environments[0].host_facts.at("acs"), "off");
+  EXPECT_THAT(report.environments[0].gpus[0].uuid.reason, HasSubstr("--no-host-info"));
+  EXPECT_NO_THROW(report_from_json(text));
+}
+
+}  // namespace
+}  // namespace nearmetal

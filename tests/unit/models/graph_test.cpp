@@ -1,0 +1,91 @@
+#include "models/graph.h"
+
+#include <gmock/gmock.h>
+
+#include <stdexcept>
+
+#include "models/networks/resnet.h"
+
+namespace nearmetal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Graph, WindowSlidesOverOddImages) {
+  Graph graph("test");
+  const int image = graph.input({3, 33, 47});
+  const auto shape = [&](Window window) {
+    return graph.node(graph.conv(image, "conv", 8, window)).shape;
+  };
+  EXPECT_EQ(shape({7, 2, 3}), (Shape{8, 17, 24}));
+  EXPECT_EQ(shape({3, 1, 1}), (Shape{8, 33, 47}));
+  EXPECT_EQ(shape({3, 2, 0}), (Shape{8, 16, 23}));
+  EXPECT_EQ(shape({1, 2, 0}), (Shape{8, 17, 24}));
+  EXPECT_EQ(graph.node(graph.max_pool(image, "pool", {3, 2, 1})).shape, (Shape{3, 17, 24}));
+}
+
+TEST(Graph, ParametersLieBehindOneAnother) {
+  Graph graph("test");
+  const int conv = graph.conv(graph.input({3, 8, 8}), "conv", 16, {3, 1, 1});
+  const int norm = graph.batch_norm(conv, "norm", true);
+  graph.linear(graph.global_average_pool(norm, "pool"), "fc", 5);
+  const auto& parameters = graph.parameters();
+  ASSERT_EQ(parameters.size(), 5u);
+  EXPECT_THAT(parameters[0].dims, ElementsAre(16, 3, 3, 3));
+  EXPECT_EQ(parameters[0].fan, 16 * 9);
+  EXPECT_TRUE(parameters[1].scales_residual_branch);
+  EXPECT_FALSE(parameters[2].scales_residual_branch);
+  EXPECT_THAT(parameters[3].dims, ElementsAre(5, 16));
+  int64_t end = 0;
+  for (const Parameter& parameter : parameters) {
+    EXPECT_EQ(parameter.offset, end) << parameter.name;
+    end += parameter.size;
+  }
+  EXPECT_EQ(graph.parameter_count(), end);
+  EXPECT_EQ(end, 16 * 27 + 16 + 16 + 5 * 16 + 5);
+}
+
+TEST(Graph, TooSmallAnImageNamesTheLayer) {
+  EXPECT_THAT(
+      [] {
+        Graph graph("test");
+        const int first = graph.conv(graph.input({3, 4, 4}), "first", 8, {3, 2, 0});
+        graph.conv(first, "second", 8, {3, 1, 0});
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("second")));
+}
+
+TEST(Graph, RefusesWhatDoesNotFit) {
+  Graph graph("test");
+  const int image = graph.input({3, 8, 8});
+  const int conv = graph.conv(image, "conv", 8, {3, 1, 1});
+  EXPECT_THAT([&] { graph.add(image, conv, "the sum"); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("the sum")));
+  EXPECT_THROW(graph.linear(conv, "fc", 1), std::invalid_argument);
+  EXPECT_THROW(Graph("test").input({3, 0, 8}), std::invalid_argument);
+  EXPECT_THROW(Graph("test").conv(0, "conv", 8, {}), std::exception);
+  EXPECT_THROW(graph.classes(), std::logic_error);  // no loss
+}
+
+TEST(Graph, FlopsOfOneConvolutionByHand) {
+  Graph graph("test");
+  const int image = graph.input({3, 8, 8});
+  const int first = graph.conv(image, "first", 16, {3, 1, 1});
+  const int second = graph.conv(first, "second", 4, {1, 2, 0});
+  const double first_flops = 2.0 * 16 * 27 * 64, second_flops = 2.0 * 4 * 16 * 16;
+  EXPECT_EQ(graph.forward_flops(graph.node(first)), first_flops);
+  EXPECT_EQ(graph.forward_flops(graph.node(second)), second_flops);
+  EXPECT_EQ(graph.forward_flops(graph.node(image)), 0);
+  EXPECT_EQ(graph.forward_flops_per_image(), first_flops + second_flops);
+  EXPECT_EQ(graph.training_flops_per_image(), 2 * first_flops + 3 * second_flops);
+}
+
+TEST(OpKind, HasAName) {
+  EXPECT_STREQ(to_string(OpKind::conv), "conv");
+  EXPECT_STREQ(to_string(OpKind::softmax_cross_entropy), "softmax_cross_entropy");
+}
+
+}  // namespace
+}  // namespace nearmetal

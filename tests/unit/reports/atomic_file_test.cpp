@@ -1,0 +1,122 @@
+#include "reports/files/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+#include "models/errors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+size_t files_in(const TemporaryFolder& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+}
+
+TEST(AtomicFile, WritesAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "report.json", "content", false);
+  EXPECT_EQ(content_of(folder / "report.json"), "content");
+  EXPECT_EQ(files_in(folder), 1u);
+}
+
+TEST(AtomicFile, OthersMayReadAsUmaskSays) {
+  const TemporaryFolder folder;
+  const mode_t before = umask(022);
+  write_file_atomically(folder / "report.json", "content", false);
+  umask(before);
+  struct stat status {};
+  ASSERT_EQ(stat((folder / "report.json").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644u);
+}
+
+TEST(AtomicFile, KeepsAnExistingFileUnlessToldToReplaceIt) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("report.json", "old");
+  try {
+    write_file_atomically(path, "new", false);
+    FAIL() << "must not replace";
+  } catch (const OutputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--force"));
+  }
+  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(files_in(folder), 1u);
+  write_file_atomically(path, "new", true);
+  EXPECT_EQ(content_of(path), "new");
+  EXPECT_EQ(files_in(folder), 1u);
+}
+
+TEST(AtomicFile, OfManyAtOnceOneWins) {
+  const TemporaryFolder folder;
+  std::atomic<int> winners = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        write_file_atomically(folder / "report.json", std::string(10000, 'a' + i), false);
+        ++winners;
+      } catch (const OutputError&) {
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(winners, 1);
+  const std::string content = content_of(folder / "report.json");
+  EXPECT_EQ(content, std::string(10000, content.at(0))) << "from one writer alone";
+  EXPECT_EQ(files_in(folder), 1u);
+}
+
+// A limit on the size of files stands for a full disk: the write fails half way.
+TEST(AtomicFile, AFullDiskLeavesTheOldFileAndNoNewOne) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("report.json", "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &tight);
+  EXPECT_THROW(write_file_atomically(path, std::string(100000, 'x'), true), OutputError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(files_in(folder), 1u);
+}
+
+std::string refusal_of_path(const std::filesystem::path& path, bool replace = false) {
+  try {
+    require_writable(path, replace);
+  } catch (const OutputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AtomicFile, PathsAreCheckedBeforehand) {
+  const TemporaryFolder folder;
+  const auto existing = folder.write("old.json", "old");
+  EXPECT_EQ(refusal_of_path(folder / "new.json"), "");
+  EXPECT_EQ(files_in(folder), 1u) << "the check leaves nothing behind";
+  EXPECT_THAT(refusal_of_path(folder.path()), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of_path(folder.path() / ""), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of_path(folder / "none/new.json"), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal_of_path(existing / "new.json"), HasSubstr("there is no folder"));
+  EXPECT_THAT(refusal_of_path(existing), HasSubstr("it exists; --force replaces it"));
+  EXPECT_EQ(refusal_of_path(existing, true), "");
+  EXPECT_EQ(content_of(existing), "old");
+}
+
+TEST(AtomicFile, AFolderThatTakesNoFilesIsSeenBeforehand) {
+  EXPECT_THAT(refusal_of_path("/proc/new.json"), HasSubstr("cannot write /proc/new.json"));
+}
+
+}  // namespace
+}  // namespace nearmetal

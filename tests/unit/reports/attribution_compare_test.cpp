@@ -1,0 +1,115 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/formats/comparison_json.h"
+#include "reports/formats/comparison_text.h"
+#include "tests/support/made_up_machine.h"
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using Runs = std::vector<Run>;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+RunSet set_of(const Runs& runs) {
+  Report report = sample_report();
+  report.arms[0].runs = runs;
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+Runs some_runs(const Machine& machine, int first_minute) {
+  Runs runs;
+  for (const double spread : {1.0, 1.002, 0.999, 1.001}) {
+    Machine one = machine;
+    one.step_seconds *= spread;
+    runs.push_back(run_on(one));
+    runs.back().started_at = time_at(first_minute++);
+  }
+  return runs;
+}
+
+TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
+  const Machine slow{.step_seconds = 0.027, .copy_seconds = 1.25 * 5e-4};
+  const RunSet base = set_of(some_runs({}, 0)), next = set_of(some_runs(slow, 60));
+  const Comparison comparison = compare(base, next, {});
+  ASSERT_EQ(comparison.explanations.size(), 1U);
+  EXPECT_EQ(comparison.explanations[0].arm, "run");
+  EXPECT_EQ(comparison.explanations[0].layers[0].layer, Layer::memory);
+  EXPECT_LT(*comparison.explanations[0].noise_seconds, 0.0003);
+  std::ostringstream text, markdown;
+  print_comparison(text, comparison, false);
+  EXPECT_THAT(text.str(), HasSubstr("a step takes 27.01 ms instead of 24.01 ms (+12.5 %)"));
+  EXPECT_THAT(text.str(), HasSubstr("copy/device 4295 GB/s -> 3436 GB/s"));
+  EXPECT_THAT(text.str(), HasSubstr("likely cause 1, memory: "));
+  EXPECT_THAT(text.str(), Not(HasSubstr("--attribute")));
+  print_comparison_markdown(markdown, comparison);
+  EXPECT_THAT(markdown.str(), HasSubstr("| memory | \\+3.00 | \\+12.5 % | "));
+  EXPECT_THAT(to_json(comparison, std::nullopt, ExitCode::ok), HasSubstr("\"layer\": \"memory\""));
+}
+
+TEST(Attribution, CompareCallsTheSidesByTheirNames) {
+  CompareOptions options;
+  options.vm_form = true;
+  std::ostringstream text;
+  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs({}, 60)), options),
+                   false);
+  EXPECT_THAT(text.str(), HasSubstr("seen, bare metal -> VM\n"));
+  EXPECT_THAT(text.str(), HasSubstr("take more with this layer of the VM\n"));
+}
+
+TEST(Attribution, CompareSaysHowToGetAnExplanation) {
+  const Comparison comparison =
+      compare(made_up_set({{"run", {1000, 1002}}}), made_up_set({{"run", {900, 902}}}, 60), {});
+  ASSERT_EQ(comparison.explanations.size(), 1U) << "the sample has probes";
+  RunSet bare = made_up_set({{"run", {900, 902}}}, 60);
+  for (SetRun& run : bare.arms[0].runs) run.run.ranks[0].probes.reset();
+  const Comparison without = compare(made_up_set({{"run", {1000, 1002}}}), bare, {});
+  EXPECT_THAT(without.explanations, IsEmpty());
+  ASSERT_FALSE(without.notes.empty());
+  EXPECT_EQ(without.notes.back().code, "not_explained");
+  EXPECT_THAT(without.notes.back().text, HasSubstr("run both sides with --attribute"));
+}
+
+// The model is made of the base, which has no images to copy and half as much to do.
+TEST(AttributionCompare, DoesNotExplainOtherWork) {
+  const RunSet base = set_of(some_runs({}, 0));
+  const auto others = {std::pair("batch", "512"), std::pair("input", "host"),
+                       std::pair("device", "cpu"), std::pair("classes", "10")};
+  for (const auto& [field, value] : others) {
+    RunSet other = set_of(some_runs({.step_seconds = 0.05}, 60));
+    for (SetRun& run : other.arms[0].runs) {
+      for (KeyField& one : run.key) {
+        if (one.name == field) one.value = value;
+      }
+    }
+    CompareOptions options;
+    options.allow_differ = {field};
+    const Comparison comparison = compare(base, other, options);
+    EXPECT_THAT(comparison.explanations, IsEmpty());
+    ASSERT_EQ(comparison.notes.size(), 1U);
+    EXPECT_THAT(comparison.notes[0].text, HasSubstr(std::string("other work: ") + field));
+  }
+}
+
+TEST(AttributionCompare, RefusesSidesWithoutProbes) {
+  const nearmetal::Run good = run_on({});
+  nearmetal::Run bare = good;
+  bare.ranks[0].probes.reset();
+  EXPECT_THAT(cannot_explain({{&good, &bare}, {}}), HasSubstr("--attribute"));
+  EXPECT_THAT(cannot_explain({}), HasSubstr("no complete run"));
+  nearmetal::Run jobs = good;
+  jobs.jobs.resize(2);
+  EXPECT_THAT(cannot_explain({{&jobs}, {}}), HasSubstr("several jobs"));
+  EXPECT_EQ(cannot_explain({{&good}, {}}), "");
+  EXPECT_THROW(explain({{&good}, {}}, {{&bare}, {}}, Unknown{"one run"}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace nearmetal

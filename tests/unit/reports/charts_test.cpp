@@ -1,0 +1,273 @@
+#include "reports/formats/charts/charts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/formats/pages.h"
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Two arms of 1 and 2 ranks whose runs keep their steps and a profile.
+Report full_report(int first_minute = 0) {
+  Report report = made_up_report({{"1x1", {1000, 1010}}, {"1x2", {1900, 1910}}}, first_minute);
+  for (Run& run : report.arms[1].runs) {
+    run.world_size = 2;
+    run.ranks.push_back(run.ranks[0]);
+    run.ranks[1].rank = 1;
+    run.ranks[1].step_seconds = {0.5, 0.1, 0.2, 0.3};
+    run.ranks[1].step_time.value->median_seconds = 0.11;
+  }
+  return report;
+}
+
+RunSet set_of(const Report& report, Keep keep = Keep::steps_and_profile) {
+  RunSet set;
+  add_runs(set, report, "made up", "", keep);
+  return set;
+}
+
+size_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(Chart, EachHasDataScriptCaptionAndTable) {
+  const RunSet set = set_of(full_report());
+  for (const Chart& chart : charts_of(set)) {
+    EXPECT_EQ(chart.missing, "") << chart.name;
+    EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
+    EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
+    const char* from_zero = chart.name == "ranks" ? "range [-0.5:" : "range [0:";
+    EXPECT_THAT(chart.script, HasSubstr(from_zero)) << chart.name;
+    EXPECT_FALSE(chart.table.rows.empty()) << chart.name;
+    const bool of_one_run = chart.name == "profile";
+    EXPECT_THAT(chart.caption, HasSubstr(of_one_run ? "One run" : "n = ")) << chart.name;
+    EXPECT_THAT(script_with_files(chart), HasSubstr("'" + chart.name + ".csv'"));
+    EXPECT_THAT(script_with_files(chart), Not(HasSubstr("$data")));
+  }
+}
+
+TEST(Chart, SaysWhatIsMissing) {
+  Report report = made_up_report({{"1x1", {1000}}});
+  report.arms[0].runs[0].status = Status::partial;
+  const RunSet set = set_of(report);
+  for (const Chart& chart : charts_of(set)) {
+    EXPECT_NE(chart.missing, "") << chart.name;
+    EXPECT_EQ(chart.script, "") << chart.name;
+  }
+  const RunSet figures = set_of(full_report(), Keep::figures);
+  EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
+  EXPECT_NE(profile_chart(shown_arms(figures)).missing, "");
+  EXPECT_EQ(rank_chart(shown_arms(figures)).missing, "") << "medians are figures";
+  for (const Chart& chart : charts_of(RunSet{})) EXPECT_NE(chart.missing, "");
+}
+
+TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
+  const RunSet set = set_of(full_report());
+  const Chart chart = throughput_chart(shown_arms(set));
+  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,run,1010,1010,1010\n"));
+  EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,bar,1004.98"));
+  EXPECT_THAT(chart.table.rows[0][1], HasSubstr("1005 ["));
+}
+
+TEST(Chart, KindsLookDifferent) {
+  Report report = full_report();
+  report.arms[1].kind = Kind::emulated;
+  const RunSet set = set_of(report);
+  const std::string script = throughput_chart(shown_arms(set)).script;
+  EXPECT_THAT(script, HasSubstr("eq 'measured'"));
+  EXPECT_THAT(script, HasSubstr("eq 'emulated'"));
+  EXPECT_THAT(script, HasSubstr("fs solid"));
+  EXPECT_THAT(script, HasSubstr("fs pattern"));
+  EXPECT_THAT(step_strip_chart(shown_arms(set)).script, HasSubstr("\"1x2, emulated\""));
+  EXPECT_NE(speedup_chart(shown_arms(set)).missing, "") << "kinds are not held against each other";
+}
+
+TEST(Chart, ThinningHidesNoOutlier) {
+  Report report = made_up_report({{"1x1", {1000}}});
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.ranks[0].step_seconds.assign(20'000, 0.1);
+  run.ranks[0].step_seconds[7'777] = 0.4;
+  run.ranks[0].step_seconds[13'333] = 0.02;
+  run.window = TimedWindow{.first_step = 0, .steps = 20'000, .images = 1, .seconds = 2000};
+  const RunSet set = set_of(report);
+  const Chart chart = step_strip_chart(shown_arms(set));
+  EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
+  EXPECT_THAT(chart.csv, HasSubstr("0,13334,20\n"));
+  EXPECT_LE(lines_of(chart.csv), 1001U);
+}
+
+TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
+  Report report = made_up_report({{"two", {1000}}});
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.ranks.resize(1);
+  run.ranks.push_back(run.ranks[0]);
+  run.ranks[0].step_seconds = {9, 9, 9, 0.1, 0.1, 0.1};
+  run.ranks[1].step_seconds = {9, 0.3, 0.3};
+  run.window = TimedWindow{.first_step = 3, .steps = 3, .images = 1, .seconds = 1};
+  run.jobs = {{1, 500, 0, 3, 3}, {1, 500, 0, 1, 2}};
+  RunSet set = set_of(report);
+  EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
+  run.jobs = {{1, 500, 0}, {1, 500, 0}};
+  set = set_of(report);
+  EXPECT_NE(step_strip_chart(shown_arms(set)).missing, "") << "a report of old";
+}
+
+TEST(Chart, ArmsWithoutAStripAreCounted) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 10; ++i) arms.push_back({"arm " + std::to_string(i), {1000}});
+  Report report = made_up_report(arms);
+  for (Arm& arm : report.arms) {
+    arm.runs[0].ranks[0].step_seconds = {0.1, 0.1, 0.1};
+    arm.runs[0].window = TimedWindow{.first_step = 0, .steps = 3, .images = 1, .seconds = 1};
+  }
+  const RunSet set = set_of(report);
+  EXPECT_THAT(step_distribution_chart(shown_arms(set)).caption, HasSubstr("2 more are not shown"));
+}
+
+TEST(Chart, StripsHaveATickAboveZero) {
+  for (const double slowest : {0.11, 0.21, 0.42, 0.51, 0.99}) {
+    Report report = made_up_report({{"1x1", {1000}}});
+    report.arms[0].runs[0].ranks[0].step_seconds = {slowest, 0.1, 0.1, slowest};
+    const RunSet set = set_of(report);
+    const std::string script = step_strip_chart(shown_arms(set)).script;
+    const double tick = std::stod(script.substr(script.find("set ytics ") + 10));
+    EXPECT_LE(tick, 1e3 * slowest);
+    EXPECT_GE(tick, 1e3 * slowest / 3);
+  }
+}
+
+TEST(Chart, HoldsNoCommandOfAName) {
+  Report report = full_report();
+  report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
+  const RunSet set = set_of(report);
+  for (const Chart& chart : charts_of(set)) {
+    const std::string script = script_with_data(chart);
+    EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("\nset output"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("@w"))) << chart.name;
+    EXPECT_THAT(script, Not(HasSubstr("\nEOD "))) << chart.name;
+  }
+  EXPECT_EQ(quoted_label(std::string(60, 'x')).size(), 50U);
+}
+
+TEST(Chart, LongNamesTakeTwoLinesAndLeaveThePlotItsWidth) {
+  EXPECT_THAT(row_axis({"4 jobs, MPS 25 percent, batch 128", "alone"}),
+              HasSubstr(R"(("4 jobs, MPS 25 percent,\nbatch 128" 0, "alone" 1))"));
+  const std::string long_word(40, 'x');
+  EXPECT_THAT(row_axis({long_word}),
+              HasSubstr('"' + long_word.substr(16) + "\\n" + long_word.substr(24) + '"'));
+  EXPECT_THAT(row_axis({"a name of so many words that two lines do not hold it all"}),
+              HasSubstr("a name of so many words\\nthat two lines do not ..\""));
+}
+
+TEST(Chart, ManyArmsAreCutAndSaid) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 30; ++i) arms.push_back({"arm " + std::to_string(i), {1000, 1001}});
+  const RunSet set = made_up_set(arms);
+  EXPECT_THAT(throughput_chart(shown_arms(set)).caption, HasSubstr("6 more are not shown"));
+}
+
+TEST(Chart, TicksAreRound) {
+  EXPECT_DOUBLE_EQ(tick_step(10, 5), 2);
+  EXPECT_DOUBLE_EQ(tick_step(41'738, 5), 10'000);
+  EXPECT_DOUBLE_EQ(tick_step(0.046, 2), 0.05);
+  EXPECT_DOUBLE_EQ(tick_step(99, 10), 10);
+}
+
+// Two runs of each arm that lie far apart: the interval of their speedup is a thousand times as
+// long.
+RunSet hardly_known_set() {
+  Report report = full_report();
+  for (Arm& arm : report.arms) {
+    arm.runs[0].throughput_images_per_second = 500;
+    arm.runs[1].throughput_images_per_second = 2000;
+  }
+  return set_of(report);
+}
+
+double number_after(const std::string& script, const std::string& setting) {
+  return std::stod(script.substr(script.find(setting) + setting.size()));
+}
+
+TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
+  const RunSet set = hardly_known_set();
+  for (const auto& [chart, range, tics] :
+       {std::tuple(speedup_chart(shown_arms(set)), "set yrange [0:", "set ytics "),
+        std::tuple(efficiency_chart(shown_arms(set)), "set xrange [0:", "set xtics "),
+        std::tuple(throughput_chart(shown_arms(set)), "set xrange [0:", "set xtics ")}) {
+    EXPECT_THAT(chart.script, HasSubstr("whiskers are cut")) << chart.name;
+    const double end = number_after(chart.script, range);
+    EXPECT_LE(end, chart.name == "throughput" ? 4000 : 200) << chart.name;
+    EXPECT_GE(number_after(chart.script, tics), end / 8) << chart.name;
+  }
+  EXPECT_THAT(throughput_chart(shown_arms(set_of(full_report()))).script, Not(HasSubstr("cut")));
+}
+
+TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
+  Report report = full_report();
+  for (nearmetal::Run& run : report.arms[1].runs) *run.throughput_images_per_second.value *= 100;
+  const RunSet set = set_of(report);
+  EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
+}
+
+TEST(Chart, TheBarOfColoursHasLabelsThatDoNotOverlap) {
+  const std::string script = rank_chart(shown_arms(set_of(full_report()))).script;
+  const double widest = number_after(script, "set cbrange [-");
+  EXPECT_GE(number_after(script, "set cbtics "), widest / 2);
+}
+
+TEST(Page, OfAComparisonShowsBothSides) {
+  const RunSet base = set_of(full_report());
+  const RunSet next = set_of(full_report(60));
+  const Comparison comparison = compare(base, next, {});
+  Page page = comparison_page(base, next, comparison, "verdict: none (exit 0)");
+  ASSERT_EQ(page.charts.front().name, "difference");
+  EXPECT_THAT(page.charts[0].csv, HasSubstr("\"1x2\""));
+  EXPECT_THAT(page.charts[1].script, HasSubstr("'base, measured'"));
+  EXPECT_EQ(page.tables[0].table.columns[1].title, "verdict");
+  page.images.assign(page.charts.size(), "<?xml?><svg><g id='gpPat1' fill='black'/></svg>");
+  std::ostringstream text;
+  print_html(text, page);
+  EXPECT_THAT(text.str(), HasSubstr("verdict: none (exit 0)"));
+  EXPECT_THAT(text.str(), HasSubstr("id='c0gpPat1' fill='currentColor'"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
+}
+
+TEST(Page, SaysWhatWasMeasured) {
+  const RunSet set = set_of(full_report());
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
+  EXPECT_THAT(text.str(), HasSubstr("</h1>\n<p>resnet50 training, fp16, batch 256, 224x224, "));
+  EXPECT_EQ(report_page({}).title, "nearmetal: training throughput");
+}
+
+TEST(Page, WithoutImagesShowsTables) {
+  const RunSet set = set_of(full_report());
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<svg")));
+  EXPECT_THAT(text.str(), HasSubstr("<details open>"));
+}
+
+TEST(Page, EscapesWhatReportsHold) {
+  Report report = full_report();
+  report.arms[0].name = "<b>\"x\"&\n\x01";
+  report.arms[0].runs[0].warnings = {{"drift", "<script>alert(1)</script>"}};
+  report.environments[0].host_name = "<script>alert(2)</script>";
+  const RunSet set = set_of(report);
+  std::ostringstream text;
+  print_html(text, report_page(set));
+  EXPECT_THAT(text.str(), HasSubstr("&lt;b&gt;&quot;x&quot;&amp;??"));
+  EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;alert(1)"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("<script")));
+  EXPECT_THAT(text.str(), HasSubstr("default-src 'none'"));
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,221 @@
+#include "reports/compare/comparable_key.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<KeyField> key_of(const Report& report) {
+  return comparable_key(report, report.arms[0], report.arms[0].runs[0]);
+}
+
+// Names of the fields that differ after a change of the sample report.
+std::vector<std::string> changed_by(const std::function<void(Report&)>& change) {
+  Report report = sample_report();
+  change(report);
+  std::vector<std::string> names;
+  for (const auto& difference : key_differences(key_of(sample_report()), key_of(report))) {
+    names.push_back(difference.name);
+  }
+  return names;
+}
+
+TEST(ComparableKey, HoldsWhatMustAgree) {
+  const auto config = [](Report& report) -> RunConfig& { return report.invocation.config; };
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).model = "resnet18"; }), ElementsAre("model"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).batch = 8; }), ElementsAre("batch"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).precision = Precision::bf16; }),
+              ElementsAre("precision"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).input = "host"; }), ElementsAre("input"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = "stream"; }), ElementsAre("launch"));
+  EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
+  EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
+              ElementsAre("world_size"));
+  EXPECT_THAT(changed_by([](Report& r) { r.environments[0].gpus[0].name = "NVIDIA A100-40C"; }),
+              ElementsAre("gpu_chip"));
+  EXPECT_THAT(changed_by([](Report& r) { r.environments[0].libraries["cuDNN"] = "9.20"; }),
+              ElementsAre("libraries.cuDNN"));
+  EXPECT_THAT(changed_by([](Report& r) { r.environments[0].libraries["NCCL"] = "2.28"; }),
+              ElementsAre("libraries.NCCL"));
+}
+
+// As of a sweep over hosts with and without a GPU.
+TEST(ComparableKey, LibrariesOfOtherRunsDoNotCount) {
+  Report several = sample_report();
+  several.environments.push_back(several.environments[0]);
+  several.environments[1].libraries["oneDNN"] = "3.0";
+  const std::vector<KeyField> alone = key_of(sample_report()), among = key_of(several);
+  EXPECT_THAT(key_differences(alone, among), IsEmpty());
+  EXPECT_EQ(context_sha256(alone), context_sha256(among));
+}
+
+TEST(ComparableKey, AllButItsKindMayBeAllowedToDiffer) {
+  const auto everything = [](Report& report) {
+    nearmetal::Run& run = report.arms[0].runs[0];
+    run.world_size = 2;
+    run.communication.emplace();
+    run.jobs.emplace_back();
+    report.invocation.config.gradient_type = "bf16";
+    report.arms[0].share.emplace();
+  };
+  Report on_gpu = sample_report();
+  everything(on_gpu);
+  Report on_cpu = on_gpu;
+  on_cpu.arms[0].runs[0].device = "cpu";
+  const std::vector<std::string> known = fields_that_may_differ();
+  std::set<std::string> used = {"loss_scale", "libraries"};
+  for (const Report& report : {on_gpu, on_cpu}) {
+    for (const KeyField& field : key_of(report)) {
+      if (!field.name.starts_with("libraries.")) used.insert(field.name);
+    }
+  }
+  EXPECT_EQ(used.erase("kind"), 1U);
+  EXPECT_THAT(known, testing::UnorderedElementsAreArray(used));
+}
+
+TEST(ComparableKey, HoldsNothingOfHostDriverOrProduct) {
+  EXPECT_THAT(changed_by([](Report& r) {
+                Environment& environment = r.environments[0];
+                environment.host_name = "other";
+                environment.kernel = "Linux 7";
+                environment.hypervisor_cpu_flag = false;
+                environment.cpu_model = std::string("another");
+                environment.usable_cpus = 99;
+                environment.gpus[0].driver_version = std::string("999");
+                environment.libraries["cuda_driver_api"] = "99.0";
+                environment.gpus[0].name = "NVIDIA H200 NVL";
+                r.invocation.config.seed = 7;
+                r.invocation.config.steps = 9;
+                r.invocation.config.verify = true;
+                r.tool.version = "9.9";
+              }),
+              IsEmpty());
+}
+
+TEST(ComparableKey, OnTheCpuItsModelAndThreadsCount) {
+  Report report = sample_report();
+  report.arms[0].runs[0].device = report.invocation.config.device = "cpu";
+  report.arms[0].runs[0].ranks[0].gpu.reset();
+  report.environments[0].cpu_model = std::string("AMD EPYC");
+  Report other = report;
+  other.environments[0].cpu_model = std::string("Xeon");
+  other.environments[0].usable_cpus += 1;
+  const auto differences = key_differences(key_of(report), key_of(other));
+  ASSERT_EQ(differences.size(), 2U);
+  EXPECT_EQ(differences[0], (KeyDifference{"cpu_model", Severity::hardware, "AMD EPYC", "Xeon"}));
+  EXPECT_EQ(differences[1].name, "threads");
+  EXPECT_TRUE(differences[0].is_treatment());
+  EXPECT_FALSE(differences[1].is_treatment());
+}
+
+TEST(ComparableKey, RanksPerInstance) {
+  Report report = sample_report();
+  report.environments.push_back(report.environments[0]);
+  std::vector<Rank>& ranks = report.arms[0].runs[0].ranks;
+  ranks.resize(3, ranks[0]);
+  ranks[2].environment = 1;
+  const auto differences = key_differences(key_of(sample_report()), key_of(report));
+  ASSERT_EQ(differences.size(), 1U);
+  EXPECT_EQ(differences[0], (KeyDifference{"ranks_per_instance", Severity::layout, "1", "2 1"}));
+  EXPECT_TRUE(differences[0].is_treatment());
+}
+
+TEST(ComparableKey, WhatSumsGradientsMustAgree) {
+  const auto of_library = [](const std::string& library) {
+    Report report = sample_report();
+    report.arms[0].runs[0].communication.emplace().library = library;
+    return report;
+  };
+  const Report nccl = of_library("nccl 2.28.9");
+  const auto differences = key_differences(key_of(nccl), key_of(of_library("mpi")));
+  ASSERT_EQ(differences.size(), 1U);
+  EXPECT_EQ(differences[0].name, "communication");
+  EXPECT_FALSE(differences[0].is_treatment());
+  EXPECT_EQ(context_sha256(key_of(nccl)), context_sha256(key_of(sample_report())))
+      << "arms of one rank and of several are held against each other";
+}
+
+TEST(ComparableKey, TheTypeOfGradientsMustAgreeWhereTheyTravel) {
+  const auto of = [](const std::string& type, int64_t ranks) {
+    Report report = sample_report();
+    report.invocation.config.gradient_type = type;
+    report.arms[0].runs[0].world_size = ranks;
+    return report;
+  };
+  EXPECT_THAT(key_differences(key_of(of("computed", 2)), key_of(of("bf16", 2))),
+              ElementsAre(KeyDifference{"gradient_type", Severity::layout, "none", "bf16"}));
+  EXPECT_THAT(key_differences(key_of(of("computed", 1)), key_of(of("bf16", 1))), IsEmpty());
+  const auto differences_without = [&](const std::function<void(RunConfig&)>& change) {
+    Report computed = of("computed", 2), sent = of("bf16", 2);
+    change(computed.invocation.config);
+    change(sent.invocation.config);
+    return key_differences(key_of(computed), key_of(sent));
+  };
+  EXPECT_THAT(differences_without([](RunConfig& c) { c.update = "independent"; }), IsEmpty());
+  EXPECT_THAT(differences_without([](RunConfig& c) { c.forward_only = true; }), IsEmpty());
+  EXPECT_EQ(context_sha256(key_of(of("bf16", 1))), context_sha256(key_of(of("bf16", 2))))
+      << "arms of one rank and of several are held against each other";
+}
+
+TEST(ComparableKey, ARankWithoutItsEnvironmentIsUnknownNotACrash) {
+  Report report = sample_report();
+  report.arms[0].runs[0].ranks[0].environment = 7;
+  EXPECT_FALSE(key_differences(key_of(sample_report()), key_of(report)).empty());
+}
+
+TEST(ComparableKey, TheWorstDifferenceComesFirst) {
+  EXPECT_THAT(changed_by([](Report& r) {
+                r.environments[0].libraries["cuDNN"] = "8";
+                r.environments[0].gpus[0].name = "NVIDIA A30";
+                r.arms[0].runs[0].world_size = 2;
+                r.invocation.config.batch = 1;
+                r.arms[0].kind = Kind::predicted;
+              }),
+              ElementsAre("kind", "batch", "world_size", "gpu_chip", "libraries.cuDNN"));
+}
+
+TEST(ComparableKey, AllowedByNameOrGroup) {
+  EXPECT_TRUE(covers("batch", "batch"));
+  EXPECT_TRUE(covers("libraries", "libraries.cuDNN"));
+  EXPECT_TRUE(covers("libraries.cuDNN", "libraries.cuDNN"));
+  EXPECT_FALSE(covers("libraries.CUDA", "libraries.cuDNN"));
+  EXPECT_FALSE(covers("bat", "batch"));
+}
+
+TEST(ComparableKey, TheContextLeavesTheLayoutOut) {
+  Report report = sample_report();
+  report.arms[0].runs[0].world_size = 8;
+  EXPECT_EQ(context_sha256(key_of(report)), context_sha256(key_of(sample_report())));
+  report.invocation.config.batch = 1;
+  EXPECT_NE(context_sha256(key_of(report)), context_sha256(key_of(sample_report())));
+}
+
+TEST(GpuChip, LeavesProductMemoryAndProfileOut) {
+  for (const char* name :
+       {"NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "GRID A100-40C", "NVIDIA A100-1-5C",
+        "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe MIG 1g.10gb", "A100"}) {
+    EXPECT_EQ(gpu_chip(name), "A100") << name;
+  }
+  EXPECT_EQ(gpu_chip("NVIDIA H200"), "H200");
+  EXPECT_EQ(gpu_chip("NVIDIA H200 NVL"), "H200");
+  EXPECT_EQ(gpu_chip("NVIDIA H100 80GB HBM3"), "H100");
+  EXPECT_EQ(gpu_chip("NVIDIA GH200 480GB"), "GH200");
+  EXPECT_EQ(gpu_chip("NVIDIA A30 MIG 1g.6gb"), "A30");
+  EXPECT_EQ(gpu_chip("Tesla T4"), "T4");
+  EXPECT_EQ(gpu_chip("NVIDIA RTX A6000-8Q"), "RTX A6000");
+  EXPECT_EQ(gpu_chip("NVIDIA GeForce RTX 4090"), "RTX 4090");
+  EXPECT_EQ(gpu_chip("NVIDIA"), "NVIDIA") << "nothing else is known";
+  EXPECT_EQ(gpu_chip(""), "");
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,74 @@
+#include "reports/compare/environment_differences.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/sample_report.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<Environment> machine(bool cpu_flag, const Maybe<std::string>& conclusion,
+                                 const std::optional<std::string>& claim = {}) {
+  Environment environment = sample_report().environments[0];
+  environment.hypervisor_cpu_flag = cpu_flag;
+  environment.virtualisation.machine = conclusion;
+  environment.claim = claim;
+  return {environment};
+}
+
+std::vector<std::string> doubts(const std::vector<Environment>& bare,
+                                const std::vector<Environment>& vm) {
+  std::vector<std::string> codes;
+  for (const Warning& doubt : doubts_of_claim(bare, vm)) codes.push_back(doubt.code);
+  return codes;
+}
+
+TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
+  auto without = machine(true, std::string("vm")), with = without;
+  with[0].variables["NCCL_NET_PLUGIN"] = "none";
+  EXPECT_THAT(environment_differences(with, with), IsEmpty());
+  const std::string name = "variables/NCCL_NET_PLUGIN";
+  EXPECT_THAT(environment_differences(with, without),
+              ElementsAre(EnvironmentDifference{name, "none", "(none)"}));
+  auto other = with;
+  other[0].variables["NCCL_NET_PLUGIN"] = "ofi";
+  EXPECT_THAT(environment_differences(other, with),
+              ElementsAre(EnvironmentDifference{name, "ofi", "none"}));
+  EXPECT_THAT(environment_differences(without, other),
+              ElementsAre(EnvironmentDifference{name, "(none)", "ofi"}));
+}
+
+// A guest whose CPU hides the hypervisor is given away by other signs, and by what its user said.
+TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
+  const Unknown open{"not determined"};
+  const auto bare = machine(false, std::string("bare-metal"));
+  const auto vm = machine(true, std::string("vm"));
+  const auto hidden = machine(false, std::string("vm"));
+  EXPECT_THAT(doubts(bare, vm), IsEmpty());
+  EXPECT_THAT(doubts(bare, hidden), IsEmpty());
+  EXPECT_THAT(doubts(hidden, vm), ElementsAre("claim_bare"));
+  EXPECT_THAT(doubts(vm, bare), ElementsAre("claim_bare", "claim_vm"));
+  EXPECT_THAT(doubts(machine(false, open), machine(true, open)), IsEmpty())
+      << "reports of version 1.0 have the flag of the CPU alone";
+}
+
+TEST(EnvironmentDifferences, WhatTheUserSaidIsHeldAgainstTheSides) {
+  const std::string metal = "bare-metal";
+  EXPECT_THAT(doubts(machine(false, metal, metal), machine(true, std::string("vm"), "vm")),
+              IsEmpty());
+  EXPECT_THAT(doubts(machine(false, metal, "vm"), machine(true, std::string("vm"), metal)),
+              ElementsAre("claim_bare", "claim_vm"));
+}
+
+TEST(EnvironmentDifferences, NothingKnownIsADoubt) {
+  auto silent = machine(false, Unknown{"not determined"});
+  silent[0].hypervisor_cpu_flag = Unknown{"no CPUID"};
+  EXPECT_THAT(doubts(silent, machine(true, std::string("vm"))), ElementsAre("claim_unconfirmed"));
+}
+
+}  // namespace
+}  // namespace nearmetal

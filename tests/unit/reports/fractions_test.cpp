@@ -1,0 +1,239 @@
+#include "reports/sharing/fractions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+#include "reports/compare/run_set.h"
+#include "reports/compare/scaling.h"
+#include "reports/formats/pages.h"
+#include "reports/formats/report_text.h"
+#include "reports/json/json.h"
+#include "reports/merge/merge_jobs.h"
+#include "reports/sharing/fraction_tables.h"
+#include "tests/support/made_up_shares.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
+  const std::vector<FractionPoint> points = points_of(four_jobs());
+  ASSERT_EQ(points.size(), 5);
+  const FractionPoint &alone = points[0], &serial = points[1], &slices = points[2],
+                      &mps = points[3];
+  const double of_mps = std::sqrt(1100. * 1122), of_serial = std::sqrt(990. * 1000);
+  const double of_slices = std::sqrt(900. * 910), of_alone = std::sqrt(1000. * 1010);
+  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, of_mps);
+  EXPECT_DOUBLE_EQ(mps.of_serial->value, of_mps / of_serial);
+  EXPECT_DOUBLE_EQ(mps.of_timeslice->value, of_mps / of_slices);
+  EXPECT_LT(mps.of_serial->interval->lower, of_mps / of_serial);
+  EXPECT_GT(mps.of_serial->interval->upper, of_mps / of_serial);
+  EXPECT_DOUBLE_EQ(mps.slowdown->value, 4 * of_alone / of_mps);
+  EXPECT_DOUBLE_EQ(mps.interference->value, 4 * std::sqrt(400. * 404) / of_mps);
+  EXPECT_DOUBLE_EQ(slices.interference->value, 4 * of_alone / of_slices);
+  EXPECT_DOUBLE_EQ(serial.slowdown->value, of_alone / of_serial) << "in turn, each has all of it";
+  EXPECT_EQ(serial.of_serial.reason, "it is the reference");
+  EXPECT_EQ(alone.slowdown.reason, "it is the reference");
+  EXPECT_DOUBLE_EQ(*mps.p99_inflation, 4);
+  EXPECT_DOUBLE_EQ(*mps.images_per_joule, of_mps / 500);
+  EXPECT_DOUBLE_EQ(*mps.power_watts, 500);
+  EXPECT_DOUBLE_EQ(mps.job_speeds->slowest, of_mps / 4);
+  EXPECT_EQ(alone.job_speeds.reason, "one job");
+  EXPECT_DOUBLE_EQ(*mps.memory_bytes, 3e9);
+}
+
+TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
+  Report report = four_jobs();
+  report.arms[3].runs[1].status = Status::failed;
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_EQ(mps.runs, 1);
+  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, 1100);
+  EXPECT_FALSE(mps.of_serial->interval);
+  EXPECT_DOUBLE_EQ(*mps.fairness, 1);
+  report.arms[3].runs[0].jain_fairness.reset();
+  EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not tell";
+  std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
+  report.arms[3].runs[0].jobs.clear();
+  EXPECT_TRUE(points_of(report)[3].slowdown) << "the first launch failed";
+  std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
+  report.arms[3].runs[0].status = Status::failed;
+  EXPECT_EQ(points_of(report).size(), 4);
+}
+
+TEST(Fractions, ArmsOfOtherWorkAreNoReference) {
+  Report report = four_jobs();
+  report.arms[0].config = report.invocation.config;
+  report.arms[0].config->batch = 7;
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_FALSE(mps.slowdown);
+  EXPECT_TRUE(mps.of_serial);
+}
+
+TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
+  Report report = four_jobs();
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_TRUE(with_best_batches(set).arms.empty()) << "one batch";
+  for (const Arm& arm : four_jobs().arms) {
+    Arm& larger = report.arms.emplace_back(arm);
+    larger.name += ", larger";
+    larger.config = report.invocation.config;
+    larger.config->batch = 7;
+    const double factor = larger.share->way == "mps" ? 0.5 : 2;
+    for (nearmetal::Run& run : larger.runs) *run.throughput_images_per_second.value *= factor;
+  }
+  set = {};
+  add_runs(set, report, "made up");
+  EXPECT_EQ(fractions_of(set).size(), 10);
+  const std::vector<FractionPoint> best = fractions_of(with_best_batches(set), Batches::any);
+  ASSERT_EQ(best.size(), 5);
+  EXPECT_EQ(best[1].arm, "serial, larger");
+  EXPECT_EQ(best[3].arm, "mps");
+  EXPECT_FALSE(best[3].given.empty()) << "of its GPU";
+  EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
+              1e-9);
+  EXPECT_EQ(fraction_tables(set).size(), 4);
+}
+
+TEST(Fractions, TheBestBatchIsThatOfTheSameWork) {
+  Report report = four_jobs();
+  for (const int64_t batch : {7, 9}) {
+    Arm& other = report.arms.emplace_back(four_jobs().arms[0]);
+    other.name = "alone, resnet18, " + std::to_string(batch);
+    other.config = report.invocation.config;
+    other.config->model = "resnet18";
+    other.config->batch = batch;
+    for (nearmetal::Run& run : other.runs) *run.throughput_images_per_second.value *= batch;
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  const RunSet best = with_best_batches(set);
+  ASSERT_EQ(best.arms.size(), 6);
+  EXPECT_EQ(best.arms[0].name, "alone");
+  EXPECT_EQ(best.arms[5].name, "alone, resnet18, 9");
+}
+
+TEST(Fractions, JobsOfOtherNumbersOfRanksAreNoReference) {
+  Report report = four_jobs();
+  for (nearmetal::Run& run : report.arms[3].runs) {
+    for (ConcurrentJob& job : run.jobs) job.ranks = 2;
+  }
+  const FractionPoint mps = points_of(report)[3];
+  EXPECT_FALSE(mps.slowdown);
+  EXPECT_FALSE(mps.interference);
+  EXPECT_FALSE(mps.of_serial);
+}
+
+TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
+  Report report = four_jobs();
+  report.arms[3].share->threads_percent = {40, 25, 25, 25};
+  EXPECT_FALSE(points_of(report)[3].interference) << "none was alone on 40 %";
+  report.arms.push_back(shared_arm("more alone", {"mps", 1, {40}, {}}, {600, 606}));
+  const Maybe<SpeedRatio> found = points_of(report)[3].interference;
+  const double of_job = std::sqrt(1100. * 1122) / 4;
+  const double alone =
+      std::pow(std::sqrt(400. * 404), 0.75) * std::pow(std::sqrt(600. * 606), 0.25);
+  EXPECT_NEAR(found->value, alone / of_job, 1e-9);
+  EXPECT_LT(found->interval->lower, found->value);
+  report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
+  report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
+  EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
+  EXPECT_DOUBLE_EQ(points_of(report)[3].job_speeds->fastest, 2 * of_job);
+}
+
+TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
+  Report report = four_jobs();
+  Arm beside =
+      shared_arm("beside", {"timeslice", 1, {}, {}, {"copy", "compute", "copy"}}, {250, 260});
+  for (nearmetal::Run& run : beside.runs) {
+    run.neighbours = {{"copy", 100, 1e12, 0}, {"compute", 9, 0, 4e14}, {"copy", 200, 2e12, 0}};
+  }
+  report.arms.insert(report.arms.begin(), beside);
+  const std::vector<FractionPoint> points = points_of(report);
+  EXPECT_NEAR(points[0].slowdown->value, std::sqrt(1000. * 1010) / std::sqrt(250. * 260), 1e-9);
+  EXPECT_EQ(points[0].of_serial.reason, "its neighbours train nothing");
+  EXPECT_EQ(points[0].images_per_joule.reason, "its neighbours take power, too");
+  EXPECT_EQ(points[1].of_timeslice.reason, "no arm of as many jobs is so");
+  const Report read = report_from_json(to_json(report));
+  EXPECT_EQ(read.arms[0].share, beside.share);
+  EXPECT_EQ(read.arms[0].runs[0].neighbours, beside.runs[0].neighbours);
+  RunSet set;
+  add_runs(set, report, "made up");
+  const std::vector<TitledTable> tables = fraction_tables(set);
+  ASSERT_EQ(tables.size(), 3);
+  EXPECT_THAT(tables[2].table.rows,
+              testing::ElementsAre(testing::ElementsAre("beside", "1", "compute", "400.0 TFLOP/s"),
+                                   testing::ElementsAre("beside", "2", "copy", "3000 GB/s")));
+}
+
+TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
+  Report report = four_jobs();
+  Arm& missing = report.arms.emplace_back();
+  missing.name = "4 jobs, MIG";
+  missing.unsupported = "MIG is off";
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_EQ(set.arms.size(), 5) << "what could not be had is no arm to compare";
+  std::ostringstream out;
+  print_markdown(out, set);
+  EXPECT_THAT(out.str(), HasSubstr("4 jobs, MIG: unsupported: MIG is off"));
+  EXPECT_THAT(out.str(), HasSubstr("1.117 \\["));
+  const Page page = report_page(set);
+  EXPECT_EQ(page.tables.at(0).table.rows.size(), 5);
+  EXPECT_EQ(page.charts.at(0).name, "sharing");
+  EXPECT_EQ(page.charts.at(0).table.rows.size(), 3) << "serial, slices and mps";
+  EXPECT_EQ(page.charts.at(1).name, "slowdown");
+  EXPECT_THAT(page.charts.at(1).csv, HasSubstr("mps alone"));
+  std::vector<std::string> names;
+  for (const Chart& chart : page.charts) names.push_back(chart.missing.empty() ? chart.name : "-");
+  names.resize(6);
+  EXPECT_THAT(names,
+              testing::ElementsAre("sharing", "slowdown", "tail", "fairness", "memory", "energy"));
+  EXPECT_EQ(page.charts.at(3).table.rows.size(), 3) << "several jobs";
+  EXPECT_EQ(page.charts.at(4).table.rows.size(), 5);
+}
+
+TEST(Fractions, AreInTheReportAndNoScaling) {
+  Report report = four_jobs();
+  report.arms[0].unsupported = "for the test";
+  const std::regex added(R"(,\s*"first_step": null,\s*"steps": null)");
+  const std::string text = std::regex_replace(to_json(report), added, "");
+  EXPECT_THAT(text, Not(HasSubstr("\"first_step\": null"))) << "as version 1.5 wrote it";
+  const Report read = report_from_json(text);
+  EXPECT_EQ(read.arms[3].runs[0].jobs, report.arms[3].runs[0].jobs);
+  EXPECT_EQ(read.arms[3].share, report.arms[3].share);
+  EXPECT_EQ(read.arms[0].unsupported, "for the test");
+  RunSet set;
+  add_runs(set, report, "made up");
+  EXPECT_TRUE(scaling_of(set).empty()) << "more jobs on one GPU are not more GPUs";
+  const auto key_of = [&](size_t arm) {
+    return comparable_key(report, report.arms[arm], report.arms[arm].runs[0]);
+  };
+  EXPECT_EQ(key_differences(key_of(3), key_of(4)).front().name, "share");
+}
+
+TEST(MergeSerialJobs, SumsImagesAndSeconds) {
+  std::vector<Report> jobs(2, sample_report());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    nearmetal::Run& run = jobs[i].arms[0].runs[0];
+    run.window.value->images = 1000;
+    run.window.value->seconds = i == 0 ? 1 : 4;
+    run.ranks[0].window_start_unix_seconds = i == 0 ? 100 : 130;
+  }
+  const nearmetal::Run run = merge_serial_jobs(jobs).run;
+  EXPECT_DOUBLE_EQ(*run.throughput_images_per_second, 400) << "2000 images in 5 s";
+  ASSERT_EQ(run.jobs.size(), 2);
+  EXPECT_DOUBLE_EQ(run.jobs[1].throughput_images_per_second, 250);
+  EXPECT_DOUBLE_EQ(run.jobs[1].start_seconds, 30);
+  EXPECT_EQ(run.jobs[1].first_step, jobs[1].arms[0].runs[0].window->first_step);
+  EXPECT_EQ(run.jobs[1].steps, jobs[1].arms[0].runs[0].window->steps);
+  EXPECT_EQ(run.ranks.size(), 2 * jobs[0].arms[0].runs[0].ranks.size());
+}
+
+}  // namespace
+}  // namespace nearmetal

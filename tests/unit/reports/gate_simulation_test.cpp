@@ -1,0 +1,169 @@
+// How often a gate answers what, over thousands of made-up sessions at fixed seeds.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "reports/compare/gate.h"
+#include "reports/formats/comparison_text.h"
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+struct Session {
+  double drop = 0;    // true, of the new side, as a share
+  double spread = 0;  // standard deviation of ln(run)
+  int runs = 3;       // a side
+  FailOn fail_on = FailOn::regression;
+  int64_t reruns = 0;  // at most, while inconclusive
+};
+
+// Made-up sessions, the same for the same seed: one side after the other in time.
+class Sessions {
+ public:
+  explicit Sessions(const Session& session)
+      : session_(session), shape_(made_up_set({{"run", std::vector<double>(session.runs, 1)}})) {}
+
+  GateResult next() {
+    RunSet base = shape_;
+    RunSet next = shape_;
+    for (SetRun& run : base.arms[0].runs) fill(run, 1000, '0');
+    const double level = 1000 * (1 - session_.drop);
+    for (SetRun& run : next.arms[0].runs) fill(run, level, '1');
+    const auto take_run = [&](RunSet& set) {
+      fill(set.arms[0].runs.emplace_back(shape_.arms[0].runs[0]), level, '2');
+      return true;
+    };
+    return judge_sequentially(base, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
+                              take_run)
+        .result;
+  }
+
+ private:
+  void fill(SetRun& run, double level, char hour) {
+    run.run.throughput_images_per_second = level * std::exp(session_.spread * noise_(engine_));
+    run.run.started_at[11] = hour;
+  }
+
+  Session session_;
+  RunSet shape_;
+  std::mt19937_64 engine_{31};
+  std::normal_distribution<double> noise_;
+};
+
+// Share of so many sessions that end with this code.
+double share_of(ExitCode wanted, const Session& session, int count) {
+  Sessions sessions(session);
+  int found = 0;
+  for (int i = 0; i < count; ++i) found += sessions.next().exit_code == wanted;
+  return static_cast<double>(found) / count;
+}
+
+double share_of(ExitCode wanted, double drop, double spread, int runs, FailOn fail_on,
+                int sessions) {
+  return share_of(wanted, {drop, spread, runs, fail_on}, sessions);
+}
+
+TEST(GateSimulation, EqualSetsHardlyEverFail) {
+  for (const double spread : {0.002, 0.005, 0.01, 0.02}) {
+    for (const int runs : {3, 8}) {
+      EXPECT_LT(share_of(ExitCode::gate_failed, 0, spread, runs, FailOn::regression, 2000), 0.01)
+          << spread << ", " << runs << " runs";
+    }
+  }
+}
+
+// A run is added whenever the answer is open: what a gate without correction would get wrong.
+TEST(GateSimulation, RerunsRaiseNoFalseAlarms) {
+  constexpr int sessions = 1000;
+  const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / sessions);
+  for (const auto& [runs, reruns] : {std::pair(3, 6), std::pair(5, 2)}) {
+    const auto share = [&, runs = runs, reruns = reruns](ExitCode wanted, double drop,
+                                                         double spread, FailOn fail_on) {
+      return share_of(wanted, {drop, spread, runs, fail_on, reruns}, sessions);
+    };
+    EXPECT_LT(share(ExitCode::gate_failed, 0, 0.02, FailOn::regression), 0.01);
+    EXPECT_LE(share(ExitCode::gate_failed, 0.02, 0.005, FailOn::regression), bound);
+    EXPECT_LE(share(ExitCode::ok, 0.02, 0.005, FailOn::not_equivalent), bound);
+    EXPECT_GT(share(ExitCode::gate_failed, 0.03, 0.005, FailOn::regression),
+              share_of(ExitCode::gate_failed, {0.03, 0.005, runs}, sessions))
+        << "more runs find more";
+  }
+}
+
+// docs/notes/error_rates.md shows what is simulated here.
+TEST(GateSimulation, TheTableOfTheNotesIsTrue) {
+  constexpr int sessions = 1000;
+  std::ifstream file(NM_NOTES_FOLDER "/error_rates.md");
+  int rows = 0;
+  for (std::string line; std::getline(file, line);) {
+    double drop = 0, spread = 0, fails = 0, passes = 0, fails_with_reruns = 0;
+    int runs = 0;
+    if (std::sscanf(line.c_str(), "| %lf %% | %lf %% | %d | %lf %% | %lf %% | %lf %% |", &drop,
+                    &spread, &runs, &fails, &passes, &fails_with_reruns) != 6) {
+      continue;
+    }
+    ++rows;
+    const Session session{drop / 100, spread / 100, runs};
+    Session strict = session;
+    strict.fail_on = FailOn::not_equivalent;
+    Session sequential = session;
+    sequential.reruns = 4;
+    const auto expect = [&](double shown, double found, const char* column) {
+      const double error = std::sqrt(std::max(0.001, found * (1 - found)) / sessions);
+      EXPECT_NEAR(shown / 100, found, 4 * error) << line << ": " << column;
+    };
+    expect(fails, share_of(ExitCode::gate_failed, session, sessions), "fails");
+    expect(passes, share_of(ExitCode::ok, strict, sessions), "passes not-equivalent");
+    expect(fails_with_reruns, share_of(ExitCode::gate_failed, sequential, sessions), "reruns");
+  }
+  EXPECT_GE(rows, 12);
+}
+
+TEST(GateSimulation, ADropOfExactlyTheMarginFailsNoMoreOftenThanAlpha) {
+  constexpr int sessions = 4000;
+  const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / sessions);
+  for (const int runs : {3, 5, 8}) {
+    const double share =
+        share_of(ExitCode::gate_failed, 0.02, 0.005, runs, FailOn::regression, sessions);
+    EXPECT_LE(share, bound) << runs << " runs";
+    EXPECT_GE(share, 0.03) << "the test is not idle";
+  }
+}
+
+TEST(GateSimulation, ADropBeyondTheMarginIsFound) {
+  EXPECT_GE(share_of(ExitCode::gate_failed, 0.03, 0.005, 8, FailOn::regression, 4000), 0.95);
+  EXPECT_GE(share_of(ExitCode::gate_failed, 0.05, 0.01, 8, FailOn::not_equivalent, 2000), 0.95);
+}
+
+TEST(GateSimulation, AStrictGateHardlyPassesWhatIsAtTheMargin) {
+  constexpr int sessions = 4000;
+  const double bound = 0.05 + 4 * std::sqrt(0.05 * 0.95 / sessions);
+  EXPECT_LE(share_of(ExitCode::ok, 0.02, 0.005, 5, FailOn::not_equivalent, sessions), bound);
+  EXPECT_LE(share_of(ExitCode::ok, 0.02, 0.005, 5, FailOn::any, sessions), bound);
+  EXPECT_GE(share_of(ExitCode::ok, 0, 0.005, 5, FailOn::any, 1000), 0.95);
+}
+
+TEST(Load, AThousandRowsArePrintedAtOnce) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 1000; ++i) {
+    arms.push_back({"arm " + std::to_string(i), {1000.0 + i % 7, 1001, 1002, 1004}});
+  }
+  const Comparison comparison = compare(made_up_set(arms), made_up_set(arms, 60), {});
+  ASSERT_EQ(comparison.rows.size(), 1000U);
+  const auto start = std::chrono::steady_clock::now();
+  std::ostringstream text;
+  print_comparison(text, comparison, true);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 0.2);
+  RecordProperty("milliseconds", static_cast<int>(1e3 * seconds.count()));
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,216 @@
+#include "reports/compare/gate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/formats/junit.h"
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using Sides = std::vector<std::pair<std::string, std::vector<double>>>;
+
+GateResult gate(const RunSet& base, const RunSet& next, FailOn fail_on = FailOn::regression,
+                double margin = 0.02) {
+  CompareOptions options;
+  options.rule.margin = margin;
+  return judge(compare(base, next, options), {.fail_on = fail_on});
+}
+
+std::vector<double> around(double level) {
+  return {level, level * 1.004, level * 0.996, level * 1.002, level * 0.998};
+}
+RunSet set_at(double level, int minute = 0) {
+  return made_up_set({{"run", around(level)}}, minute);
+}
+
+ExitCode code(double level, FailOn fail_on, double margin = 0.02) {
+  return gate(set_at(1000), set_at(level, 60), fail_on, margin).exit_code;
+}
+
+TEST(Gate, Policies) {
+  using enum FailOn;
+  using enum ExitCode;
+  EXPECT_EQ(code(1000, regression), ok);
+  EXPECT_EQ(code(1000, not_equivalent), ok);
+  EXPECT_EQ(code(1000, any), ok);
+  EXPECT_EQ(code(950, regression), gate_failed);
+  EXPECT_EQ(code(950, not_equivalent), gate_failed);
+  EXPECT_EQ(code(950, any), gate_failed);
+  EXPECT_EQ(code(980, regression), ok) << "not shown to be worse";
+  EXPECT_EQ(code(980, not_equivalent), inconclusive) << "not shown not to be worse";
+  EXPECT_EQ(code(980, any), inconclusive);
+  EXPECT_EQ(code(1050, regression), ok);
+  EXPECT_EQ(code(1050, not_equivalent), ok) << "better is not worse";
+  EXPECT_EQ(code(1050, any), gate_failed);
+  EXPECT_EQ(code(1020, not_equivalent), ok);
+  EXPECT_EQ(code(1020, any), inconclusive);
+}
+
+TEST(Gate, TooFewRunsAreNeverAPass) {
+  const auto few = [](int count, double level, int minute) {
+    std::vector<double> runs = around(level);
+    runs.resize(count);
+    return made_up_set({{"run", runs}}, minute);
+  };
+  for (const double level : {1000.0, 500.0}) {
+    const GateResult result = gate(set_at(1000), few(2, level, 60));
+    EXPECT_EQ(result.exit_code, ExitCode::inconclusive);
+    EXPECT_TRUE(result.inconclusive);
+    EXPECT_THAT(result.verdict, HasSubstr("too few runs: run has 5 of the base and 2 new"));
+  }
+  EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
+}
+
+// Five runs whose monitors saw nothing, but for the second, which is as `change` leaves it.
+template <class Change>
+RunSet monitored_set(int minute, const Change& change) {
+  RunSet set = set_at(1000, minute);
+  for (SetRun& run : set.arms[0].runs) {
+    Monitoring& monitoring = run.run.ranks.at(0).monitoring.emplace();
+    monitoring.verdict = "clean";
+  }
+  change(set.arms[0].runs[1].run.ranks.at(0).monitoring);
+  return set;
+}
+
+TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
+  using Found = std::optional<Monitoring>;
+  const auto judged = [](auto change, bool require_clean = true) {
+    const RunSet base = monitored_set(0, [](Found&) {}), next = monitored_set(60, change);
+    return judge(compare(base, next, {}), {.require_clean = require_clean});
+  };
+  EXPECT_EQ(judged([](Found&) {}).exit_code, ExitCode::ok);
+  const auto throttled = [](Found& found) {
+    found->verdict = "throttled";
+    found->seen = {"at 83 degrees"};
+  };
+  EXPECT_EQ(judged(throttled, false).exit_code, ExitCode::ok) << "told alone";
+  EXPECT_EQ(judged(throttled).exit_code, ExitCode::not_comparable);
+  EXPECT_EQ(judged(throttled).verdict,
+            "not clean: run: a run of made up was throttled: at 83 degrees");
+  const GateResult blind = judged([](Found& found) { found.reset(); });
+  EXPECT_EQ(blind.exit_code, ExitCode::not_comparable) << "what was not watched is not clean";
+  EXPECT_THAT(blind.verdict, HasSubstr("was not monitored"));
+  const GateResult no_nvml =
+      judged([](Found& found) { found->not_monitored["sm_clock_hertz"] = "no NVML"; });
+  EXPECT_THAT(no_nvml.verdict, HasSubstr("tells no clock of its GPU: no NVML"));
+}
+
+// Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
+TEST(Gate, EqualRunsAreNeverAPass) {
+  const RunSet base = made_up_set({{"run", {1000, 1000, 1000}}});
+  EXPECT_EQ(gate(base, made_up_set({{"run", {500, 500, 500}}}, 60)).exit_code,
+            ExitCode::inconclusive);
+  EXPECT_EQ(gate(base, set_at(1000, 60)).exit_code, ExitCode::inconclusive);
+}
+
+TEST(Gate, WhatCannotBeComparedIsNotAPass) {
+  const RunSet two = made_up_set({{"a", around(1000)}, {"b", around(1000)}});
+  const GateResult missing = gate(two, made_up_set({{"a", around(1000)}, {"c", around(1)}}, 60));
+  EXPECT_EQ(missing.exit_code, ExitCode::not_comparable);
+  RunSet failed = set_at(1000, 60);
+  for (SetRun& run : failed.arms[0].runs) run.run.status = Status::failed;
+  EXPECT_EQ(gate(set_at(1000), failed).exit_code, ExitCode::invalid_report);
+  EXPECT_EQ(gate({}, {}).exit_code, ExitCode::invalid_report);
+  CompareOptions options;
+  RunSet without_metric = set_at(1000, 60);
+  for (SetRun& run : without_metric.arms[0].runs) run.run.ranks[0].set_up = Unknown{"lost"};
+  options.metrics = {"set_up_seconds"};
+  const GateResult lacking = judge(compare(set_at(1000), without_metric, options), {});
+  EXPECT_EQ(lacking.exit_code, ExitCode::not_comparable);
+  EXPECT_THAT(lacking.verdict, HasSubstr("no run of the new set has set_up_seconds: lost"));
+}
+
+// One of 40 rows is worse by a hair: alone it would fail the gate.
+TEST(Gate, SeveralRowsAreCorrectedForTheirNumber) {
+  const auto arms = [](int count, double last) {
+    Sides sides;
+    for (int i = 0; i < count; ++i) {
+      sides.push_back({"arm " + std::to_string(i), around(i + 1 == count ? last : 1000)});
+    }
+    return sides;
+  };
+  const double level = 974;
+  EXPECT_EQ(gate(made_up_set(arms(1, 1000)), made_up_set(arms(1, level), 60)).exit_code,
+            ExitCode::gate_failed);
+  const GateResult many = gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, level), 60));
+  EXPECT_EQ(many.exit_code, ExitCode::ok);
+  EXPECT_EQ(many.adjusted_p.size(), 40U);
+  EXPECT_EQ(gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, 900), 60)).exit_code,
+            ExitCode::gate_failed);
+  EXPECT_EQ(
+      gate(made_up_set(arms(40, 1000)), made_up_set(arms(40, level), 60), FailOn::not_equivalent)
+          .exit_code,
+      ExitCode::inconclusive)
+      << "not shown, and not shown otherwise";
+}
+
+TEST(Gate, JunitTellsHowEachRowWent) {
+  const RunSet base =
+      made_up_set({{"a", around(1000)}, {"b<", around(1000)}, {"c", around(1000)}, {"d", {1000}}});
+  const RunSet next = made_up_set(
+      {{"a", around(1000)}, {"b<", around(900)}, {"c", around(980)}, {"d", {1000}}}, 60);
+  const Comparison comparison = compare(base, next, {});
+  const GateResult result = judge(comparison, {});
+  EXPECT_EQ(result.exit_code, ExitCode::inconclusive) << "one row has too few runs";
+  std::ostringstream text;
+  print_junit(text, comparison, result);
+  EXPECT_THAT(text.str(), HasSubstr("tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\""));
+  EXPECT_THAT(text.str(), HasSubstr("<testcase classname=\"nearmetal.b&lt;\""));
+  EXPECT_THAT(text.str(),
+              HasSubstr("<failure message=\"SLOWER: worse by more than the margin\"/>"));
+  EXPECT_THAT(text.str(), HasSubstr("<skipped message=\"INCONCLUSIVE: "));
+  EXPECT_THAT(text.str(), HasSubstr("<error message=\"INCONCLUSIVE: an interval needs 2 runs"));
+}
+
+GatedComparison sequential(const std::vector<double>& runs, int64_t most_reruns, double level,
+                           bool can_run = true) {
+  RunSet next = made_up_set({{"run", runs}}, 60);
+  const auto take_run = [&](RunSet& set) {
+    const auto count = set.arms[0].runs.size();
+    if (can_run) {
+      set.arms[0].runs.push_back(
+          made_up_set({{"run", {level + 0.1 * static_cast<double>(count)}}}, 120 + count)
+              .arms[0]
+              .runs[0]);
+    }
+    return can_run;
+  };
+  return judge_sequentially(set_at(1000), next, {}, {}, most_reruns, take_run);
+}
+
+TEST(Gate, RerunsShareAlpha) {
+  const GatedComparison once = sequential(around(1000), 0, 1000);
+  EXPECT_EQ(once.result.looks, 1);
+  EXPECT_DOUBLE_EQ(once.comparison.options.rule.alpha, 0.05);
+  const GatedComparison decided = sequential(around(900), 4, 900);
+  EXPECT_EQ(decided.result.looks, 5);
+  EXPECT_EQ(decided.result.reruns, 0) << "already decided";
+  EXPECT_NEAR(decided.comparison.options.rule.alpha, 0.05 * 0.1 / 4, 1e-12);
+  EXPECT_DOUBLE_EQ(decided.result.alpha, 0.05);
+  const GatedComparison open = sequential(around(980), 4, 980);
+  EXPECT_EQ(open.result.reruns, 4);
+  EXPECT_NEAR(open.comparison.options.rule.alpha, 0.045, 1e-12);
+  EXPECT_TRUE(open.result.inconclusive);
+}
+
+TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {
+  const GatedComparison gated = sequential({1000}, 4, 1000);
+  EXPECT_EQ(gated.result.looks, 3) << "at 3, 4 and 5 runs";
+  EXPECT_EQ(sequential({1000}, 1, 1000).result.looks, 1) << "too few to the end";
+  EXPECT_EQ(sequential({1000}, 4, 1000, false).result.reruns, 0) << "no run could be had";
+}
+
+TEST(Gate, TellsItsPower) {
+  EXPECT_THAT(power_text(compare(set_at(1000), set_at(1000, 60), {})),
+              HasSubstr("would have been found with 80 % chance"));
+  EXPECT_EQ(power_text(compare(set_at(1000), made_up_set({{"run", {1}}}, 60), {})), "");
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,219 @@
+#include "reports/json/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "models/errors.h"
+#include "reports/json/fields.h"
+#include "reports/json/schema.h"
+#include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Json;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string refusal_of_report(const std::string& text) {
+  try {
+    report_from_json(text);
+  } catch (const InvalidReport& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The sample with the value at this place replaced.
+std::string sample_with(const std::string& pointer, const Json& value) {
+  Json document = Json::parse(to_json(sample_report()));
+  document[Json::json_pointer(pointer)] = value;
+  return document.dump();
+}
+
+TEST(ReportJson, RoundTripsUnchanged) {
+  const Report report = sample_report();
+  const std::string text = to_json(report);
+  const Report read = report_from_json(text);
+  EXPECT_EQ(to_json(read), text);
+  EXPECT_EQ(read.invocation.argv, report.invocation.argv);
+  EXPECT_EQ(read.invocation.origins, report.invocation.origins);
+  EXPECT_EQ(read.environments, report.environments);
+  EXPECT_EQ(read.arms[0].runs[0].ranks, report.arms[0].runs[0].ranks) << "doubles to the last bit";
+  EXPECT_EQ(read.arms[0].runs[0].proof, report.arms[0].runs[0].proof);
+  EXPECT_EQ(read.arms[0].runs[0].plans, report.arms[0].runs[0].plans);
+}
+
+TEST(ReportJson, UnknownIsNullWithItsReasonBesideIt) {
+  const Json run = Json::parse(to_json(sample_report()))["arms"][0]["runs"][0];
+  EXPECT_TRUE(run["proof"]["window_end_gradient_norm"].is_null());
+  EXPECT_EQ(run["proof"]["unknown"]["window_end_gradient_norm"],
+            "the gradient of that step was not finite");
+  EXPECT_FALSE(run["proof"]["unknown"].contains("window_end_loss"));
+}
+
+TEST(ReportJson, EverySettingTellsWhoChoseIt) {
+  const Json config = Json::parse(to_json(sample_report()))["invocation"]["config"];
+  EXPECT_EQ(config["warmup"]["origin"], "flag");
+  EXPECT_EQ(config["batch"]["origin"], "default");
+  EXPECT_EQ(config["batch"]["value"], 256);
+}
+
+TEST(ReportJson, ReportsWithoutEvidenceOfTheMachineStayReadable) {
+  Json document = Json::parse(to_json(sample_report()));
+  Json& environment = document["environments"][0];
+  for (const char* name :
+       {"claim", "virtualisation", "processor", "limits", "network", "host_facts"}) {
+    ASSERT_EQ(environment.erase(name), 1) << name;
+  }
+  for (const char* name : {"monitoring", "binding"}) {
+    ASSERT_EQ(document["arms"][0]["runs"][0]["ranks"][0].erase(name), 1) << name;
+  }
+  document["invocation"]["config"].erase("monitor_hz");
+  const Report read = report_from_json(document.dump());
+  EXPECT_FALSE(read.environments[0].virtualisation.machine);
+  EXPECT_EQ(read.environments[0].gpus[0].serial.reason, "not determined");
+  EXPECT_FALSE(read.arms[0].runs[0].ranks[0].monitoring);
+  EXPECT_FALSE(read.arms[0].runs[0].ranks[0].binding);
+}
+
+TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
+  Report report = sample_report();
+  report.invocation.argv = {"nearmetal", "\xff\xfe"};
+  EXPECT_EQ(report_from_json(to_json(report)).invocation.argv[1], "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(ReportJson, NumbersThatAreNotFiniteAreNeverWritten) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Report report = sample_report();
+    report.arms[0].runs[0].throughput_images_per_second = bad;
+    EXPECT_THROW(to_json(report), std::logic_error);
+    report = sample_report();
+    report.arms[0].runs[0].ranks[0].step_seconds[1] = bad;
+    EXPECT_THROW(to_json(report), std::logic_error);
+  }
+}
+
+TEST(ReportJson, FieldsOfLaterMinorVersionsAreAllowed) {
+  EXPECT_EQ(refusal_of_report(sample_with("/schema_version", "1.7")), "");
+  EXPECT_EQ(refusal_of_report(sample_with("/arms/0/runs/0/moon_phase", 0.5)), "");
+}
+
+TEST(ReportJson, ErrorsNameThePlace) {
+  EXPECT_THAT(refusal_of_report(sample_with("/schema_version", "2.0")),
+              HasSubstr("/schema_version must be"));
+  EXPECT_THAT(refusal_of_report(sample_with("/schema", "other")), HasSubstr("nearmetal/report"));
+  EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/ranks/0/step_seconds/2", -1)),
+              HasSubstr("/arms/0/runs/0/ranks/0/step_seconds/2 must be above 0"));
+  EXPECT_THAT(refusal_of_report(sample_with("/status", "fine")),
+              HasSubstr("complete, partial, failed"));
+  EXPECT_THAT(refusal_of_report(sample_with("/exit_code", 256)), HasSubstr("from 0"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/config/batch/value", "many")),
+              HasSubstr("batch"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/config/batch", 7)),
+              HasSubstr("an object"));
+  EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/window", Json())),
+              HasSubstr("/arms/0/runs/0/unknown/window"));
+  EXPECT_THAT(refusal_of_report(sample_with("/invocation/started_at", "yesterday")),
+              HasSubstr("a time"));
+}
+
+TEST(ReportJson, IntegersMayBeWrittenAsDoublesOfTheSameValue) {
+  EXPECT_EQ(refusal_of_report(sample_with("/exit_code", 6.0)), "");
+  EXPECT_NE(refusal_of_report(sample_with("/exit_code", 6.5)), "");
+  EXPECT_NE(refusal_of_report(sample_with("/arms/0/runs/0/parameters", 9007199254740992)), "");
+}
+
+TEST(ReportJson, WhatIsNoJsonIsRefused) {
+  const std::string good = to_json(sample_report());
+  for (const std::string& text :
+       {std::string(), std::string("{"), good.substr(0, good.size() / 2), good + "x",
+        std::string("{\"schema\": NaN}"), std::string("[1e999]"), std::string(1000000, '['),
+        std::string("\xff\xfe\x00", 3), std::string("null")}) {
+    EXPECT_NE(refusal_of_report(text), "") << text.substr(0, 80);
+  }
+}
+
+TEST(ReportJson, AReasonStaysShortWhereALongWordIsNoJson) {
+  std::string word;
+  for (int i = 0; i < 3000; ++i) word += "\u00e9";  // two bytes each
+  try {
+    report_from_json("[\"" + word + "\" oops]");
+    FAIL();
+  } catch (const InvalidReport& error) {
+    const std::string reason = error.what();
+    EXPECT_LT(reason.size(), 250);
+    EXPECT_THAT(reason, StartsWith("not JSON: parse error at line 1"));
+    EXPECT_THAT(reason, EndsWith("\u00e9..."));
+  }
+}
+
+TEST(ReportJson, WhatWouldTakeTooMuchIsRefused) {
+  EXPECT_THAT(refusal_of_report(std::string(65, '[') + std::string(65, ']')),
+              HasSubstr("nested too deeply"));
+  std::string many_values = "[0";
+  for (int i = 0; i < 50'000'001; ++i) many_values += ',';
+  EXPECT_THAT(refusal_of_report(many_values + "]"), HasSubstr("too many values"));
+  EXPECT_NO_THROW(require_within_limits("[\"" + std::string(1000, '[') + "\\\"[[\"]"));
+  std::string many_keys = "{\"k\":0";
+  for (int i = 0; i < 100'000; ++i) many_keys += ",\"" + std::to_string(i) + "\":0";
+  EXPECT_THAT(refusal_of_report(many_keys + "}"), HasSubstr("/schema must be there")) << "and soon";
+}
+
+TEST(ReportJson, PlacesAreJsonPointers) {
+  Json variables = {{"a/b~c", 7}};
+  EXPECT_THAT(refusal_of_report(sample_with("/environments/0/variables", variables)),
+              HasSubstr("/environments/0/variables/a~1b~0c must be a text"));
+}
+
+TEST(ReportJson, FilesThatCannotBeReadAreNamed) {
+  const TemporaryFolder folder;
+  for (const auto& path : {folder / "none.json", folder.path(), folder.write("empty.json", ""),
+                           folder.write("broken.json", "{\"schema\": 1}")}) {
+    try {
+      read_report(path);
+      FAIL() << path;
+    } catch (const InvalidReport& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+    }
+  }
+  EXPECT_NO_THROW(read_report(folder.write("good.json", to_json(sample_report()))));
+}
+
+TEST(ReportJson, TheHashOfAConfigurationIsThatOfTheWork) {
+  const RunConfig base;
+  RunConfig shown = base;
+  shown.json = shown.quiet = shown.force = shown.no_progress = true;
+  shown.output = "elsewhere.json";
+  EXPECT_EQ(config_sha256(shown), config_sha256(base));
+  RunConfig other = base;
+  other.seed = 2;
+  EXPECT_NE(config_sha256(other), config_sha256(base));
+}
+
+TEST(ReportJson, TheHashOfPlansIsThatOfTheChoices) {
+  const Plan a{"a", "x", 1, 0};
+  const Plan b{"b", "y", 2, 0};
+  const Plan a_again{"a", "x", 5, 0.1};
+  const Plan a_changed{"a", "z", 1, 0};
+  EXPECT_EQ(plans_sha256({a, b}), plans_sha256({b, a_again}));
+  EXPECT_NE(plans_sha256({a, b}), plans_sha256({a_changed, b}));
+  EXPECT_NE(plans_sha256({{"ab", "c", 0, 0}}), plans_sha256({{"a", "bc", 0, 0}}));
+}
+
+TEST(ReportSchema, IsJsonAndKnowsEverySetting) {
+  const Json schema = Json::parse(report_schema());
+  const Json& settings = schema["$defs"]["config"]["properties"];
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : settings.items()) names.push_back(name);
+  EXPECT_THAT(names, testing::UnorderedElementsAreArray(config_names()));
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,148 @@
+#include "reports/merge/merge_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+
+// What a rank reports that took `seconds` for 100 images.
+Report part(int64_t rank, double seconds, const std::string& host = "vm0") {
+  Report report;
+  Environment environment;
+  environment.host_name = host;
+  environment.gpus.emplace_back().name = "GPU " + std::to_string(rank);
+  report.environments = {environment};
+  Run run;
+  run.world_size = 3;
+  run.flops_per_image = 10;
+  run.window = TimedWindow{.first_step = 5, .steps = 10, .images = 100, .seconds = seconds};
+  run.throughput_images_per_second = 100 / seconds;
+  run.peak_flops_per_second = 1000.0;
+  run.proof.window_start_loss = 7.0 + static_cast<double>(rank);
+  Rank own;
+  own.rank = rank;
+  own.gpu = 0;
+  own.exposed_communication_seconds = 0.1 * static_cast<double>(rank);
+  run.ranks = {own};
+  report.arms.emplace_back().runs = {run};
+  return report;
+}
+
+std::vector<Report> three() { return {part(0, 1), part(1, 2), part(2, 1, "vm1")}; }
+
+Run merged_run(const std::vector<Report>& parts) { return merge_ranks(parts).arms[0].runs[0]; }
+
+TEST(MergeRanks, AloneNothingChanges) {
+  Report alone = part(0, 1);
+  alone.arms[0].runs[0].world_size = 1;
+  EXPECT_EQ(merge_ranks({alone}).arms[0].runs[0].window, alone.arms[0].runs[0].window);
+}
+
+TEST(MergeRanks, ImagesOfAllInTheTimeOfTheSlowest) {
+  const nearmetal::Run run = merged_run(three());
+  EXPECT_EQ(run.window->images, 300);
+  EXPECT_EQ(run.window->seconds, 2);
+  EXPECT_EQ(*run.throughput_images_per_second, 150);
+  EXPECT_EQ(*run.flops_per_second, 1500);
+  EXPECT_EQ(*run.share_of_peak, 0.5);
+  EXPECT_EQ(*run.proof.window_start_loss, 8);
+}
+
+TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreTold) {
+  const auto codes_of_start = [](double start_of_the_other_host) {
+    auto parts = three();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      nearmetal::Run& run = parts[i].arms[0].runs[0];
+      run.communication.emplace();
+      run.ranks[0].window_start_unix_seconds = i < 2 ? 1000 : start_of_the_other_host;
+    }
+    std::vector<std::string> texts;
+    for (const Warning& warning : merged_run(parts).warnings) texts.push_back(warning.text);
+    return texts;
+  };
+  EXPECT_THAT(codes_of_start(1000.1), ElementsAre()) << "a step takes 0.2 s";
+  EXPECT_THAT(codes_of_start(1003),
+              ElementsAre(testing::HasSubstr("clock of vm1 is about 3.0 s ahead of that of vm0")));
+  EXPECT_THAT(codes_of_start(990),
+              ElementsAre(testing::HasSubstr("clock of vm0 is about 10 s ahead of that of vm1")));
+}
+
+TEST(MergeRanks, IndependentRanksAddUp) {
+  auto parts = three();
+  for (Report& report : parts) report.invocation.config.update = "independent";
+  EXPECT_EQ(*merged_run(parts).throughput_images_per_second, 250);
+}
+
+TEST(MergeRanks, RanksOfOneHostShareItsEnvironment) {
+  const Report merged = merge_ranks(three());
+  ASSERT_EQ(merged.environments.size(), 2u);
+  EXPECT_EQ(merged.environments[0].gpus.size(), 2u);
+  const auto& ranks = merged.arms[0].runs[0].ranks;
+  EXPECT_EQ(ranks[1].environment, 0);
+  EXPECT_EQ(ranks[1].gpu, 1);
+  EXPECT_EQ(ranks[2].environment, 1);
+  EXPECT_EQ(ranks[2].gpu, 0);
+}
+
+TEST(MergeRanks, WhatOneRankLacksTheJobLacks) {
+  auto parts = three();
+  nearmetal::Run& run = parts[1].arms[0].runs[0];
+  run.throughput_images_per_second = Unknown{"the run failed"};
+  run.window = Unknown{"the run failed"};
+  run.status = Status::failed;
+  run.failure = "its loss is not finite";
+  run.proof.loss_finite = false;
+  parts[0].arms[0].runs[0].status = Status::partial;
+  parts[0].arms[0].runs[0].failure = "interrupted";
+  const Report merged = merge_ranks(parts);
+  const nearmetal::Run& job = merged.arms[0].runs[0];
+  EXPECT_EQ(job.status, Status::failed);
+  EXPECT_EQ(merged.status, Status::failed);
+  EXPECT_EQ(job.failure, "rank 1 (vm0): its loss is not finite");
+  EXPECT_EQ(job.throughput_images_per_second.reason, "the run failed");
+  EXPECT_FALSE(job.flops_per_second);
+  EXPECT_FALSE(job.proof.loss_finite);
+}
+
+TEST(MergeRanks, WhatAllSayIsSaidOnce) {
+  auto parts = three();
+  for (Report& report : parts) report.arms[0].runs[0].warnings = {{"drift", "slower and slower"}};
+  parts[1].arms[0].runs[0].warnings.push_back({"not_steady", "never steady"});
+  EXPECT_THAT(merged_run(parts).warnings,
+              ElementsAre(Warning{"drift", "slower and slower"},
+                          Warning{"not_steady", "rank 1 (vm0): never steady"}));
+}
+
+TEST(MergeRanks, ExchangeIsThatOfTheSlowest) {
+  auto parts = three();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Communication own;
+    own.bytes_per_step = 8;
+    own.buckets = {{8, 1.0 + static_cast<double>(i), 4}};
+    parts[i].arms[0].runs[0].communication = own;
+  }
+  const nearmetal::Run run = merged_run(parts);
+  EXPECT_EQ(run.communication->buckets_seconds, 3);
+  EXPECT_DOUBLE_EQ(*run.communication->exposed_seconds_per_step, 0.2);
+}
+
+TEST(MergeRanks, TheLeastTimeOfTheExchangeIsAtTheBestRateOfItsBuckets) {
+  auto parts = three();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double slower = 1 + static_cast<double>(i);  // the last rank is the slowest
+    Communication own;
+    own.bytes_per_step = 900;
+    own.buckets = {{600, slower, 800 / slower}, {300, slower, 400 / slower}};
+    parts[i].arms[0].runs[0].communication = own;
+  }
+  const Communication found = *merged_run(parts).communication;
+  EXPECT_DOUBLE_EQ(*found.best_bus_bandwidth_bytes_per_second, 800.0 / 3);
+  EXPECT_DOUBLE_EQ(*found.least_seconds_per_step, 2 * 2.0 / 3 * 900 / (800.0 / 3));
+  EXPECT_LT(*found.least_seconds_per_step, found.buckets_seconds);
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,137 @@
+#include "reports/json/plan_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "models/errors.h"
+#include "reports/json/json.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+const Plan first{"conv 64x56x56 fp16", "cudnn eng1_k2=4", 0.0001234567890123456, 1e-4};
+const Plan second{"bn 64x56x56", "own sweep", 0.002, 0};
+
+TEST(PlanCache, KeepsPlansByContext) {
+  const TemporaryFolder folder;
+  const auto path = folder / "deep/er/plans.json";
+  save_plans(path, "one", {first});
+  save_plans(path, "two", {second});
+  EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(first));
+  EXPECT_THAT(load_plans(path, "two").plans, UnorderedElementsAre(second));
+  EXPECT_THAT(load_plans(path, "three").plans, IsEmpty());
+  EXPECT_EQ(load_plans(path, "three").warning, "");
+}
+
+TEST(PlanCache, MergesByKey) {
+  const TemporaryFolder folder;
+  const auto path = folder / "plans.json";
+  save_plans(path, "one", {first, second});
+  Plan better = first;
+  better.implementation = "cudnn eng7";
+  save_plans(path, "one", {better});
+  EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(better, second));
+}
+
+// A time that is lost changes what is fused.
+TEST(PlanCache, OtherProcessesGetAllOfEachPlan) {
+  EXPECT_THAT(plans_from_json(plans_to_json({first, second})), testing::ElementsAre(first, second));
+  EXPECT_THAT(plans_from_json(plans_to_json({})), IsEmpty());
+  EXPECT_THROW(plans_from_json("{"), InvalidReport);
+}
+
+TEST(PlanCache, NoFileIsNoWarning) {
+  const CachedPlans cached = load_plans("/nonexistent/plans.json", "one");
+  EXPECT_THAT(cached.plans, IsEmpty());
+  EXPECT_EQ(cached.warning, "");
+}
+
+TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
+  const TemporaryFolder folder;
+  const std::string plan =
+      R"({"key": "k", "implementation": "i", "seconds": 1, "relative_error": 0})";
+  const auto document = [](const std::string& schema, const std::string& version,
+                           const std::string& plans) {
+    return R"({"schema": ")" + schema + R"(", "schema_version": ")" + version +
+           R"(", "contexts": [{"context": "one", "plans": [)" + plans + "]}]}";
+  };
+  const auto good = folder.write("good.json", document("nearmetal/plans", "1.0", plan));
+  EXPECT_EQ(load_plans(good, "one").plans.size(), 1u) << "the fixture itself";
+  for (const std::string& damaged :
+       {std::string(), std::string("{"), std::string("[]"), std::string("\xff\xfe"),
+        std::string(100000, '['), document("other/plans", "1.0", plan),
+        document("nearmetal/plans", "2.0", plan), document("nearmetal/plans", "1.0", "7"),
+        document("nearmetal/plans", "1.0", R"({"key": "k"})")}) {
+    const auto path = folder.write("plans.json", damaged);
+    const CachedPlans cached = load_plans(path, "one");
+    EXPECT_THAT(cached.plans, IsEmpty()) << damaged.substr(0, 100);
+    EXPECT_THAT(cached.warning, HasSubstr("plans.json is ignored")) << damaged.substr(0, 100);
+    EXPECT_THAT(cached.warning, Not(HasSubstr("\n")));
+    save_plans(path, "one", {first});
+    EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(first));
+  }
+}
+
+TEST(PlanCache, ProcessesAtOnceLoseNothing) {
+  const TemporaryFolder folder;
+  const auto path = folder / "plans.json";
+  constexpr int processes = 6;
+  constexpr int plans_each = 5;
+  for (int process = 0; process < processes; ++process) {
+    if (fork() != 0) continue;
+    for (int plan = 0; plan < plans_each; ++plan) {
+      const std::string key = std::to_string(process) + "/" + std::to_string(plan);
+      save_plans(path, "one", {{key, "i", 0, 0}});
+    }
+    _exit(0);
+  }
+  for (int process = 0; process < processes; ++process) {
+    int status = 0;
+    wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(load_plans(path, "one").plans.size(), size_t{processes * plans_each});
+}
+
+TEST(PlanCache, AFolderThatCannotBeWrittenIsAnOutputError) {
+  EXPECT_THROW(save_plans("/proc/nearmetal/plans.json", "one", {first}), OutputError);
+}
+
+TEST(PlanCache, TheContextNamesAllThatMatters) {
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.multiprocessors = 132;
+  device.driver_version = "580.1";
+  device.libraries = {{"cuDNN", "9.19"}, {"CUDA", "13.0"}};
+  EXPECT_EQ(plan_context(device),
+            "NVIDIA H200, 132 multiprocessors, driver 580.1, CUDA 13.0, cuDNN 9.19");
+}
+
+TEST(PlanCache, TheDefaultPathFollowsTheEnvironment) {
+  const char* cache = getenv("XDG_CACHE_HOME");
+  const char* home = getenv("HOME");
+  const std::string old_cache = cache != nullptr ? cache : "";
+  const std::string old_home = home != nullptr ? home : "";
+  setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(default_plan_cache_path(), "/cache/nearmetal/plans.json");
+  setenv("XDG_CACHE_HOME", "relative", 1);  // to be ignored, says the specification
+  setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(default_plan_cache_path(), "/home/me/.cache/nearmetal/plans.json");
+  unsetenv("XDG_CACHE_HOME");
+  unsetenv("HOME");
+  EXPECT_EQ(default_plan_cache_path(), std::nullopt);
+  if (cache != nullptr) setenv("XDG_CACHE_HOME", old_cache.c_str(), 1);
+  if (home != nullptr) setenv("HOME", old_home.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace nearmetal

@@ -1,0 +1,182 @@
+#include "reports/formats/report_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "models/errors.h"
+#include "reports/compare/work_text.h"
+#include "reports/formats/benchmark_json.h"
+#include "reports/formats/benchmark_text.h"
+#include "reports/formats/junit.h"
+#include "reports/text/text.h"
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+template <class Print>
+std::string text_of(const Print& print, const RunSet& set) {
+  std::ostringstream text;
+  print(text, set);
+  return text.str();
+}
+
+void markdown(std::ostream& out, const RunSet& set) { print_markdown(out, set); }
+
+void junit(std::ostream& out, const RunSet& set) { print_junit(out, set); }
+
+RunSet hostile_set() {
+  RunSet set = made_up_set({{"=cmd()|<b>\"x\"&\n\x01", {1000, 1002}}});
+  set.arms[0].runs[0].run.warnings = {{"drift", "<script>alert(1)</script>"}};
+  set.arms[0].runs[1].run.status = Status::failed;
+  set.arms[0].runs[1].run.failure = "\"]]>\x02<boom/>";
+  set.arms[0].runs[1].source = "-x,\"y\".json";
+  return set;
+}
+
+TEST(ReportText, MarkdownHasARowForEachArmAndMetric) {
+  const std::string text = text_of(markdown, made_up_set({{"1x1", {1000, 1010, 990}}}));
+  EXPECT_THAT(text, HasSubstr("| 1x1 | throughput\\_images\\_per\\_second, images/s | 1000 "));
+  EXPECT_THAT(text, HasSubstr("| 1x1 | set\\_up\\_seconds, s | 2.885 | 3 |"));
+  EXPECT_THAT(text_of(markdown, hostile_set()), Not(HasSubstr("<script")));
+}
+
+TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
+  EXPECT_THAT(run_warnings(set), testing::IsEmpty());
+  Report larger = made_up_report({{"run", {2000, 2010}}});
+  larger.invocation.config.batch = 777;
+  add_runs(set, larger, "larger");
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre(testing::AllOf(
+                                     testing::StartsWith("run: its runs did different work"),
+                                     testing::HasSubstr("batch"), testing::HasSubstr("777"))));
+}
+
+TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "job 1"}, {"drift", "job 2"}};
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre("run: drift (2 runs): job 1"));
+}
+
+TEST(ReportText, SaysWhatWasMeasured) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  const std::string line =
+      "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host host, 2026-01-31";
+  EXPECT_EQ(work_line(set), line);
+  EXPECT_THAT(text_of(markdown, set), testing::StartsWith(line + "\n\n|"));
+  EXPECT_THAT(text_of(print_github_summary, set), HasSubstr("## nearmetal\n\n" + line));
+  Report other = made_up_report({{"run", {20}}}, 60);
+  other.invocation.config.model = "resnet18";
+  other.invocation.config.forward_only = true;
+  other.arms[0].runs[0].started_at = "2026-02-02T00:00:00Z";
+  other.environments[0].host_name = "(left out)";
+  add_runs(set, other, "other");
+  EXPECT_EQ(work_line(set),
+            "resnet50 training | resnet18 forward, fp16, batch 256, 224x224, NVIDIA H200, "
+            "host host, 2026-01-31 to 2026-02-02");
+  set.environments = {other.environments[0]};
+  EXPECT_THAT(work_line(set), Not(HasSubstr("host")));
+  EXPECT_EQ(work_line({}), "");
+}
+
+TEST(ReportText, NamesRunsThatAreLeftOut) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  set.arms[0].runs[0].run.status = Status::failed;
+  set.arms[0].runs[0].run.failure = "out of memory";
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("run: a run of made up is left out: failed (out of memory)"));
+  EXPECT_THAT(text_of(markdown, set), HasSubstr("out of memory"));
+}
+
+TEST(ReportText, MeansOfDifferentWorkAreRefused) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
+  EXPECT_NO_THROW(require_same_work(set));
+  Report larger = made_up_report({{"other", {2000}}});
+  larger.invocation.config.batch = 777;
+  add_runs(set, larger, "larger");
+  EXPECT_THROW(require_same_work(set), NotComparable);
+}
+
+TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
+  const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
+  EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
+                              "model,device,precision,batch,forward_only\r\n"));
+  EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
+                              "throughput_images_per_second,images/s,1000.1"));
+  const std::string hostile = text_of(print_csv, hostile_set());
+  EXPECT_THAT(hostile, HasSubstr("\"'=cmd()|<b>\"\"x\"\"&"));
+  EXPECT_THAT(hostile, HasSubstr("\"'-x,\"\"y\"\".json\""));
+}
+
+TEST(ReportText, JunitTellsErrorsAndEscapes) {
+  const std::string text = text_of(junit, hostile_set());
+  EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
+  EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;\"/>"));
+  EXPECT_THAT(text, HasSubstr("<property name=\"throughput_images_per_second\" value=\"1000\"/>"));
+}
+
+TEST(ReportText, GoBenchmarksAreLinesOfWordsAndNumbers) {
+  const std::string text = text_of(print_go_benchmark, made_up_set({{"1x2 a-4", {1000, 1024}}}));
+  EXPECT_THAT(text, HasSubstr("pkg: nearmetal\nUnit images/s better=higher\nkind: measured\n"));
+  EXPECT_THAT(text, HasSubstr("batch: 256\n"));
+  EXPECT_THAT(text, HasSubstr("BenchmarkTrain/arm=1x2%20a%2D4 2 256000000 ns/op 1000 images/s\n"));
+  EXPECT_THAT(text, HasSubstr(" 2 250000000 ns/op 1024 images/s\n"));
+  EXPECT_THAT(text_of(print_go_benchmark, hostile_set()), HasSubstr("arm=%3Dcmd()|%3Cb%3E%22"));
+}
+
+TEST(ReportText, PrometheusEscapesLabels) {
+  Report report = made_up_report({{"a\"\n\\", {1000, 1010}}});
+  report.invocation.config.model = "m\"\n\\";
+  RunSet set;
+  add_runs(set, report, "made up");
+  const std::string text = text_of(print_prometheus, set);
+  const std::string labels =
+      "{arm=\"a\\\"\\n\\\\\",model=\"m\\\"\\n\\\\\",device=\"cuda\",precision=\"fp16\",batch="
+      "\"256\","
+      "forward_only=\"no\"";
+  EXPECT_THAT(text, HasSubstr("# TYPE nearmetal_throughput_images_per_second gauge\n"
+                              "nearmetal_throughput_images_per_second" +
+                              labels + "} 1004."));
+  EXPECT_THAT(text, HasSubstr("nearmetal_runs" + labels + ",complete=\"yes\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("nearmetal_last_run_timestamp_seconds" + labels + "} 1769817660\n"));
+  EXPECT_THAT(
+      text, HasSubstr("nearmetal_arm_info" + labels + ",kind=\"measured\",world_size=\"1\"} 1\n"));
+  EXPECT_EQ(text_of(print_prometheus, {}), "");
+}
+
+TEST(ReportText, JsonOfOtherToolsHoldsEachRunOrArm) {
+  RunSet set = made_up_set({{"a", {1000, 1024, 1000}}, {"b", {10}}});
+  set.arms[0].runs[2].run.status = Status::partial;
+  const std::string google = google_benchmark_json(set);
+  EXPECT_THAT(google, HasSubstr("\"repetitions\": 2"));
+  EXPECT_THAT(google, HasSubstr("\"real_time\": 250.0"));
+  const std::string action = github_action_benchmark_json(set);
+  EXPECT_THAT(action, HasSubstr("\"value\": 1011.92"));
+  EXPECT_THAT(action, HasSubstr("\"name\": \"a (resnet50 training, fp16, batch 256)\""));
+  EXPECT_THAT(action, HasSubstr("n = 1, 95 % interval; device cuda: NVIDIA H200"));
+  EXPECT_EQ(github_action_benchmark_json({}), "[]\n");
+}
+
+TEST(ReportText, LongListsAreCutAfterAWord) {
+  EXPECT_EQ(shortened("580, 590"), "580, 590");
+  EXPECT_EQ(shortened(std::string(150, 'a') + ", bbbb, cccc, dddd"),
+            std::string(150, 'a') + ", bbbb, ...");
+  EXPECT_LE(shortened(std::string(5000, 'x')).size(), 165U);
+}
+
+TEST(ReportText, TheSummaryOfGithubIsCutBelowItsLimit) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (int i = 0; i < 3000; ++i) arms.push_back({std::string(60, 'a') + std::to_string(i), {1, 2}});
+  const std::string text = text_of(print_github_summary, made_up_set(arms));
+  EXPECT_LT(text.size(), size_t{1} << 20);
+  EXPECT_THAT(text, HasSubstr("Cut here"));
+  EXPECT_THAT(text_of(print_github_summary, made_up_set({{"a", {1}}})), Not(HasSubstr("Cut here")));
+}
+
+}  // namespace
+}  // namespace nearmetal

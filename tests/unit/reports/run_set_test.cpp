@@ -1,0 +1,154 @@
+#include "reports/compare/run_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "models/errors.h"
+#include "reports/compare/baseline.h"
+#include "tests/support/made_up_runs.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string report_text(const std::vector<double>& throughputs, int minute = 0) {
+  return to_json(made_up_report({{"1x1", throughputs}, {"1x2", throughputs}}, minute));
+}
+
+std::string refusal_of_runs(const Places& places) {
+  try {
+    read_runs(places);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunSet, ReadsFilesArmsAndFolders) {
+  const TemporaryFolder folder;
+  const std::string a = folder.write("set/a.json", report_text({1, 2}));
+  const std::string b = folder.write("set/deep/b.json", report_text({3}, 10));
+  folder.write("set/readme.txt", "not a report");
+  EXPECT_EQ(read_runs({a}).arms.size(), 2U);
+  const RunSet arm = read_runs({a + "#1x2"});
+  ASSERT_EQ(arm.arms.size(), 1U);
+  EXPECT_EQ(arm.arms[0].name, "1x2");
+  const RunSet all = read_runs({(folder / "set").string()});
+  EXPECT_EQ(all.arms[0].runs.size(), 3U);
+  EXPECT_EQ(all.environments.size(), 1U) << "the same one";
+  EXPECT_TRUE(all.arms[0].runs[0].run.ranks[0].step_seconds.empty());
+}
+
+TEST(RunSet, ANameWithAHashIsAFileIfThereIsOne) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_runs({folder.write("a#1.json", report_text({1}))}).arms.size(), 2U);
+}
+
+TEST(RunSet, ManyFilesKeepTheirOrder) {
+  const TemporaryFolder folder;
+  Places places;
+  for (int i = 0; i < 40; ++i) {
+    places.push_back(folder.write(std::to_string(i) + ".json", report_text({1.0 + i}, i)));
+  }
+  const std::vector<RunSet> sides = read_sides({places, {places[7]}});
+  ASSERT_EQ(sides.size(), 2U);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(sides[0].arms[0].runs[i].source, places[i]);
+  EXPECT_EQ(sides[1].arms[0].runs.size(), 1U) << "a run may be on both sides";
+}
+
+TEST(RunSet, RefusalsNameTheFile) {
+  const TemporaryFolder folder;
+  const std::string a = folder.write("a.json", report_text({1}));
+  const std::string copy = folder.write("copy.json", report_text({1}));
+  EXPECT_THAT(refusal_of_runs({a, copy}), HasSubstr("would count twice"));
+  EXPECT_THAT(refusal_of_runs({a, copy}), HasSubstr("copy.json"));
+  EXPECT_THAT(refusal_of_runs({a + "#4x4"}), HasSubstr("no arm '4x4'; it has: 1x1, 1x2"));
+  EXPECT_THAT(refusal_of_runs({a, folder.write("bad.json", "{")}),
+              HasSubstr("bad.json is not a valid"));
+  EXPECT_THAT(refusal_of_runs({(folder / "none.json").string()}),
+              HasSubstr("none.json cannot be read"));
+  folder.write("empty/x.txt", "");
+  EXPECT_THAT(refusal_of_runs({(folder / "empty").string()}), HasSubstr("holds no report"));
+}
+
+TEST(Baseline, AddsCopiesAndOverwritesNothing) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.json", report_text({1}));
+  const auto add = [&](const std::string& report) {
+    return add_to_baseline(folder / "baselines", "main", {report}).at(0);
+  };
+  const auto added = add(file);
+  EXPECT_EQ(content_of(added), content_of(file));
+  EXPECT_THROW(add(file), std::invalid_argument);
+  const auto other = add(folder.write("b.json", report_text({2}, 9)));
+  EXPECT_EQ(other.parent_path(), added.parent_path()) << "the same fingerprint";
+  Report elsewhere = made_up_report({{"1x1", {3}}});
+  elsewhere.environments[0].gpus[0].name = "NVIDIA A30";
+  const auto apart = add(folder.write("c.json", to_json(elsewhere)));
+  EXPECT_NE(apart.parent_path(), added.parent_path());
+  EXPECT_THAT(baseline_names(folder / "baselines"), ElementsAre("main"));
+  EXPECT_TRUE(baseline_names(folder / "none").empty());
+}
+
+TEST(Baseline, RefusesBadNamesAndReportsWithoutACompleteRun) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("a.json", report_text({1}));
+  for (const char* name : {"", "..", "a/b", "-x", ".hidden", "a b", "a\n"}) {
+    EXPECT_THROW(add_to_baseline(folder.path(), name, {file}), std::invalid_argument) << name;
+  }
+  Report failed = made_up_report({{"1x1", {1}}});
+  failed.arms[0].runs[0].status = Status::failed;
+  const auto bad = folder.write("f.json", to_json(failed));
+  EXPECT_THROW(add_to_baseline(folder.path(), "x", {file, bad}), InvalidReport)
+      << "nor is the good one before it added";
+  EXPECT_TRUE(baseline_names(folder.path()).empty());
+}
+
+std::vector<double> values_of(const RunSet& set) {
+  std::vector<double> values;
+  for (const SetRun& run : set.arms.at(0).runs) {
+    values.push_back(*run.run.throughput_images_per_second);
+  }
+  return values;
+}
+
+TEST(Baseline, TheWindowHoldsTheLatestRuns) {
+  const RunSet history = made_up_set({{"run", {1, 2, 3, 4, 5}}});
+  const RunSet next = made_up_set({{"run", {9}}}, 60);
+  EXPECT_THAT(values_of(matching_runs(history, next, 3)), ElementsAre(3, 4, 5));
+  EXPECT_THAT(values_of(matching_runs(history, next, 20)), ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {
+  Report a30 = made_up_report({{"run", {30, 31}}});
+  a30.environments[0].gpus[0].name = "NVIDIA A30";
+  Report a30_of_old_work = made_up_report({{"run", {20}}}, 10);
+  a30_of_old_work.environments[0].gpus[0].name = "NVIDIA A30";
+  a30_of_old_work.invocation.config.batch = 1;
+  RunSet history = made_up_set({{"run", {1, 2}}}, 20);
+  add_runs(history, a30, "a30.json");
+  add_runs(history, a30_of_old_work, "old.json");
+  RunSet next;
+  add_runs(next, a30, "new.json");
+  const RunSet matching = matching_runs(history, next, 20);
+  EXPECT_THAT(values_of(matching), ElementsAre(30, 31));
+  ASSERT_EQ(matching.environments.size(), 1U) << "not those of other machines";
+  EXPECT_EQ(matching.environments[0].gpus[0].name, "NVIDIA A30");
+  EXPECT_EQ(matching.arms[0].runs[0].run.ranks[0].environment, 0);
+  EXPECT_THAT(values_of(matching_runs(history, made_up_set({{"run", {9}}}), 20)),
+              ElementsAre(1, 2));
+  Report newer = a30;
+  newer.environments[0].libraries["cuDNN"] = "10";
+  RunSet upgraded;
+  add_runs(upgraded, newer, "newer.json");
+  EXPECT_THAT(values_of(matching_runs(history, upgraded, 20)), ElementsAre(30, 31))
+      << "to say what differs";
+}
+
+}  // namespace
+}  // namespace nearmetal

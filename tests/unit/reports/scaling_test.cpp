@@ -1,0 +1,109 @@
+#include "reports/compare/scaling.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/made_up_runs.h"
+
+namespace nearmetal {
+namespace {
+
+RunSet with_ranks(const std::vector<std::pair<std::string, std::vector<double>>>& arms,
+                  const std::vector<int64_t>& ranks) {
+  Report report = made_up_report(arms);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (Run& run : report.arms[i].runs) run.world_size = ranks[i];
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+TEST(Scaling, IsHeldAgainstTheArmWithTheFewestRanks) {
+  const auto points =
+      scaling_of(with_ranks({{"4", {390, 400}}, {"1", {100, 102, 98}}, {"2", {200}}}, {4, 1, 2}));
+  ASSERT_EQ(points.size(), 3U);
+  EXPECT_EQ(points[0].arm, "4");
+  EXPECT_EQ(points[0].reference, "1");
+  const double one = std::cbrt(100.0 * 102 * 98);
+  EXPECT_NEAR(points[0].speedup, std::sqrt(390.0 * 400) / one, 1e-12);
+  EXPECT_NEAR(points[0].efficiency, points[0].speedup / 4, 1e-12);
+  ASSERT_TRUE(points[0].speedup_interval);
+  EXPECT_LT(points[0].speedup_interval->lower, points[0].speedup);
+  EXPECT_NEAR(points[0].efficiency_interval->upper, points[0].speedup_interval->upper / 4, 1e-12);
+  EXPECT_EQ(points[1].speedup, 1);
+  EXPECT_FALSE(points[1].speedup_interval) << "the reference has no error against itself";
+  EXPECT_FALSE(points[2].speedup_interval) << "one run has no spread";
+}
+
+TEST(Scaling, TheIdealOfAReferenceOfTwoRanksIsTwo) {
+  const auto points = scaling_of(with_ranks({{"2", {200, 201}}, {"4", {380, 381}}}, {2, 4}));
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0].speedup, 2);
+  EXPECT_NEAR(points[1].efficiency, std::sqrt(380.0 * 381 / (200.0 * 201)) / 2, 1e-12);
+}
+
+RunSet with_batches(const std::vector<std::pair<int64_t, int64_t>>& ranks_and_batches) {
+  std::vector<std::pair<std::string, std::vector<double>>> arms;
+  for (const auto& [ranks, batch] : ranks_and_batches) {
+    arms.emplace_back(std::to_string(ranks) + " x " + std::to_string(batch),
+                      std::vector<double>{100.0 * static_cast<double>(ranks)});
+  }
+  Report report = made_up_report(arms);
+  for (size_t i = 0; i < arms.size(); ++i) {
+    const auto& [ranks, batch] = ranks_and_batches[i];
+    RunConfig config = report.invocation.config;
+    config.batch = batch;
+    config.learning_rate = 0.1 * static_cast<double>(batch) / 256;  // as by default
+    report.arms[i].config = config;
+    for (Run& run : report.arms[i].runs) run.world_size = ranks;
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+TEST(Scaling, TheSameBatchOnEachRankIsWeak) {
+  const auto points = scaling_of(with_batches({{1, 64}, {2, 64}, {4, 64}}));
+  ASSERT_EQ(points.size(), 3U);
+  for (const ScalingPoint& point : points) EXPECT_EQ(scaling_text(point), "weak, 64 a rank");
+}
+
+TEST(Scaling, TheSameBatchInAllIsStrong) {
+  const auto points = scaling_of(with_batches({{1, 256}, {2, 128}, {4, 64}}));
+  ASSERT_EQ(points.size(), 3U);
+  for (const ScalingPoint& point : points) EXPECT_EQ(scaling_text(point), "strong, 256 in all");
+  EXPECT_EQ(points[2].reference, "1 x 256");
+  EXPECT_NEAR(points[2].speedup, 4, 1e-12);
+}
+
+TEST(Scaling, BothMayStartFromTheSameArm) {
+  const auto points = scaling_of(with_batches({{1, 64}, {2, 64}, {2, 32}}));
+  ASSERT_EQ(points.size(), 3U);
+  EXPECT_EQ(scaling_text(points[1]), "weak, 64 a rank");
+  EXPECT_EQ(scaling_text(points[2]), "strong, 64 in all");
+  EXPECT_EQ(points[2].reference, "1 x 64");
+}
+
+TEST(Scaling, NeitherBatchTheSameIsNoScaling) {
+  EXPECT_TRUE(scaling_of(with_batches({{1, 64}, {2, 48}})).empty());
+}
+
+TEST(Scaling, NeedsTwoNumbersOfRanksOfTheSameWork) {
+  EXPECT_TRUE(scaling_of({}).empty());
+  EXPECT_TRUE(scaling_of(with_ranks({{"a", {1, 2}}, {"b", {1, 2}}}, {2, 2})).empty());
+  RunSet other = with_ranks({{"a", {1, 2}}, {"b", {1, 2}}}, {1, 2});
+  EXPECT_EQ(scaling_of(other).size(), 2U);
+  for (SetRun& run : other.arms[1].runs) run.run.status = Status::failed;
+  EXPECT_TRUE(scaling_of(other).empty());
+  Report report = made_up_report({{"a", {1, 2}}, {"b", {1, 2}}});
+  report.arms[1].kind = Kind::emulated;
+  for (auto& run : report.arms[1].runs) run.world_size = 2;
+  RunSet kinds;
+  add_runs(kinds, report, "made up");
+  EXPECT_TRUE(scaling_of(kinds).empty()) << "measured and emulated are never mixed";
+}
+
+}  // namespace
+}  // namespace nearmetal

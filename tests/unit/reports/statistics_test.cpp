@@ -1,0 +1,99 @@
+#include "reports/statistics/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+namespace nearmetal {
+namespace {
+
+using Samples = std::vector<double>;
+
+TEST(Statistics, MeanAndMedian) {
+  EXPECT_DOUBLE_EQ(mean(Samples{1, 2, 6}), 3);
+  EXPECT_DOUBLE_EQ(median(Samples{5, 1, 3}), 3);
+  EXPECT_DOUBLE_EQ(median(Samples{4, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(median(Samples{7}), 7);
+}
+
+// R: quantile(c(15, 20, 35, 40, 50), c(0.05, 0.3, 0.4, 0.95), type = 7)
+TEST(Statistics, QuantilesInterpolateAsInR) {
+  const Samples samples{50, 15, 40, 20, 35};
+  EXPECT_DOUBLE_EQ(quantile(samples, 0.05), 16);
+  EXPECT_DOUBLE_EQ(quantile(samples, 0.3), 23);
+  EXPECT_DOUBLE_EQ(quantile(samples, 0.4), 29);
+  EXPECT_DOUBLE_EQ(quantile(samples, 0.95), 48);
+  EXPECT_DOUBLE_EQ(quantile(samples, 0), 15);
+  EXPECT_DOUBLE_EQ(quantile(samples, 1), 50);
+}
+
+TEST(Statistics, NoSamplesAndBadSharesAreRefused) {
+  EXPECT_THROW(mean(Samples{}), std::invalid_argument);
+  EXPECT_THROW(median(Samples{}), std::invalid_argument);
+  EXPECT_THROW(batch_means_error(Samples{}), std::invalid_argument);
+  EXPECT_THROW(quantile(Samples{1}, 1.5), std::invalid_argument);
+  EXPECT_THROW(quantile(Samples{1}, std::nan("")), std::invalid_argument);
+}
+
+// Median 2, distances 1 1 0 0 2 4 7, their median 1.
+TEST(Statistics, RobustDeviationHardlySeesOutliers) {
+  EXPECT_DOUBLE_EQ(robust_deviation(Samples{1, 1, 2, 2, 4, 6, 9}), 1.4826);
+  EXPECT_DOUBLE_EQ(robust_deviation(Samples{3, 3, 3}), 0);
+}
+
+TEST(Statistics, DriftIsTheChangeOfTheFittedLine) {
+  EXPECT_NEAR(*relative_drift(Samples{9, 10, 11}), 0.2, 1e-15);  // slope 1 x 2 steps / 10
+  EXPECT_NEAR(*relative_drift(Samples{11, 10, 9}), -0.2, 1e-15);
+  EXPECT_NEAR(*relative_drift(Samples{4, 4, 4, 4}), 0, 1e-15);
+  // x -1.5 .. 1.5, y 1 3 2 4: slope 4 / 5, times 3, over the mean of 2.5
+  EXPECT_NEAR(*relative_drift(Samples{1, 3, 2, 4}), 0.8 * 3 / 2.5, 1e-15);
+  EXPECT_FALSE(relative_drift(Samples{4}));
+}
+
+// Deviations from 2.5: -1.5 -0.5 0.5 1.5; products 0.75 - 0.25 + 0.75 = 1.25 over 5.
+TEST(Statistics, Lag1Autocorrelation) {
+  EXPECT_DOUBLE_EQ(*lag1_autocorrelation(Samples{1, 2, 3, 4}), 0.25);
+  EXPECT_DOUBLE_EQ(*lag1_autocorrelation(Samples{1, -1, 1, -1}), -0.75);
+  EXPECT_FALSE(lag1_autocorrelation(Samples{2, 2, 2}));
+  EXPECT_FALSE(lag1_autocorrelation(Samples{1, 2}));
+}
+
+Samples autoregressive(double coefficient, size_t count) {
+  std::mt19937_64 engine(7);
+  std::normal_distribution<double> noise;
+  Samples samples{0};
+  for (size_t i = 1; i < count; ++i) {
+    samples.push_back(coefficient * samples.back() + noise(engine));
+  }
+  for (double& sample : samples) sample += 100;
+  return samples;
+}
+
+TEST(Statistics, IndependentSamplesKeepTheirNumber) {
+  const auto error = batch_means_error(autoregressive(0, 4000));
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->batch_size, 1);
+  EXPECT_NEAR(error->standard_error, 1 / std::sqrt(4000.0), 0.05 / std::sqrt(4000.0));
+  EXPECT_NEAR(error->effective_samples, 4000, 1);
+}
+
+// AR(1) with 0.9: worth (1 - 0.9) / (1 + 0.9) of the number of samples.
+TEST(Statistics, CorrelatedSamplesCountForLess) {
+  const size_t count = 40000;
+  const auto error = batch_means_error(autoregressive(0.9, count));
+  ASSERT_TRUE(error);
+  EXPECT_GT(error->batch_size, 8);
+  EXPECT_NEAR(error->effective_samples / static_cast<double>(count), 0.1 / 1.9, 0.025);
+}
+
+TEST(Statistics, TooFewOrEqualSamplesHaveNoError) {
+  EXPECT_FALSE(batch_means_error(Samples{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_FALSE(batch_means_error(Samples(100, 3.0)));
+}
+
+}  // namespace
+}  // namespace nearmetal
