@@ -7,6 +7,13 @@
 namespace nearmetal {
 namespace {
 
+using cuda::from_float;
+using cuda::load_pack;
+using cuda::Pack;
+using cuda::pack_width;
+using cuda::store_pack;
+using cuda::to_float;
+
 constexpr int row_threads = 128;
 constexpr int64_t most_row_blocks = 128;
 
@@ -33,7 +40,7 @@ __global__ void sum_rows_kernel(Rows rows, T* out) {
 }  // namespace
 
 void launch_sum_rows(Precision type, const Rows& rows, void* out, cudaStream_t stream) {
-  with_element_type(type, [&](auto* null) {
+  cuda::with_element_type(type, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
     const int64_t per_block = int64_t{row_threads} * pack_width<T>;
     const int64_t blocks = std::min((rows.elements + per_block - 1) / per_block, most_row_blocks);

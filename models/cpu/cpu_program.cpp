@@ -12,7 +12,7 @@
 #include "models/cpu/exchange.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int good_steps_to_grow = 2000;
@@ -274,4 +274,4 @@ void CpuProgram::use_synthetic_batch() {
   fixed_labels_.clear();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -11,7 +11,7 @@
 #include "models/graph.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 class CpuProgram : public Program {
  public:
@@ -89,4 +89,4 @@ class CpuProgram : public Program {
   StepRecord record_;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

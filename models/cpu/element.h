@@ -4,7 +4,7 @@
 #include "models/program.h"
 #include "models/sixteen_bits.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// max(value, 0), written so that a NaN passes.
 inline float positive_part(float value) { return value < 0 ? 0 : value; }
@@ -19,4 +19,4 @@ void with_element_type(Precision precision, Body body) {
   }
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -8,7 +8,7 @@
 
 #include "models/gradient_buckets.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 // The flat gradient lies last layer first. In bytes; by the last operation that writes each.
@@ -124,4 +124,4 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
   step.operations = std::move(operations);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

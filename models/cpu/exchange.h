@@ -4,7 +4,7 @@
 #include "models/all_reduce.h"
 #include "models/cpu/lowering.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// The flat gradient and where it is summed: in the same memory where it travels in fp32, else in
 /// memory of its own, of the same number of elements.
@@ -23,4 +23,4 @@ struct FlatGradient {
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      const FlatGradient& gradient, StepState& state);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

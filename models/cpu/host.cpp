@@ -10,7 +10,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ DeviceInfo describe_host() {
   return info;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

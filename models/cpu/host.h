@@ -6,7 +6,7 @@
 
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// Processors of the affinity mask, fewer where a cgroup's CPU quota allows less; at least 1.
 int usable_threads();
@@ -20,4 +20,4 @@ bool trains_bf16();
 /// Memory is what the process may use: that of the machine, or its cgroup's limit.
 DeviceInfo describe_host();
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t huge_page_bytes = int64_t{2} << 20;
@@ -44,4 +44,4 @@ void parallel_copy(void* to, const void* from, int64_t bytes) {
   });
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 struct HostMemoryDeleter {
   void operator()(void* memory) const;
@@ -17,4 +17,4 @@ HostMemory allocate_host(int64_t bytes);
 /// Copies with all threads: one does not reach the bandwidth of the machine.
 void parallel_copy(void* to, const void* from, int64_t bytes);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

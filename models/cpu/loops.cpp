@@ -7,7 +7,7 @@
 #include "models/graph.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t square_sum_part = 1 << 16;
@@ -158,4 +158,4 @@ void update_running_statistics(const std::vector<NormStatistics>& norms, const f
   }
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -6,7 +6,7 @@
 
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// All buffers of one of these functions have the same layout, padding included, and the type of
 /// the activations (fp32 or bf16) where they are void.
@@ -58,4 +58,4 @@ struct NormStatistics {
 void update_running_statistics(const std::vector<NormStatistics>& norms, const float* batch,
                                float* running);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

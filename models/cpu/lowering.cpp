@@ -6,7 +6,7 @@
 
 #include "models/cpu/lowering_state.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t slice_alignment = 64;  // bytes: a cache line, the widest vector
@@ -238,4 +238,4 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::strea
   dnnl::reorder(source, target).execute(stream, source, target);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -15,7 +15,7 @@
 #include "models/memory_plan.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// The blocks of memory that tensors lie in. `step` is shared by tensors of different lifetimes;
 /// the others persist. Parameters, their gradients and bf16 copies have the same order.
@@ -87,4 +87,4 @@ void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regio
 /// The same values in another layout or type; allocates.
 void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

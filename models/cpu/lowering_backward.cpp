@@ -1,7 +1,7 @@
 #include "models/cpu/lowering_state.h"
 #include "models/cpu/norm_loops.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 using dnnl::algorithm;
 
@@ -200,4 +200,4 @@ void Lowering::backward_linear(int i) {
   add_gradient(input, dx);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

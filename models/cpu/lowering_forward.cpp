@@ -3,7 +3,7 @@
 #include "models/cpu/lowering_state.h"
 #include "models/cpu/norm_loops.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 using dnnl::algorithm;
 using dnnl::prop_kind;
@@ -126,7 +126,7 @@ void Lowering::forward_relu(int i) {
   Tensor* y = values_[i] = tensor(x->desc());
   const int64_t elements = x->bytes() / element_bytes(options_.precision);
   emit(graph_.node(i).name, "forward", "own loop", {x, y}, [=, precision = options_.precision] {
-    nearmetal::relu(precision, x->data(), y->data(), elements);
+    cpu::relu(precision, x->data(), y->data(), elements);
   });
 }
 
@@ -206,4 +206,4 @@ void Lowering::update_statistics() {
       .bytes = 3.0 * static_cast<double>(step_.bytes(Region::statistics));
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -9,7 +9,7 @@
 #include "models/cpu/lowering.h"
 #include "models/cpu/norm_loops.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 class Lowering {
  public:
@@ -115,4 +115,4 @@ Operation& Lowering::emit(const std::string& name, const char* phase, const std:
   return operation;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -8,7 +8,7 @@
 #include "models/cpu/host.h"
 #include "models/errors.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t largest_batch_size = 65535;
@@ -88,4 +88,4 @@ void CpuProgram::check_memory() const {
                     needed, available, largest);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

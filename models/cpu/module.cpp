@@ -5,7 +5,7 @@
 #include "models/cpu/probes.h"
 #include "models/errors.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 class CpuBackend : public Backend {
@@ -28,9 +28,9 @@ class CpuBackend : public Backend {
 };
 
 }  // namespace
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu
 
 extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
-  static nearmetal::CpuBackend backend;
+  static nearmetal::cpu::CpuBackend backend;
   return &backend;
 }

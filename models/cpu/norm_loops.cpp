@@ -8,7 +8,7 @@
 #include "models/cpu/element.h"
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 constexpr int64_t pixels_in_fp32 = 64;  // so many are added in fp32 before a sum goes on in fp64
@@ -263,4 +263,4 @@ void norm_backward(Precision precision, const NormExtent& extent, const NormBack
   });
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

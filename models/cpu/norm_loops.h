@@ -7,7 +7,7 @@
 
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 /// A tensor as [images, groups, pixels, lanes], where channel = group * lanes + lane; lanes beyond
 /// the channels are padding. Covers the plain layouts (1 lane, or 1 group) and those in blocks.
@@ -53,4 +53,4 @@ struct NormBackward {
 };
 void norm_backward(Precision precision, const NormExtent& extent, const NormBackward& operands);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -8,7 +8,7 @@
 #include "models/cpu/host.h"
 #include "models/cpu/host_memory.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 std::function<TimedRuns()> timed_again_and_again(std::function<void()> run) {
   return [run = std::move(run)]() -> TimedRuns {
@@ -65,4 +65,4 @@ std::vector<Probe> host_probes() {
   return probes;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -7,7 +7,7 @@
 #include "models/probe.h"
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 
 std::vector<Probe> host_probes();
 
@@ -18,4 +18,4 @@ Probe host_product_probe(Precision precision);
 /// `run` again and again by the monotonic clock, after once apart.
 std::function<TimedRuns()> timed_again_and_again(std::function<void()> run);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -6,7 +6,7 @@
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/probes.h"
 
-namespace nearmetal {
+namespace nearmetal::cpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -64,4 +64,4 @@ std::vector<Probe> CpuProgram::probes() {
   return probes;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cpu

@@ -10,7 +10,7 @@
 #include "models/cuda/device/device.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 template <class T>
@@ -290,4 +290,4 @@ void CudaProgram::stage_images() {
   wait_until_idle();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -14,7 +14,7 @@
 #include "models/graph.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 class CudaProgram : public Program {
  public:
@@ -93,4 +93,4 @@ class CudaProgram : public Program {
   int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

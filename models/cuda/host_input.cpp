@@ -1,6 +1,6 @@
 #include "models/cuda/host_input.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 int64_t HostInput::bytes(const Graph& graph, const ProgramOptions& options) {
   return graph.image().elements() * options.batch_size * element_bytes(options.precision);
@@ -40,4 +40,4 @@ void HostInput::copy_next(cudaStream_t stream) {
   NM_CALL(cudaStreamWaitEvent(stream, copied_.get()));
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -7,7 +7,7 @@
 #include "models/cuda/kernels/images.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Those of the next step are copied while this one runs, on a stream of their own.
 class HostInput {
@@ -38,4 +38,4 @@ class HostInput {
   EventHandle taken_, copied_;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

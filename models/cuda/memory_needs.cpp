@@ -3,7 +3,7 @@
 #include "models/cuda/cuda_program.h"
 #include "models/errors.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int64_t largest_batch_size = 65535;
@@ -57,4 +57,4 @@ int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& opt
   return good;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -4,7 +4,7 @@
 #include "models/cuda/device/device.h"
 #include "models/cuda/probes.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 class CudaBackend : public Backend {
@@ -38,9 +38,9 @@ class CudaBackend : public Backend {
 };
 
 }  // namespace
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda
 
 extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
-  static nearmetal::CudaBackend backend;
+  static nearmetal::cuda::CudaBackend backend;
   return &backend;
 }

@@ -11,7 +11,7 @@
 #include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/libraries/classifier.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -255,4 +255,4 @@ std::vector<Probe> gpu_probes(int gpu) {
   return probes;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -6,7 +6,7 @@
 #include "models/probe.h"
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Of this GPU, and of the links between all visible ones.
 std::vector<Probe> gpu_probes(int gpu);
@@ -15,4 +15,4 @@ std::vector<Probe> gpu_probes(int gpu);
 Probe device_copy_probe();
 Probe product_probe(Precision precision);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

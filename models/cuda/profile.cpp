@@ -4,7 +4,7 @@
 #include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/probes.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 Profile CudaProgram::profile(int repeats) {
   wait_until_idle();
@@ -75,4 +75,4 @@ std::vector<Probe> CudaProgram::probes() {
   return probes;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -23,7 +23,7 @@
 #include "models/cuda/tuning/tuner.h"
 #include "models/networks/resnet.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 const std::string data_folder = NM_TESTS_FOLDER "/data/cudnn/";
@@ -317,4 +317,4 @@ TEST(AnswersOfChildren, SayWhereOneWasTakenDown) {
 }
 
 }  // namespace
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -10,7 +10,7 @@
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/stem_backward.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 using Values = std::vector<double>;
@@ -271,4 +271,4 @@ TYPED_TEST(HopperKernels, StemBackwardEqualsLoops) {
 }
 
 }  // namespace
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -6,7 +6,7 @@
 #include "models/cuda/kernels/convert.h"
 #include "models/gradient_buckets.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 // Of the matrices, which lie last layer first. In elements; by the last kernel that writes each.
@@ -147,4 +147,4 @@ void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramO
   step.kernels = std::move(kernels);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -4,7 +4,7 @@
 #include "models/all_reduce.h"
 #include "models/cuda/compiler/lowering.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the
@@ -15,4 +15,4 @@ namespace nearmetal {
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -1,6 +1,6 @@
 #include "models/cuda/compiler/flat_layout.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int64_t slice_alignment = 128;  // elements: 256 bytes of a 16-bit type
@@ -67,4 +67,4 @@ std::vector<float> FlatLayout::to_canonical(const Graph& graph, std::span<const 
   return canonical;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

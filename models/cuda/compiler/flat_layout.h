@@ -8,7 +8,7 @@
 #include "models/cuda/compiler/stem.h"
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 struct ParameterSlice {
   int64_t offset = 0;    // in elements, from the start of its section
@@ -37,4 +37,4 @@ struct FlatLayout {
 
 FlatLayout flat_layout(const Graph& graph, StemForm stem);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -7,7 +7,7 @@
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 const void* matrix_address(const FlatParameters& flat, int64_t offset, int64_t element_size) {
   if (flat.matrix_copies == nullptr) return flat.values + offset;
@@ -90,7 +90,7 @@ ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
   const Node& node = graph_.node(conv);
   const Shape& input = graph_.input_shape(node);
   return {op,
-          is_stem(conv) ? nearmetal::stem_shape(choices_.stem, node, input, options_.batch_size)
+          is_stem(conv) ? cuda::stem_shape(choices_.stem, node, input, options_.batch_size)
                         : convolution_shape(node, input, options_.batch_size),
           options_.precision};
 }
@@ -198,4 +198,4 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
   return problems;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -18,7 +18,7 @@
 #include "models/memory_plan.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// A buffer in the memory of the step; its address is set once that memory is allocated.
 struct Tensor {
@@ -84,4 +84,4 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const Lower
 /// replace are named with both operations if `with_statistics`.
 std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -2,7 +2,7 @@
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/stem_backward.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 void Lowering::backward(int i) {
   switch (graph_.node(i).op) {
@@ -258,4 +258,4 @@ void Lowering::mask_stem_gradient(const Node& conv) {
       .gradient_of = conv.parameters[0];
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -1,6 +1,6 @@
 #include "models/cuda/compiler/lowering_state.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 void Lowering::forward(int i) {
   switch (graph_.node(i).op) {
@@ -186,4 +186,4 @@ void Lowering::forward_classifier(int loss) {
        });
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -14,7 +14,7 @@
 #include "models/cuda/kernels/stem_forward.h"
 #include "models/cuda/libraries/classifier.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 class Lowering {
  public:
@@ -106,4 +106,4 @@ class Lowering {
 const void* matrix_address(const FlatParameters& flat, int64_t offset, int64_t element_size);
 void* gradient_address(const FlatParameters& flat, int64_t offset, int64_t element_size);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -4,7 +4,7 @@
 
 #include "models/cuda/kernels/norm_pool.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 PatternMatcher::PatternMatcher(const Graph& graph)
     : graph_(graph), consumers_(graph.nodes().size()) {
@@ -76,4 +76,4 @@ std::string PatternMatcher::name(const NormPattern& pattern) const {
   return name;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

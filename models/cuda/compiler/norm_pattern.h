@@ -6,7 +6,7 @@
 
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Nodes by index; -1 where a pattern has no such node.
 struct NormPattern {
@@ -49,4 +49,4 @@ class PatternMatcher {
   std::vector<std::vector<int>> consumers_;  // by node
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -3,7 +3,7 @@
 #include <functional>
 #include <stdexcept>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int64_t buffer_alignment = 256;
@@ -158,4 +158,4 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
   NM_CALL(cudaDeviceSynchronize());  // copies above may return before they are done
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -13,7 +13,7 @@
 #include "models/graph.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Gradients in the type in which they travel to other ranks; null where that is their own.
 struct SentGradients {
@@ -68,4 +68,4 @@ class PersistentMemory {
 /// The convolution that reads the image. Throws std::invalid_argument if there is none.
 const Node& stem_convolution(const Graph& graph);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 // Space to depth: padding 3 becomes 4 in pixels, so that windows start at even pixels; the filter
@@ -128,4 +128,4 @@ std::vector<int64_t> weight_places(const Parameter& weight) {
   return places;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

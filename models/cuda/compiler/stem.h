@@ -9,7 +9,7 @@
 #include "models/cuda/libraries/convolution.h"
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Tensor cores want more than the three channels of an image. Either they are padded with zeros,
 /// or every 2 x 2 pixels become one of 12 channels, and a 7x7 filter of stride 2 a 4x4 one of
@@ -34,4 +34,4 @@ std::vector<int64_t> stem_weight_places(StemForm form, const Node& conv, const S
 std::vector<int64_t> weight_places(const Parameter& weight);
 ConvolutionShape convolution_shape(const Node& conv, const Shape& input, int64_t batch);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 [[noreturn]] void fail(const std::string& text, const char* call, const char* file, int line) {
@@ -49,4 +49,4 @@ DeviceMemory allocate_device(int64_t bytes) {
   return DeviceMemory(memory);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

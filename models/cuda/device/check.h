@@ -8,16 +8,18 @@
 #include <memory>
 #include <type_traits>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Throw std::runtime_error with the call, the library's own text, file and line.
 void require_ok(cudaError_t status, const char* call, const char* file, int line);
 void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
 void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
 
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression, __FILE__, __LINE__)
+#define NM_CALL(expression) \
+  ::nearmetal::cuda::require_ok((expression), #expression, __FILE__, __LINE__)
 // After a kernel launch, which has no status of its own.
-#define NM_CHECK_LAUNCH() ::nearmetal::require_ok(cudaGetLastError(), "kernel", __FILE__, __LINE__)
+#define NM_CHECK_LAUNCH() \
+  ::nearmetal::cuda::require_ok(cudaGetLastError(), "kernel", __FILE__, __LINE__)
 
 // Destructors ignore the status: they never throw and never hide the first error.
 template <auto Destroy>
@@ -60,4 +62,4 @@ double milliseconds_of(Launch&& launch, Calls calls, cudaStream_t stream) {
   return milliseconds / calls.timed;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -10,7 +10,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/device/green_context.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 // For the whole process, which has one GPU, or one part of it.
@@ -137,4 +137,4 @@ DeviceInfo describe_gpu(int gpu) {
   return info;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

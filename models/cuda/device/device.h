@@ -3,7 +3,7 @@
 
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Throws std::runtime_error if there is no such GPU or its driver does not work.
 DeviceInfo describe_gpu(int gpu);
@@ -18,4 +18,4 @@ int multiprocessors_in_use();
 /// See Backend::take_part(). Once in a process.
 void take_part_of_gpu(int gpu, const GpuPart& part);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

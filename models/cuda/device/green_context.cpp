@@ -8,7 +8,7 @@
 #include "models/cuda/device/check.h"
 #include "models/errors.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr unsigned green_contexts_since = 12040;  // CUDA 12.4
@@ -77,4 +77,4 @@ GreenContext::GreenContext(const GpuPart& part) {
 
 void GreenContext::make_current() const { NM_DRIVER(cuCtxSetCurrent, context_); }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -5,7 +5,7 @@
 
 #include "models/gpu_part.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Memory, modules and devices are those of the GPU's primary context; what is launched while this
 /// is current, and into streams that were made then, runs on these multiprocessors alone. Of the
@@ -23,4 +23,4 @@ class GreenContext {
   int multiprocessors_ = 0;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

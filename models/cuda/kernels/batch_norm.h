@@ -18,7 +18,7 @@
 
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// The device arrays of one batch norm, one fp32 per channel each.
 struct BatchNormState {
@@ -111,4 +111,4 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
 void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -5,7 +5,7 @@
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/sweep.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int apply_unroll = 2;
@@ -255,4 +255,4 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -3,7 +3,7 @@
 #include "models/cuda/kernels/channel_reduction.h"
 #include "models/cuda/kernels/sweep.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int statistics_unroll = 8;
@@ -140,4 +140,4 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -8,7 +8,7 @@
 #include "models/cuda/kernels/pack.h"
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 // A block sums a slice of 64 channels (128 bytes of a 16-bit row) over some of the rows.
 inline constexpr int slice_channels = 64;
@@ -201,4 +201,4 @@ __device__ inline void finish_backward(const BatchNormState& state, int channel,
   state.c[channel] = static_cast<float>(-multiplier * dz_sum * count.inverse - b * mean);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -2,7 +2,7 @@
 #include "models/cuda/kernels/convert.h"
 #include "models/cuda/kernels/pack.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int convert_threads = 256;
@@ -43,4 +43,4 @@ void launch_convert(Precision from, const void* in, Precision to, void* out, int
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

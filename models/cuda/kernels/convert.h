@@ -7,7 +7,7 @@
 
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// out[i] = in[i], each as `Precision` is stored; rounded to nearest even, infinity beyond what the
 /// type holds. `elements` is a multiple of 4, addresses are multiples of 16 bytes. As many bytes as
@@ -15,4 +15,4 @@ namespace nearmetal {
 void launch_convert(Precision from, const void* in, Precision to, void* out, int64_t elements,
                     cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -2,7 +2,7 @@
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/pack.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int head_threads = 256;
@@ -155,4 +155,4 @@ void launch_bias_gradient(Precision precision, const LogitsShape& shape, const v
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

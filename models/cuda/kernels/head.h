@@ -11,7 +11,7 @@
 
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// y [images, channels] = mean over `pixels` of x [images, pixels, channels].
 void launch_average_pool(Precision precision, const void* x, void* y, int64_t images, int pixels,
@@ -36,4 +36,4 @@ void launch_softmax_loss(Precision precision, const LogitsShape& shape, const fl
 void launch_bias_gradient(Precision precision, const LogitsShape& shape, const void* gradient,
                           float* bias_gradient, cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -3,7 +3,7 @@
 #include "models/cuda/kernels/pack.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int image_threads = 256;
@@ -137,4 +137,4 @@ void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const St
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

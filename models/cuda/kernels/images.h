@@ -9,7 +9,7 @@
 #include "models/graph.h"
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// NHWC with channels padded by zeros to `stored_channels`; with `block` 2 every 2 x 2 pixels are
 /// first gathered into one of four times the channels (space to depth).
@@ -46,4 +46,4 @@ void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const St
                         const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
                         cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -3,7 +3,7 @@
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/pool_gradient.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int pool_threads = 256;
@@ -245,4 +245,4 @@ void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

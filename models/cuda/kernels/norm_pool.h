@@ -9,7 +9,7 @@
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/graph.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 inline constexpr Window stem_pool_window{3, 2, 1};
 
@@ -48,4 +48,4 @@ void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
                                 const PoolBackwardOperands& operands, int multiprocessors,
                                 cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

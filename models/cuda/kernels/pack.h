@@ -9,7 +9,7 @@
 
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 template <class T>
 inline constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
@@ -114,4 +114,4 @@ void with_element_type(Precision precision, Body&& body) {
   }
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

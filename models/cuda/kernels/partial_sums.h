@@ -4,7 +4,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pack.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 inline constexpr int partial_sums_threads = 256;
 inline constexpr int partial_sums_values = 128;  // of a block of the kernel
@@ -49,4 +49,4 @@ void add_partial_sums(const float* partial_sums, int blocks, int values, Place p
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

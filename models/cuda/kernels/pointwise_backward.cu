@@ -6,7 +6,7 @@
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/pointwise_products.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 using namespace pointwise;
 
@@ -119,4 +119,4 @@ void launch_pointwise_backward(Precision precision, const PointwiseBackwardOpera
   if (!launched) throw std::logic_error("no fused backward kernel for these channels");
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -9,7 +9,7 @@
 
 #include "models/cuda/kernels/batch_norm.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 struct PointwiseShape {
   int64_t rows = 0;  // images x height x width
@@ -40,4 +40,4 @@ void launch_pointwise_backward(Precision precision, const PointwiseBackwardOpera
                                const PointwiseShape& shape, int multiprocessors,
                                cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

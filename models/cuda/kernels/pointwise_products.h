@@ -3,7 +3,7 @@
 
 #include "models/cuda/kernels/pointwise_tiles.h"
 
-namespace nearmetal::pointwise {
+namespace nearmetal::cuda::pointwise {
 
 inline constexpr int wide_panels(int out, int in) { return std::max(out, in) / panel_columns; }
 
@@ -123,4 +123,4 @@ __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_
 
 #endif  // NM_HAS_WGMMA
 
-}  // namespace nearmetal::pointwise
+}  // namespace nearmetal::cuda::pointwise

@@ -8,7 +8,7 @@
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/wgmma.h"
 
-namespace nearmetal::pointwise {
+namespace nearmetal::cuda::pointwise {
 
 inline constexpr int tile_rows = 64;
 inline constexpr int panel_bytes = tile_rows * panel_row_bytes;
@@ -192,4 +192,4 @@ class Former {
 
 #endif  // NM_HAS_WGMMA
 
-}  // namespace nearmetal::pointwise
+}  // namespace nearmetal::cuda::pointwise

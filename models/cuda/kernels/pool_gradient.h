@@ -4,7 +4,7 @@
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/pack.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 // One byte per element of a pack.
 template <class T>
@@ -107,4 +107,4 @@ class PoolGradient {
   PackBytes<T> winner_[4];
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

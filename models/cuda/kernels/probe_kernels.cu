@@ -1,7 +1,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/probe_kernels.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 __global__ void nothing() {}
@@ -42,4 +42,4 @@ void launch_read(const void* memory, int64_t bytes, cudaStream_t stream) {
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

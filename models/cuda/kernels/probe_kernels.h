@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// A kernel that does nothing.
 void launch_nothing(cudaStream_t stream);
@@ -18,4 +18,4 @@ void launch_hold(int blocks, int64_t clocks, cudaStream_t stream);
 /// written back.
 void launch_read(const void* memory, int64_t bytes, cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

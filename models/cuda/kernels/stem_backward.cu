@@ -4,7 +4,7 @@
 #include "models/cuda/kernels/stem_backward.h"
 #include "models/cuda/kernels/stem_images.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 // One warpgroup multiplies. The others form gradients, each for every third turn, so that some
@@ -212,4 +212,4 @@ void launch_stem_backward(Precision precision, const StemBackwardOperands& opera
   throw std::logic_error("the stem kernel is for 16-bit types");
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

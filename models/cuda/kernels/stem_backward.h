@@ -9,7 +9,7 @@
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/stem_forward.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 int64_t stem_backward_scratch_bytes(int multiprocessors);
 
@@ -24,4 +24,4 @@ void launch_stem_backward(Precision precision, const StemBackwardOperands& opera
                           const StemShape& shape, const PoolShape& pool, int multiprocessors,
                           cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -6,7 +6,7 @@
 #include "models/cuda/kernels/stem_images.h"
 #include "models/cuda/kernels/wgmma.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int groups = 3;  // warpgroups
@@ -266,4 +266,4 @@ void launch_stem_forward(Precision precision, const StemForwardOperands& operand
   throw std::logic_error("the stem kernel is for 16-bit types");
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -9,7 +9,7 @@
 
 #include "models/cuda/kernels/batch_norm.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 struct StemShape {
   int64_t batch = 0;
@@ -34,4 +34,4 @@ void launch_stem_forward(Precision precision, const StemForwardOperands& operand
                          const StemShape& shape, const ReductionScratch& scratch,
                          cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

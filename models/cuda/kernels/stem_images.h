@@ -5,7 +5,7 @@
 #include "models/cuda/kernels/stem_forward.h"
 #include "models/cuda/kernels/wgmma.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 inline constexpr int stem_kernel = 7;
 inline constexpr int stem_padding = 3;
@@ -40,4 +40,4 @@ __device__ void copy_stem_images(unsigned char* shared, const T* images, const S
 
 #endif  // NM_HAS_WGMMA
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -7,7 +7,7 @@
 
 #include "models/cuda/kernels/batch_norm.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 inline constexpr int sweep_threads = 256;
 inline constexpr int sweep_blocks_per_multiprocessor = 8;
@@ -67,4 +67,4 @@ __device__ void sweep_backwards(const SweepPosition& position, const Extent& ext
   }
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -2,7 +2,7 @@
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int update_threads = 256;
@@ -214,4 +214,4 @@ void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* m
   NM_CHECK_LAUNCH();
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

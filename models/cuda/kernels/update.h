@@ -11,7 +11,7 @@
 
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// What the device keeps from step to step.
 struct StepState {
@@ -79,4 +79,4 @@ void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

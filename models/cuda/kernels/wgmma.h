@@ -17,7 +17,7 @@
 #define NM_HAS_WGMMA 1
 #endif
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 inline constexpr int panel_columns = 64;
 inline constexpr int panel_row_bytes = 128;
@@ -208,4 +208,4 @@ __device__ void take_registers() {
 
 #endif  // NM_HAS_WGMMA
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

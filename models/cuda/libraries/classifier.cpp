@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 cudaDataType_t cublas_type(Precision precision) {
@@ -91,4 +91,4 @@ ProductShape feature_gradient_product(const LogitsShape& logits, int64_t inputs)
           logits.row_elements, inputs, inputs,         false};
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

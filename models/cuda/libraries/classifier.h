@@ -9,7 +9,7 @@
 #include "models/cuda/kernels/head.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Row-major matrices: d [rows, columns] = a * b, where a is [rows, inner] or stored transposed,
 /// and b likewise. `*_stride`: elements from one row to the next, as stored.
@@ -44,4 +44,4 @@ ProductShape logits_product(const LogitsShape& logits, int64_t inputs);
 ProductShape weight_gradient_product(const LogitsShape& logits, int64_t inputs);
 ProductShape feature_gradient_product(const LogitsShape& logits, int64_t inputs);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

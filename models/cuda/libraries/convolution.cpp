@@ -6,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 // Unique ids of the tensors of a convolution's graph.
@@ -313,4 +313,4 @@ ConvolutionPlan named_plan(const PlanDevice& device, const ConvolutionProblem& p
   return ConvolutionPlan(device, graph, config_named(device, graph, name), name);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

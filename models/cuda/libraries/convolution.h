@@ -10,7 +10,7 @@
 #include "models/cuda/libraries/descriptor.h"
 #include "models/training_options.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 enum class ConvolutionOp {
   forward,
@@ -103,4 +103,4 @@ std::vector<ConvolutionPlan> offered_plans(const PlanDevice& device,
 ConvolutionPlan named_plan(const PlanDevice& device, const ConvolutionProblem& problem,
                            const std::string& name);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

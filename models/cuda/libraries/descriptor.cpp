@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t name,
                                                 cudnnBackendDescriptorType_t type,
@@ -17,4 +17,4 @@ std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t name
   return found;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -11,7 +11,7 @@
 
 #include "models/cuda/device/check.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Copies are one descriptor. cuDNN does not say whether a descriptor may go before those that name
 /// it, so each keeps what it was given.
@@ -79,4 +79,4 @@ class Descriptor {
   std::vector<Descriptor> named_;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -7,7 +7,7 @@
 #include "models/cuda/tuning/convolution_check.h"
 #include "models/synthetic.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int check_threads = 128;
@@ -208,4 +208,4 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
   return result;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

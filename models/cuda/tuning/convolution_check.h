@@ -3,7 +3,7 @@
 
 #include "models/cuda/libraries/convolution.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 struct CheckResult {
   double relative_error = 0;  // Euclidean norm of the errors over that of the exact values
@@ -23,4 +23,4 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
                               const ConvolutionOperands& operands, int samples,
                               cudaStream_t stream);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

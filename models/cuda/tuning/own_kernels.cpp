@@ -8,7 +8,7 @@
 #include "models/cuda/kernels/stem_forward.h"
 #include "models/cuda/tuning/convolution_check.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 Extent output_extent(const ConvolutionShape& shape) {
@@ -271,4 +271,4 @@ std::string pool_sweep_key(const ConvolutionProblem& problem) {
   return extent_key("pool_backward sweep", problem);
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -8,7 +8,7 @@
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/tuning/tuning_buffers.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// A kernel that would run beside a convolution or in its place, with operands for timing it.
 struct OwnKernel {
@@ -36,4 +36,4 @@ std::string stem_backward_key(const ConvolutionProblem& problem);
 /// Our sweep from the pooled gradient to that at the first convolution's output.
 std::string pool_sweep_key(const ConvolutionProblem& problem);
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -10,7 +10,7 @@
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/cuda/tuning/tuning_buffers.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr const char* no_plan = "none";
@@ -280,4 +280,4 @@ int64_t Tuner::largest_workspace() const {
   return largest;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -12,7 +12,7 @@
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/program.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Of cuDNN's plans for a problem, so many are timed.
 inline constexpr int most_candidates = 64;
@@ -77,4 +77,4 @@ class Tuner {
   std::map<std::string, Plan> used_;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

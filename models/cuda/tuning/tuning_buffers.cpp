@@ -5,7 +5,7 @@
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/kernels/images.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 constexpr int norm_arrays = 11;
@@ -93,4 +93,4 @@ BatchNormState TuningBuffers::norm() const {
   return state;
 }
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

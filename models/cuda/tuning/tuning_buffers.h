@@ -7,7 +7,7 @@
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/libraries/convolution.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
 /// Operands as large as the largest problem, filled with random values, and room for a result.
 class TuningBuffers {
@@ -32,4 +32,4 @@ class TuningBuffers {
   int multiprocessors_;
 };
 
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda

@@ -10,7 +10,7 @@
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/networks/resnet.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 namespace {
 
 using ::testing::Contains;
@@ -317,4 +317,4 @@ TEST(CudaPlanDevice, SaysWhichPropertyIsMissing) {
 }
 
 }  // namespace
-}  // namespace nearmetal
+}  // namespace nearmetal::cuda
