@@ -1,7 +1,7 @@
 #include "bench/cli/command_options.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/setting_options.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
@@ -30,7 +30,7 @@ the last. The settings are in its metadata. scripts/compare_with_torch.py holds 
 
 void add_workload(RunOptions& options, RunConfig& run) {
   options.group("What to train");
-  options.choice("--model", run.model, resnet_names(), "NAME",
+  options.choice("--model", run.model, network_names(), "NAME",
                  "resnet18, 34, 50, 101, 152; resnet50_v1, ...");
   options.add("--precision", "precision", "fp32|tf32|bf16|fp16",
               "of activations and products [cuda: fp16, cpu: fp32]", [&](const std::string& text) {

@@ -13,7 +13,7 @@
 #include "bench/run/plan_source.h"
 #include "bench/run/rank_run.h"
 #include "models/initialise.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "reports/files/atomic_file.h"
 #include "reports/files/safetensors.h"
@@ -184,7 +184,7 @@ ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
   RunConfig config = line.run;
   Terminal terminal = terminal_given;
   terminal.quiet = config.quiet;
-  const Graph graph = resnet(config.model, config.image_size, config.classes);
+  const Graph graph = build_network(config.model, {config.image_size, config.classes});
   const DeviceChoice choice = settle(config, line.origins, graph);
   const std::filesystem::path path = destination_of(config);
   require_writable(path, config.force);

@@ -8,7 +8,7 @@
 #include "bench/micro/time_probes.h"
 #include "bench/run/gpu_ranks.h"
 #include "bench/run/together.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
@@ -110,7 +110,7 @@ class Micro {
       choice_ = choose_device(config_.device);
       fill_defaults(config_, choice_);
       check_settings(config_, line_.origins);
-      graph_ = resnet(config_.model, config_.image_size, config_.classes);
+      graph_ = build_network(config_.model, {config_.image_size, config_.classes});
       require_trainable(*graph_, config_);
       backend_ = &load_(config_.device);
       choose_gpu(config_, line_.origins, *backend_, world_);

@@ -25,7 +25,7 @@
 #include "bench/run/together.h"
 #include "comm/world.h"
 #include "models/errors.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge_ranks.h"
@@ -81,15 +81,11 @@ Report new_report(const CommandLine& line) {
 
 Run new_run(const RunConfig& config, const DeviceChoice& choice, const DeviceInfo& device,
             const Graph& graph, const World& world) {
-  Run run;
+  Run run = run_of(graph, config);
   run.world_size = world.size();
-  run.started_at = time_stamp();
   run.device = choice.device;
   run.device_name = device.name;
   run.device_reason = choice.reason;
-  run.parameters = graph.parameter_count();
-  run.flops_per_image =
-      config.forward_only ? graph.forward_flops_per_image() : graph.training_flops_per_image();
   return run;
 }
 
@@ -192,7 +188,7 @@ class RankJob {
     choice_ = choose_device(config_.device);
     fill_defaults(config_, choice_);
     check_settings(config_, line_.origins);
-    graph_ = resnet(config_.model, config_.image_size, config_.classes);
+    graph_ = build_network(config_.model, {config_.image_size, config_.classes});
     require_trainable(*graph_, config_);
     if (!line_.conducted) {
       destination_ = choose_destination(config_);

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "bench/cli/destination.h"
 #include "models/roofline.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
@@ -155,6 +156,15 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
 }
 
 }  // namespace
+
+Run run_of(const Graph& graph, const RunConfig& config) {
+  Run run;
+  run.started_at = time_stamp();
+  run.parameters = graph.parameter_count();
+  run.flops_per_image =
+      config.forward_only ? graph.forward_flops_per_image() : graph.training_flops_per_image();
+  return run;
+}
 
 void leave_open(Run& run, Rank& rank, const Unknown& why) {
   run.warm_up = why;

@@ -8,6 +8,9 @@
 
 namespace nearmetal {
 
+/// A run of this network that starts now: its parameters and FLOPs are known, and nothing else.
+Run run_of(const Graph& graph, const RunConfig& config);
+
 /// Makes all that is to be measured unknown, for this reason.
 void leave_open(Run& run, Rank& rank, const Unknown& why);
 

@@ -6,7 +6,7 @@
 #include "bench/cli/destination.h"
 #include "bench/run/summary.h"
 #include "bench/sweep/make_plan.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/formats/report_text.h"
@@ -26,18 +26,13 @@ namespace {
 // Of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout) {
   const RunConfig config = run_config(plan, layout);
-  const Graph graph = resnet(config.model, config.image_size, config.classes);
-  Run run;
+  Run run = run_of(build_network(config.model, {config.image_size, config.classes}), config);
   Rank unused;
   leave_open(run, unused, {"the job ended without a report"});
-  run.started_at = time_stamp();
   run.device = config.device;
   run.device_name = "unknown";
   run.device_reason = "by the layout";
   run.world_size = plan.placements.at(layout).ranks();
-  run.parameters = graph.parameter_count();
-  run.flops_per_image =
-      config.forward_only ? graph.forward_flops_per_image() : graph.training_flops_per_image();
   return run;
 }
 

@@ -1,8 +1,10 @@
-#include "models/networks/resnet.h"
-
-#include <algorithm>
+// ResNet-18/34/50/101/152: "resnet50" is v1.5, "resnet50_v1" puts the stride of a bottleneck in its
+// first 1x1 convolution as the paper did (He et al., 2015, arXiv 1512.03385). ResNet-18 and 34 have
+// no bottleneck, so that their two versions are one. Names and counts of parameters are
+// torchvision's.
 #include <array>
-#include <stdexcept>
+
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
@@ -20,13 +22,6 @@ constexpr Variant variants[] = {
     {"resnet152", {3, 8, 36, 3}, true, false},   {"resnet50_v1", {3, 4, 6, 3}, true, true},
     {"resnet101_v1", {3, 4, 23, 3}, true, true}, {"resnet152_v1", {3, 8, 36, 3}, true, true},
 };
-
-const Variant& find_variant(const std::string& name) {
-  const auto found = std::find_if(std::begin(variants), std::end(variants),
-                                  [&](const Variant& variant) { return variant.name == name; });
-  if (found == std::end(variants)) throw std::invalid_argument("unknown model '" + name + "'");
-  return *found;
-}
 
 constexpr Window one_by_one(int64_t stride) { return {1, stride, 0}; }
 constexpr Window three_by_three(int64_t stride) { return {3, stride, 1}; }
@@ -67,19 +62,10 @@ int residual_block(Graph& graph, int input, const Variant& variant, const std::s
   return graph.relu(x, name + ".relu");
 }
 
-}  // namespace
-
-std::vector<std::string> resnet_names() {
-  std::vector<std::string> names;
-  for (const Variant& variant : variants) names.emplace_back(variant.name);
-  return names;
-}
-
-Graph resnet(const std::string& name, int64_t image_size, int64_t classes) {
-  const Variant& variant = find_variant(name);
-  Graph graph(name);
-  int x = graph.input({3, image_size, image_size});  // 224 x 224 in the remarks below
-  x = graph.conv(x, "conv1", 64, {7, 2, 3});         // 64 x 112 x 112
+Graph build(const Variant& variant, const NetworkOptions& options) {
+  Graph graph(variant.name);
+  int x = graph.input({3, options.image_size, options.image_size});  // 224 x 224 below
+  x = graph.conv(x, "conv1", 64, {7, 2, 3});                         // 64 x 112 x 112
   x = graph.batch_norm(x, "bn1");
   x = graph.relu(x, "relu");
   x = graph.max_pool(x, "maxpool", {3, 2, 1});  // 64 x 56 x 56
@@ -93,9 +79,20 @@ Graph resnet(const std::string& name, int64_t image_size, int64_t classes) {
     }
   }
   x = graph.global_average_pool(x, "avgpool");
-  x = graph.linear(x, "fc", classes);
+  x = graph.linear(x, "fc", options.classes);
   graph.softmax_cross_entropy(x, "loss");
   return graph;
+}
+
+}  // namespace
+
+std::vector<Network> resnet() {
+  std::vector<Network> rows;
+  for (const Variant& variant : variants) {
+    rows.push_back({variant.name, SampleUnit::image,
+                    [&variant](const NetworkOptions& options) { return build(variant, options); }});
+  }
+  return rows;
 }
 
 }  // namespace nearmetal

@@ -6,14 +6,14 @@
 #include <limits>
 
 #include "models/initialise.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {
 namespace {
 
-Graph tested_graph() { return resnet("resnet18", 32, 10); }
+Graph tested_graph() { return build_network("resnet18", {32, 10}); }
 
 TEST(Exchange, TheAveragedGradientIsTheMeanOfThoseOfTheShards) {
   const Graph graph = tested_graph();

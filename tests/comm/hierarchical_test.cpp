@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "bench/run/gpu_ranks.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"
 
@@ -86,7 +86,7 @@ class Hierarchical : public testing::Test {
                              });
   }
 
-  const Graph graph_ = resnet("resnet18", 32, 10);
+  const Graph graph_ = build_network("resnet18", {32, 10});
 };
 
 constexpr LossScale of_fp16{.initial = 16};

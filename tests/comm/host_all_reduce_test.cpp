@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "comm/nccl_library.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "tests/comm/job.h"
 
 namespace nearmetal {
@@ -26,7 +26,7 @@ class ThroughHost : public testing::Test {
     return {&all_reduce, 1 << 20, {}, precision, {.initial = 16}};
   }
 
-  const Graph graph_ = resnet("resnet18", 32, 10);
+  const Graph graph_ = build_network("resnet18", {32, 10});
 };
 
 TEST_F(ThroughHost, SumsOfKnownValuesAreExact) {

@@ -3,7 +3,7 @@
 #include "models/backend.h"
 #include "models/errors.h"
 #include "models/initialise.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -33,7 +33,7 @@ TEST_P(CudaPrecisionTest, StepErrsNoMoreThanRoundingImplies) {
   options.batch_size = batch_size;
   options.precision = precision;
   options.loss_scale.initial = loss_scale;
-  EXPECT_TRUE(check_against_reference(backend(), resnet(model, 64, 10), options));
+  EXPECT_TRUE(check_against_reference(backend(), build_network(model, {64, 10}), options));
 }
 
 INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest,
@@ -55,7 +55,7 @@ TEST_F(ProgramTest, CudaEqualsCpu) {
   } catch (const NotSupported& missing) {
     GTEST_SKIP() << missing.what();
   }
-  const Graph graph = resnet("resnet18", 64, 10);
+  const Graph graph = build_network("resnet18", {64, 10});
   ProgramOptions options;
   options.batch_size = 8;
   ::testing::AssertionResult result = ::testing::AssertionFailure();

@@ -21,7 +21,7 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/tuner.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -45,7 +45,7 @@ std::string contents(const std::string& path) {
 // The convolutions that the compiler asks cuDNN for, in every form of the first one.
 std::vector<ConvolutionProblem> problems_of(Precision precision,
                                             const std::vector<int64_t>& batches) {
-  const Graph graph = resnet("resnet50", 224, 1000);
+  const Graph graph = build_network("resnet50", {224, 1000});
   const StepResources resources;
   std::map<std::string, ConvolutionProblem> found;
   for (const int64_t batch : batches) {

@@ -8,7 +8,7 @@
 
 #include "models/errors.h"
 #include "models/initialise.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -239,7 +239,7 @@ TEST_F(ProgramTest, PlansCanBeFedBack) {
 }
 
 TEST_F(ProgramTest, OutOfMemoryNamesTheLargestBatch) {
-  const Graph graph = resnet("resnet50");
+  const Graph graph = build_network("resnet50");
   try {
     backend().prepare(graph, with_batch(60000));
     FAIL() << "a batch of 60000 images was accepted";
@@ -251,7 +251,7 @@ TEST_F(ProgramTest, OutOfMemoryNamesTheLargestBatch) {
 }
 
 TEST_F(ProgramTest, LargestBatchIsPlausible) {
-  const int64_t largest = backend().largest_batch(resnet("resnet50"), with_batch());
+  const int64_t largest = backend().largest_batch(build_network("resnet50"), with_batch());
   EXPECT_GE(largest, 1);
   EXPECT_LT(largest, 60000);
 }

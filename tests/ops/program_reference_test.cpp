@@ -1,7 +1,7 @@
 // Every operation and whole networks against the reference, in fp32, for the backend under test.
 #include <vector>
 
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -68,15 +68,29 @@ INSTANTIATE_TEST_SUITE_P(Block, ProgramReferenceTest, ::testing::ValuesIn(block_
 
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
 // fewer, the more any rounding is amplified.
-INSTANTIATE_TEST_SUITE_P(
-    Network, ProgramReferenceTest,
-    ::testing::Values(GraphCase{"ResNet18Size32", 8, [] { return resnet("resnet18", 32, 10); }},
-                      GraphCase{"ResNet18Size64", 4, [] { return resnet("resnet18", 64, 1000); }},
-                      GraphCase{"ResNet50Size32", 6, [] { return resnet("resnet50", 32, 10); }},
-                      GraphCase{"ResNet50Size64", 2, [] { return resnet("resnet50", 64, 1000); }},
-                      GraphCase{"ResNet50V1Size33", 4,
-                                [] { return resnet("resnet50_v1", 33, 10); }}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(Network, ProgramReferenceTest,
+                         ::testing::Values(GraphCase{"ResNet18Size32", 8,
+                                                     [] {
+                                                       return build_network("resnet18", {32, 10});
+                                                     }},
+                                           GraphCase{"ResNet18Size64", 4,
+                                                     [] {
+                                                       return build_network("resnet18", {64, 1000});
+                                                     }},
+                                           GraphCase{"ResNet50Size32", 6,
+                                                     [] {
+                                                       return build_network("resnet50", {32, 10});
+                                                     }},
+                                           GraphCase{"ResNet50Size64", 2,
+                                                     [] {
+                                                       return build_network("resnet50", {64, 1000});
+                                                     }},
+                                           GraphCase{
+                                               "ResNet50V1Size33", 4,
+                                               [] {
+                                                 return build_network("resnet50_v1", {33, 10});
+                                               }}),
+                         case_name);
 
 TEST_F(ProgramTest, OtherOptimizerSettingsAreUsed) {
   ProgramOptions options;

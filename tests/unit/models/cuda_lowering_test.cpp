@@ -8,7 +8,7 @@
 #include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/own_kernels.h"
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -63,7 +63,7 @@ double bytes(const LoweredStep& step) {
 }
 
 TEST(CudaLowering, FusionSavesBytesAndNoArithmetic) {
-  const Graph graph = resnet("resnet50", 224, 1000);
+  const Graph graph = build_network("resnet50", {224, 1000});
   const ProgramOptions options = options_of(Precision::fp16);
   LoweringChoices plain;
   plain.stem = StemForm::pad_to_4;
@@ -78,7 +78,7 @@ TEST(CudaLowering, FusionSavesBytesAndNoArithmetic) {
 
 // The kernel for 1x1 convolutions must not be taken for a 3x3 one of the same channels.
 TEST(CudaLowering, OnlyPointwiseConvolutionsAreFused) {
-  const Graph graph = resnet("resnet50", 64, 10);
+  const Graph graph = build_network("resnet50", {64, 10});
   const ProgramOptions options = options_of(Precision::bf16);
   const LoweredStep step = lowered(graph, options, all_fused(graph, options));
   int fused = 0;
@@ -91,7 +91,7 @@ TEST(CudaLowering, OnlyPointwiseConvolutionsAreFused) {
 }
 
 TEST(CudaLowering, TensorsAliveTogetherLieApart) {
-  const Graph graph = resnet("resnet50", 64, 10);
+  const Graph graph = build_network("resnet50", {64, 10});
   for (const Precision precision : {Precision::fp16, Precision::fp32}) {
     const ProgramOptions options = options_of(precision);
     const LoweredStep step =
@@ -118,7 +118,7 @@ TEST(CudaLowering, TensorsAliveTogetherLieApart) {
 }
 
 TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
-  const Graph graph = resnet("resnet18", 64, 10);
+  const Graph graph = build_network("resnet18", {64, 10});
   ProgramOptions options = options_of(Precision::fp16);
   options.forward_only = true;
   const LoweredStep step = lowered(graph, options, {});
@@ -148,7 +148,7 @@ class CudaExchange : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(BucketMib, CudaExchange, ::testing::Values(0, 1, 8, 1000));
 
 TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
-  const Graph graph = resnet("resnet50", 64, 10);
+  const Graph graph = build_network("resnet50", {64, 10});
   const ProgramOptions options = options_of(Precision::fp16);
   const LoweringChoices choices = all_fused(graph, options);
   const FlatLayout layout = flat_layout(graph, choices.stem);
@@ -207,7 +207,7 @@ TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
 
 // Names of the kernels of the exchange with a last bucket of vectors behind one of matrices.
 std::vector<std::string> exchange_kernels(Precision type, std::vector<GradientBucket>& buckets) {
-  const Graph graph = resnet("resnet18", 64, 10);
+  const Graph graph = build_network("resnet18", {64, 10});
   ProgramOptions options = options_of(Precision::fp16);
   options.gradient_type = type;
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
@@ -246,7 +246,7 @@ TEST(CudaConversion, WhatHasAnotherTypeIsConvertedBeforeAndAfterItsSum) {
 }
 
 TEST(CudaConversion, MemoryForConversionsIsCounted) {
-  const Graph graph = resnet("resnet18", 64, 10);
+  const Graph graph = build_network("resnet18", {64, 10});
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
   const auto more_bytes = [&](Precision precision, Precision type) {
     ProgramOptions options = options_of(precision);
@@ -263,7 +263,7 @@ TEST(CudaConversion, MemoryForConversionsIsCounted) {
 }
 
 TEST(CudaStem, FormsPlaceEveryWeightOnce) {
-  const Graph graph = resnet("resnet50", 224, 1000);
+  const Graph graph = build_network("resnet50", {224, 1000});
   const Node& conv = graph.node(1);
   for (const StemForm form : {StemForm::pad_to_4, StemForm::pad_to_8, StemForm::space_to_depth}) {
     std::vector<int64_t> places = stem_weight_places(form, conv, graph.image());
@@ -277,7 +277,7 @@ TEST(CudaStem, FormsPlaceEveryWeightOnce) {
 }
 
 TEST(CudaStem, SpaceToDepthIsFor16Bits) {
-  const Graph graph = resnet("resnet50", 224, 1000);
+  const Graph graph = build_network("resnet50", {224, 1000});
   const auto forms = [&](Precision precision) {
     return stem_forms(graph.node(1), graph.image(), precision);
   };
@@ -286,7 +286,7 @@ TEST(CudaStem, SpaceToDepthIsFor16Bits) {
 }
 
 TEST(CudaFlatLayout, HoldsEveryParameterOnceLastLayerFirst) {
-  const Graph graph = resnet("resnet50", 224, 1000);
+  const Graph graph = build_network("resnet50", {224, 1000});
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
   ASSERT_EQ(layout.slices.size(), graph.parameters().size());
   std::map<int64_t, int64_t> elements_at;  // by offset

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <span>
 
-#include "models/networks/resnet.h"
+#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
@@ -33,7 +33,7 @@ Spread spread_of(std::span<const float> values) {
 // Sample moments lie within 5 standard errors: of a mean deviation / sqrt(n), of a normal's
 // deviation deviation / sqrt(2 n).
 TEST(InitialParameters, FollowTheirDistribution) {
-  const Graph graph = resnet("resnet18", 32);
+  const Graph graph = build_network("resnet18", {32});
   const std::vector<float> values = initial_parameters(graph, 1);
   ASSERT_EQ(static_cast<int64_t>(values.size()), graph.parameter_count());
   for (const Parameter& parameter : graph.parameters()) {
@@ -68,10 +68,11 @@ TEST(InitialParameters, FollowTheirDistribution) {
 }
 
 TEST(InitialParameters, FollowTheSeedAlone) {
-  const Graph graph = resnet("resnet18", 32, 10);
+  const Graph graph = build_network("resnet18", {32, 10});
   const std::vector<float> first = initial_parameters(graph, 1);
   EXPECT_EQ(initial_parameters(graph, 1), first);
-  EXPECT_EQ(initial_parameters(resnet("resnet18", 224, 10), 1), first);  // not the image size
+  EXPECT_EQ(initial_parameters(build_network("resnet18", {224, 10}), 1),
+            first);  // not the image size
   const std::vector<float> second = initial_parameters(graph, 2);
   const Parameter& stem = graph.parameters().front();
   int equal = 0;
@@ -80,7 +81,7 @@ TEST(InitialParameters, FollowTheSeedAlone) {
 }
 
 TEST(InitialParameters, LayersDiffer) {
-  const Graph graph = resnet("resnet18", 32);
+  const Graph graph = build_network("resnet18", {32});
   const std::vector<float> values = initial_parameters(graph, 1);
   std::vector<std::vector<float>> starts;
   for (const Parameter& parameter : graph.parameters()) {
@@ -95,14 +96,14 @@ TEST(InitialParameters, LayersDiffer) {
 
 // Reports of one version stay comparable with those of the next.
 TEST(InitialParameters, StayWhatTheyWere) {
-  const std::vector<float> values = initial_parameters(resnet("resnet18"), 1);
+  const std::vector<float> values = initial_parameters(build_network("resnet18"), 1);
   const float golden[] = {0.0074263047f, 0.010745304f,   -0.0082612429f,
                           0.005403277f,  -0.0014879083f, 0.013808682f};
   for (size_t i = 0; i < std::size(golden); ++i) EXPECT_NEAR(values[i], golden[i], 1e-6) << i;
 }
 
 TEST(InitialParameters, LastScalesOfBlocksMayStartAtZero) {
-  const Graph graph = resnet("resnet18", 32);
+  const Graph graph = build_network("resnet18", {32});
   const std::vector<float> plain = initial_parameters(graph, 1);
   const std::vector<float> zeroed = initial_parameters(graph, 1, true);
   for (const Parameter& parameter : graph.parameters()) {

@@ -1,0 +1,47 @@
+#include "models/networks/registry.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace nearmetal {
+
+// Each is in the file of its name.
+std::vector<Network> resnet();
+
+namespace {
+
+constexpr std::vector<Network> (*families[])() = {
+    resnet,
+};
+
+}  // namespace
+
+const std::vector<Network>& networks() {
+  static const std::vector<Network> all = [] {
+    std::vector<Network> rows;
+    for (const auto family : families) {
+      for (Network& network : family()) rows.push_back(std::move(network));
+    }
+    return rows;
+  }();
+  return all;
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const Network& network : networks()) names.push_back(network.name);
+  return names;
+}
+
+const Network& find_network(const std::string& name) {
+  const auto found = std::find_if(networks().begin(), networks().end(),
+                                  [&](const Network& network) { return network.name == name; });
+  if (found == networks().end()) throw std::invalid_argument("unknown model '" + name + "'");
+  return *found;
+}
+
+Graph build_network(const std::string& name, const NetworkOptions& options) {
+  return find_network(name).build(options);
+}
+
+}  // namespace nearmetal
