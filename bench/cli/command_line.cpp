@@ -148,6 +148,27 @@ CommandText described(const CLI::App& app) {
   return command;
 }
 
+void add_to(CLI::App& command, const OptionSpec& spec) {
+  CLI::Option* option = nullptr;
+  switch (spec.takes) {
+    case OptionSpec::Takes::nothing:
+      option = command.add_flag_callback(
+          spec.name, [set = spec.set] { set({}); }, spec.help);
+      break;
+    case OptionSpec::Takes::one:
+      option = command.add_option_function<std::string>(
+          spec.name, [set = spec.set](const std::string& text) { set({text}); }, spec.help);
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+      break;
+    case OptionSpec::Takes::many:
+      option =
+          command.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
+      break;
+  }
+  if (!spec.value.empty()) option->option_text(spec.value);
+  option->group(spec.hidden ? "" : spec.group)->required(spec.required);
+}
+
 void parse(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), std::prev(arguments.rend())));
@@ -162,6 +183,10 @@ void parse(CLI::App& app, const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+void add_to(CLI::App& command, const Options& options) {
+  for (const OptionSpec& spec : options.specs()) add_to(command, spec);
+}
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   CommandLine line;

@@ -2,12 +2,16 @@
 #pragma once
 
 #include "bench/cli/command_line.h"
+#include "bench/cli/options.h"
 
 namespace CLI {
 class App;
 }
 
 namespace nearmetal {
+
+/// Adds the options to a command, which keeps copies of them.
+void add_to(CLI::App& command, const Options& options);
 
 // Each adds its command to `app`; parsing then fills `line`, which must stay where it is. Wrong
 // values are std::invalid_argument.

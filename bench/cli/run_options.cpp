@@ -1,3 +1,7 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
 #include "bench/cli/command_options.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/setting_options.h"
@@ -88,7 +92,7 @@ void add_exchange(RunOptions& options, RunConfig& run) {
                  "average gradients, or train each rank for itself");
   options.add(
       "--bucket-mib", "bucket_mib", "N|auto",
-      "gradients sent at once; 0: all at the end; auto: measured" + default_text(*run.bucket_mib),
+      with_default("gradients sent at once; 0: all at the end; auto: measured", *run.bucket_mib),
       [&](const std::string& text) {
         run.bucket_mib.reset();
         if (text == "auto") return;
@@ -113,7 +117,7 @@ void add_measurement(RunOptions& options, RunConfig& run) {
   options.number("--steps", run.steps, {1, most_steps}, "timed steps, instead of --duration");
   options.add(
       "--duration", "duration_seconds", "TIME",
-      "of the timed window: 30, 30s, 2m" + default_text(run.duration_seconds),
+      with_default("of the timed window: 30, 30s, 2m", run.duration_seconds),
       [&](const std::string& text) { run.duration_seconds = parse_duration("--duration", text); });
   options.number("--warmup", run.warmup, {1, most_steps},
                  "fewest steps before, more until steady [cuda: 120, cpu: 3]");
@@ -174,11 +178,13 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("run", "Train one workload, print a table, write a report");
   command->footer(run_examples);
-  RunOptions options(*command, line);
+  Options options;
+  RunOptions settings(options, line.origins, line.run_flags);
   for (const auto add : {add_workload, add_variants, add_device, add_binding, add_ranks,
                          add_measurement, add_evidence, add_optimizer, add_plans, add_files}) {
-    add(options, line.run);
+    add(settings, line.run);
   }
+  add_to(*command, options);
   add_expect_options(*command, line.expected);
   command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
       ->group("");  // hidden: scripts of plan say it
@@ -187,36 +193,44 @@ CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
 }
 
 void add_device_options(CLI::App& command, CommandLine& line) {
-  RunOptions options(command, line);
-  add_place(options, line.run);
-  options.toggle("--quiet", line.run.quiet, "no remarks");
+  Options options;
+  RunOptions settings(options, line.origins, line.run_flags);
+  add_place(settings, line.run);
+  settings.toggle("--quiet", line.run.quiet, "no remarks");
+  add_to(command, options);
 }
 
 void add_workload_options(CLI::App& command, CommandLine& line) {
-  RunOptions options(command, line);
+  Options options;
+  RunOptions settings(options, line.origins, line.run_flags);
   for (const auto add : {add_workload, add_variants, add_kernels, add_binding, add_exchange,
                          add_measurement, add_optimizer}) {
-    add(options, line.run);
+    add(settings, line.run);
   }
+  add_to(command, options);
 }
 
 void add_program_options(CLI::App& command, CommandLine& line) {
-  RunOptions options(command, line);
-  for (const auto add : {add_workload, add_device, add_plans}) add(options, line.run);
-  options.toggle("--quiet", line.run.quiet, "no remarks");
+  Options options;
+  RunOptions settings(options, line.origins, line.run_flags);
+  for (const auto add : {add_workload, add_device, add_plans}) add(settings, line.run);
+  settings.toggle("--quiet", line.run.quiet, "no remarks");
+  add_to(command, options);
 }
 
 CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");
   command->footer(export_examples);
-  RunOptions options(*command, line);
+  Options options;
+  RunOptions settings(options, line.origins, line.run_flags);
   for (const auto add : {add_workload, add_export, add_device, add_optimizer, add_plans}) {
-    add(options, line.run);
+    add(settings, line.run);
   }
-  options.path("--output", line.run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
-  options.toggle("--force", line.run.force, "replace an existing file");
-  options.toggle("--quiet", line.run.quiet, "no remarks");
+  settings.path("--output", line.run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
+  settings.toggle("--force", line.run.force, "replace an existing file");
+  settings.toggle("--quiet", line.run.quiet, "no remarks");
+  add_to(*command, options);
   return command;
 }
 

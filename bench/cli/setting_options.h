@@ -1,89 +1,47 @@
 // How a flag of the command line is tied to a member of RunConfig.
 #pragma once
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "bench/cli/command_line.h"
-#include "bench/cli/parse_value.h"
+#include "bench/cli/options.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
-
-template <class T>
-std::string default_text(const T& member) {
-  std::ostringstream text;
-  text << " [" << member << "]";
-  return text.str();
-}
-template <class T>
-std::string default_text(const std::optional<T>&) {
-  return "";
-}
 
 // Ties each flag to a member of RunConfig: one call is the whole of an option.
 class RunOptions {
  public:
-  RunOptions(CLI::App& app, CommandLine& line)
-      : app_(app), origins_(line.origins), typed_(line.run_flags) {}
+  // `origins` says of every setting who set it, `typed` keeps what set one as --flag=value.
+  RunOptions(Options& options, Origins& origins, std::vector<std::string>& typed)
+      : options_(options), origins_(origins), typed_(typed) {}
 
   void group(const char* name) { group_ = name; }
 
-  using Setter = std::function<void(const std::string& text)>;
+  using Setter = Options::Setter;
 
   // `setting` is the name in the report.
   void add(const std::string& flag, const std::string& setting, const char* type,
            const std::string& help, const Setter& set) {
-    origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, &typed = typed_, flag, setting,
-                       set](const std::string& text) {
-      set(text);
-      origins[setting] = Origin::flag;
-      typed.push_back(flag + "=" + text);
-    };
-    app_.add_option_function<std::string>(flag, take, help)
-        ->option_text(type)
-        ->group(group_)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-  template <class T>
-  void number(const std::string& flag, std::optional<T>& member, Bounds bounds, const char* help) {
-    add(flag, setting_of(flag), "N", help,
-        [=, &member](const std::string& text) { member = parse_number<T>(flag, text, bounds); });
+    record(setting, options_.value(flag, type, help, set));
   }
   template <class T>
   void number(const std::string& flag, T& member, Bounds bounds, const char* help) {
-    add(flag, setting_of(flag), "N", help + default_text(member),
-        [=, &member](const std::string& text) { member = parse_number<T>(flag, text, bounds); });
+    record(setting_of(flag), options_.number(flag, "N", member, bounds, help));
   }
   template <class T>
   void choice(const std::string& flag, T& member, const std::vector<std::string>& choices,
               const char* type, const char* help) {
-    add(flag, setting_of(flag), type, help + default_text(member),
-        [=, &member](const std::string& text) {
-          require_choice(flag, text, choices);
-          member = text;
-        });
+    record(setting_of(flag), options_.choice(flag, type, member, choices, help));
   }
   void path(const std::string& flag, std::optional<std::string>& member, const char* type,
             const char* help) {
-    add(flag, setting_of(flag), type, help,
-        [=, &member](const std::string& text) { member = checked_path(flag, text); });
+    record(setting_of(flag), options_.path(flag, type, member, help));
   }
   void toggle(const std::string& flag, bool& member, const char* help) {
-    const std::string setting = setting_of(flag);
-    origins_[setting] = Origin::standard;
-    const auto take = [&origins = origins_, &typed = typed_, flag, setting, &member] {
-      member = true;
-      origins[setting] = Origin::flag;
-      typed.push_back(flag);
-    };
-    app_.add_flag_callback(flag, take, help)->group(group_);
+    record(setting_of(flag), options_.toggle(flag, member, help));
   }
 
   // --image-size is image_size in the report.
@@ -94,7 +52,18 @@ class RunOptions {
   }
 
  private:
-  CLI::App& app_;
+  void record(const std::string& setting, OptionSpec& option) {
+    origins_[setting] = Origin::standard;
+    option.group = group_;
+    option.set = [set = option.set, &origins = origins_, &typed = typed_, flag = option.name,
+                  setting](const std::vector<std::string>& texts) {
+      set(texts);
+      origins[setting] = Origin::flag;
+      typed.push_back(texts.empty() ? flag : flag + "=" + texts.front());
+    };
+  }
+
+  Options& options_;
   Origins& origins_;
   std::vector<std::string>& typed_;
   const char* group_ = "";

@@ -48,7 +48,7 @@ LaunchOutcome run(const Commands& commands, const Placement& placement, const Ti
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
 
-bool says_how_long(const std::string& word) {
+bool ends_a_run(const std::string& word) {
   return word.starts_with("--steps") || word.starts_with("--duration") ||
          word.starts_with("--warmup");
 }
@@ -163,7 +163,7 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(plan.run_arguments.at(layout), part).second) continue;
       std::vector<std::string> command = commands[job];
-      std::erase_if(command, says_how_long);
+      std::erase_if(command, ends_a_run);
       command.insert(command.end(), {"--steps=1", "--warmup=1"});
       const LaunchOutcome outcome = run({command}, placement, plan.file.limits, stop, show);
       if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);

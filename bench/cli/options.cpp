@@ -1,0 +1,42 @@
+#include "bench/cli/options.h"
+
+namespace nearmetal {
+
+std::vector<std::string> flags_of(const OptionSpec& option) {
+  return option.name.starts_with("-") ? comma_separated(option.name) : std::vector<std::string>{};
+}
+
+std::string value_of(const OptionSpec& option) {
+  const bool is_argument = !option.name.starts_with("-");
+  return is_argument && option.value.find('|') == option.value.npos ? option.name : option.value;
+}
+
+OptionSpec& Options::value(const std::string& name, const std::string& value,
+                           const std::string& help, const Setter& set) {
+  return add({.name = name,
+              .takes = OptionSpec::Takes::one,
+              .value = value,
+              .help = help,
+              .set = [set](const Texts& texts) { set(texts.front()); }});
+}
+
+OptionSpec& Options::values(const std::string& name, const std::string& value,
+                            const std::string& help,
+                            const std::function<void(const Texts& texts)>& set) {
+  return add(
+      {.name = name, .takes = OptionSpec::Takes::many, .value = value, .help = help, .set = set});
+}
+
+OptionSpec& Options::toggle(const std::string& name, const std::string& help,
+                            const std::function<void()>& set) {
+  return add({.name = name, .value = "", .help = help, .set = [set](const Texts&) { set(); }});
+}
+
+OptionSpec& Options::paths(const std::string& name, const std::string& value, Texts& members,
+                           const std::string& help) {
+  return values(name, value, help, [name, &members](const Texts& texts) {
+    for (const std::string& text : texts) members.push_back(checked_path(name, text));
+  });
+}
+
+}  // namespace nearmetal

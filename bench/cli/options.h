@@ -1,0 +1,112 @@
+// The options of a command as plain data: parsing, help, completion and the manual read these.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/cli/parse_value.h"
+
+namespace nearmetal {
+
+struct OptionSpec {
+  enum class Takes { nothing, one, many };  // of one that is repeated the last counts
+
+  std::string name;  // "--batch", "-h,--help"; without dashes that of an argument: "FILE"
+  Takes takes{};
+  std::string value;  // what it takes, as help shows it: "N|auto"
+  std::string help;
+  /// Throws std::invalid_argument for wrong values.
+  std::function<void(const std::vector<std::string>& texts)> set;
+  std::string group = "Options";  // its heading in help
+  bool required = false;
+  bool hidden = false;
+};
+
+/// "-h", "--help"; none of an argument.
+std::vector<std::string> flags_of(const OptionSpec& option);
+
+/// What an option or argument takes, as the manual shows it.
+std::string value_of(const OptionSpec& option);
+
+/// The help with the value that counts unless another is given: "of each probe [3]".
+template <class T>
+std::string with_default(const std::string& help, const T& value) {
+  std::ostringstream text;
+  text << help << (help.empty() ? "[" : " [") << value << "]";
+  return text.str();
+}
+template <class T>
+std::string with_default(const std::string& help, const std::optional<T>&) {
+  return help;
+}
+
+/// Collects the options of a command, each tied to what it sets. Those members must stay where they
+/// are until the command line is parsed.
+class Options {
+ public:
+  using Setter = std::function<void(const std::string& text)>;
+  using Texts = std::vector<std::string>;
+
+  OptionSpec& add(OptionSpec spec) { return specs_.emplace_back(std::move(spec)); }
+
+  OptionSpec& value(const std::string& name, const std::string& value, const std::string& help,
+                    const Setter& set);
+  OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
+                     const std::function<void(const Texts& texts)>& set);
+  OptionSpec& toggle(const std::string& name, const std::string& help,
+                     const std::function<void()>& set);
+  OptionSpec& toggle(const std::string& name, bool& member, const std::string& help) {
+    return toggle(name, help, [&member] { member = true; });
+  }
+
+  template <class T>
+  OptionSpec& number(const std::string& name, const std::string& value, std::optional<T>& member,
+                     Bounds bounds, const std::string& help) {
+    return this->value(name, value, help, [name, bounds, &member](const std::string& text) {
+      member = parse_number<T>(name, text, bounds);
+    });
+  }
+  template <class T>
+  OptionSpec& number(const std::string& name, const std::string& value, T& member, Bounds bounds,
+                     const std::string& help) {
+    return this->value(name, value, with_default(help, member),
+                       [name, bounds, &member](const std::string& text) {
+                         member = parse_number<T>(name, text, bounds);
+                       });
+  }
+  template <class T>
+  OptionSpec& choice(const std::string& name, const std::string& value, T& member,
+                     const Texts& choices, const std::string& help) {
+    return this->value(name, value, with_default(help, member),
+                       [name, choices, &member](const std::string& text) {
+                         require_choice(name, text, choices);
+                         member = text;
+                       });
+  }
+  /// `member` is a text, which may be optional.
+  template <class T>
+  OptionSpec& path(const std::string& name, const std::string& value, T& member,
+                   const std::string& help) {
+    return this->value(name, value, help, [name, &member](const std::string& text) {
+      member = checked_path(name, text);
+    });
+  }
+  OptionSpec& paths(const std::string& name, const std::string& value, Texts& members,
+                    const std::string& help);
+
+  /// Called once all options are set. Throws std::invalid_argument where they do not go together.
+  void check(std::function<void()> rule) { rule_ = std::move(rule); }
+
+  const std::vector<OptionSpec>& specs() const { return specs_; }
+  const std::function<void()>& rule() const { return rule_; }
+
+ private:
+  std::vector<OptionSpec> specs_;
+  std::function<void()> rule_;
+};
+
+}  // namespace nearmetal
