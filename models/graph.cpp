@@ -155,13 +155,13 @@ double Graph::forward_flops(const Node& node) const {
          static_cast<double>(node.shape.height * node.shape.width);
 }
 
-double Graph::forward_flops_per_image() const {
+double Graph::forward_flops_per_sample() const {
   double flops = 0;
   for (const Node& node : nodes_) flops += forward_flops(node);
   return flops;
 }
 
-double Graph::training_flops_per_image() const {
+double Graph::training_flops_per_sample() const {
   double flops = 0;
   for (const Node& node : nodes_) {
     if (node.inputs.empty()) continue;

@@ -98,8 +98,8 @@ class Graph {
   /// Multiplications and additions of the convolutions and the classifier, counted apart (2 per
   /// multiply-add), for one image. Training adds the gradients of the weights and, but for the
   /// layer that reads the image, of the inputs. Other operations are left out, as usual.
-  double forward_flops_per_image() const;
-  double training_flops_per_image() const;
+  double forward_flops_per_sample() const;
+  double training_flops_per_sample() const;
   double forward_flops(const Node& node) const;
 
  private:

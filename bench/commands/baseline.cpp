@@ -37,9 +37,8 @@ SeriesOf series_of(const RunSet& set) {
       const std::string& start = run.run.started_at;
       if (series.first.empty() || start < series.first) series.first = start;
       series.last = std::max(series.last, start);
-      const bool counts =
-          run.run.status == Status::complete && run.run.throughput_images_per_second;
-      if (counts) series.values.push_back(*run.run.throughput_images_per_second);
+      const bool counts = run.run.status == Status::complete && run.run.throughput;
+      if (counts) series.values.push_back(*run.run.throughput);
       if (!counts) ++series.left_out;
     }
   }

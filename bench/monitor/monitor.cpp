@@ -132,10 +132,10 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) 
   if (table_.seconds.empty()) return std::nullopt;
   Monitoring result = judge_samples(table_, options_.sharers);
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
-  result.images_per_joule = Unknown{result.joules.reason};
+  result.samples_per_joule = Unknown{result.joules.reason};
   const MonitoredSeries* power = series_named(result, "power_watts");
   if (power != nullptr && power->mean > 0 && images_per_second) {
-    result.images_per_joule = *images_per_second / power->mean;
+    result.samples_per_joule = *images_per_second / power->mean;
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "bench/cli/destination.h"
+#include "models/networks/registry.h"
 #include "models/roofline.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
@@ -91,9 +92,9 @@ void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run
 }
 
 void fill_throughput(const RunConfig& config, const DeviceInfo& device, Run& run) {
-  const double images_per_second = static_cast<double>(run.window->images) / run.window->seconds;
-  run.throughput_images_per_second = images_per_second;
-  run.flops_per_second = images_per_second * run.flops_per_image;
+  const double samples_per_second = static_cast<double>(run.window->samples) / run.window->seconds;
+  run.throughput = samples_per_second;
+  run.flops_per_second = samples_per_second * run.flops_per_sample;
   const auto peak = device.peak_flops_per_second.find(*config.precision);
   if (peak == device.peak_flops_per_second.end() || peak->second <= 0) {
     run.peak_flops_per_second = run.share_of_peak =
@@ -130,7 +131,7 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
   const auto steps = static_cast<int64_t>(window.size());
   run.window = TimedWindow{.first_step = result.window_first_step,
                            .steps = steps,
-                           .images = steps * *config.batch,
+                           .samples = steps * *config.batch,
                            .seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0)};
   rank.step_time = step_time_of(seconds);
   rank.host_window_seconds = result.host_window_seconds;
@@ -160,16 +161,17 @@ void fill_window(const TrainerResult& result, const RunConfig& config, const Dev
 Run run_of(const Graph& graph, const RunConfig& config) {
   Run run;
   run.started_at = time_stamp();
+  run.sample = find_network(config.model).sample;
   run.parameters = graph.parameter_count();
-  run.flops_per_image =
-      config.forward_only ? graph.forward_flops_per_image() : graph.training_flops_per_image();
+  run.flops_per_sample =
+      config.forward_only ? graph.forward_flops_per_sample() : graph.training_flops_per_sample();
   return run;
 }
 
 void leave_open(Run& run, Rank& rank, const Unknown& why) {
   run.warm_up = why;
   run.window = why;
-  run.throughput_images_per_second = run.flops_per_second = why;
+  run.throughput = run.flops_per_second = why;
   run.peak_flops_per_second = run.share_of_peak = why;
   run.proof.window_start_loss = run.proof.window_end_loss = why;
   run.proof.window_start_gradient_norm = run.proof.window_end_gradient_norm = why;
@@ -212,8 +214,7 @@ void summarise(const TrainerResult& result, const RunConfig& config, const Devic
 void fail_run(Run& run, const std::string& why) {
   run.status = Status::failed;
   run.failure = why;
-  run.throughput_images_per_second = run.flops_per_second = run.share_of_peak =
-      Unknown{"the run failed"};
+  run.throughput = run.flops_per_second = run.share_of_peak = Unknown{"the run failed"};
 }
 
 StepProfile summarise(const Profile& profile, double step_seconds) {

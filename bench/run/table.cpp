@@ -94,7 +94,7 @@ void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
   const Verify& verify = *proof.verify;
   const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
   lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
-                           steps_text(verify.steps) + " on " + std::to_string(verify.images) +
+                           steps_text(verify.steps) + " on " + std::to_string(verify.samples) +
                            " images (bound: " + significant(verify.bound) + " within " +
                            std::to_string(verify.maximum_steps) + " steps)");
 }
@@ -193,8 +193,8 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   const RunConfig& config = report.invocation.config;
   Lines lines(out, colour);
   out << workload(config, run) << "\n";
-  if (run.throughput_images_per_second) {
-    lines.line("throughput", significant(*run.throughput_images_per_second, 5) + " images/s", bold);
+  if (run.throughput) {
+    lines.line("throughput", significant(*run.throughput, 5) + " images/s", bold);
   }
   if (run.world_size > 1) print_ranks(lines, run, config, report.environments);
   const Rank& rank = slowest(run);

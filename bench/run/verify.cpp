@@ -10,7 +10,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr int64_t most_images = 16;
+constexpr int64_t most_samples = 16;
 
 struct FixedSet {
   std::vector<float> images;
@@ -40,10 +40,10 @@ FixedSet fixed_set(const Graph& graph, const VerifyOptions& options, int64_t dis
 Verify verify_learning(Program& program, const Graph& graph, const VerifyOptions& options,
                        const std::atomic<int>& stop) {
   Verify result;
-  result.images = std::min(most_images, options.batch);
+  result.samples = std::min(most_samples, options.batch);
   result.maximum_steps = options.maximum_steps;
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
-  const FixedSet set = fixed_set(graph, options, result.images);
+  const FixedSet set = fixed_set(graph, options, result.samples);
   program.restart(initial_parameters(graph, options.seed, options.zero_init));
   program.use_batch(set.images, set.labels);
   while (!result.passed && result.steps < options.maximum_steps && stop == 0) {

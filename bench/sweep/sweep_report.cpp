@@ -54,7 +54,7 @@ std::string throughput_text(const std::vector<double>& throughputs) {
 std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, const Arm& shown) {
   std::vector<double> throughputs;
   for (const Run& run : shown.runs) {
-    if (run.throughput_images_per_second) throughputs.push_back(*run.throughput_images_per_second);
+    if (run.throughput) throughputs.push_back(*run.throughput);
   }
   const size_t runs = shown.runs.size();
   std::string name = arm.name + (shown.kind == Kind::emulated ? " (emulated)" : "");
@@ -155,9 +155,9 @@ void print_failures(std::ostream& out, const Report& report) {
   for (const Arm& arm : report.arms) {
     for (size_t i = 0; i < arm.runs.size(); ++i) {
       const Run& run = arm.runs[i];
-      if (run.throughput_images_per_second) continue;
+      if (run.throughput) continue;
       out << arm.name << ", run " << i + 1 << ": "
-          << printable(run.failure.value_or(run.throughput_images_per_second.reason)) << '\n';
+          << printable(run.failure.value_or(run.throughput.reason)) << '\n';
     }
   }
 }

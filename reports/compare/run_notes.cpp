@@ -32,7 +32,7 @@ void add_kind_note(ComparisonRow& row, const Runs& base) {
 // As when new runs were added to the baseline that they are held against.
 void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto identity = [](const SetRun* run) {
-    return std::pair(run->run.started_at, run->run.throughput_images_per_second.value);
+    return std::pair(run->run.started_at, run->run.throughput.value);
   };
   std::set<decltype(identity(base.front()))> of_base;
   for (const SetRun* run : base) of_base.insert(identity(run));

@@ -48,7 +48,7 @@ MeasuredArm measured(const RunArm& arm) {
   MeasuredArm result;
   result.arm = &arm;
   for (const SetRun& run : arm.runs) {
-    const Maybe<double>& value = run.run.throughput_images_per_second;
+    const Maybe<double>& value = run.run.throughput;
     if (run.run.status != Status::complete || !value || !(*value > 0)) continue;
     if (result.values.empty()) {
       result.kind = run.kind;

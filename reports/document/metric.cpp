@@ -28,7 +28,7 @@ Maybe<double> slowest_set_up(const Run& run) {
   return slowest;
 }
 
-Maybe<double> throughput(const Run& run) { return run.throughput_images_per_second; }
+Maybe<double> throughput(const Run& run) { return run.throughput; }
 
 constexpr std::array metrics = {
     Metric{"throughput_images_per_second", "images/s", "images/s", 1, true, throughput},

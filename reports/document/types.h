@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/program.h"
+#include "models/sample_unit.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
 #include "reports/document/maybe.h"
@@ -97,7 +98,7 @@ struct Monitoring {
   std::vector<MonitoredSeries> series;
   std::map<std::string, std::string> not_monitored;  // name to reason
   Maybe<double> joules;                              // of the GPU, in the window
-  Maybe<double> images_per_joule;
+  Maybe<double> samples_per_joule;
 
   bool operator==(const Monitoring&) const = default;
 };
@@ -142,8 +143,8 @@ struct Rank {
 struct TimedWindow {
   int64_t first_step = 0;
   int64_t steps = 0;
-  int64_t images = 0;  // of all ranks
-  double seconds = 0;  // of the slowest rank
+  int64_t samples = 0;  // of all ranks
+  double seconds = 0;   // of the slowest rank
 
   bool operator==(const TimedWindow&) const = default;
 };
@@ -166,7 +167,7 @@ struct WarmUp {
 /// Training on a small fixed set, which a network that learns must memorise.
 struct Verify {
   bool passed = false;
-  int64_t images = 0;
+  int64_t samples = 0;
   int64_t steps = 0;  // taken; the check stops when the bound is reached
   int64_t maximum_steps = 0;
   double bound = 0;  // the loss must fall below
@@ -206,8 +207,8 @@ struct StepProfile {
 /// One of several jobs that ran at once, in the time in which all were in their windows; or, where
 /// the arm's share is serial, one after another, each in its own.
 struct ConcurrentJob {
-  int64_t ranks = 1;  // they follow those of the job before
-  double throughput_images_per_second = 0;
+  int64_t ranks = 1;                    // they follow those of the job before
+  double throughput = 0;                // samples per second
   double start_seconds = 0;             // of its window, after that of the first
   std::optional<int64_t> first_step{};  // of its window
   std::optional<int64_t> steps{};       // in its window
@@ -238,10 +239,11 @@ struct Run {
   int64_t parameters = 0;
   Maybe<WarmUp> warm_up;
   Maybe<TimedWindow> window;
-  Maybe<double> throughput_images_per_second;  // window.images / window.seconds
-  double flops_per_image = 0;                  // of a step: training, or forward alone
-  Maybe<double> flops_per_second;              // throughput x flops_per_image
-  Maybe<double> peak_flops_per_second;         // of all ranks' devices, by the data sheet
+  SampleUnit sample = SampleUnit::image;
+  Maybe<double> throughput;             // samples per second: window.samples / window.seconds
+  double flops_per_sample = 0;          // of a step: training, or forward alone
+  Maybe<double> flops_per_second;       // throughput x flops_per_sample
+  Maybe<double> peak_flops_per_second;  // of all ranks' devices, by the data sheet
   Maybe<double> share_of_peak;
   Proof proof;
   std::optional<Communication> communication;

@@ -52,7 +52,7 @@ std::string google_benchmark_json(const RunSet& set) {
                             {"real_time", step},
                             {"cpu_time", step},
                             {"time_unit", "ms"},
-                            {"items_per_second", *run.throughput_images_per_second}});
+                            {"items_per_second", *run.throughput}});
     }
   }
   return text_of({{"context", context_of(set)}, {"benchmarks", benchmarks}});

@@ -97,7 +97,7 @@ double unix_seconds(const std::string& time) {
 }  // namespace
 
 bool is_complete(const Run& run) {
-  return run.status == Status::complete && run.window && run.throughput_images_per_second;
+  return run.status == Status::complete && run.window && run.throughput;
 }
 
 std::vector<const Run*> complete_runs(const RunArm& arm) {
@@ -128,7 +128,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
       }
       out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
           << exact(nanoseconds * mean_step_seconds(run.run)) << " ns/op "
-          << exact(*run.run.throughput_images_per_second) << " images/s\n";
+          << exact(*run.run.throughput) << " images/s\n";
     }
   }
 }

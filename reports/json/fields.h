@@ -79,7 +79,7 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
   field("verdict", monitoring.verdict, monitor_verdict);
   field("seen", monitoring.seen);
   field("joules", monitoring.joules, at_least(0));
-  field("images_per_joule", monitoring.images_per_joule, at_least(0));
+  field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));
   field("not_monitored", monitoring.not_monitored);
   field("series", monitoring.series);
 }
@@ -115,7 +115,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, TimedWindow> window) {
   field("first_step", window.first_step, at_least(0));
   field("steps", window.steps, at_least(1));
-  field("images", window.images, at_least(1));
+  field(field.words().plural, window.samples, at_least(1));
   field("seconds", window.seconds, above(0));
 }
 
@@ -135,7 +135,7 @@ void fields(Archive& field, In<Archive, WarmUp> warm_up) {
 template <class Archive>
 void fields(Archive& field, In<Archive, Verify> verify) {
   field("passed", verify.passed);
-  field("images", verify.images, at_least(1));
+  field(field.words().plural, verify.samples, at_least(1));
   field("steps", verify.steps, at_least(0));
   field("maximum_steps", verify.maximum_steps, at_least(1));
   field("bound", verify.bound, above(0));
@@ -188,7 +188,7 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
 template <class Archive>
 void fields(Archive& field, In<Archive, ConcurrentJob> job) {
   field("ranks", job.ranks, at_least(1));
-  field("throughput_images_per_second", job.throughput_images_per_second, above(0));
+  field(field.words().throughput_key, job.throughput, above(0));
   field("start_seconds", job.start_seconds, at_least(0));
   field.added("first_step", job.first_step, at_least(0));
   field.added("steps", job.steps, at_least(1));
@@ -204,10 +204,11 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("device_reason", run.device_reason);
   field("world_size", run.world_size, at_least(1));
   field("parameters", run.parameters, at_least(1));
-  field("throughput_images_per_second", run.throughput_images_per_second, above(0));
+  field.unit("sample", run.sample);
+  field(field.words().throughput_key, run.throughput, above(0));
   field("window", run.window);
   field("warm_up", run.warm_up);
-  field("flops_per_image", run.flops_per_image, above(0));
+  field(field.words().flops_key, run.flops_per_sample, above(0));
   field("flops_per_second", run.flops_per_second, above(0));
   field("peak_flops_per_second", run.peak_flops_per_second, above(0));
   field("share_of_peak", run.share_of_peak, above(0));

@@ -9,7 +9,12 @@ Json Writer::take() {
   return std::move(object_);
 }
 
-Json Writer::json_of(const std::map<std::string, std::string>& values) {
+void Writer::unit(const char* key, SampleUnit value) {
+  unit_ = value;
+  if (value != SampleUnit::image) put(key, json_of(value));
+}
+
+Json Writer::json_of(const std::map<std::string, std::string>& values, SampleUnit) {
   Json object = Json::object();
   for (const auto& [key, value] : values) object[key] = value;
   return object;

@@ -77,6 +77,8 @@ constexpr auto names_of(Precision) {
   return std::array{Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16};
 }
 
+constexpr auto names_of(SampleUnit) { return std::array{SampleUnit::image, SampleUnit::sequence}; }
+
 class Writer {
  public:
   static constexpr bool writes = true;
@@ -86,16 +88,20 @@ class Writer {
 
   template <class T>
   void operator()(const char* key, const T& value, CheckOf<T> = {}) {
-    put(key, json_of(value));
+    put(key, json_of(value, unit_));
   }
   template <class T>
   void operator()(const char* key, const Maybe<T>& value, CheckOf<T> = {}) {
-    value ? put_known(key, json_of(*value)) : put_unknown(key, value.reason);
+    value ? put_known(key, json_of(*value, unit_)) : put_unknown(key, value.reason);
   }
   template <class T, class... Check>
   void added(const char* key, const T& value, Check... check) {
     (*this)(key, value, check...);
   }
+  /// What the object and those in it count; images go without saying, as they were all there was.
+  void unit(const char* key, SampleUnit value);
+  /// The keys of counts and rates in that unit.
+  const UnitWords& words() const { return words_of(unit_); }
   /// Each field as {value, origin}.
   template <class T>
   void settings(const char* key, const T& values, const Origins& origins) {
@@ -103,7 +109,7 @@ class Writer {
   }
 
   template <class T>
-  static Json json_of(const T& value) {
+  static Json json_of(const T& value, SampleUnit unit = SampleUnit::image) {
     if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
       return scalar(value);
     } else if constexpr (std::is_floating_point_v<T>) {
@@ -114,22 +120,24 @@ class Writer {
       return scalar(std::string(to_string(value)));
     } else {
       Writer writer;
+      writer.unit_ = unit;
       fields(writer, value);
       return writer.take();
     }
   }
   template <class T>
-  static Json json_of(const std::optional<T>& value) {
-    return value ? json_of(*value) : Json();
+  static Json json_of(const std::optional<T>& value, SampleUnit unit = SampleUnit::image) {
+    return value ? json_of(*value, unit) : Json();
   }
   template <class T>
-  static Json json_of(const std::vector<T>& values) {
+  static Json json_of(const std::vector<T>& values, SampleUnit unit = SampleUnit::image) {
     std::vector<Json> array;
     array.reserve(values.size());
-    for (const T& value : values) array.push_back(json_of(value));
+    for (const T& value : values) array.push_back(json_of(value, unit));
     return list(std::move(array));
   }
-  static Json json_of(const std::map<std::string, std::string>& values);
+  static Json json_of(const std::map<std::string, std::string>& values,
+                      SampleUnit unit = SampleUnit::image);
 
  private:
   // What is the same for all fields is not compiled anew for each of them.
@@ -145,6 +153,7 @@ class Writer {
   static Json list(std::vector<Json> values);
 
   Json object_ = Json::object();
+  SampleUnit unit_ = SampleUnit::image;
   Json unknown_;  // null in an object without a field that may be unknown
 };
 

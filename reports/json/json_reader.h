@@ -78,6 +78,12 @@ class BasicReader {
     BasicReader reader(member(key), place, &origins);
     fields(reader, values);
   }
+  /// As Writer::unit().
+  void unit(const char* key, SampleUnit& value) {
+    optional(key, value);
+    unit_ = value;
+  }
+  const UnitWords& words() const { return words_of(unit_); }
   /// A field that may be left out: then `value` stays.
   template <class T, class Check = CheckOf<T>>
   void optional(const char* key, T& value, Check check = {}) {
@@ -95,7 +101,7 @@ class BasicReader {
   const std::string& reason(const char* key) const;
 
   template <class T>
-  static void read(const Document& json, const Place& place, T& value, CheckOf<T> check) {
+  void read(const Document& json, const Place& place, T& value, CheckOf<T> check) {
     if constexpr (std::is_same_v<T, bool>) {
       value = truth_at(json, place);
     } else if constexpr (std::is_integral_v<T>) {
@@ -112,31 +118,31 @@ class BasicReader {
       value = values[name_at(json, place, names)];
     } else {
       BasicReader reader(json, place);
+      reader.unit_ = unit_;
       fields(reader, value);
       if constexpr (strict) reader.require_all_known();
     }
   }
   template <class T>
-  static void read(const Document& json, const Place& place, std::optional<T>& value,
-                   CheckOf<T> check) {
+  void read(const Document& json, const Place& place, std::optional<T>& value, CheckOf<T> check) {
     value.reset();
     if (strict || !json.is_null()) read(json, place, value.emplace(), check);
   }
   template <class T>
-  static void read(const Document& json, const Place& place, std::vector<T>& values,
-                   CheckOf<T> check) {
+  void read(const Document& json, const Place& place, std::vector<T>& values, CheckOf<T> check) {
     if (!json.is_array()) fail(place, "a list");
     values.assign(json.size(), T{});
     for (size_t i = 0; i < values.size(); ++i) {
       read(json[i], Place{&place, {}, i}, values[i], check);
     }
   }
-  static void read(const Document& json, const Place& place,
-                   std::map<std::string, std::string>& values, Form);
+  void read(const Document& json, const Place& place, std::map<std::string, std::string>& values,
+            Form);
 
   const Document& object_;
   Place place_;
   Origins* origins_;
+  SampleUnit unit_ = SampleUnit::image;
   std::optional<std::map<std::string, std::string>> reasons_;  // of what is unknown
   std::vector<std::string> known_;                             // fields, in strict documents
 };

@@ -43,14 +43,14 @@ double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& interv
   return steps;
 }
 
-double images_within(const Report& report, const TimeSpan& interval) {
+double samples_within(const Report& report, const TimeSpan& interval) {
   const Run& run = report.arms[0].runs[0];
   const auto batch = static_cast<double>(report.invocation.config.batch.value_or(0));
-  double images = 0;
+  double samples = 0;
   for (const Rank& rank : run.ranks) {
-    images += batch * steps_within(rank, run.window->first_step, interval);
+    samples += batch * steps_within(rank, run.window->first_step, interval);
   }
-  return images;
+  return samples;
 }
 
 double start_of(const Report& job) {
@@ -60,8 +60,8 @@ double start_of(const Report& job) {
 double jain_fairness(const std::vector<ConcurrentJob>& jobs) {
   double sum = 0, squares = 0;
   for (const ConcurrentJob& job : jobs) {
-    sum += job.throughput_images_per_second;
-    squares += job.throughput_images_per_second * job.throughput_images_per_second;
+    sum += job.throughput;
+    squares += job.throughput * job.throughput;
   }
   return std::min(1.0, sum * sum / (static_cast<double>(jobs.size()) * squares));
 }
@@ -76,19 +76,19 @@ int64_t ranks_of(const Report& job) {
   return static_cast<int64_t>(job.arms[0].runs[0].ranks.size());
 }
 
-void set_throughput(double images, double seconds, Run& run) {
+void set_throughput(double samples, double seconds, Run& run) {
   run.jain_fairness = jain_fairness(run.jobs);
-  run.window.value->images = std::llround(images);
+  run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
-  run.throughput_images_per_second = images / seconds;
-  run.flops_per_second = images / seconds * run.flops_per_image;
+  run.throughput = samples / seconds;
+  run.flops_per_second = samples / seconds * run.flops_per_sample;
   if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
 }
 
-void add_job(const Report& report, double images_per_second, double first_start, Run& run) {
+void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
   const TimedWindow& window = *report.arms[0].runs[0].window;
   run.jobs.push_back({.ranks = ranks_of(report),
-                      .throughput_images_per_second = images_per_second,
+                      .throughput = samples_per_second,
                       .start_seconds = start_of(report) - first_start,
                       .first_step = window.first_step,
                       .steps = window.steps});
@@ -99,31 +99,30 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const double seconds = common.end - common.begin;
   if (!(seconds > 0)) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};
-    run.throughput_images_per_second = run.flops_per_second = run.share_of_peak =
-        Unknown{run.window.reason};
+    run.throughput = run.flops_per_second = run.share_of_peak = Unknown{run.window.reason};
     return;
   }
   const double first = first_start(jobs);
-  double images = 0;
+  double samples = 0;
   for (const Report& report : jobs) {
-    const double of_job = images_within(report, common);
-    images += of_job;
+    const double of_job = samples_within(report, common);
+    samples += of_job;
     add_job(report, of_job / seconds, first, run);
   }
-  set_throughput(images, seconds, run);
+  set_throughput(samples, seconds, run);
 }
 
 // Each in its own window.
 void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
   const double first = first_start(jobs);
-  double images = 0, seconds = 0;
+  double samples = 0, seconds = 0;
   for (const Report& report : jobs) {
     const TimedWindow& window = *report.arms[0].runs[0].window;
-    images += static_cast<double>(window.images);
+    samples += static_cast<double>(window.samples);
     seconds += window.seconds;
-    add_job(report, static_cast<double>(window.images) / window.seconds, first, run);
+    add_job(report, static_cast<double>(window.samples) / window.seconds, first, run);
   }
-  set_throughput(images, seconds, run);
+  set_throughput(samples, seconds, run);
 }
 
 std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
@@ -137,8 +136,7 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
     if (job.failure) run.failure = name_of(i) + *job.failure;
   }
   if (run.status == Status::complete) return true;
-  run.throughput_images_per_second = run.flops_per_second = run.share_of_peak =
-      Unknown{"not all jobs are complete"};
+  run.throughput = run.flops_per_second = run.share_of_peak = Unknown{"not all jobs are complete"};
   return false;
 }
 

@@ -37,20 +37,19 @@ void merge_throughput(std::vector<Report>& reports, bool in_step, Run& run) {
   run.window = folded(
       reports, [](const Run& r) { return r.window; },
       [](TimedWindow a, const TimedWindow& b) {
-        a.images += b.images;
+        a.samples += b.samples;
         a.seconds = std::max(a.seconds, b.seconds);
         return a;
       });
-  Maybe<double> throughput =
-      sum(reports, [](const Run& r) { return r.throughput_images_per_second; });
+  Maybe<double> throughput = sum(reports, [](const Run& r) { return r.throughput; });
   if (throughput && in_step) {
-    throughput = static_cast<double>(run.window->images) / run.window->seconds;
+    throughput = static_cast<double>(run.window->samples) / run.window->seconds;
   }
-  run.throughput_images_per_second = throughput;
+  run.throughput = throughput;
   run.peak_flops_per_second = sum(reports, [](const Run& r) { return r.peak_flops_per_second; });
   run.flops_per_second = run.share_of_peak = Unknown{throughput.reason};
   if (!throughput) return;
-  run.flops_per_second = *throughput * run.flops_per_image;
+  run.flops_per_second = *throughput * run.flops_per_sample;
   run.share_of_peak = Unknown{run.peak_flops_per_second.reason};
   if (run.peak_flops_per_second) {
     run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;

@@ -62,10 +62,9 @@ Maybe<double> of_jobs(const RunArm& arm,
 
 JobSpeeds slowest_and_fastest(const Run& run) {
   const auto [slowest, fastest] = std::minmax_element(
-      run.jobs.begin(), run.jobs.end(), [](const ConcurrentJob& a, const ConcurrentJob& b) {
-        return a.throughput_images_per_second < b.throughput_images_per_second;
-      });
-  return {slowest->throughput_images_per_second, fastest->throughput_images_per_second};
+      run.jobs.begin(), run.jobs.end(),
+      [](const ConcurrentJob& a, const ConcurrentJob& b) { return a.throughput < b.throughput; });
+  return {slowest->throughput, fastest->throughput};
 }
 
 Maybe<double> worst_of_best_in(const Run& run) {
@@ -90,7 +89,7 @@ size_t gpus_of(const RunSet& set, const Run& run) {
 std::vector<const Run*> timed_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
-    const Maybe<double>& value = run.run.throughput_images_per_second;
+    const Maybe<double>& value = run.run.throughput;
     if (run.run.status == Status::complete && value) runs.push_back(&run.run);
   }
   return runs;
@@ -145,7 +144,7 @@ Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
   return worst_of_ranks(arm, watts);
 }
 
-Maybe<double> images_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
+Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
   if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
   Maybe<double> power = power_of(set, arm);
   if (!power) return power;

@@ -34,6 +34,6 @@ Maybe<double> memory_of(const RunArm& arm);
 /// Watts of the GPU that all jobs have, neighbours included.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm);
 
-Maybe<double> images_per_joule(const RunSet& set, const RunArm& arm, double throughput);
+Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput);
 
 }  // namespace nearmetal

@@ -47,13 +47,12 @@ TextTable speed_table(const std::vector<FractionPoint>& points) {
                    {"by neighbours", true}},
                   {}};
   for (const FractionPoint& point : points) {
-    table.rows.push_back(
-        {point.arm, std::to_string(point.runs),
-         point.throughput_interval
-             ? with_interval(point.throughput_images_per_second, *point.throughput_interval)
-             : significant(point.throughput_images_per_second),
-         cell(point.of_serial), cell(point.of_timeslice), plain_cell(point.slowdown),
-         plain_cell(point.interference)});
+    table.rows.push_back({point.arm, std::to_string(point.runs),
+                          point.throughput_interval
+                              ? with_interval(point.throughput, *point.throughput_interval)
+                              : significant(point.throughput),
+                          cell(point.of_serial), cell(point.of_timeslice),
+                          plain_cell(point.slowdown), plain_cell(point.interference)});
   }
   return table;
 }
@@ -73,7 +72,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points) {
     table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
                           cell(point.fairness, 1, 4), cell(point.p99_inflation),
                           cell(point.memory_bytes, 1e-9), cell(point.power_watts),
-                          cell(point.images_per_joule), given_text(point.given)});
+                          cell(point.samples_per_joule), given_text(point.given)});
   }
   return table;
 }

@@ -17,7 +17,7 @@ constexpr double confidence = 0.95;
 
 std::vector<double> throughputs(const RunArm& arm) {
   std::vector<double> values;
-  for (const Run* run : timed_runs(arm)) values.push_back(*run->throughput_images_per_second);
+  for (const Run* run : timed_runs(arm)) values.push_back(*run->throughput);
   return values;
 }
 
@@ -35,8 +35,8 @@ std::vector<double> job_speeds(const RunArm& arm) {
   std::vector<double> speeds;
   for (const Run* run : timed_runs(arm)) {
     std::vector<double> of_jobs;
-    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput_images_per_second);
-    if (of_jobs.empty()) of_jobs = {*run->throughput_images_per_second};
+    for (const ConcurrentJob& job : run->jobs) of_jobs.push_back(job.throughput);
+    if (of_jobs.empty()) of_jobs = {*run->throughput};
     speeds.push_back(geometric_mean(of_jobs));
   }
   return speeds;
@@ -177,7 +177,7 @@ class Fractions {
     point.arm = arm.name;
     point.jobs = arm.share->jobs;
     point.runs = static_cast<int64_t>(values.size());
-    point.throughput_images_per_second = geometric_mean(values);
+    point.throughput = geometric_mean(values);
     const auto estimate = log_mean(values);
     point.throughput_interval = Unknown{"fewer than 2 runs"};
     if (estimate) point.throughput_interval = interval(*estimate, confidence);
@@ -187,7 +187,7 @@ class Fractions {
     point.memory_bytes = memory_of(arm);
     point.power_watts = power_of(set_, arm);
     point.job_speeds = job_speeds_of(arm);
-    point.images_per_joule = images_per_joule(set_, arm, point.throughput_images_per_second);
+    point.samples_per_joule = samples_per_joule(set_, arm, point.throughput);
     point.given = given_to(set_, *arm.share, *timed_runs(arm).front());
     return point;
   }

@@ -25,7 +25,7 @@ struct FractionPoint {
   std::string arm;
   int64_t jobs = 1;
   int64_t runs = 0;
-  double throughput_images_per_second = 0;  // of all jobs
+  double throughput = 0;  // of all jobs
   Maybe<Interval> throughput_interval{};
   Maybe<SpeedRatio> of_serial{};     // throughput / that of the serial arm with as many jobs
   Maybe<SpeedRatio> of_timeslice{};  // / that of the arm in time slices
@@ -38,7 +38,7 @@ struct FractionPoint {
   Maybe<double> worst_of_best{};  // slowest job / fastest
   Maybe<double> memory_bytes{};   // used of the GPU, at most
   Maybe<double> power_watts{};    // of the GPU
-  Maybe<double> images_per_joule{};
+  Maybe<double> samples_per_joule{};
   Maybe<JobSpeeds> job_speeds{};
   std::vector<GivenShare> given{};  // by job, of its first rank
 };

@@ -223,7 +223,7 @@ TEST_F(ProgramTest, ProfileCoversEveryConvolution) {
           << node.name << " " << phase;
     }
   }
-  EXPECT_NEAR(flops / (graph.training_flops_per_image() * batch_size), 1, 1e-9);
+  EXPECT_NEAR(flops / (graph.training_flops_per_sample() * batch_size), 1, 1e-9);
 }
 
 TEST_F(ProgramTest, PlansCanBeFedBack) {

@@ -41,8 +41,8 @@ inline Run run_on(const Machine& machine) {
   run.warnings.clear();
   run.device = machine.device;
   run.window = TimedWindow{
-      .first_step = 2, .steps = 100, .images = 25600, .seconds = 100 * machine.step_seconds};
-  run.throughput_images_per_second = 256 / machine.step_seconds;
+      .first_step = 2, .steps = 100, .samples = 25600, .seconds = 100 * machine.step_seconds};
+  run.throughput = 256 / machine.step_seconds;
   Rank& rank = run.ranks[0];
   rank.monitoring->seen.clear();
   rank.monitoring->verdict = "clean";

@@ -22,8 +22,8 @@ inline Run made_up_run(double throughput, const std::string& started_at) {
   Run run = sample_run();
   run.warnings.clear();
   run.started_at = started_at;
-  run.throughput_images_per_second = throughput;
-  run.window.value->seconds = static_cast<double>(run.window->images) / throughput;
+  run.throughput = throughput;
+  run.window.value->seconds = static_cast<double>(run.window->samples) / throughput;
   return run;
 }
 

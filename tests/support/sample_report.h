@@ -30,7 +30,7 @@ inline Rank sample_rank() {
                                .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
                                .not_monitored = {{"sm_clock_hertz", "not told"}},
                                .joules = 130.0,
-                               .images_per_joule = Unknown{"not told"}};
+                               .samples_per_joule = Unknown{"not told"}};
   rank.probes =
       RankProbes{.needs = {.kernels = 250,
                            .input_bytes = 77070336,
@@ -61,9 +61,9 @@ inline Run sample_run() {
                        .drift = 0.001,
                        .halves_difference = -0.002,
                        .judged_steps = 2};
-  run.window = TimedWindow{.first_step = 2, .steps = 2, .images = 512, .seconds = 0.4};
-  run.throughput_images_per_second = 1280.0;
-  run.flops_per_image = 2.4e10;
+  run.window = TimedWindow{.first_step = 2, .steps = 2, .samples = 512, .seconds = 0.4};
+  run.throughput = 1280.0;
+  run.flops_per_sample = 2.4e10;
   run.flops_per_second = 3.072e13;
   run.peak_flops_per_second = 9.89e14;
   run.share_of_peak = 0.031;
@@ -72,7 +72,7 @@ inline Run sample_run() {
   run.proof.window_start_gradient_norm = 1.5;
   run.proof.window_end_gradient_norm = Unknown{"the gradient of that step was not finite"};
   run.proof.verify = Verify{.passed = true,
-                            .images = 16,
+                            .samples = 16,
                             .steps = 12,
                             .maximum_steps = 60,
                             .bound = 3.45,

@@ -125,7 +125,7 @@ std::vector<Question> questions() {
         .caption = "Throughput of all jobs over the mean power of the GPU."},
        "images/J",
        "power was not monitored",
-       {plain("", &Point::images_per_joule)}},
+       {plain("", &Point::samples_per_joule)}},
   };
 }
 

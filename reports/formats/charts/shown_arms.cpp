@@ -86,14 +86,13 @@ std::string counts_text(const std::vector<std::pair<std::string, std::string>>& 
 const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
-    const bool counts = run.run.status == Status::complete && run.run.throughput_images_per_second;
+    const bool counts = run.run.status == Status::complete && run.run.throughput;
     if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
   }
   if (runs.empty()) return nullptr;
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-  std::nth_element(runs.begin(), middle, runs.end(), [](const Run* a, const Run* b) {
-    return *a->throughput_images_per_second < *b->throughput_images_per_second;
-  });
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
   return *middle;
 }
 

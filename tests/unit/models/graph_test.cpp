@@ -78,8 +78,8 @@ TEST(Graph, FlopsOfOneConvolutionByHand) {
   EXPECT_EQ(graph.forward_flops(graph.node(first)), first_flops);
   EXPECT_EQ(graph.forward_flops(graph.node(second)), second_flops);
   EXPECT_EQ(graph.forward_flops(graph.node(image)), 0);
-  EXPECT_EQ(graph.forward_flops_per_image(), first_flops + second_flops);
-  EXPECT_EQ(graph.training_flops_per_image(), 2 * first_flops + 3 * second_flops);
+  EXPECT_EQ(graph.forward_flops_per_sample(), first_flops + second_flops);
+  EXPECT_EQ(graph.training_flops_per_sample(), 2 * first_flops + 3 * second_flops);
 }
 
 TEST(OpKind, HasAName) {

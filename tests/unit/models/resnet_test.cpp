@@ -62,10 +62,10 @@ TEST(ResNet, ParametersHaveTorchvisionsNamesAndShapes) {
 // 2 per multiply-add: 4.089 GMAC forward, as published for v1.5; v1 strides earlier.
 TEST(ResNet, Flops) {
   const Graph graph = build_network("resnet50");
-  EXPECT_NEAR(graph.forward_flops_per_image() / 8.178e9, 1, 1e-3);
-  EXPECT_NEAR(graph.training_flops_per_image() / 24.30e9, 1, 1e-3);
-  EXPECT_NEAR(build_network("resnet50_v1").forward_flops_per_image() / 7.716e9, 1, 1e-3);
-  EXPECT_NEAR(build_network("resnet18").forward_flops_per_image() / 3.628e9, 1, 1e-3);
+  EXPECT_NEAR(graph.forward_flops_per_sample() / 8.178e9, 1, 1e-3);
+  EXPECT_NEAR(graph.training_flops_per_sample() / 24.30e9, 1, 1e-3);
+  EXPECT_NEAR(build_network("resnet50_v1").forward_flops_per_sample() / 7.716e9, 1, 1e-3);
+  EXPECT_NEAR(build_network("resnet18").forward_flops_per_sample() / 3.628e9, 1, 1e-3);
 }
 
 TEST(ResNet, VersionsDifferInWhereABottleneckStrides) {

@@ -176,7 +176,7 @@ TEST(Monitor, SamplesOnlyInsideTheWindow) {
   ASSERT_TRUE(found);
   EXPECT_GT(found->samples, 5);
   EXPECT_FALSE(found->joules);
-  EXPECT_FALSE(found->images_per_joule);
+  EXPECT_FALSE(found->samples_per_joule);
   progress.steps_done = 15;  // the window is over
   Monitor after({.hz = 100}, progress);
   wait_seconds(0.1);
@@ -214,7 +214,7 @@ TEST(Monitor, ConstructedH200GivesSeriesAndImagesPerJoule) {
   EXPECT_NEAR(mean_of("power_watts"), 612.345, 1e-9);
   EXPECT_NEAR(mean_of("gpu_busy_share"), 0.99, 1e-12);
   EXPECT_NEAR(mean_of("memory_used_bytes"), 44e9, 1);
-  EXPECT_NEAR(*found->images_per_joule, 2, 1e-9);
+  EXPECT_NEAR(*found->samples_per_joule, 2, 1e-9);
   EXPECT_TRUE(found->joules) << "the counter stands still, which is 0 J";
   EXPECT_TRUE(found->not_monitored.contains("pcie_sent_bytes_per_second"));
 }

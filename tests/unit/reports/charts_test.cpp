@@ -93,7 +93,7 @@ TEST(Chart, ThinningHidesNoOutlier) {
   run.ranks[0].step_seconds.assign(20'000, 0.1);
   run.ranks[0].step_seconds[7'777] = 0.4;
   run.ranks[0].step_seconds[13'333] = 0.02;
-  run.window = TimedWindow{.first_step = 0, .steps = 20'000, .images = 1, .seconds = 2000};
+  run.window = TimedWindow{.first_step = 0, .steps = 20'000, .samples = 1, .seconds = 2000};
   const RunSet set = set_of(report);
   const Chart chart = step_strip_chart(shown_arms(set));
   EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
@@ -108,7 +108,7 @@ TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
   run.ranks.push_back(run.ranks[0]);
   run.ranks[0].step_seconds = {9, 9, 9, 0.1, 0.1, 0.1};
   run.ranks[1].step_seconds = {9, 0.3, 0.3};
-  run.window = TimedWindow{.first_step = 3, .steps = 3, .images = 1, .seconds = 1};
+  run.window = TimedWindow{.first_step = 3, .steps = 3, .samples = 1, .seconds = 1};
   run.jobs = {{1, 500, 0, 3, 3}, {1, 500, 0, 1, 2}};
   RunSet set = set_of(report);
   EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
@@ -123,7 +123,7 @@ TEST(Chart, ArmsWithoutAStripAreCounted) {
   Report report = made_up_report(arms);
   for (Arm& arm : report.arms) {
     arm.runs[0].ranks[0].step_seconds = {0.1, 0.1, 0.1};
-    arm.runs[0].window = TimedWindow{.first_step = 0, .steps = 3, .images = 1, .seconds = 1};
+    arm.runs[0].window = TimedWindow{.first_step = 0, .steps = 3, .samples = 1, .seconds = 1};
   }
   const RunSet set = set_of(report);
   EXPECT_THAT(step_distribution_chart(shown_arms(set)).caption, HasSubstr("2 more are not shown"));
@@ -184,8 +184,8 @@ TEST(Chart, TicksAreRound) {
 RunSet hardly_known_set() {
   Report report = full_report();
   for (Arm& arm : report.arms) {
-    arm.runs[0].throughput_images_per_second = 500;
-    arm.runs[1].throughput_images_per_second = 2000;
+    arm.runs[0].throughput = 500;
+    arm.runs[1].throughput = 2000;
   }
   return set_of(report);
 }
@@ -210,7 +210,7 @@ TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
 
 TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
   Report report = full_report();
-  for (nearmetal::Run& run : report.arms[1].runs) *run.throughput_images_per_second.value *= 100;
+  for (nearmetal::Run& run : report.arms[1].runs) *run.throughput.value *= 100;
   const RunSet set = set_of(report);
   EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
 }

@@ -172,7 +172,7 @@ TEST(Compare, RunsThatAreNotCompleteAreLeftOutWhateverTheirSpeed) {
   RunSet next = new_set(1);
   next.arms[0].runs[1].run.status = Status::partial;
   next.arms[0].runs[2].run.status = Status::failed;
-  next.arms[0].runs[2].run.throughput_images_per_second = Unknown{"the run failed"};
+  next.arms[0].runs[2].run.throughput = Unknown{"the run failed"};
   const ComparisonRow row = row_of(base_set(), next);
   EXPECT_EQ(row.new_side.runs, 3);
   EXPECT_EQ(row.new_side.left_out, 2);

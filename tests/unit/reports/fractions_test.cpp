@@ -28,7 +28,7 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
                       &mps = points[3];
   const double of_mps = std::sqrt(1100. * 1122), of_serial = std::sqrt(990. * 1000);
   const double of_slices = std::sqrt(900. * 910), of_alone = std::sqrt(1000. * 1010);
-  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, of_mps);
+  EXPECT_DOUBLE_EQ(mps.throughput, of_mps);
   EXPECT_DOUBLE_EQ(mps.of_serial->value, of_mps / of_serial);
   EXPECT_DOUBLE_EQ(mps.of_timeslice->value, of_mps / of_slices);
   EXPECT_LT(mps.of_serial->interval->lower, of_mps / of_serial);
@@ -40,7 +40,7 @@ TEST(Fractions, RatiosAreThoseOfTheSpeedsOfAllJobs) {
   EXPECT_EQ(serial.of_serial.reason, "it is the reference");
   EXPECT_EQ(alone.slowdown.reason, "it is the reference");
   EXPECT_DOUBLE_EQ(*mps.p99_inflation, 4);
-  EXPECT_DOUBLE_EQ(*mps.images_per_joule, of_mps / 500);
+  EXPECT_DOUBLE_EQ(*mps.samples_per_joule, of_mps / 500);
   EXPECT_DOUBLE_EQ(*mps.power_watts, 500);
   EXPECT_DOUBLE_EQ(mps.job_speeds->slowest, of_mps / 4);
   EXPECT_EQ(alone.job_speeds.reason, "one job");
@@ -52,7 +52,7 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   report.arms[3].runs[1].status = Status::failed;
   const FractionPoint mps = points_of(report)[3];
   EXPECT_EQ(mps.runs, 1);
-  EXPECT_DOUBLE_EQ(mps.throughput_images_per_second, 1100);
+  EXPECT_DOUBLE_EQ(mps.throughput, 1100);
   EXPECT_FALSE(mps.of_serial->interval);
   EXPECT_DOUBLE_EQ(*mps.fairness, 1);
   report.arms[3].runs[0].jain_fairness.reset();
@@ -85,7 +85,7 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
     larger.config = report.invocation.config;
     larger.config->batch = 7;
     const double factor = larger.share->way == "mps" ? 0.5 : 2;
-    for (nearmetal::Run& run : larger.runs) *run.throughput_images_per_second.value *= factor;
+    for (nearmetal::Run& run : larger.runs) *run.throughput.value *= factor;
   }
   set = {};
   add_runs(set, report, "made up");
@@ -108,7 +108,7 @@ TEST(Fractions, TheBestBatchIsThatOfTheSameWork) {
     other.config = report.invocation.config;
     other.config->model = "resnet18";
     other.config->batch = batch;
-    for (nearmetal::Run& run : other.runs) *run.throughput_images_per_second.value *= batch;
+    for (nearmetal::Run& run : other.runs) *run.throughput.value *= batch;
   }
   RunSet set;
   add_runs(set, report, "made up");
@@ -140,8 +140,8 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
       std::pow(std::sqrt(400. * 404), 0.75) * std::pow(std::sqrt(600. * 606), 0.25);
   EXPECT_NEAR(found->value, alone / of_job, 1e-9);
   EXPECT_LT(found->interval->lower, found->value);
-  report.arms[3].runs[0].jobs[0].throughput_images_per_second *= 2;
-  report.arms[3].runs[1].jobs[0].throughput_images_per_second *= 2;
+  report.arms[3].runs[0].jobs[0].throughput *= 2;
+  report.arms[3].runs[1].jobs[0].throughput *= 2;
   EXPECT_DOUBLE_EQ(*points_of(report)[3].worst_of_best, 0.5);
   EXPECT_DOUBLE_EQ(points_of(report)[3].job_speeds->fastest, 2 * of_job);
 }
@@ -157,7 +157,7 @@ TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) 
   const std::vector<FractionPoint> points = points_of(report);
   EXPECT_NEAR(points[0].slowdown->value, std::sqrt(1000. * 1010) / std::sqrt(250. * 260), 1e-9);
   EXPECT_EQ(points[0].of_serial.reason, "its neighbours train nothing");
-  EXPECT_EQ(points[0].images_per_joule.reason, "its neighbours take power, too");
+  EXPECT_EQ(points[0].samples_per_joule.reason, "its neighbours take power, too");
   EXPECT_EQ(points[1].of_timeslice.reason, "no arm of as many jobs is so");
   const Report read = report_from_json(to_json(report));
   EXPECT_EQ(read.arms[0].share, beside.share);
@@ -221,14 +221,14 @@ TEST(MergeSerialJobs, SumsImagesAndSeconds) {
   std::vector<Report> jobs(2, sample_report());
   for (size_t i = 0; i < jobs.size(); ++i) {
     nearmetal::Run& run = jobs[i].arms[0].runs[0];
-    run.window.value->images = 1000;
+    run.window.value->samples = 1000;
     run.window.value->seconds = i == 0 ? 1 : 4;
     run.ranks[0].window_start_unix_seconds = i == 0 ? 100 : 130;
   }
   const nearmetal::Run run = merge_serial_jobs(jobs).run;
-  EXPECT_DOUBLE_EQ(*run.throughput_images_per_second, 400) << "2000 images in 5 s";
+  EXPECT_DOUBLE_EQ(*run.throughput, 400) << "2000 images in 5 s";
   ASSERT_EQ(run.jobs.size(), 2);
-  EXPECT_DOUBLE_EQ(run.jobs[1].throughput_images_per_second, 250);
+  EXPECT_DOUBLE_EQ(run.jobs[1].throughput, 250);
   EXPECT_DOUBLE_EQ(run.jobs[1].start_seconds, 30);
   EXPECT_EQ(run.jobs[1].first_step, jobs[1].arms[0].runs[0].window->first_step);
   EXPECT_EQ(run.jobs[1].steps, jobs[1].arms[0].runs[0].window->steps);

@@ -47,7 +47,7 @@ class Sessions {
 
  private:
   void fill(SetRun& run, double level, char hour) {
-    run.run.throughput_images_per_second = level * std::exp(session_.spread * noise_(engine_));
+    run.run.throughput = level * std::exp(session_.spread * noise_(engine_));
     run.run.started_at[11] = hour;
   }
 

@@ -91,7 +91,7 @@ TEST(ReportJson, BytesThatAreNotUtf8AreReplaced) {
 TEST(ReportJson, NumbersThatAreNotFiniteAreNeverWritten) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     Report report = sample_report();
-    report.arms[0].runs[0].throughput_images_per_second = bad;
+    report.arms[0].runs[0].throughput = bad;
     EXPECT_THROW(to_json(report), std::logic_error);
     report = sample_report();
     report.arms[0].runs[0].ranks[0].step_seconds[1] = bad;

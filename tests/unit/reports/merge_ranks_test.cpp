@@ -17,9 +17,9 @@ Report part(int64_t rank, double seconds, const std::string& host = "vm0") {
   report.environments = {environment};
   Run run;
   run.world_size = 3;
-  run.flops_per_image = 10;
-  run.window = TimedWindow{.first_step = 5, .steps = 10, .images = 100, .seconds = seconds};
-  run.throughput_images_per_second = 100 / seconds;
+  run.flops_per_sample = 10;
+  run.window = TimedWindow{.first_step = 5, .steps = 10, .samples = 100, .seconds = seconds};
+  run.throughput = 100 / seconds;
   run.peak_flops_per_second = 1000.0;
   run.proof.window_start_loss = 7.0 + static_cast<double>(rank);
   Rank own;
@@ -43,9 +43,9 @@ TEST(MergeRanks, AloneNothingChanges) {
 
 TEST(MergeRanks, ImagesOfAllInTheTimeOfTheSlowest) {
   const nearmetal::Run run = merged_run(three());
-  EXPECT_EQ(run.window->images, 300);
+  EXPECT_EQ(run.window->samples, 300);
   EXPECT_EQ(run.window->seconds, 2);
-  EXPECT_EQ(*run.throughput_images_per_second, 150);
+  EXPECT_EQ(*run.throughput, 150);
   EXPECT_EQ(*run.flops_per_second, 1500);
   EXPECT_EQ(*run.share_of_peak, 0.5);
   EXPECT_EQ(*run.proof.window_start_loss, 8);
@@ -73,7 +73,7 @@ TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreTold) {
 TEST(MergeRanks, IndependentRanksAddUp) {
   auto parts = three();
   for (Report& report : parts) report.invocation.config.update = "independent";
-  EXPECT_EQ(*merged_run(parts).throughput_images_per_second, 250);
+  EXPECT_EQ(*merged_run(parts).throughput, 250);
 }
 
 TEST(MergeRanks, RanksOfOneHostShareItsEnvironment) {
@@ -90,7 +90,7 @@ TEST(MergeRanks, RanksOfOneHostShareItsEnvironment) {
 TEST(MergeRanks, WhatOneRankLacksTheJobLacks) {
   auto parts = three();
   nearmetal::Run& run = parts[1].arms[0].runs[0];
-  run.throughput_images_per_second = Unknown{"the run failed"};
+  run.throughput = Unknown{"the run failed"};
   run.window = Unknown{"the run failed"};
   run.status = Status::failed;
   run.failure = "its loss is not finite";
@@ -102,7 +102,7 @@ TEST(MergeRanks, WhatOneRankLacksTheJobLacks) {
   EXPECT_EQ(job.status, Status::failed);
   EXPECT_EQ(merged.status, Status::failed);
   EXPECT_EQ(job.failure, "rank 1 (vm0): its loss is not finite");
-  EXPECT_EQ(job.throughput_images_per_second.reason, "the run failed");
+  EXPECT_EQ(job.throughput.reason, "the run failed");
   EXPECT_FALSE(job.flops_per_second);
   EXPECT_FALSE(job.proof.loss_finite);
 }

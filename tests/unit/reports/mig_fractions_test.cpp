@@ -85,7 +85,7 @@ TEST(MigFractions, OfMigAreHeldAgainstTheWholeBoardOfAnotherReport) {
   EXPECT_DOUBLE_EQ(mig.of_timeslice->value, of_mig / std::sqrt(900. * 910));
   EXPECT_DOUBLE_EQ(mig.slowdown->value, 4 * std::sqrt(1000. * 1010) / of_mig);
   EXPECT_DOUBLE_EQ(mig.interference->value, 4 * std::sqrt(230. * 232) / of_mig);
-  EXPECT_DOUBLE_EQ(*mig.images_per_joule, of_mig / 500) << "the power is that of the board, once";
+  EXPECT_DOUBLE_EQ(*mig.samples_per_joule, of_mig / 500) << "the power is that of the board, once";
   EXPECT_DOUBLE_EQ(*mig.memory_bytes, 4 * 3e9) << "each tells of its own part";
   EXPECT_DOUBLE_EQ(*alone.memory_bytes, 3e9);
   EXPECT_DOUBLE_EQ(*mps.memory_bytes, 3e9) << "each tells of all";
@@ -108,7 +108,7 @@ Report of_a_part_taken_for_the_gpu() {
     put_on(arm, {part});
     arm.name += " on a part";
     for (nearmetal::Run& run : arm.runs) {
-      *run.throughput_images_per_second.value /= 10;
+      *run.throughput.value /= 10;
       run.started_at = time_at(minute++);
     }
   }
@@ -168,10 +168,10 @@ TEST(MigFractions, OfSeveralGpusThePowerOfOneIsNotThatOfAll) {
   std::vector<Report> reports = without_and_with_mig();
   std::vector<Gpu>& parts = reports[1].environments[0].gpus;
   for (Gpu& part : parts) part.pci_id = std::string("00000000:1B:00.0");
-  EXPECT_TRUE(points_of_all(reports).at(5).images_per_joule);
+  EXPECT_TRUE(points_of_all(reports).at(5).samples_per_joule);
   parts.back().pci_id = std::string("00000000:43:00.0");
-  EXPECT_EQ(points_of_all(reports).at(5).images_per_joule.reason, "the jobs are on several GPUs");
-  EXPECT_TRUE(points_of_all(reports).at(6).images_per_joule);
+  EXPECT_EQ(points_of_all(reports).at(5).samples_per_joule.reason, "the jobs are on several GPUs");
+  EXPECT_TRUE(points_of_all(reports).at(6).samples_per_joule);
 }
 
 TEST(MigFractions, UnequalPartsAreHeldAgainstJobsAloneOnEach) {

@@ -26,7 +26,7 @@ TEST_F(CmdRun, AttributeKeepsProbesAndWhyOneIsMissing) {
   EXPECT_EQ(probes->probes[1].name, memory_probe);
   EXPECT_THAT(probes->probes[1].median_seconds.reason, HasSubstr("no such probe"));
   EXPECT_THAT(probes->needs.memory_seconds.reason, HasSubstr("copy/device"));
-  EXPECT_EQ(only_run().throughput_images_per_second, Maybe<double>(16 / 0.010));
+  EXPECT_EQ(only_run().throughput, Maybe<double>(16 / 0.010));
 }
 
 TEST_F(CmdRun, WithoutAttributeThereAreNoProbes) {

@@ -22,7 +22,7 @@ TEST_F(CmdRunFailure, ALossThatIsNotFiniteIsAFailureWithoutThroughput) {
   EXPECT_EQ(report().exit_code, 6);
   EXPECT_FALSE(failed.proof.loss_finite);
   EXPECT_EQ(failed.proof.failed_step, 20);
-  EXPECT_FALSE(failed.throughput_images_per_second);
+  EXPECT_FALSE(failed.throughput);
   EXPECT_EQ(failed.ranks.at(0).step_seconds.size(), 20u) << "what was measured stays";
   EXPECT_THAT(out.str(), Not(HasSubstr("images/s")));
   EXPECT_THAT(err.str(), HasSubstr("the loss of step 20 is not finite"));
@@ -53,7 +53,7 @@ TEST_F(CmdRunFailure, AnInterruptIsAPartialReport) {
   EXPECT_EQ(partial.status, Status::partial);
   EXPECT_EQ(report().exit_code, 130);
   EXPECT_EQ(partial.window->steps, 15 - partial.window->first_step);
-  EXPECT_TRUE(partial.throughput_images_per_second);
+  EXPECT_TRUE(partial.throughput);
   EXPECT_THAT(out.str(), HasSubstr("interrupted"));
 }
 
@@ -63,7 +63,7 @@ TEST_F(CmdRunFailure, TerminationDuringWarmUpIsReportedToo) {
   const nearmetal::Run partial = only_run();
   EXPECT_EQ(partial.status, Status::partial);
   EXPECT_FALSE(partial.window);
-  EXPECT_FALSE(partial.throughput_images_per_second);
+  EXPECT_FALSE(partial.throughput);
 }
 
 TEST_F(CmdRunFailure, OutOfMemoryTellsWhatWouldFit) {
@@ -89,7 +89,7 @@ TEST_F(CmdRunFailure, VerifyFailsWhenItDoesNot) {
     EXPECT_THAT(out.str(), Not(HasSubstr("images/s")));
     EXPECT_THAT(out.str(), HasSubstr("FAILED"));
     const nearmetal::Run failed = only_run();
-    EXPECT_FALSE(failed.throughput_images_per_second);
+    EXPECT_FALSE(failed.throughput);
     EXPECT_FALSE(failed.share_of_peak);
     EXPECT_FALSE(failed.proof.verify->passed);
   }

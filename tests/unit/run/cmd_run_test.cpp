@@ -18,11 +18,11 @@ TEST_F(CmdRun, MeasuresAndReports) {
   EXPECT_EQ(read.invocation.origins.at("batch"), Origin::flag);
   const nearmetal::Run measured = read.arms.at(0).runs.at(0);
   EXPECT_EQ(measured.window->steps, 40);
-  EXPECT_EQ(measured.window->images, 320);
+  EXPECT_EQ(measured.window->samples, 320);
   EXPECT_NEAR(measured.window->seconds, 0.4, 1e-12);
-  EXPECT_NEAR(*measured.throughput_images_per_second, 800, 1e-9);
+  EXPECT_NEAR(*measured.throughput, 800, 1e-9);
   EXPECT_EQ(measured.window->first_step, measured.warm_up->steps);
-  EXPECT_NEAR(*measured.flops_per_second, 800 * measured.flops_per_image, 1);
+  EXPECT_NEAR(*measured.flops_per_second, 800 * measured.flops_per_sample, 1);
   EXPECT_FALSE(measured.share_of_peak);
   EXPECT_EQ(measured.ranks.at(0).step_seconds.size(),
             static_cast<size_t>(measured.warm_up->steps) + 40);
@@ -99,7 +99,7 @@ TEST_F(CmdRun, VerifyPassesWhenTheNetworkLearns) {
   EXPECT_EQ(run({"--steps", "3", "--batch", "20", "--verify"}), ExitCode::ok);
   const Verify verify = only_run().proof.verify.value();
   EXPECT_TRUE(verify.passed);
-  EXPECT_EQ(verify.images, 16);
+  EXPECT_EQ(verify.samples, 16);
   EXPECT_EQ(script.fixed_batch_labels, 20) << "the batch is filled";
   EXPECT_EQ(script.restarts, 2);
   EXPECT_NEAR(verify.bound, std::log(1000) / 2, 1e-12);
