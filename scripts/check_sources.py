@@ -14,7 +14,7 @@ import sys
 ARROWS = {
     "bench": ["comm/**.h", "reports/**", "models/*.h", "models/networks/*"],
     "comm": ["reports/**", "models/*.h"],
-    "comm/gpu": ["models/*.h", "models/cuda/kernels/pack.h"],
+    "comm/gpu": ["models/*.h", "models/cuda/device/check.h", "models/cuda/kernels/pack.h"],
     "reports": ["models/*.h"],
     "models": [],
     "tests": ["**"],

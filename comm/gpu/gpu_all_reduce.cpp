@@ -1,19 +1,11 @@
 #include "comm/gpu/gpu_all_reduce.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
 
 #include "comm/known_sums.h"
 
 namespace nearmetal {
-
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
-void require_ok(cudaError_t status, const char* call) {
-  if (status == cudaSuccess) return;
-  throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorString(status) + " in " + call);
-}
 
 GpuAllReduce::GpuAllReduce(int rank, int ranks, int gpu) : rank_(rank), ranks_(ranks) {
   NM_CALL(cudaSetDevice(gpu));
@@ -22,14 +14,8 @@ GpuAllReduce::GpuAllReduce(int rank, int ranks, int gpu) : rank_(rank), ranks_(r
   cudaStream_t stream = nullptr;
   NM_CALL(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
   stream_.reset(stream);
-  begin_ = make_event();
-  end_ = make_event();
-}
-
-GpuAllReduce::Event GpuAllReduce::make_event() {
-  cudaEvent_t event = nullptr;
-  NM_CALL(cudaEventCreate(&event));
-  return Event(event);
+  begin_ = cuda::make_event();
+  end_ = cuda::make_event();
 }
 
 void GpuAllReduce::start(int first, int count, void* stream) {

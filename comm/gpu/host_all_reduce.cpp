@@ -10,8 +10,6 @@
 
 namespace nearmetal {
 
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
 namespace {
 
 constexpr int64_t line_bytes = 64;  // of a CPU's cache: a flag has one to itself
@@ -65,7 +63,8 @@ void enqueue(std::vector<CUstreamBatchMemOpParams>& operations, cudaStream_t str
   static const auto batch = batch_of_flags();
   const CUresult status =
       batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0);
-  require_ok(static_cast<cudaError_t>(status), "cuStreamBatchMemOp");  // they share their numbers
+  cuda::require_ok(static_cast<cudaError_t>(status), "cuStreamBatchMemOp", __FILE__,
+                   __LINE__);  // they share their numbers
 }
 
 }  // namespace
@@ -96,9 +95,7 @@ void HostAllReduce::bind(std::vector<GradientBucket> buckets) {
   }
   share_memory();
   rows_.reset();
-  void* rows = nullptr;
-  NM_CALL(cudaMalloc(&rows, rows_bytes));
-  rows_.reset(static_cast<std::byte*>(rows));
+  rows_ = cuda::allocate_device(rows_bytes);
 }
 
 void HostAllReduce::share_memory() {
@@ -170,7 +167,7 @@ void HostAllReduce::fetch_gradients(int bucket) {
   const std::vector<Part> whole{{0, ranks()}};
   for (const Part& from : leaves_own_part_out(bucket) ? around({rank(), 1}, ranks()) : whole) {
     NM_CALL(cudaMemcpy2DAsync(
-        rows_.get() + from.begin * place.row_bytes, place.row_bytes,
+        static_cast<std::byte*>(rows_.get()) + from.begin * place.row_bytes, place.row_bytes,
         gradients_of(static_cast<int>(from.begin), bucket) + place.own.begin * element, rank_bytes_,
         place.own.elements * element, from.elements, cudaMemcpyHostToDevice, stream()));
   }

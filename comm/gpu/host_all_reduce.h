@@ -29,12 +29,6 @@ class HostAllReduce : public GpuAllReduce, private StagedOperations {
   void bind(std::vector<GradientBucket> buckets) override;
 
  private:
-  struct FreeDevice {
-    void operator()(void* memory) const { cudaFree(memory); }
-  };
-  struct Unpin {
-    void operator()(void* memory) const { cudaHostUnregister(memory); }
-  };
   struct Place {
     int64_t in_rank = 0;    // bytes from the beginning of each rank's gradients, and of the sums
     Part own;               // what this rank sums
@@ -64,9 +58,9 @@ class HostAllReduce : public GpuAllReduce, private StagedOperations {
   int64_t gradients_begin_ = 0;  // of rank 0 in the shared memory, behind the flags
   int64_t rank_bytes_ = 0;       // of the gradients of each rank, and of the sums
   std::unique_ptr<SharedMemory> shared_;
-  std::unique_ptr<std::byte, Unpin> pinned_;     // the same memory, as the GPU may reach it
-  uint64_t flags_ = 0;                           // where it begins, as the GPU addresses it
-  std::unique_ptr<std::byte, FreeDevice> rows_;  // of this rank's part of one bucket
+  cuda::RegisteredMemory pinned_;  // the same memory, as the GPU may reach it
+  uint64_t flags_ = 0;             // where it begins, as the GPU addresses it
+  cuda::DeviceMemory rows_;        // of this rank's part of one bucket
 };
 
 }  // namespace nearmetal

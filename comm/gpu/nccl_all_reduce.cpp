@@ -5,12 +5,10 @@
 
 namespace nearmetal {
 
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
-void require_ok(ncclResult_t status, const char* call) {
+void cuda::require_ok(ncclResult_t status, const char* call, const char* file, int line) {
   if (status == ncclSuccess) return;
-  throw std::runtime_error(std::string("NCCL: ") + ncclGetErrorString(status) + " (" +
-                           ncclGetLastError(nullptr) + ") in " + call);
+  fail_call(std::string("NCCL: ") + ncclGetErrorString(status) + " " + ncclGetLastError(nullptr),
+            call, file, line);
 }
 
 std::string nccl_version() {

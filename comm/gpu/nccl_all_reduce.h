@@ -3,27 +3,25 @@
 
 #include <nccl.h>
 
-#include <memory>
 #include <string>
-#include <type_traits>
 
 #include "comm/gpu/gpu_all_reduce.h"
 
-namespace nearmetal {
+namespace nearmetal::cuda {
 
-/// Throws std::runtime_error with the call and the library's own text.
-void require_ok(ncclResult_t status, const char* call);
+void require_ok(ncclResult_t status, const char* call, const char* file, int line);
+
+}  // namespace nearmetal::cuda
+
+namespace nearmetal {
 
 /// "nccl 2.28.9", as loaded.
 std::string nccl_version();
 
 ncclDataType_t nccl_type(Precision type);
 
-struct AbortCommunicator {
-  // Without waiting for other ranks, which may have failed.
-  void operator()(ncclComm_t communicator) const { ncclCommAbort(communicator); }
-};
-using Communicator = std::unique_ptr<std::remove_pointer_t<ncclComm_t>, AbortCommunicator>;
+/// Ends without waiting for other ranks, which may have failed.
+using Communicator = cuda::Handle<ncclComm_t, ncclCommAbort>;
 
 /// Waits for all ranks of the group.
 Communicator join_group(const std::string& group, int rank, int ranks);

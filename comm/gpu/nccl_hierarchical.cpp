@@ -6,8 +6,6 @@
 
 namespace nearmetal {
 
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
 HierarchicalAllReduce::HierarchicalAllReduce(const std::string& group, const HostPlace& place,
                                              int gpu, BetweenHosts between)
     : GpuAllReduce(place.rank, place.ranks(), gpu),

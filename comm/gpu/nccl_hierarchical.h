@@ -27,9 +27,6 @@ class HierarchicalAllReduce : public GpuAllReduce {
   void bind(std::vector<GradientBucket> buckets) override;
 
  private:
-  struct FreePinned {
-    void operator()(void* memory) const { cudaFreeHost(memory); }
-  };
   // What the driver's thread is given: this rank's part of a bucket, in pinned memory.
   struct Staged {
     const BetweenHosts* between = nullptr;
@@ -45,7 +42,7 @@ class HierarchicalAllReduce : public GpuAllReduce {
   HostPlace place_;
   BetweenHosts between_;
   Communicator communicator_;
-  std::unique_ptr<void, FreePinned> pinned_;
+  cuda::PinnedMemory pinned_;
   std::vector<Staged> staged_;  // by bucket; a graph holds their addresses
 };
 

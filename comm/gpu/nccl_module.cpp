@@ -34,7 +34,7 @@ class NcclLibrary : public Nccl {
 
   std::string new_group() override {
     ncclUniqueId id{};
-    require_ok(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    NM_CALL(ncclGetUniqueId(&id));
     return {id.internal, sizeof(id.internal)};
   }
 

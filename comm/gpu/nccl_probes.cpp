@@ -1,6 +1,5 @@
 #include "comm/gpu/nccl_probes.h"
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -10,46 +9,35 @@
 namespace nearmetal {
 namespace {
 
-#define NM_CALL(expression) ::nearmetal::require_ok((expression), #expression)
-
 struct Group {
   Group(const std::string& name, int rank_, int ranks_, int gpu) : rank(rank_), ranks(ranks_) {
     NM_CALL(cudaSetDevice(gpu));
-    ncclUniqueId id{};
-    if (name.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
-    std::memcpy(&id, name.data(), sizeof(id));
-    NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
-    NM_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    NM_CALL(cudaEventCreate(&begin));
-    NM_CALL(cudaEventCreate(&end));
+    communicator = join_group(name, rank, ranks);
+    stream = cuda::make_stream();
+    begin = cuda::make_event();
+    end = cuda::make_event();
   }
-  // Without waiting for other ranks, which may have failed.
-  ~Group() {
-    if (communicator != nullptr) ncclCommAbort(communicator);
-    if (begin != nullptr) cudaEventDestroy(begin);
-    if (end != nullptr) cudaEventDestroy(end);
-    if (stream != nullptr) cudaStreamDestroy(stream);
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
 
   int rank, ranks;
-  ncclComm_t communicator = nullptr;
-  cudaStream_t stream = nullptr;
-  cudaEvent_t begin = nullptr, end = nullptr;
+  cuda::StreamHandle stream;
+  cuda::EventHandle begin, end;
+  Communicator communicator;
 };
 
 // Of `count` fp32 values, in place or from `in` to `out`.
 using Exchange = std::function<ncclResult_t(const Group&, const void* in, void* out, size_t count)>;
 
 ncclResult_t all_reduce(const Group& group, const void* in, void* out, size_t count) {
-  return ncclAllReduce(in, out, count, ncclFloat32, ncclSum, group.communicator, group.stream);
+  return ncclAllReduce(in, out, count, ncclFloat32, ncclSum, group.communicator.get(),
+                       group.stream.get());
 }
 ncclResult_t all_gather(const Group& group, const void* in, void* out, size_t count) {
-  return ncclAllGather(in, out, count / group.ranks, ncclFloat32, group.communicator, group.stream);
+  return ncclAllGather(in, out, count / group.ranks, ncclFloat32, group.communicator.get(),
+                       group.stream.get());
 }
 ncclResult_t broadcast(const Group& group, const void* in, void* out, size_t count) {
-  return ncclBroadcast(in, out, count, ncclFloat32, 0, group.communicator, group.stream);
+  return ncclBroadcast(in, out, count, ncclFloat32, 0, group.communicator.get(),
+                       group.stream.get());
 }
 
 struct Kind {
@@ -67,18 +55,12 @@ std::vector<Kind> kinds(int ranks) {
           {"broadcast", "from the first GPU to all", broadcast, 1, 1}};
 }
 
-std::shared_ptr<void> device_memory(size_t bytes) {
-  void* memory = nullptr;
-  NM_CALL(cudaMalloc(&memory, bytes));
-  return {memory, [](void* pointer) { cudaFree(pointer); }};
-}
-
 void check_exchange(const Group& group, const Kind& kind, const void* in, void* out, size_t count) {
   NM_CALL(kind.exchange(group, in, out, count));
   float found = 0;
   NM_CALL(cudaMemcpyAsync(&found, static_cast<float*>(out) + count - 1, sizeof(found),
-                          cudaMemcpyDeviceToHost, group.stream));
-  NM_CALL(cudaStreamSynchronize(group.stream));
+                          cudaMemcpyDeviceToHost, group.stream.get()));
+  NM_CALL(cudaStreamSynchronize(group.stream.get()));
   if (found == kind.expected) return;
   throw std::runtime_error(std::string("NCCL: ") + kind.name + " gave " + std::to_string(found) +
                            " instead of " + std::to_string(kind.expected));
@@ -89,20 +71,20 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
   // So that each rank has something to give to allgather.
   const size_t count = (bytes / sizeof(float) + ranks - 1) / ranks * ranks;
   const std::vector<float> given(count, static_cast<float>(group->rank + 1));
-  const std::shared_ptr<void> in = device_memory(count * sizeof(float));
-  const std::shared_ptr<void> out = device_memory(count * sizeof(float));
+  const std::shared_ptr<void> in = cuda::allocate_device(count * sizeof(float));
+  const std::shared_ptr<void> out = cuda::allocate_device(count * sizeof(float));
   NM_CALL(cudaMemcpy(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice));
   NM_CALL(cudaMemset(out.get(), 0, count * sizeof(float)));
   check_exchange(*group, kind, in.get(), out.get(), count);
   return [group, exchange = kind.exchange, in, out, count](int64_t runs) {
-    NM_CALL(cudaEventRecord(group->begin, group->stream));
+    NM_CALL(cudaEventRecord(group->begin.get(), group->stream.get()));
     for (int64_t run = 0; run < runs; ++run) {
       NM_CALL(exchange(*group, in.get(), out.get(), count));
     }
-    NM_CALL(cudaEventRecord(group->end, group->stream));
-    NM_CALL(cudaEventSynchronize(group->end));
+    NM_CALL(cudaEventRecord(group->end.get(), group->stream.get()));
+    NM_CALL(cudaEventSynchronize(group->end.get()));
     float milliseconds = 0;
-    NM_CALL(cudaEventElapsedTime(&milliseconds, group->begin, group->end));
+    NM_CALL(cudaEventElapsedTime(&milliseconds, group->begin.get(), group->end.get()));
     return 1e-3 * milliseconds;
   };
 }

@@ -47,7 +47,7 @@ void launch_sum_rows(Precision type, const Rows& rows, void* out, cudaStream_t s
     sum_rows_kernel<T>
         <<<static_cast<unsigned>(blocks), row_threads, 0, stream>>>(rows, static_cast<T*>(out));
   });
-  require_ok(cudaGetLastError(), "the kernel that sums rows");
+  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal

@@ -10,13 +10,11 @@
 #include <stdexcept>
 
 #include "models/cpu/exchange.h"
+#include "models/loss_scaling.h"
 #include "models/synthetic.h"
 
 namespace nearmetal::cpu {
 namespace {
-
-constexpr int good_steps_to_grow = 2000;
-constexpr float largest_loss_scale = 0x1p24f;
 
 using dnnl::memory;
 
@@ -151,21 +149,12 @@ void CpuProgram::finish_step() {
   record_.update_skipped = !finite;
   record_.exposed_communication_seconds = state_.exposed_communication_seconds;
   ++steps_;
-  if (options_.loss_scale.dynamic) adapt_loss_scale(finite);
+  if (options_.loss_scale.dynamic) adapt_loss_scale(state_.loss_scale, good_steps_, finite);
 }
 
 // The gradient that is there is a sum over ranks of what the scaled loss gives.
 float CpuProgram::gradient_factor() const {
   return 1 / (state_.loss_scale * static_cast<float>(ranks_));
-}
-
-void CpuProgram::adapt_loss_scale(bool finite) {
-  good_steps_ = finite ? good_steps_ + 1 : 0;
-  if (!finite) state_.loss_scale = std::max(1.0f, state_.loss_scale / 2);
-  if (good_steps_ == good_steps_to_grow) {
-    state_.loss_scale = std::min(largest_loss_scale, state_.loss_scale * 2);
-    good_steps_ = 0;
-  }
 }
 
 void CpuProgram::update() {

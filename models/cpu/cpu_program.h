@@ -58,7 +58,6 @@ class CpuProgram : public Program {
   void draw_labels();
   void finish_step();
   void update();
-  void adapt_loss_scale(bool finite);
   float gradient_factor() const;
   void set_images(std::span<const float> images);
 
@@ -82,7 +81,7 @@ class CpuProgram : public Program {
   std::vector<double> partial_sums_;
 
   int64_t steps_ = 0;  // since restart()
-  int64_t good_steps_ = 0;
+  int32_t good_steps_ = 0;
   int ranks_ = 1;                                                  // whose gradients are summed
   float inverse_scale_ = 1;                                        // of the last step
   std::optional<std::chrono::steady_clock::time_point> last_end_;  // of a step, since restart()

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "models/cuda/device/check.h"
+#include "models/cuda/libraries/library_check.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/kernels/probe_kernels.h"

@@ -1,34 +1,17 @@
 #include "models/cuda/device/check.h"
 
-#include <array>
 #include <stdexcept>
 #include <string>
 
 namespace nearmetal::cuda {
-namespace {
 
-[[noreturn]] void fail(const std::string& text, const char* call, const char* file, int line) {
+void fail_call(const std::string& text, const char* call, const char* file, int line) {
   throw std::runtime_error(text + " (" + call + ", " + file + ":" + std::to_string(line) + ")");
 }
 
-}  // namespace
-
 void require_ok(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
-  fail(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
-}
-
-void require_ok(cudnnStatus_t status, const char* call, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  std::array<char, 512> detail{};
-  cudnnGetLastErrorString(detail.data(), detail.size());
-  fail(std::string("cuDNN: ") + cudnnGetErrorString(status) + " " + detail.data(), call, file,
-       line);
-}
-
-void require_ok(cublasStatus_t status, const char* call, const char* file, int line) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  fail(std::string("cuBLAS: ") + cublasLtGetStatusString(status), call, file, line);
+  fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
 StreamHandle make_stream() {

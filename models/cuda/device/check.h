@@ -1,19 +1,22 @@
-// Status checks and owning handles for the CUDA libraries.
+// Status checks and owning handles. Other libraries add an overload of require_ok() for their
+// status (cuDNN and cuBLAS: models/cuda/libraries/library_check.h; NCCL:
+// comm/gpu/nccl_all_reduce.h).
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime.h>
-#include <cudnn_graph.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 namespace nearmetal::cuda {
 
-/// Throw std::runtime_error with the call, the library's own text, file and line.
+/// Throws std::runtime_error: what a library said, the call, file and line.
+[[noreturn]] void fail_call(const std::string& text, const char* call, const char* file, int line);
+
+/// Throws std::runtime_error with the library's own text unless the call succeeded.
 void require_ok(cudaError_t status, const char* call, const char* file, int line);
-void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
-void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
 
 #define NM_CALL(expression) \
   ::nearmetal::cuda::require_ok((expression), #expression, __FILE__, __LINE__)
@@ -33,10 +36,9 @@ using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
 using GraphHandle = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExecHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
-using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
-using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
 using DeviceMemory = Handle<void*, cudaFree>;
 using PinnedMemory = Handle<void*, cudaFreeHost>;
+using RegisteredMemory = Handle<void*, cudaHostUnregister>;
 
 StreamHandle make_stream();
 EventHandle make_event();

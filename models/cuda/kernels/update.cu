@@ -1,13 +1,12 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
+#include "models/loss_scaling.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 constexpr int update_threads = 256;
-constexpr int good_steps_to_grow = 2000;
-constexpr float largest_loss_scale = 0x1p24f;
 
 __device__ double block_sum(double value) {
   __shared__ double shared[update_threads / 32];
@@ -65,13 +64,7 @@ __device__ void finish(const FinishOperands& operands, double loss, double scale
       1e-9f * static_cast<float>(state.exchange_end_nanoseconds - state.backward_end_nanoseconds);
   state.inverse_scale = 1 / (scale * static_cast<float>(operands.ranks));
   state.step += 1;
-  if (!operands.dynamic_loss_scale) return;
-  state.good_steps = finite ? state.good_steps + 1 : 0;
-  if (!finite) state.loss_scale = fmaxf(1.0f, scale / 2);
-  if (state.good_steps == good_steps_to_grow) {
-    state.loss_scale = fminf(largest_loss_scale, scale * 2);
-    state.good_steps = 0;
-  }
+  if (operands.dynamic_loss_scale) adapt_loss_scale(state.loss_scale, state.good_steps, finite);
 }
 
 template <class T>

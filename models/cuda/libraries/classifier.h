@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "models/cuda/device/check.h"
 #include "models/cuda/kernels/head.h"
+#include "models/cuda/libraries/library_check.h"
 #include "models/program.h"
 
 namespace nearmetal::cuda {

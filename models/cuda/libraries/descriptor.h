@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "models/cuda/device/check.h"
+#include "models/cuda/libraries/library_check.h"
 
 namespace nearmetal::cuda {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/cuda/compiler/lowering.h"
-#include "models/cuda/device/check.h"
+#include "models/cuda/libraries/library_check.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/program.h"
