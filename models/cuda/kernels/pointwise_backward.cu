@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(threads, 1)
   const auto start = static_cast<unsigned>(__cvta_generic_to_shared(unaligned));
   unsigned char* shared = unaligned + (alignment - start % alignment) % alignment;
   if (threadIdx.x < formers) {
-    give_registers<former_registers>();
+    decrease_registers<former_registers>();
     Former<T, out, in, relu> former(operands, rows, shared);
     former.form_tile(0);
     __syncthreads();
@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(threads, 1)
     }
     return;
   }
-  take_registers<multiplier_registers>();
+  increase_registers<multiplier_registers>();
   load_weights<T, out, in>(shared + Tiling<out, in>::weights,
                            static_cast<const T*>(operands.weights));
-  show_writes_to_products();
+  fence_async_proxy();
   __syncthreads();
   if (threadIdx.x < formers + group_threads) {
     multiply_tiles<T, out, in, DataGradient<T, out, in>>(operands, rows, shared);

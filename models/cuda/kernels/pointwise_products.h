@@ -16,20 +16,20 @@ struct DataGradient {
 
   __device__ void begin(const unsigned char* gradient, const unsigned char*,
                         const unsigned char* weights) {
-    products_begin();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < out / 16; ++k) {
       const uint64_t a = panel_operand(gradient + k / 4 * panel_bytes + k % 4 * 32);
 #pragma unroll
       for (int panel = 0; panel < panels; ++panel) {
         const uint64_t b = panel_operand(weights + (panel * out + k * 16) * panel_row_bytes);
-        multiply_64x64x16<T, false, true>(sums[panel], a, b, k > 0);
+        wgmma_m64n64k16<T, false, true>(sums[panel], a, b, k > 0);
       }
     }
-    products_end();
+    wgmma_commit_group();
   }
   __device__ void wait() {
-    wait_for_products();
+    wgmma_wait_all();
 #pragma unroll
     for (auto& panel : sums) use_results(panel);
   }
@@ -66,19 +66,19 @@ struct WeightGradient {
                         const unsigned char*) {
     const unsigned char* narrow = out < in ? gradient : x;
     const unsigned char* wide = out < in ? x : gradient;
-    products_begin();
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < tile_rows / 16; ++k) {
       const uint64_t a = panel_operand(narrow + k * 16 * panel_row_bytes);
 #pragma unroll
       for (int panel = 0; panel < panels; ++panel) {
         const uint64_t b = panel_operand(wide + panel * panel_bytes + k * 16 * panel_row_bytes);
-        multiply_64x64x16<T, true, true>(sums[panel], a, b, true);
+        wgmma_m64n64k16<T, true, true>(sums[panel], a, b, true);
       }
     }
-    products_end();
+    wgmma_commit_group();
   }
-  __device__ void wait() { wait_for_products(); }
+  __device__ void wait() { wgmma_wait_all(); }
   __device__ void store(const PointwiseBackwardOperands&, int64_t, int64_t) {}
   // As [panel of the wide side][narrow channel][wide channel of the panel].
   __device__ void finish(const PointwiseBackwardOperands& operands) {

@@ -50,7 +50,7 @@ struct Tiling {
 #ifdef NM_HAS_WGMMA
 
 // Weights [out, in] as panels of 64 input channels whose columns are exchanged so that the columns
-// of one thread's results are 16 neighbouring channels (see multiply_64x64x16).
+// of one thread's results are 16 neighbouring channels (see wgmma_m64n64k16).
 template <class T, int out, int in>
 __device__ void load_weights(unsigned char* shared, const T* weights) {
   constexpr int pairs = in / 2;
@@ -109,12 +109,12 @@ class Former {
   __device__ void form_tile(int turn) {
 #pragma unroll
     for (int step = 0; step < Plan::steps; ++step) {
-      wait_for_copies<Plan::ring - 1>();
+      cp_async_wait_group<Plan::ring - 1>();
       form_step(turn, step);
       if (step == 0) copy_x(turn + 1);
       copy_step(turn * Plan::steps + step + Plan::ring);
     }
-    show_writes_to_products();
+    fence_async_proxy();
   }
 
  private:
@@ -139,11 +139,11 @@ class Former {
       if (tile >= rows_) break;
       const bool inside = at < rows_;
       const int64_t offset = ((inside ? at : 0) * Plan::row_chunks + chunk()) * 16;
-      copy_chunk(raw(step, i), static_cast<const char*>(operands_.dz) + offset, inside);
-      copy_chunk(raw(step, i) + formers * 16, static_cast<const char*>(operands_.y) + offset,
-                 inside);
+      cp_async_16(raw(step, i), static_cast<const char*>(operands_.dz) + offset, inside);
+      cp_async_16(raw(step, i) + formers * 16, static_cast<const char*>(operands_.y) + offset,
+                  inside);
     }
-    copies_end();
+    cp_async_commit_group();
   }
 
   // Part of the next group of copies.
@@ -157,10 +157,10 @@ class Former {
     for (int i = 0; i < tile_rows / rows_at_once; ++i) {
       const int row = static_cast<int>(threadIdx.x) / row_chunks + i * rows_at_once;
       const bool inside = first + row < rows_;
-      copy_chunk(tile + chunk / 8 * panel_bytes + panel_offset(row, chunk % 8),
-                 static_cast<const char*>(operands_.x) +
-                     ((inside ? first + row : 0) * row_chunks + chunk) * 16,
-                 inside);
+      cp_async_16(tile + chunk / 8 * panel_bytes + panel_offset(row, chunk % 8),
+                  static_cast<const char*>(operands_.x) +
+                      ((inside ? first + row : 0) * row_chunks + chunk) * 16,
+                  inside);
     }
   }
 

@@ -87,16 +87,16 @@ __device__ void form_tiles(const StemBackwardOperands& operands, const StemShape
   for (int64_t index = blockIdx.x + int64_t{former} * gridDim.x; index < tiles;
        index += formers * gridDim.x, turn += formers) {
     const int slot = turn % slots;
-    if (turn >= slots) meet(empty(slot), slot_threads);
+    if (turn >= slots) barrier_sync(empty(slot), slot_threads);
     const Tile tile(pool, index);
     copy_stem_images(image_area + slot * image_bytes, static_cast<const T*>(operands.images), shape,
                      tile.image, 2 * tile.pooled_row, 2 * tile.pooled_column, image_rows, thread,
                      group_threads);
-    copies_end();
+    cp_async_commit_group();
     form_gradient<T>(gradient_area + slot * gradient_bytes, operands.pool, pool, tile, thread);
-    wait_for_copies<0>();
-    show_writes_to_products();
-    arrive(full(slot), slot_threads);
+    cp_async_wait_group<0>();
+    fence_async_proxy();
+    barrier_arrive(full(slot), slot_threads);
   }
 }
 
@@ -111,8 +111,8 @@ __device__ void multiply_tiles(int64_t tiles, const unsigned char* gradient_area
     const int slot = turn % slots;
     const unsigned char* gradient = gradient_area + slot * gradient_bytes;
     const unsigned char* images = image_area + slot * image_bytes;
-    meet(full(slot), slot_threads);
-    products_begin();
+    barrier_sync(full(slot), slot_threads);
+    wgmma_fence();
 #pragma unroll
     for (int row = 0; row < tile_rows; ++row) {
 #pragma unroll
@@ -121,14 +121,14 @@ __device__ void multiply_tiles(int64_t tiles, const unsigned char* gradient_area
             panel_operand(gradient + row * gradient_row_bytes + k * 16 * panel_row_bytes);
 #pragma unroll
         for (int r = 0; r < stem_kernel; ++r) {
-          multiply_64x32x16<T>(
-              sums[r], a, column_operand(images + (2 * row + r) * stem_row_bytes + k * 16 * 16));
+          wgmma_m64n32k16<T>(sums[r], a,
+                             column_operand(images + (2 * row + r) * stem_row_bytes + k * 16 * 16));
         }
       }
     }
-    products_end();
-    wait_for_products();
-    if (index + slots * gridDim.x < tiles) arrive(empty(slot), slot_threads);
+    wgmma_commit_group();
+    wgmma_wait_all();
+    if (index + slots * gridDim.x < tiles) barrier_arrive(empty(slot), slot_threads);
   }
   const int thread = threadIdx.x;
   const int channel = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
@@ -160,10 +160,10 @@ __global__ void __launch_bounds__(threads, 1)
   unsigned char* image_area = gradient_area + slots * gradient_bytes;
   float* partial_sums = operands.partial_sums + int64_t{blockIdx.x} * values;
   if (threadIdx.x < group_threads) {
-    take_registers<multiplier_registers>();
+    increase_registers<multiplier_registers>();
     multiply_tiles<T>(tiles, gradient_area, image_area, partial_sums);
   } else {
-    give_registers<former_registers>();
+    decrease_registers<former_registers>();
     form_tiles<T>(operands, shape, pool, tiles, gradient_area, image_area);
   }
 #else

@@ -112,7 +112,7 @@ __device__ void round_and_turn(const float (&results)[56], int columns, unsigned
       square_sum = fmaf(first, first, fmaf(second, second, square_sum));
     }
     const int row = 8 * (j + matrix / 2) + lane % 8;
-    store_transposed(staging + panel_offset(row, thread / 32 * 2 + matrix % 2), bits);
+    stmatrix_x4_trans(staging + panel_offset(row, thread / 32 * 2 + matrix % 2), bits);
   }
 }
 
@@ -121,9 +121,9 @@ template <class T, bool whole>
 __device__ void finish_row(const float (&results)[56], int columns, unsigned char* staging,
                            ChannelSums& sums, T* y) {
   const int group = threadIdx.x / group_threads, thread = threadIdx.x % group_threads;
-  meet(1 + group, group_threads);  // the row before has left the staging
+  barrier_sync(1 + group, group_threads);  // the row before has left the staging
   round_and_turn<T, whole>(results, columns, staging, sums);
-  meet(1 + group, group_threads);
+  barrier_sync(1 + group, group_threads);
   constexpr int chunks = panel_row_bytes / 16;
 #pragma unroll
   for (int i = 0; i < stem_tile_columns * chunks / group_threads; ++i) {
@@ -199,16 +199,16 @@ __global__ void __launch_bounds__(threads, 1)
   load_weights(weights, static_cast<const T*>(operands.weights));
   ChannelSums sums;
   if (blockIdx.x < tiles) copy_images(image_area, Tile(shape, blockIdx.x));
-  copies_end();
+  cp_async_commit_group();
   int turn = 0;
   for (int64_t index = blockIdx.x; index < tiles; index += gridDim.x, ++turn) {
     const int64_t next = index + gridDim.x;
     if (next < tiles) {
       copy_images(image_area + (turn + 1) % 2 * image_bytes, Tile(shape, next));
     }
-    copies_end();
-    wait_for_copies<1>();
-    show_writes_to_products();
+    cp_async_commit_group();
+    cp_async_wait_group<1>();
+    fence_async_proxy();
     __syncthreads();
     const unsigned char* rows = image_area + turn % 2 * image_bytes;
     const Tile tile(shape, index);
@@ -216,15 +216,15 @@ __global__ void __launch_bounds__(threads, 1)
     const int end = min(tile_rows, shape.output_height - tile.row);
     for (int row = group; row < end; row += groups) {
       float results[56];
-      products_begin();
+      wgmma_fence();
 #pragma unroll
       for (int step = 0; step < inner_steps; ++step) {
         const uint64_t windows =
             row_operand(rows + (2 * row + step / 2) * stem_row_bytes + step % 2 * 32);
-        multiply_64x112x16<T>(results, weights[step], windows, step > 0);
+        wgmma_m64n112k16<T>(results, weights[step], windows, step > 0);
       }
-      products_end();
-      wait_for_products();
+      wgmma_commit_group();
+      wgmma_wait_all();
       use_results(results);
       const int64_t at =
           (tile.image * shape.output_height + tile.row + row) * shape.output_width + tile.column;

@@ -34,7 +34,7 @@ __device__ void copy_stem_images(unsigned char* shared, const T* images, const S
     const int y = first_row + i / stem_row_chunks, x = first_column + i % stem_row_chunks * 2;
     const bool inside = y >= 0 && y < shape.input_height && x >= 0 && x < shape.input_width;
     const int64_t pixel = inside ? (image * shape.input_height + y) * shape.input_width + x : 0;
-    copy_chunk(shared + i * 16, images + pixel * stem_stored_channels, inside);
+    cp_async_16(shared + i * 16, images + pixel * stem_stored_channels, inside);
   }
 }
 

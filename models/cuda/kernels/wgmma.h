@@ -43,7 +43,7 @@ __device__ inline uint64_t panel_operand(const void* address) {
 /// dimension. An operand that is not transposed has the inner dimension along its rows. Thread t of
 /// warp w holds in d[4 j + 2 h + e] row 16 w + 8 h + t / 4, column 8 j + 2 (t % 4) + e.
 template <class T, bool transposed_a, bool transposed_b>
-__device__ void multiply_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
+__device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool accumulate) {
 #define NM_WGMMA(type)                                                                             \
   asm volatile(                                                                                    \
       "{\n"                                                                                        \
@@ -74,8 +74,8 @@ __device__ void multiply_64x64x16(float (&d)[32], uint64_t a, uint64_t b, bool a
 /// registers: two values each of rows t / 4 and t / 4 + 8 of the warp's 16, of inner index
 /// 2 (t % 4), then of 8 more. b is described by row_operand(): its rows are the result's columns.
 template <class T>
-__device__ void multiply_64x112x16(float (&d)[56], const uint32_t (&a)[4], uint64_t b,
-                                   bool accumulate) {
+__device__ void wgmma_m64n112k16(float (&d)[56], const uint32_t (&a)[4], uint64_t b,
+                                 bool accumulate) {
 #define NM_WGMMA(type)                                                                             \
   asm volatile(                                                                                    \
       "{\n"                                                                                        \
@@ -116,9 +116,9 @@ __device__ inline uint64_t row_operand(const void* address) {
 }
 
 /// d (64 x 32) = a b, added to d, for 16 of the inner dimension; `a` is a transposed panel, b is
-/// described by column_operand(). d[4 j + 2 h + e] as in multiply_64x64x16.
+/// described by column_operand(). d[4 j + 2 h + e] as in wgmma_m64n64k16.
 template <class T>
-__device__ void multiply_64x32x16(float (&d)[16], uint64_t a, uint64_t b) {
+__device__ void wgmma_m64n32k16(float (&d)[16], uint64_t a, uint64_t b) {
 #define NM_WGMMA(type)                                                                     \
   asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                 \
                " {"                                                                        \
@@ -146,7 +146,7 @@ __device__ inline uint64_t column_operand(const void* address) {
 
 /// Stores four 8 x 8 matrices transposed, each thread two neighbours of a row of each: the 16 bytes
 /// at the address of lane 8 m + i get column i of matrix m.
-__device__ inline void store_transposed(void* address, const uint32_t (&matrices)[4]) {
+__device__ inline void stmatrix_x4_trans(void* address, const uint32_t (&matrices)[4]) {
   const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(address));
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
@@ -154,21 +154,21 @@ __device__ inline void store_transposed(void* address, const uint32_t (&matrices
       : "memory");
 }
 /// Barriers 1 to 15 for parts of a block: of `threads` threads in all, some may go on at once.
-__device__ inline void meet(int barrier, int threads) {
+__device__ inline void barrier_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
-__device__ inline void arrive(int barrier, int threads) {
+__device__ inline void barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 /// Before the first product after registers or shared memory were written.
-__device__ inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// After the last of a group of products, none of which is done yet.
-__device__ inline void products_end() {
+__device__ inline void wgmma_commit_group() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 /// Waits until all products of this warpgroup are done.
-__device__ inline void wait_for_products() {
+__device__ inline void wgmma_wait_all() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 /// Keeps uses of a result behind the wait for it.
@@ -178,31 +178,33 @@ __device__ void use_results(float (&d)[n]) {
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 /// Makes this thread's writes to shared memory visible to products, after a barrier.
-__device__ inline void show_writes_to_products() {
+__device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /// Copies 16 bytes to shared memory in the background, zeros if not `inside`.
-__device__ inline void copy_chunk(void* shared, const void* global, bool inside) {
+__device__ inline void cp_async_16(void* shared, const void* global, bool inside) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
                "r"(inside ? 16 : 0)
                : "memory");
 }
-__device__ inline void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ inline void cp_async_commit_group() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 /// Waits until at most the last `pending` groups of this thread's copies are under way.
 template <int pending>
-__device__ void wait_for_copies() {
+__device__ void cp_async_wait_group() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 /// Changes the registers of each thread of this warpgroup, in steps of 8.
 template <int registers>
-__device__ void give_registers() {
+__device__ void decrease_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 template <int registers>
-__device__ void take_registers() {
+__device__ void increase_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
