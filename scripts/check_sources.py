@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which file includes what, and how long files are. Prints file:line of each breach.
+"""Checks which file includes what, how long files are, and that documents name what is there.
+Prints file:line of each breach.
 
     scripts/check_sources.py [FOLDER]     FOLDER: the project's root, by default the one above
 """
@@ -60,6 +61,10 @@ LINE_LIMITS = {
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}
+# A path of the tree in a document, in backticks or as a link; the notes tell of earlier trees, too.
+MENTIONED_PATH = re.compile(
+    r"[`(]((?:bench|comm|docs|layouts|models|reports|scripts|tests)/[\w./-]*\w)[`)]")
+DOCUMENTS = ["README.md", "docs/*.md"]
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
@@ -169,12 +174,24 @@ def check_folders(root):
                 yield f"{name}:1: a room that FLOORS does not know"
 
 
+def check_documents(root):
+    """Paths that documents name and that are not there."""
+    for path in sorted(path for pattern in DOCUMENTS for path in root.glob(pattern)):
+        text = path.read_text(encoding="utf-8")
+        for number, line in enumerate(text.splitlines(), start=1):
+            for name in MENTIONED_PATH.findall(line):
+                if not ((root / name).exists() or (path.parent / name).exists()
+                        or any((root / name).parent.glob(pathlib.Path(name).name + ".*"))):
+                    yield f"{path.relative_to(root)}:{number}: there is no {name}"
+
+
 def check(root):
     root = root.resolve()
     users = {}
     for path in source_files(root):
         yield from check_file(root, path, users)
     yield from check_folders(root)
+    yield from check_documents(root)
     for fence, _, most in FENCES:
         names = sorted(users.get(fence, ()))
         if most is not None and len(names) > most:

@@ -81,6 +81,11 @@ class CheckSources(unittest.TestCase):
         self.assertEqual(len(breaches), 1, breaches)
         self.assertTrue(breaches[0].startswith("bench/run:46:"), breaches)
 
+    def test_documents_name_what_is_there(self):
+        self.assert_breach("README.md", "see\n`models/graf.h`\n", "README.md:2")
+        self.assertEqual(self.breaches({"docs/a.md": "`models/graph.h`, `models/graph` "
+                                                     "and [b](../models/graph.h)\n"}), [])
+
     def test_angle_brackets_and_spaces_hide_nothing(self):
         self.assert_breach("models/a.cu", " #  include <reports/document/types.h>\n", "models/a.cu:1")
 
