@@ -12,13 +12,14 @@
 #include "comm/world.h"
 #include "models/all_reduce.h"
 #include "models/probe.h"
+#include "reports/document/communication.h"
 
 namespace nearmetal {
 
 /// What NCCL reads from the environment.
 struct NcclSetUp {
-  std::string algorithm = "auto";  // by which it sums: auto (its choice, or the user's), ring, tree
-  bool keep_log = false;           // of its choices
+  NcclAlgorithm algorithm = NcclAlgorithm::automatic;
+  bool keep_log = false;  // of its choices
 };
 
 /// How sums leave a host.

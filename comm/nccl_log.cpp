@@ -46,8 +46,9 @@ Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
   return choices;
 }
 
-void require_algorithm(const Maybe<NcclChoices>& choices, const std::string& algorithm) {
-  if (algorithm == "auto") return;
+void require_algorithm(const Maybe<NcclChoices>& choices, NcclAlgorithm asked) {
+  if (asked == NcclAlgorithm::automatic) return;
+  const std::string algorithm = to_string(asked);
   if (!choices) {
     throw std::runtime_error("--nccl-algorithm " + algorithm +
                              " cannot be checked: " + choices.reason);

@@ -14,8 +14,8 @@ namespace nearmetal {
 Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes = 0,
                                   const std::string& operations = "AllReduce");
 
-/// Throws std::runtime_error unless `choices` are known and every sum took `algorithm`, which may
-/// be "auto": any.
-void require_algorithm(const Maybe<NcclChoices>& choices, const std::string& algorithm);
+/// Throws std::runtime_error unless `choices` are known and every sum took `algorithm`; automatic:
+/// any.
+void require_algorithm(const Maybe<NcclChoices>& choices, NcclAlgorithm algorithm);
 
 }  // namespace nearmetal

@@ -33,6 +33,8 @@ struct Plan {
 /// host memory, which a GPU can read by itself (pinned) or not (pageable).
 enum class Input { device, pinned, pageable };
 
+constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}; }
+
 struct ProgramOptions {
   int64_t batch_size = 1;
   Precision precision = Precision::fp32;

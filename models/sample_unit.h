@@ -2,6 +2,8 @@
 // it.
 #pragma once
 
+#include "models/names.h"
+
 namespace nearmetal {
 
 enum class SampleUnit { image, sequence };
@@ -27,6 +29,8 @@ inline constexpr UnitWords words_of_units[] = {
 constexpr const UnitWords& words_of(SampleUnit unit) {
   return words_of_units[static_cast<int>(unit)];
 }
-constexpr const char* to_string(SampleUnit unit) { return words_of(unit).singular; }
+constexpr auto names_of(SampleUnit) {
+  return std::array{words_of(SampleUnit::image).singular, words_of(SampleUnit::sequence).singular};
+}
 
 }  // namespace nearmetal

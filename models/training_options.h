@@ -2,16 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+
+#include "models/names.h"
 
 namespace nearmetal {
 
 /// Type of activations and of the operands of products; sums and master weights are always fp32.
 enum class Precision { fp32, tf32, bf16, fp16 };
 
-const char* to_string(Precision precision);
-/// Throws std::invalid_argument for an unknown name.
-Precision precision_from(const std::string& name);
+constexpr auto names_of(Precision) { return std::array{"fp32", "tf32", "bf16", "fp16"}; }
+
 /// Bytes of one activation.
 int64_t element_bytes(Precision precision);
 /// In which activations lie in memory: of tf32 that is fp32.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/layout/layout.h"
 #include "models/gpu_part.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
@@ -50,9 +51,9 @@ struct ReportForm {
 struct PlanForm {
   std::vector<std::string> layouts;  // one file, or short forms
   std::optional<std::string> hosts;
-  std::optional<int64_t> fractions;     // jobs that share a GPU in every way
-  std::vector<int64_t> batches;         // of those, each in turn
-  std::vector<std::string> neighbours;  // copy, compute, pcie: what all of those but one do
+  std::optional<int64_t> fractions;       // jobs that share a GPU in every way
+  std::vector<int64_t> batches;           // of those, each in turn
+  std::vector<NeighbourLoad> neighbours;  // what all of those but one do
   std::optional<int64_t> repeats;
   std::optional<std::string> mig_config;  // of sweep: FILE or FILE#LABEL, which the GPUs must have
   std::string format = "text";
@@ -77,11 +78,11 @@ struct StressForm {
 
 /// Of run: what each rank must find, or the job ends before it trains.
 struct Expected {
-  std::optional<std::string> gpu{};          // part of its name
-  std::optional<std::string> uuid{};         // of the GPU, or of the MIG device
-  std::optional<std::string> mig{};          // profile of the MIG device
-  std::optional<std::string> vgpu{};         // profile of the vGPU
-  std::optional<std::string> environment{};  // bare-metal, vm or container
+  std::optional<std::string> gpu{};   // part of its name
+  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};   // profile of the MIG device
+  std::optional<std::string> vgpu{};  // profile of the vGPU
+  std::optional<MachineKind> environment{};
 };
 
 struct CommandLine {

@@ -61,27 +61,27 @@ void fill(std::optional<T>& setting, T value) {
 
 // Which vanish unless the loss is scaled.
 bool has_fp16_gradients(const RunConfig& config) {
-  return config.precision == Precision::fp16 || config.gradient_type == "fp16";
+  return config.precision == Precision::fp16 || config.gradient_type == GradientType::fp16;
 }
 
 }  // namespace
 
-DeviceChoice choose_device(const std::string& asked, const fs::path& root) {
-  if (asked != "auto") return {asked, "asked for"};
+DeviceChoice choose_device(Device asked, const fs::path& root) {
+  if (asked != Device::automatic) return {asked, "asked for"};
   const auto trace = nvidia_trace(root);
-  if (!trace) return {"cpu", "no NVIDIA device or driver is visible"};
-  return {"cuda", "there is " + trace->string()};
+  if (!trace) return {Device::cpu, "no NVIDIA device or driver is visible"};
+  return {Device::cuda, "there is " + trace->string()};
 }
 
 void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
   config.device = choice.device;
-  const bool cuda = config.device == "cuda";
+  const bool cuda = config.device == Device::cuda;
   fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
   fill(config.batch, int64_t{cuda ? 256 : 16});
   // A GPU reaches its power limit after a second, and its clock swings for two more (H200: 26.5 ms
   // steps, then 31, then 27): 120 steps at the default batch outlast that.
   fill(config.warmup, int64_t{cuda ? 120 : 3});
-  if (cuda) fill(config.launch, std::string("graph"));
+  if (cuda) fill(config.launch, LaunchMode::graph);
   fill(config.loss_scale, LossScale{has_fp16_gradients(config) ? 1024.0 : 1.0, false});
   if (config.batch != largest_that_fits) {
     fill(config.learning_rate, 0.1 * static_cast<double>(*config.batch) / 256);
@@ -89,23 +89,24 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
 }
 
 void check_settings(const RunConfig& config, const Origins& origins) {
-  const bool cuda = config.device == "cuda";
+  const bool cuda = config.device == Device::cuda;
   const auto given = [&](const char* setting) { return origins.at(setting) == Origin::flag; };
   require(!given("steps") || !given("duration_seconds"),
           "--steps and --duration both say how long; give one of them");
   require(cuda || !given("launch"), "--launch is for GPUs; leave it out with --device cpu");
-  require(cuda || config.input == "device",
+  require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; leave it out with --device cpu");
   require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
   require(cuda || !given("all_reduce"),
           "--all-reduce is for GPUs; leave it out with --device cpu, where MPI sums");
-  const bool by_nccl = config.all_reduce == "auto" || config.all_reduce == "nccl";
-  require(config.nccl_algorithm == "auto" || by_nccl,
-          "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " + config.all_reduce +
-              " out");
+  const bool by_nccl =
+      config.all_reduce == AllReduceKind::automatic || config.all_reduce == AllReduceKind::nccl;
+  require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl,
+          "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " +
+              std::string(to_string(config.all_reduce)) + " out");
   require(cuda || !given("nccl_algorithm"),
           "--nccl-algorithm is for GPUs; leave it out with --device cpu");
-  require(config.nccl_algorithm == "auto" || config.launch != "stream",
+  require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
   require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
   require(
@@ -155,9 +156,9 @@ DeviceInfo describe_device(Backend& backend, const RunConfig& config, const Devi
   try {
     return backend.describe(static_cast<int>(config.gpu));
   } catch (const std::runtime_error& error) {
-    const char* other = config.device == "cuda" ? "; --device cpu does without" : "";
-    throw NotSupported("the " + config.device + " device (" + choice.reason +
-                       ") does not work: " + error.what() + other);
+    const char* other = config.device == Device::cuda ? "; --device cpu does without" : "";
+    throw NotSupported(std::string("the ") + to_string(config.device) + " device (" +
+                       choice.reason + ") does not work: " + error.what() + other);
   }
 }
 

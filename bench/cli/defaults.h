@@ -10,15 +10,16 @@
 namespace nearmetal {
 
 struct DeviceChoice {
-  std::string device;  // cpu or cuda
+  Device device = Device::cpu;
   std::string reason;  // for the first line and the report
 };
 
-/// The device that was asked for, or for "auto": cuda where this machine shows an NVIDIA device or
-/// driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de on the
-/// PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must fail the
-/// run and not turn it into one on the CPU. `root` is the folder to look in, "/" but in tests.
-DeviceChoice choose_device(const std::string& asked, const std::filesystem::path& root = "/");
+/// The device that was asked for, or for `automatic`: cuda where this machine shows an NVIDIA
+/// device or driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de
+/// on the PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must
+/// fail the run and not turn it into one on the CPU. `root` is the folder to look in, "/" but in
+/// tests.
+DeviceChoice choose_device(Device asked, const std::filesystem::path& root = "/");
 
 /// Sets all that depends on the device and was not asked for:
 ///

@@ -39,7 +39,7 @@ Destination choose_destination(const RunConfig& config) {
   if (config.output && config.output != "-") {
     destination.file = *config.output;
   } else if (!destination.to_stdout) {
-    destination.file = default_report_name(config.model, config.device);
+    destination.file = default_report_name(config.model, to_string(config.device));
   }
   return destination;
 }

@@ -49,8 +49,7 @@ void add_expect_options(CLI::App& command, Expected& expected) {
       .add_option_function<std::string>(
           "--expect-environment",
           [&expected](const std::string& text) {
-            require_choice("--expect-environment", text, {"vm", "bare-metal", "container"});
-            expected.environment = text;
+            expected.environment = parse_choice<MachineKind>("--expect-environment", text);
           },
           "refuse machines that look like another")
       ->option_text("KIND")

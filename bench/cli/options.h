@@ -36,12 +36,32 @@ std::string value_of(const OptionSpec& option);
 template <class T>
 std::string with_default(const std::string& help, const T& value) {
   std::ostringstream text;
-  text << help << (help.empty() ? "[" : " [") << value << "]";
+  text << help << (help.empty() ? "[" : " [");
+  if constexpr (Named<T>) {
+    text << to_string(value);
+  } else {
+    text << value;
+  }
+  text << "]";
   return text.str();
 }
 template <class T>
 std::string with_default(const std::string& help, const std::optional<T>&) {
   return help;
+}
+
+/// A text, or the value of an enum that has this name.
+template <class T>
+void assign(T& member, const std::string& text) {
+  if constexpr (Named<T>) {
+    member = *from_name<T>(text);
+  } else {
+    member = text;
+  }
+}
+template <class T>
+void assign(std::optional<T>& member, const std::string& text) {
+  assign(member.emplace(), text);
 }
 
 /// Collects the options of a command, each tied to what it sets. Those members must stay where they
@@ -84,7 +104,7 @@ class Options {
     return this->value(name, value, with_default(help, member),
                        [name, choices, &member](const std::string& text) {
                          require_choice(name, text, choices);
-                         member = text;
+                         assign(member, text);
                        });
   }
   /// `member` is a text, which may be optional.

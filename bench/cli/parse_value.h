@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
+
 namespace nearmetal {
 
 struct Bounds {
@@ -24,6 +26,14 @@ double parse_duration(const std::string& flag, const std::string& text);
 
 void require_choice(const std::string& flag, const std::string& text,
                     const std::vector<std::string>& choices);
+
+/// The value of this name.
+template <Named E>
+E parse_choice(const std::string& flag, const std::string& text) {
+  constexpr auto names = names_of(E{});
+  require_choice(flag, text, {names.begin(), names.end()});
+  return *from_name<E>(text);
+}
 
 /// The parts between commas. One that is empty stays, for whoever takes it to refuse.
 std::vector<std::string> comma_separated(const std::string& text);

@@ -86,8 +86,7 @@ void add_layouts(CLI::App& command, PlanForm& form) {
       [&form](const std::string& text) {
         form.neighbours.clear();
         for (const std::string& load : comma_separated(text)) {
-          require_choice("--neighbours", load, {"copy", "compute", "pcie"});
-          form.neighbours.push_back(load);
+          form.neighbours.push_back(parse_choice<NeighbourLoad>("--neighbours", load));
         }
       });
   add(command, "--repeats", "N", "fresh starts of each layout [5]",

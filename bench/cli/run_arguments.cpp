@@ -15,7 +15,10 @@ std::string text_of(double value) {
 }
 std::string text_of(int64_t value) { return std::to_string(value); }
 std::string text_of(const std::string& value) { return value; }
-std::string text_of(Precision value) { return to_string(value); }
+template <Named E>
+std::string text_of(E value) {
+  return to_string(value);
+}
 
 class Arguments {
  public:
@@ -62,7 +65,7 @@ std::vector<std::string> run_arguments(const RunConfig& config) {
     arguments.add("--duration", config.duration_seconds);
   }
   arguments.add("--warmup", config.warmup);
-  if (config.device == "cuda") {
+  if (config.device == Device::cuda) {
     arguments.add("--gpu", config.gpu);
     arguments.add("--input", config.input);
     arguments.add("--launch", config.launch);
@@ -73,7 +76,7 @@ std::vector<std::string> run_arguments(const RunConfig& config) {
   arguments.add("--update", config.update);
   arguments.add("--bucket-mib", config.bucket_mib ? std::to_string(*config.bucket_mib) : "auto");
   arguments.add("--gradient-type", config.gradient_type);
-  if (config.device == "cuda") {
+  if (config.device == Device::cuda) {
     arguments.add("--all-reduce", config.all_reduce);
     arguments.add("--nccl-algorithm", config.nccl_algorithm);
   }

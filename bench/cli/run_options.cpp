@@ -38,8 +38,7 @@ void add_workload(RunOptions& options, RunConfig& run) {
                  "resnet18, 34, 50, 101, 152; resnet50_v1, ...");
   options.add("--precision", "precision", "fp32|tf32|bf16|fp16",
               "of activations and products [cuda: fp16, cpu: fp32]", [&](const std::string& text) {
-                require_choice("--precision", text, {"fp32", "tf32", "bf16", "fp16"});
-                run.precision = precision_from(text);
+                run.precision = parse_choice<Precision>("--precision", text);
               });
   options.add("--batch", "batch", "N|auto",
               "images per step; auto: nearly all that fit [cuda: 256, cpu: 16]",
@@ -131,8 +130,7 @@ void add_evidence(RunOptions& options, RunConfig& run) {
   options.group("Evidence and monitor");
   options.add("--environment", "environment", "vm|bare-metal|container",
               "what this machine is, to hold against what is found", [&](const std::string& text) {
-                require_choice("--environment", text, {"vm", "bare-metal", "container"});
-                run.environment = text;
+                run.environment = parse_choice<MachineKind>("--environment", text);
               });
   options.path("--host-facts", run.host_facts, "FILE",
                "JSON object by the host's operator: what only the host sees");

@@ -198,8 +198,9 @@ ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
   add_state(tensors, "", graph, initial);
   Training training;
   if (config.steps) {
-    terminal.remark("nearmetal: device " + choice.device + " (" + choice.reason + ")");
-    Backend& backend = load(choice.device);
+    terminal.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" +
+                    choice.reason + ")");
+    Backend& backend = load(to_string(choice.device));
     const DeviceInfo device = describe_device(backend, config, choice);
     metadata["device_name"] = device.name;
     metadata.insert(device.libraries.begin(), device.libraries.end());

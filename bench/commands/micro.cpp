@@ -112,12 +112,12 @@ class Micro {
       check_settings(config_, line_.origins);
       graph_ = build_network(config_.model, {config_.image_size, config_.classes});
       require_trainable(*graph_, config_);
-      backend_ = &load_(config_.device);
+      backend_ = &load_(to_string(config_.device));
       choose_gpu(config_, line_.origins, *backend_, world_);
       device_ = describe_device(*backend_, config_, choice_);
     });
-    terminal_.remark("nearmetal: device " + choice_.device + " (" + choice_.reason + "), " +
-                     device_.name);
+    terminal_.remark("nearmetal: device " + std::string(to_string(choice_.device)) + " (" +
+                     choice_.reason + "), " + device_.name);
   }
 
   std::vector<Probe> chosen_probes(Ceilings& ceilings) {

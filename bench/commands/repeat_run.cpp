@@ -82,7 +82,9 @@ void require_repeatable(const Report& report, const std::string& source) {
   if (complete == arm.runs.end()) {
     throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
   }
-  if (arm.share) refuse("its jobs share by " + arm.share->way + ": repeat it by `nearmetal sweep`");
+  if (arm.share)
+    refuse("its jobs share by " + std::string(to_string(arm.share->way)) +
+           ": repeat it by `nearmetal sweep`");
   if (arm.kind == Kind::emulated) refuse("it is emulated: repeat it by `nearmetal sweep`");
   const int64_t ranks = complete->world_size;
   if (ranks != 1) {

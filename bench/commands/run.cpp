@@ -49,7 +49,7 @@ void settle_batch(RunConfig& config, const DeviceChoice& choice, const Graph& gr
   ProgramOptions options;
   options.precision = *config.precision;
   options.forward_only = config.forward_only;
-  options.input = input_of(config);
+  options.input = config.input;
   options.gradient_type = gradient_type_of(config, world.size());
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
@@ -94,7 +94,7 @@ Environment new_environment(const RunConfig& config, const DeviceInfo& device, R
   environment.libraries = device.libraries;
   environment.claim = config.environment;
   if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
-  if (config.device == "cuda") {
+  if (config.device == Device::cuda) {
     environment.gpus.push_back(found_gpu(device));
     rank.gpu = 0;
   }
@@ -106,18 +106,19 @@ void warn_of_claim(const Environment& environment, Run& run) {
   const std::string why = contradiction(*environment.claim, environment.virtualisation);
   if (why.empty()) return;
   run.warnings.push_back(
-      {"claim_contradicted", "--environment says " + *environment.claim + ", but " + why});
+      {"claim_contradicted",
+       "--environment says " + std::string(to_string(*environment.claim)) + ", but " + why});
 }
 
 void warn_of_threads(const RunConfig& config, const Environment& environment, Run& run) {
-  if (config.device != "cpu" || config.threads <= environment.usable_cpus) return;
+  if (config.device != Device::cpu || config.threads <= environment.usable_cpus) return;
   run.warnings.push_back({"threads", counted(config.threads, "thread") + " share " +
                                          counted(environment.usable_cpus, "CPU")});
 }
 
 // Ranks on the same CPUs share them.
 void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
-  if (config.device != "cpu" || config.threads > 0 || ranks == 1) return;
+  if (config.device != Device::cpu || config.threads > 0 || ranks == 1) return;
   config.threads = std::max<int64_t>(1, environment.usable_cpus / ranks);
 }
 
@@ -148,7 +149,8 @@ class RankJob {
 
   ExitCode run() {
     together(world_, [&] { settle(); });
-    terminal_.remark("nearmetal: device " + choice_.device + " (" + choice_.reason + ")");
+    terminal_.remark("nearmetal: device " + std::string(to_string(choice_.device)) + " (" +
+                     choice_.reason + ")");
     Report report = new_report(line_);
     Run run = new_run(config_, choice_, device_, *graph_, world_);
     Rank rank;
@@ -200,7 +202,7 @@ class RankJob {
     RunConfig common = config_;
     common.gpu = 0;  // of each rank its own
     settings_sha256_ = config_sha256(common);
-    backend_ = &load_(config_.device);
+    backend_ = &load_(to_string(config_.device));
     choose_gpu(config_, line_.origins, *backend_, world_);
     device_ = describe_device(*backend_, config_, choice_);
     if (!line_.gpu_part) return;
@@ -303,8 +305,8 @@ class RankJob {
 ExitCode cmd_run(const CommandLine& line, const ProcessClock& clock, const Terminal& terminal,
                  const std::atomic<int>& stop, const BackendLoader& load) {
   const RunConfig& asked = line.run;
-  const bool sums_on_threads =
-      asked.all_reduce == "hierarchical" && asked.update == "allreduce" && !asked.forward_only;
+  const bool sums_on_threads = asked.all_reduce == AllReduceKind::hierarchical &&
+                               asked.update == Update::allreduce && !asked.forward_only;
   const std::unique_ptr<World> world = join_world(asked.ranks, sums_on_threads);
   return as_rank(*world, terminal.err,
                  [&] { return RankJob{line, clock, terminal, stop, load, *world}.run(); });

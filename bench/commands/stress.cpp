@@ -22,10 +22,15 @@ constexpr double most_runs_a_slice = 1e5;
 constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
 
 // Which probe of `nearmetal micro` makes the load.
-std::string probe_name(const std::string& load, const std::string& device) {
-  if (load == "copy") return "copy/device";
-  if (load == "compute") return device == "cuda" ? "product/fp16" : "product/fp32";
-  if (load == "pcie") return "copy/h2d_pinned";
+std::string probe_name(const std::string& load, Device device) {
+  switch (from_name<NeighbourLoad>(load).value_or(NeighbourLoad{-1})) {
+    case NeighbourLoad::copy:
+      return "copy/device";
+    case NeighbourLoad::compute:
+      return device == Device::cuda ? "product/fp16" : "product/fp32";
+    case NeighbourLoad::pcie:
+      return "copy/h2d_pinned";
+  }
   return load;
 }
 
@@ -34,9 +39,9 @@ Probe find_probe(Backend& backend, const RunConfig& config, const std::string& l
   for (Probe& probe : backend.probes(static_cast<int>(config.gpu))) {
     if (probe.name == name) return std::move(probe);
   }
-  throw std::invalid_argument("LOAD: '" + load + "' is not to be had on this device (" +
-                              config.device + "): copy, compute, pcie on GPUs, or the name of a " +
-                              "probe of nearmetal micro --list");
+  throw std::invalid_argument(
+      "LOAD: '" + load + "' is not to be had on this device (" + to_string(config.device) +
+      "): copy, compute, pcie on GPUs, or the name of a " + "probe of nearmetal micro --list");
 }
 
 // The load, slice by slice.
@@ -133,11 +138,12 @@ ExitCode cmd_stress(const CommandLine& line, const Terminal& terminal, const std
   RunConfig config = line.run;
   const DeviceChoice choice = choose_device(config.device);
   fill_defaults(config, choice);
-  Backend& backend = load_module(config.device);
+  Backend& backend = load_module(to_string(config.device));
   const DeviceInfo device = describe_device(backend, config, choice);
   if (line.gpu_part) backend.take_part(static_cast<int>(config.gpu), *line.gpu_part);
   const Probe probe = find_probe(backend, config, form.load);
-  talk.remark("nearmetal: device " + choice.device + " (" + choice.reason + "), " + device.name);
+  talk.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" + choice.reason +
+              "), " + device.name);
   Load load(probe);
   if (line.conducted) {
     load_until_told(load, form.load, terminal);

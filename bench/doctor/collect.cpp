@@ -149,7 +149,7 @@ void collect_files(Checkup& checkup) {
 Checkup collect_checkup(const LayoutFile& layouts) {
   Checkup checkup;
   checkup.environment = find_environment();
-  checkup.gpu_device_files = choose_device("auto").device == "cuda";
+  checkup.gpu_device_files = choose_device(Device::automatic).device == Device::cuda;
   collect_gpus(checkup);
   for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = check_backend(name);
   try_two_ranks(checkup);

@@ -55,7 +55,7 @@ Maybe<int64_t> bound(int status, int64_t node, const char* what) {
 }  // namespace
 
 Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu) {
-  if (config.bind == "off") return Unknown{"--bind off"};
+  if (config.bind == Bind::off) return Unknown{"--bind off"};
   if (gpu == nullptr) return Unknown{"the rank computes on the CPUs that it was given"};
   if (!gpu->numa_node) {
     return Unknown{"the NUMA node of the GPU is not known: " + gpu->numa_node.reason};

@@ -80,22 +80,24 @@ void conclude_machine(const fs::path& root, const Maybe<bool>& cpu_flag, Virtual
   const std::string name = hypervisor_of(root, found);
   const bool flagged = cpu_flag && *cpu_flag;
   if (!name.empty() || flagged) {
-    found.machine = std::string("vm");
+    found.machine = MachineKind::vm;
     found.hypervisor = name.empty() ? Maybe<std::string>(Unknown{"the CPU shows a hypervisor that "
                                                                  "does not name itself"})
                                     : Maybe<std::string>(name);
     return;
   }
   if (found.container && *found.container == "gvisor") {
-    found.machine = found.hypervisor = Unknown{"gVisor shows a machine of its own making"};
+    found.machine = Unknown{"gVisor shows a machine of its own making"};
+    found.hypervisor = Unknown{found.machine.reason};
     return;
   }
   // The bit of CPUID is what a guest cannot miss; without it nothing proves bare metal.
   if (!cpu_flag) {
-    found.machine = found.hypervisor = Unknown{"no sign of a hypervisor, but " + cpu_flag.reason};
+    found.machine = Unknown{"no sign of a hypervisor, but " + cpu_flag.reason};
+    found.hypervisor = Unknown{found.machine.reason};
     return;
   }
-  found.machine = std::string("bare-metal");
+  found.machine = MachineKind::bare_metal;
   found.hypervisor = std::string("none");
 }
 
@@ -226,12 +228,12 @@ Virtualisation find_virtualisation(const fs::path& root, const Probes& probes,
   return found;
 }
 
-std::string contradiction(const std::string& claim, const Virtualisation& found) {
-  if (claim == "container") {
+std::string contradiction(MachineKind claim, const Virtualisation& found) {
+  if (claim == MachineKind::container) {
     return found.container && *found.container == "none" ? "nothing shows a container" : "";
   }
   if (!found.machine || *found.machine == claim) return "";
-  if (claim == "vm") return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
+  if (claim == MachineKind::vm) return "no hypervisor shows (CPUID, DMI, systemd-detect-virt)";
   return "there is a hypervisor" + (found.hypervisor ? ": " + *found.hypervisor : std::string());
 }
 

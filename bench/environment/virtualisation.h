@@ -26,6 +26,6 @@ Virtualisation find_virtualisation(const std::filesystem::path& root, const Prob
                                    const Maybe<bool>& hypervisor_cpu_flag);
 
 /// Where what was found contradicts what the user says that it is; empty: nowhere.
-std::string contradiction(const std::string& claim, const Virtualisation& found);
+std::string contradiction(MachineKind claim, const Virtualisation& found);
 
 }  // namespace nearmetal

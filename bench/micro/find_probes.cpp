@@ -43,7 +43,7 @@ std::vector<Probe> find_probes(const ProbeSource& source) {
   std::vector<Probe> probes;
   if (source.world.size() > 1) {
     append(probes, source.world.probes());
-    if (source.config.device == "cuda") append(probes, nccl_probes(source));
+    if (source.config.device == Device::cuda) append(probes, nccl_probes(source));
     return probes;
   }
   probes.push_back(cpu_quantum_probe());

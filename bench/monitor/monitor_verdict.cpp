@@ -144,7 +144,10 @@ Monitoring judge_samples(const MonitorTable& table, const Sharers& sharers) {
   if (table.link_errors > 0) {
     result.seen.push_back(std::to_string(table.link_errors) + " NVLink replays or recoveries");
   }
-  result.verdict = shared ? "shared" : throttled ? "throttled" : drifted ? "drifted" : "clean";
+  result.verdict = shared      ? MonitorVerdict::shared
+                   : throttled ? MonitorVerdict::throttled
+                   : drifted   ? MonitorVerdict::drifted
+                               : MonitorVerdict::clean;
   return result;
 }
 

@@ -116,13 +116,13 @@ ProbeTime time_peer(const RankTask& task, const std::vector<Probe>& probes) {
 
 std::vector<std::string> probe_names(const RunConfig& config) {
   const std::string product = std::string("product/") + to_string(*config.precision);
-  if (config.device == "cpu") return {memory_probe, product};
+  if (config.device == Device::cpu) return {memory_probe, product};
   return {memory_probe,        product,         input_probe,   pageable_probe, "copy/d2h_pinned",
           "copy/d2h_pageable", "launch/kernel", "launch/graph"};
 }
 
 int computing_threads(const RunConfig& config) {
-  if (config.device != "cpu") return 1;  // which queues the work
+  if (config.device != Device::cpu) return 1;  // which queues the work
   if (config.threads > 0) return static_cast<int>(config.threads);
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
@@ -137,9 +137,10 @@ double rate_of(const RankProbes& probed, const std::string& name, double ProbeTi
 StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& probed) {
   const RunConfig& config = task.config;
   StepNeeds needs;
-  needs.launch = config.device == "cpu" ? "call" : config.launch.value_or("graph");
-  needs.input_pageable = config.input == "pageable";
-  if (config.input != "device") {
+  needs.launch =
+      config.device == Device::cpu ? LaunchMode::call : config.launch.value_or(LaunchMode::graph);
+  needs.input_pageable = config.input == Input::pageable;
+  if (config.input != Input::device) {
     needs.input_bytes = static_cast<double>(*config.batch * task.graph.image().elements() *
                                             element_bytes(*config.precision));
   }
@@ -172,10 +173,10 @@ RankProbes time_machine(const RankTask& task, Program& program) {
   for (const std::string& name : probe_names(task.config)) {
     probed.probes.push_back(time_named(probes, name));
   }
-  if (task.config.device != "cpu") {
+  if (task.config.device != Device::cpu) {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));
     task.world.maximum(nothing);
-    probed.probes.push_back(task.config.input == "pageable"
+    probed.probes.push_back(task.config.input == Input::pageable
                                 ? unknown_time(queue_probe, "copying pageable images is part of it")
                                 : time_queueing(program));
   }

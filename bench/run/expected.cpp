@@ -44,12 +44,16 @@ class Expectations {
     if (*gpu.vgpu_profile != profile) refuse("vgpu " + profile, "a vGPU " + *gpu.vgpu_profile);
   }
 
-  void machine(const std::string& environment) const {
+  void machine(MachineKind kind) const {
     const Virtualisation& found = environment_.virtualisation;
-    const auto& seen = environment == "container" ? found.container : found.machine;
-    if (!seen) refuse("environment " + environment, "no sign of what it is: " + seen.reason);
-    const std::string why = contradiction(environment, found);
-    if (!why.empty()) refuse("environment " + environment, "signs of another: " + why);
+    const std::string environment = std::string("environment ") + to_string(kind);
+    const bool by_container = kind == MachineKind::container;
+    const std::string& unseen = by_container ? found.container.reason : found.machine.reason;
+    if (by_container ? !found.container : !found.machine) {
+      refuse(environment, "no sign of what it is: " + unseen);
+    }
+    const std::string why = contradiction(kind, found);
+    if (!why.empty()) refuse(environment, "signs of another: " + why);
   }
 
  private:

@@ -9,7 +9,8 @@
 namespace nearmetal {
 
 void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
-  if (config.device != "cuda" || origins.at("gpu") == Origin::flag || world.size() == 1) return;
+  if (config.device != Device::cuda || origins.at("gpu") == Origin::flag || world.size() == 1)
+    return;
   config.gpu = world.local_rank() % std::max(1, backend.device_count());
 }
 

@@ -9,13 +9,14 @@ namespace nearmetal {
 namespace {
 
 NcclSetUp nccl_set_up(const RankTask& task) {
-  return {.algorithm = task.config.nccl_algorithm, .keep_log = task.config.launch == "graph"};
+  return {.algorithm = task.config.nccl_algorithm,
+          .keep_log = task.config.launch == LaunchMode::graph};
 }
 
 Exchange join_nccl(const RankTask& task) {
   const World& world = task.world;
   const NcclGroup group = new_nccl_group(task.world, nccl_set_up(task));
-  Exchange joined{nullptr, "nccl"};
+  Exchange joined{nullptr, AllReduceKind::nccl};
   or_abort(task, "to join the others", [&] {
     joined.all_reduce =
         group.nccl.join(group.name, world.rank(), world.size(), static_cast<int>(task.config.gpu));
@@ -26,7 +27,7 @@ Exchange join_nccl(const RankTask& task) {
 Exchange join_between_hosts(const RankTask& task, const HostPlace& place) {
   Nccl& nccl = set_up_nccl(task.world, nccl_set_up(task));
   const std::string group = new_host_group(task.world, nccl, place);
-  Exchange joined{nullptr, "hierarchical"};
+  Exchange joined{nullptr, AllReduceKind::hierarchical};
   or_abort(task, "to join the others", [&] {
     joined.all_reduce =
         join_hierarchical(task.world, nccl, group, place, static_cast<int>(task.config.gpu),
@@ -51,7 +52,7 @@ Exchange join_through_host(const RankTask& task) {
   const std::vector<RankHost> hosts = hosts_of_ranks(task.world);
   together(task.world, [&] { require_one_host(hosts); });
   Nccl& nccl = set_up_nccl(task.world, {});
-  Exchange joined{nullptr, "host"};
+  Exchange joined{nullptr, AllReduceKind::host};
   or_abort(task, "to join the others", [&] {
     joined.all_reduce = nccl.join_through_host(task.world, static_cast<int>(task.config.gpu));
   });
@@ -59,24 +60,26 @@ Exchange join_through_host(const RankTask& task) {
 }
 
 Exchange join_gpus(const RankTask& task) {
-  if (task.config.all_reduce == "hierarchical") return join_hierarchical_or_nccl(task);
-  if (task.config.all_reduce == "host") return join_through_host(task);
+  if (task.config.all_reduce == AllReduceKind::hierarchical) return join_hierarchical_or_nccl(task);
+  if (task.config.all_reduce == AllReduceKind::host) return join_through_host(task);
   return join_nccl(task);
 }
 
 std::string nccl_log(const RankTask& task) {
-  return task.config.device == "cuda" ? load_nccl().log() : "";
+  return task.config.device == Device::cuda ? load_nccl().log() : "";
 }
 
 // Throws where they are not those that were asked for.
 Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchange,
                                    size_t earlier_bytes_of_log) {
-  if (task.config.device != "cuda") return Unknown{"NCCL is for GPUs"};
-  if (exchange.kind == "host") return Unknown{"copy engines sum, not NCCL"};
+  if (task.config.device != Device::cuda) return Unknown{"NCCL is for GPUs"};
+  if (exchange.kind == AllReduceKind::host) return Unknown{"copy engines sum, not NCCL"};
   if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
-  if (task.config.launch != "graph") return Unknown{"told only of steps that are one graph"};
+  if (task.config.launch != LaunchMode::graph)
+    return Unknown{"told only of steps that are one graph"};
   const std::string log = nccl_log(task);
-  const char* operations = exchange.kind == "hierarchical" ? "Reduce|Broadcast" : "AllReduce";
+  const char* operations =
+      exchange.kind == AllReduceKind::hierarchical ? "Reduce|Broadcast" : "AllReduce";
   Maybe<NcclChoices> choices = log.empty() ? Unknown{"no log of NCCL is kept: unset NCCL_DEBUG"}
                                            : parse_nccl_log(log, earlier_bytes_of_log, operations);
   require_algorithm(choices, task.config.nccl_algorithm);
@@ -104,7 +107,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 
 Exchange join_exchange(const RankTask& task) {
   if (!exchanges_gradients(task.config, task.world.size())) return {};
-  if (task.config.device != "cuda") return {task.world.all_reduce(), "mpi"};
+  if (task.config.device != Device::cuda) return {task.world.all_reduce(), AllReduceKind::mpi};
   return join_gpus(task);
 }
 

@@ -19,7 +19,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 
 struct Exchange {
   std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
-  std::string kind;                       // as in Communication::all_reduce
+  AllReduceKind kind = AllReduceKind::automatic;
 };
 
 /// What the configuration asks for; collective. A hierarchical one over a single host is NCCL

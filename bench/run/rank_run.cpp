@@ -60,7 +60,7 @@ ProgramOptions options_of(const RankTask& task, const PlanSource& plans, int64_t
 // GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
 PlanSource plans_of_all(const RankTask& task) {
   PlanSource plans = task.plans;
-  if (task.config.device != "cuda" || task.world.size() == 1) return plans;
+  if (task.config.device != Device::cuda || task.world.size() == 1) return plans;
   std::vector<Plan> chosen;
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
@@ -114,8 +114,8 @@ Maybe<double> images_per_second(const TrainerResult& result, int64_t batch) {
 
 void keep_monitoring(std::optional<Monitoring> found, Run& run, Rank& rank) {
   rank.monitoring = std::move(found);
-  if (!rank.monitoring || rank.monitoring->verdict == "clean") return;
-  run.warnings.push_back({"monitor_" + rank.monitoring->verdict,
+  if (!rank.monitoring || rank.monitoring->verdict == MonitorVerdict::clean) return;
+  run.warnings.push_back({std::string("monitor_") + to_string(rank.monitoring->verdict),
                           "in the timed window: " + joined(rank.monitoring->seen, "; ")});
 }
 
@@ -159,7 +159,7 @@ void verify(const RankTask& task, Program& program, Run& run) {
       .batch = *task.config.batch,
       .seed = seed_of(task.config),
       .zero_init = task.config.zero_init,
-      .maximum_steps = task.config.device == "cuda" ? verify_steps_cuda : verify_steps_cpu};
+      .maximum_steps = task.config.device == Device::cuda ? verify_steps_cuda : verify_steps_cpu};
   if (task.stop == 0) task.terminal.remark("verifying that the network learns");
   const Verify result = verify_learning(program, task.graph, options, task.stop);
   if (task.stop != 0) {
@@ -196,14 +196,10 @@ void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
 
 }  // namespace
 
-Input input_of(const RunConfig& config) {
-  if (config.input == "device") return Input::device;
-  return config.input == "pageable" ? Input::pageable : Input::pinned;
-}
-
 std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size) {
-  if (config.gradient_type == "computed" || !exchanges_gradients(config, world_size)) return {};
-  return precision_from(config.gradient_type);
+  if (config.gradient_type == GradientType::computed || !exchanges_gradients(config, world_size))
+    return {};
+  return from_name<Precision>(to_string(config.gradient_type));
 }
 
 ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank) {
@@ -211,8 +207,8 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
   options.batch_size = config.batch.value();
   options.precision = config.precision.value();
   options.forward_only = config.forward_only;
-  options.input = input_of(config);
-  options.launch_as_graph = config.launch != "stream";
+  options.input = config.input;
+  options.launch_as_graph = config.launch != LaunchMode::stream;
   options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
   options.loss_scale = config.loss_scale.value();
   options.data_seed = substream(seed_of(config), static_cast<uint64_t>(rank));

@@ -30,7 +30,6 @@ struct RankTask {
   Sharers sharers{};
 };
 
-Input input_of(const RunConfig& config);
 /// In which gradients travel, of a job of so many ranks; empty: as they are computed.
 std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size);
 /// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`, so that

@@ -134,7 +134,8 @@ std::string types_of(const std::vector<Bucket>& buckets) {
 
 // Other sums are told at the rate of a ring that takes as long.
 bool is_of_a_ring(const Communication& communication) {
-  return communication.all_reduce != "hierarchical" && communication.all_reduce != "host";
+  return communication.all_reduce != AllReduceKind::hierarchical &&
+         communication.all_reduce != AllReduceKind::host;
 }
 
 void print_communication(Lines& lines, const Communication& communication) {

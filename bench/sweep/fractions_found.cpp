@@ -13,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-const std::string& way_of(const Layout& layout) { return layout.jobs.front().share->way; }
+SharingMode way_of(const Layout& layout) { return layout.jobs.front().share->way; }
 
 bool is_through_mps(const Layout& layout) { return through_mps(*layout.jobs.front().share); }
 
@@ -45,16 +45,16 @@ class LeftOut {
 };
 
 void leave_out_mps(LeftOut& left_out, const LayoutFile& file, const std::string& no_mps) {
-  const auto reason_of = [&](const std::string& way) {
-    return (way == "sm" ? "they go through MPS: " : "") + no_mps;
+  const auto reason_of = [&](SharingMode way) {
+    return std::string(way == SharingMode::sm ? "they go through MPS: " : "") + no_mps;
   };
   const std::vector<Layout>& layouts = file.layouts;
   if (std::any_of(layouts.begin(), layouts.end(), is_through_mps)) {
     left_out.layouts(is_through_mps, reason_of);
     return;
   }
-  left_out.way("MPS", reason_of("mps"));
-  left_out.way("SMs", reason_of("sm"));
+  left_out.way("MPS", reason_of(SharingMode::mps));
+  left_out.way("SMs", reason_of(SharingMode::sm));
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fraction
   if (!no_mps.empty()) leave_out_mps(left_out, file, no_mps);
   const int64_t gpu = first_gpu_of(host);
   if (is_divided(host, gpu)) {
-    left_out.layouts([](const Layout& layout) { return way_of(layout) != "mig"; },
-                     [&](const std::string&) { return no_whole_gpu_reason(gpu); });
+    left_out.layouts([](const Layout& layout) { return way_of(layout) != SharingMode::mig; },
+                     [&](SharingMode) { return no_whole_gpu_reason(gpu); });
   }
   const std::string no_mig = nowhere.empty() ? no_mig_reason(host, fractions.jobs) : nowhere;
   if (!no_mig.empty() && file.layouts.empty()) {

@@ -70,7 +70,8 @@ void append_expectations(std::vector<std::string>& flags, const Layout& layout, 
     throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
   }
   if (expect.gpu) flags.push_back("--expect-gpu=" + *expect.gpu);
-  if (expect.environment) flags.push_back("--expect-environment=" + *expect.environment);
+  if (expect.environment)
+    flags.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
 }
 
 // What the hosts of a layout are claimed to be, which its ranks hold against what they find.
@@ -81,7 +82,7 @@ void append_claim(std::vector<std::string>& flags, const Placement& placement,
     for (const PlacedRank& rank : job.ranks) {
       const auto host = std::find_if(hosts.begin(), hosts.end(),
                                      [&](const Host& one) { return one.name == rank.host; });
-      claims.insert(host->environment.value_or("nothing"));
+      claims.insert(host->environment ? to_string(*host->environment) : "nothing");
     }
   }
   if (claims.size() > 1) {

@@ -150,8 +150,8 @@ void require_script_can(const Layout& layout, const Placement& placement) {
     throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
                                 "by `nearmetal sweep`; a script cannot");
   }
-  if (!share || (share->way != "serial" && !through_mps(*share))) return;
-  throw std::invalid_argument(layout.source + ": jobs that share by " + share->way +
+  if (!share || (share->way != SharingMode::serial && !through_mps(*share))) return;
+  throw std::invalid_argument(layout.source + ": jobs that share by " + to_string(share->way) +
                               " are for `nearmetal sweep`; a script cannot start them");
 }
 
@@ -197,7 +197,7 @@ LaunchPlan make_plan(const CommandLine& line) {
     throw NotSupported(plan.source + error.what());
   }
   plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
-                               plan.file.order == "randomised", plan.file.seed);
+                               plan.file.order == Order::randomised, plan.file.seed);
   return plan;
 }
 

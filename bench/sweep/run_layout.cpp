@@ -43,7 +43,8 @@ std::set<int64_t> gpus_of(const Placement& placement) {
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
-  if (share && share->way == "serial") return one_after_another(commands, limits, stop, show);
+  if (share && share->way == SharingMode::serial)
+    return one_after_another(commands, limits, stop, show);
   if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show);
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
@@ -57,11 +58,11 @@ bool ends_a_run(const std::string& word) {
 // vGPUs have caches of their own.
 std::string part_of(const PlacedJob& job) {
   const Share& share = *job.share;
-  if (share.way == "vgpu") return *share.profile + " " + job.ranks.front().host;
+  if (share.way == SharingMode::vgpu) return *share.profile + " " + job.ranks.front().host;
   const std::optional<MigDevice>& mig = job.ranks.front().mig;
   if (mig) return mig->profile.empty() ? mig->uuid : mig->profile;
   const std::string percent = std::to_string(share.threads_percent.value_or(100));
-  return share.way == "sm" ? "own " + percent : percent;
+  return share.way == SharingMode::sm ? "own " + percent : percent;
 }
 
 // The percentages of the parts of each GPU, "25,75", of jobs with multiprocessors of their own.
@@ -132,7 +133,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
   std::map<size_t, std::string> without;
   for (size_t layout = 0; layout < plan.placements.size() && stop == 0; ++layout) {
     const Placement& placement = plan.placements[layout];
-    if (!placement.share() || placement.share()->way != "sm") continue;
+    if (!placement.share() || placement.share()->way != SharingMode::sm) continue;
     std::set<std::string> tries = parts_of(plan, layout);
     tries.insert("");
     for (const std::string& percents : tries) {

@@ -103,16 +103,16 @@ std::optional<ArmShare> share_of(const Placement& placement) {
     } else if (job->share->profile) {
       share.profiles.push_back(*job->share->profile);
     }
-    if (job->stress) share.neighbours.push_back(*job->stress);
+    if (job->stress) share.neighbours.emplace_back(to_string(*job->stress));
   }
   return share;
 }
 
 RunFound merged(const Placement& placement, const std::vector<Report>& jobs) {
-  const bool serial = placement.share() && placement.share()->way == "serial";
+  const bool serial = placement.share() && placement.share()->way == SharingMode::serial;
   RunFound found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
-  const bool own_devices =
-      placement.share() && (placement.share()->way == "mig" || placement.share()->way == "vgpu");
+  const bool own_devices = placement.share() && (placement.share()->way == SharingMode::mig ||
+                                                 placement.share()->way == SharingMode::vgpu);
   if (placement.share() && !own_devices && jobs.size() > 1) {
     found.run.peak_flops_per_second = found.run.share_of_peak = Unknown{"jobs share what has it"};
   }
@@ -125,7 +125,7 @@ void label_scaling(Report& report) {
   for (const ScalingPoint& point : scaling_of(set)) {
     const auto arm = std::find_if(report.arms.begin(), report.arms.end(),
                                   [&](const Arm& other) { return other.name == point.arm; });
-    arm->scaling = to_string(point.scaling);
+    arm->scaling = point.scaling;
   }
 }
 

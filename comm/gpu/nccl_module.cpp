@@ -19,7 +19,9 @@ class NcclLibrary : public Nccl {
   std::string version() const override { return nccl_version(); }
 
   void set_up(const NcclSetUp& set_up) override {
-    if (set_up.algorithm != "auto") setenv("NCCL_ALGO", set_up.algorithm.c_str(), 1);
+    if (set_up.algorithm != NcclAlgorithm::automatic) {
+      setenv("NCCL_ALGO", to_string(set_up.algorithm), 1);
+    }
     if (set_up.keep_log && std::getenv("NCCL_DEBUG") == nullptr) keep_log();
   }
 

@@ -24,8 +24,8 @@ std::string file_name_of(const std::string& text) {
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.
 int64_t sharers_of(const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  const bool at_once =
-      share && (through_mps(*share) || share->way == "timeslice" || share->way == "mig");
+  const bool at_once = share && (through_mps(*share) || share->way == SharingMode::timeslice ||
+                                 share->way == SharingMode::mig);
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
@@ -60,7 +60,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
   std::vector<std::string> arguments = plan.run_arguments.at(layout);
   if (job.stress) {
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
-    arguments = {"stress", *job.stress, device, "--conducted"};
+    arguments = {"stress", to_string(*job.stress), device, "--conducted"};
   } else {
     append_arm(arguments, placement, job);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
@@ -69,11 +69,12 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
       arguments.push_back("--sharers=" + std::to_string(sharers));
     }
     if (job.share && through_mps(*job.share)) arguments.emplace_back("--through-mps");
-    if (job.share && job.share->way == "vgpu") {
+    if (job.share && job.share->way == SharingMode::vgpu) {
       arguments.push_back("--expect-vgpu=" + job.share->profile.value());
     }
   }
-  if (job.share && job.share->way == "sm") arguments.push_back(part_argument(placement, job));
+  if (job.share && job.share->way == SharingMode::sm)
+    arguments.push_back(part_argument(placement, job));
   return arguments;
 }
 

@@ -48,7 +48,7 @@ Json layout_json(const LaunchPlan& plan, size_t index) {
   const std::optional<Share>& share = placement.share();
   return {{"name", placement.layout},
           {"kind", to_string(placement.kind)},
-          {"share", share ? Json(share->way) : Json()},
+          {"share", share ? Json(to_string(share->way)) : Json()},
           {"jobs", jobs}};
 }
 

@@ -37,12 +37,13 @@ TextTable table_of(const Placement& placement) {
 
 const char* relation_of_jobs(const Placement& placement) {
   if (!placement.share()) return " at once, ";
-  if (placement.share()->way == "serial") return " one after another, ";
-  if (placement.share()->way == "mig") return " at once on MIG devices of their own, ";
-  if (placement.share()->way == "vgpu") return " at once on the vGPUs of their VMs, ";
-  if (placement.share()->way == "sm") return " at once on multiprocessors of their own, ";
-  return placement.share()->way == "mps" ? " at once through an MPS daemon, "
-                                         : " at once in time slices, ";
+  if (placement.share()->way == SharingMode::serial) return " one after another, ";
+  if (placement.share()->way == SharingMode::mig) return " at once on MIG devices of their own, ";
+  if (placement.share()->way == SharingMode::vgpu) return " at once on the vGPUs of their VMs, ";
+  if (placement.share()->way == SharingMode::sm)
+    return " at once on multiprocessors of their own, ";
+  return placement.share()->way == SharingMode::mps ? " at once through an MPS daemon, "
+                                                    : " at once in time slices, ";
 }
 
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
@@ -60,7 +61,7 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
   out << counted(static_cast<int64_t>(plan.launches.size()), "fresh start") << ", in this order";
-  if (plan.file.order == "randomised") out << " (random, seed " << plan.file.seed << ")";
+  if (plan.file.order == Order::randomised) out << " (random, seed " << plan.file.seed << ")";
   int64_t repeat = 0;
   for (const Launch& launch : plan.launches) {
     if (launch.repeat != repeat) {

@@ -40,14 +40,14 @@ struct Way {
 };
 
 Share share_of(const MigDevice& device) {
-  Share share{.way = "mig"};
+  Share share{.way = SharingMode::mig};
   (device.profile.empty() ? share.instance : share.profile) = kind_of(device);
   return share;
 }
 
 // Where there are enough MIG devices.
 std::optional<Way> way_by_mig(const Host& host, int64_t jobs) {
-  Way way{"MIG ", {.way = "mig"}};
+  Way way{"MIG ", {.way = SharingMode::mig}};
   way.devices = mig_devices_for(host, jobs);
   if (std::ssize(way.devices) < jobs) return std::nullopt;
   std::vector<std::string> names;
@@ -67,13 +67,13 @@ std::vector<Job> jobs_on(const Host& host, const Way& way, int64_t jobs) {
 
 // At once. Names fit into the labels of charts, also beside neighbours. Parts of the GPU are even.
 std::vector<Way> ways_at_once(const Host& host, int64_t jobs) {
-  std::vector<Way> ways = {{"time slices", {.way = "timeslice"}}};
+  std::vector<Way> ways = {{"time slices", {.way = SharingMode::timeslice}}};
   if (host.gpus == 0) return ways;
   const int64_t part = 100 / jobs;
   const std::string percent = std::to_string(part) + " percent";
-  ways.push_back({"MPS", {.way = "mps"}});
-  ways.push_back({"MPS " + percent, {.way = "mps", .threads_percent = part}});
-  ways.push_back({"SMs " + percent, {.way = "sm", .threads_percent = part}});
+  ways.push_back({"MPS", {.way = SharingMode::mps}});
+  ways.push_back({"MPS " + percent, {.way = SharingMode::mps, .threads_percent = part}});
+  ways.push_back({"SMs " + percent, {.way = SharingMode::sm, .threads_percent = part}});
   if (const auto way = way_by_mig(host, jobs)) ways.push_back(*way);
   return ways;
 }
@@ -84,8 +84,10 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
   const int64_t part = 100 / jobs;
   const std::string percent = std::to_string(part) + " percent";
   std::vector<Layout> layouts = {
-      layout_of("alone, MPS " + percent, {job_on(host, {.way = "mps", .threads_percent = part})}),
-      layout_of("alone, SMs " + percent, {job_on(host, {.way = "sm", .threads_percent = part})})};
+      layout_of("alone, MPS " + percent,
+                {job_on(host, {.way = SharingMode::mps, .threads_percent = part})}),
+      layout_of("alone, SMs " + percent,
+                {job_on(host, {.way = SharingMode::sm, .threads_percent = part})})};
   const auto way = way_by_mig(host, jobs);
   if (!way) return layouts;
   std::map<std::string, MigDevice> kinds;
@@ -98,15 +100,15 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
 
 std::string name_of_jobs(int64_t jobs) { return std::to_string(jobs) + " jobs, "; }
 
-std::string name_beside(const std::string& load, int64_t jobs) {
-  return "1 job, " + std::to_string(jobs - 1) + " " + load + ", ";
+std::string name_beside(NeighbourLoad load, int64_t jobs) {
+  return "1 job, " + std::to_string(jobs - 1) + " " + to_string(load) + ", ";
 }
 
 std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
   const std::string count = name_of_jobs(jobs);
   const auto all = static_cast<size_t>(jobs);
   std::vector<Layout> layouts = {
-      layout_of(count + "serial", {all, job_on(host, {.way = "serial"})})};
+      layout_of(count + "serial", {all, job_on(host, {.way = SharingMode::serial})})};
   for (const Way& way : ways_at_once(host, jobs)) {
     layouts.push_back(layout_of(count + way.name, jobs_on(host, way, jobs)));
   }
@@ -115,9 +117,9 @@ std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
 
 // One trains, and the others disturb it.
 std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
-                                      const std::vector<std::string>& loads) {
+                                      const std::vector<NeighbourLoad>& loads) {
   std::vector<Layout> layouts;
-  for (const std::string& load : loads) {
+  for (const NeighbourLoad load : loads) {
     for (const Way& way : ways_at_once(host, jobs)) {
       std::vector<Job> all = jobs_on(host, way, jobs);
       for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
@@ -144,7 +146,7 @@ std::vector<Layout> with_batch(std::vector<Layout> layouts, int64_t batch) {
 }  // namespace
 
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
-  std::vector<Layout> ways = {layout_of("alone", {job_on(host, {.way = "alone"})})};
+  std::vector<Layout> ways = {layout_of("alone", {job_on(host, {.way = SharingMode::alone})})};
   append(ways, fractions.neighbours.empty()
                    ? training_at_once(host, fractions.jobs)
                    : beside_neighbours(host, fractions.jobs, fractions.neighbours));
@@ -158,7 +160,7 @@ std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fraction
 std::vector<std::string> fraction_names(const Fractions& fractions) {
   if (fractions.neighbours.empty()) return {name_of_jobs(fractions.jobs)};
   std::vector<std::string> names;
-  for (const std::string& load : fractions.neighbours) {
+  for (const NeighbourLoad load : fractions.neighbours) {
     names.push_back(name_beside(load, fractions.jobs));
   }
   return names;

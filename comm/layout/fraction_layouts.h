@@ -11,8 +11,8 @@ namespace nearmetal {
 
 struct Fractions {
   int64_t jobs = 2;
-  std::vector<int64_t> batches{};         // empty: that of the workload
-  std::vector<std::string> neighbours{};  // copy, compute or pcie: what all jobs but one do
+  std::vector<int64_t> batches{};           // empty: that of the workload
+  std::vector<NeighbourLoad> neighbours{};  // what all jobs but one do
 };
 
 /// On the first visible GPU of a host, or without GPUs on its CPUs: one job alone; `jobs` one after

@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
+#include "reports/document/environment.h"
+#include "reports/document/sharing_mode.h"
+
 namespace nearmetal {
 
 constexpr int64_t most_ranks = 65536;  // of a job
@@ -45,7 +49,7 @@ struct Host {
   std::string name;
   std::optional<std::string> address;  // that the launcher calls; else the name
   std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
-  std::optional<std::string> environment;              // as claimed: bare-metal, vm or container
+  std::optional<MachineKind> environment;              // as claimed
   int64_t gpus = 0;                                    // 0: ranks compute on the CPUs
   std::optional<std::vector<int64_t>> visible_gpus{};  // that shapes take, by index, rising; else
                                                        // all. Not in the file
@@ -64,9 +68,7 @@ struct Instance {
 
 /// How the jobs of a layout have the same GPUs, or CPUs.
 struct Share {
-  // alone, serial (one after another), timeslice (at once), mps, sm (multiprocessors of its own,
-  // through MPS), mig (each on a MIG device of its own) or vgpu (alone on the vGPU of its VM)
-  std::string way;
+  SharingMode way = SharingMode::alone;
   std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
   std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
   std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
@@ -76,13 +78,19 @@ struct Share {
 };
 
 /// Whether the jobs are clients of an MPS daemon.
-inline bool through_mps(const Share& share) { return share.way == "mps" || share.way == "sm"; }
+inline bool through_mps(const Share& share) {
+  return share.way == SharingMode::mps || share.way == SharingMode::sm;
+}
+
+/// What a process does that trains nothing.
+enum class NeighbourLoad { copy, compute, pcie };
+constexpr auto names_of(NeighbourLoad) { return std::array{"copy", "compute", "pcie"}; }
 
 /// Ranks that train together; or one process that only disturbs those beside it.
 struct Job {
   std::vector<Instance> instances;
-  std::optional<Share> share{};         // none: what it takes is its own
-  std::optional<std::string> stress{};  // copy, compute or pcie, in place of training
+  std::optional<Share> share{};           // none: what it takes is its own
+  std::optional<NeighbourLoad> stress{};  // in place of training
 };
 
 /// Settings of `nearmetal run` by name, such as image_size, as their text.
@@ -92,7 +100,7 @@ struct Settings {
 
 /// What every rank must find, or the run fails.
 struct Expectation {
-  std::optional<std::string> environment;   // bare-metal, vm or container
+  std::optional<MachineKind> environment;
   std::optional<std::string> gpu;           // part of its name
   std::optional<int64_t> world_size;        // of each job
   std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
@@ -124,14 +132,18 @@ struct TimeLimits {
   double job_seconds = 1800;
 };
 
+/// In which each repeat takes the layouts.
+enum class Order { randomised, listed };
+constexpr auto names_of(Order) { return std::array{"randomised", "listed"}; }
+
 struct LayoutFile {
   std::vector<Host> hosts;  // none: this machine
   Launcher launcher;
   std::vector<Layout> layouts;
   Settings workload;
   int64_t repeats = 5;
-  std::string order = "randomised";  // or listed: each repeat takes the layouts in some order
-  int64_t seed = 1;                  // of the order
+  Order order = Order::randomised;
+  int64_t seed = 1;  // of the order
   TimeLimits limits;
 };
 

@@ -18,7 +18,6 @@ namespace {
 
 using json::Form;
 using json::Range;
-using json::way_of_sharing;
 using json::within;
 
 // Whether `read` takes the text; what it throws is not shown, as the form says the same.
@@ -41,17 +40,6 @@ constexpr Form network{is_network, "a network such as 10.0.0.0/24"};
 constexpr Form cpu_list{reads<parse_cpu_list>, "a list of CPUs such as 0-3,8, each once"};
 constexpr Form shape{reads<parse_short_form>,
                      "nodes x VMs x GPUs, such as 1x1x2, 2*(1x1x2) or 1x1x2+1x1x1"};
-constexpr Form environment_class{[](const std::string& text) {
-                                   return text == "bare-metal" || text == "vm" ||
-                                          text == "container";
-                                 },
-                                 "bare-metal, vm or container"};
-constexpr Form load{
-    [](const std::string& text) { return text == "copy" || text == "compute" || text == "pcie"; },
-    "copy, compute or pcie"};
-constexpr Form order{
-    [](const std::string& text) { return text == "randomised" || text == "listed"; },
-    "randomised or listed"};
 constexpr Form mig_uuid{is_mig_uuid, "the UUID of a MIG device, as nvidia-smi -L prints it"};
 constexpr Form mig_profile{is_mig_profile, "a MIG profile such as 1g.18gb"};
 constexpr Range gpu_count = within(0, 1024);
@@ -80,7 +68,7 @@ static void fields(StrictReader& field, Host& host) {
   field("name", host.name, name_of_host);
   field.optional("address", host.address, name_of_host);
   field.optional("node", host.node, name_of_host);
-  field.optional("environment", host.environment, environment_class);
+  field.optional("environment", host.environment);
   field("gpus", host.gpus, gpu_count);
   field.optional("cpus", host.cpus, cpu_list);
   field.optional("numa", host.numa);
@@ -94,7 +82,7 @@ static void fields(StrictReader& field, Instance& instance) {
 }
 
 static void fields(StrictReader& field, Share& share) {
-  field("way", share.way, way_of_sharing);
+  field("way", share.way);
   field.optional("threads_percent", share.threads_percent, within(1, 100));
   field.optional("memory_gib", share.memory_gib, within(1, 4096));
   field.optional("profile", share.profile, plain_text);
@@ -104,11 +92,11 @@ static void fields(StrictReader& field, Share& share) {
 static void fields(StrictReader& field, Job& job) {
   field("instances", job.instances);
   field.optional("share", job.share);
-  field.optional("stress", job.stress, load);
+  field.optional("stress", job.stress);
 }
 
 static void fields(StrictReader& field, Expectation& expect) {
-  field.optional("environment", expect.environment, environment_class);
+  field.optional("environment", expect.environment);
   field.optional("gpu", expect.gpu, plain_text);
   field.optional("world_size", expect.world_size, rank_count);
   field.optional("mig_config", expect.mig_config, plain_text);
@@ -152,7 +140,7 @@ static void fields(StrictReader& field, LayoutFile& file) {
   field("layouts", file.layouts);
   field.optional("workload", file.workload);
   field.optional("repeats", file.repeats, within(1, 1000));
-  field.optional("order", file.order, order);
+  field.optional("order", file.order);
   field.optional("seed", file.seed, within(0, json::largest_integer));
   field.optional("limits", file.limits);
 }

@@ -61,7 +61,7 @@ class MigTaker {
     for (size_t j = 0; j < layout.jobs.size(); ++j) {
       const Job& job = layout.jobs[j];
       taken_.emplace_back();
-      if (!job.share || job.share->way != "mig") continue;
+      if (!job.share || job.share->way != SharingMode::mig) continue;
       for (const Instance& instance : job.instances) {
         for (const int64_t gpu : instance.gpus) {
           const std::string place = layout.source + "/jobs/" + std::to_string(j) + "/share";

@@ -56,7 +56,7 @@ class Placer {
     for (size_t k = 0; k < job.instances.size(); ++k) {
       const Instance& instance = job.instances[k];
       const std::string here = layout_.shape ? place : place + "/instances/" + std::to_string(k);
-      take(instance, job.share && job.share->way != "vgpu", here);
+      take(instance, job.share && job.share->way != SharingMode::vgpu, here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
       if (!hosts.insert(instance.host).second && !layout_.emulate) {
         throw std::invalid_argument(here + ": the job is on '" + instance.host +
@@ -179,7 +179,7 @@ class Placer {
       variables["CUDA_MPS_PIPE_DIRECTORY"] = "/dev/null";  // nor a daemon that is there by chance
       return;
     }
-    if (share.way == "mps" && share.threads_percent) {
+    if (share.way == SharingMode::mps && share.threads_percent) {
       variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*share.threads_percent);
     }
     if (!share.memory_gib) return;

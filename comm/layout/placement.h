@@ -27,7 +27,7 @@ struct PlacedRank {
 struct PlacedJob {
   std::vector<PlacedRank> ranks;  // by rank; those of one instance are neighbours
   std::optional<Share> share{};
-  std::optional<std::string> stress{};
+  std::optional<NeighbourLoad> stress{};
 };
 
 struct Placement {

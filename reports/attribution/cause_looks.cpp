@@ -243,7 +243,7 @@ Seen virtual_machine(const Side& base, const Side& next) {
   const auto any_vm = [](const Side& side) {
     return std::any_of(side.environments.begin(), side.environments.end(),
                        [](const Environment* environment) {
-                         return environment->virtualisation.machine.value == "vm";
+                         return environment->virtualisation.machine.value == MachineKind::vm;
                        });
   };
   return if_new(any_vm(base), any_vm(next), "a virtual machine");

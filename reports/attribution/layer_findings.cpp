@@ -128,8 +128,8 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
                                                const StepNeeds& needs) {
   const Maybe<double> clock = probes.if_split(probes.sm_cycle_ratio());
   const Maybe<double> host = probes.cpu_ratio();
-  const std::string queueing = "queueing a step (" + needs.launch + ") takes the host " +
-                               milliseconds_text(model.queueing) +
+  const std::string queueing = std::string("queueing a step (") + to_string(needs.launch) +
+                               ") takes the host " + milliseconds_text(model.queueing) +
                                ", hidden behind the rest of the step";
   const std::string copying = needs.input_bytes == 0
                                   ? "images stay on the device (--input host copies them)"

@@ -141,7 +141,7 @@ SideFigures figures_of(const ExplainedSide& side) {
 
 StepModel model_of(const SideFigures& base) {
   StepModel model;
-  model.cpu_computes = base.device == "cpu";
+  model.cpu_computes = base.device == Device::cpu;
   model.exposed = base.exposed_seconds;
   const double busy = std::max(0.0, base.step_seconds - base.exposed_seconds);
   const double memory = base.needs.memory_seconds.value.value_or(0);

@@ -12,7 +12,7 @@ namespace nearmetal {
 /// What one side's runs say, one figure each: of several ranks the slowest, of several runs the
 /// median.
 struct SideFigures {
-  std::string device;  // cpu or cuda
+  Device device = Device::cpu;
   double step_seconds = 0;
   double exposed_seconds = 0;  // 0: one rank
   bool exchanges = false;

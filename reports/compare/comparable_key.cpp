@@ -36,14 +36,14 @@ class Key {
 void add_work(Key& key, const RunConfig& config) {
   constexpr Severity work = Severity::work;
   key.add("model", config.model, work);
-  key.add("device", config.device, work);
+  key.add("device", std::string(to_string(config.device)), work);
   key.add("precision", std::string(config.precision ? to_string(*config.precision) : "-"), work);
   key.add("batch", static_cast<double>(config.batch.value_or(0)), work);
   key.add("image_size", static_cast<double>(config.image_size), work);
   key.add("classes", static_cast<double>(config.classes), work);
   key.add("forward_only", config.forward_only, work);
-  key.add("input", config.input, work);
-  key.add("launch", config.launch.value_or("-"), work);
+  key.add("input", std::string(to_string(config.input)), work);
+  key.add("launch", std::string(config.launch ? to_string(*config.launch) : "-"), work);
   key.add("zero_init", config.zero_init, work);
   const LossScale scale = config.loss_scale.value_or(LossScale{});
   key.add("loss_scale.initial", scale.initial, work);
@@ -66,7 +66,7 @@ std::string ranks_per_instance(const Run& run) {
 }
 
 std::string share_text(const ArmShare& share) {
-  std::string text = share.way;
+  std::string text = to_string(share.way);
   for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
   for (const int64_t gib : share.memory_gib) text += " " + std::to_string(gib) + "GiB";
   for (const std::string& profile : share.profiles) text += " " + profile;
@@ -104,7 +104,7 @@ std::string chip_of(const Environment& environment, const Rank& rank) {
 }
 
 void add_hardware(Key& key, const Report& report, const RunConfig& config, const Run& run) {
-  if (run.device == "cuda") {
+  if (run.device == Device::cuda) {
     key.add("gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware);
     return;
   }
@@ -191,10 +191,11 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   key.add("kind", std::string(to_string(arm.kind)), Severity::kind);
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
-  key.add("update", config.update, Severity::layout);
+  key.add("update", std::string(to_string(config.update)), Severity::layout);
   // As the way they travel: one rank alone is the reference of several, whatever their type.
-  if (config.gradient_type != "computed" && exchanges_gradients(config, run.world_size)) {
-    key.add("gradient_type", config.gradient_type, Severity::layout);
+  if (config.gradient_type != GradientType::computed &&
+      exchanges_gradients(config, run.world_size)) {
+    key.add("gradient_type", std::string(to_string(config.gradient_type)), Severity::layout);
   }
   if (run.communication) key.add("communication", run.communication->library, Severity::layout);
   if (arm.share) key.add("share", share_text(*arm.share), Severity::layout);

@@ -152,7 +152,7 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
 bool runs_on_gpus(const RunSet& set) {
   return std::all_of(set.arms.begin(), set.arms.end(), [](const RunArm& arm) {
     return std::all_of(arm.runs.begin(), arm.runs.end(),
-                       [](const SetRun& run) { return run.run.device == "cuda"; });
+                       [](const SetRun& run) { return run.run.device == Device::cuda; });
   });
 }
 

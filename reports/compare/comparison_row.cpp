@@ -74,11 +74,11 @@ std::string disturbance_of(const SetRun& run) {
   for (const Rank& rank : run.run.ranks) {
     if (!rank.monitoring) return name + " was not monitored";
     const Monitoring& found = *rank.monitoring;
-    if (found.verdict != "clean") {
-      return name + " was " + found.verdict + ": " + joined(found.seen, "; ");
+    if (found.verdict != MonitorVerdict::clean) {
+      return name + " was " + to_string(found.verdict) + ": " + joined(found.seen, "; ");
     }
     const auto unseen = found.not_monitored.find("sm_clock_hertz");
-    if (run.run.device == "cuda" && unseen != found.not_monitored.end()) {
+    if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {
       return name + " tells no clock of its GPU: " + unseen->second;
     }
   }

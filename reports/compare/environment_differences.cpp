@@ -21,8 +21,8 @@ constexpr const char* absent = "(none)";  // a value may be the word none
 
 // By all signs together where the report has that conclusion, else by the CPU's alone.
 std::optional<bool> is_virtual(const Environment& environment) {
-  const Maybe<std::string>& machine = environment.virtualisation.machine;
-  return machine ? *machine == "vm" : environment.hypervisor_cpu_flag.value;
+  const Maybe<MachineKind>& machine = environment.virtualisation.machine;
+  return machine ? *machine == MachineKind::vm : environment.hypervisor_cpu_flag.value;
 }
 
 bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
@@ -31,7 +31,7 @@ bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
   });
 }
 
-bool any_says(const std::vector<Environment>& side, const std::string& claim) {
+bool any_says(const std::vector<Environment>& side, MachineKind claim) {
   return std::any_of(side.begin(), side.end(),
                      [&](const Environment& environment) { return environment.claim == claim; });
 }
@@ -81,13 +81,13 @@ std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
   if (any_is(bare, true)) {
     doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor"});
   }
-  if (any_says(bare, "vm")) {
+  if (any_says(bare, MachineKind::vm)) {
     doubts.push_back({"claim_bare", "the side given as bare metal was run with --environment vm"});
   }
   if (any_is(vm, false)) {
     doubts.push_back({"claim_vm", "the side given as a VM shows no hypervisor"});
   }
-  if (any_says(vm, "bare-metal")) {
+  if (any_says(vm, MachineKind::bare_metal)) {
     doubts.push_back({"claim_vm", "the side given as a VM was run with --environment bare-metal"});
   }
   if (any_is(bare, std::nullopt) || any_is(vm, std::nullopt)) {

@@ -112,8 +112,6 @@ std::map<std::string, Group> groups_by(std::string MeasuredArm::*context,
 
 }  // namespace
 
-const char* to_string(Scaling scaling) { return scaling == Scaling::weak ? "weak" : "strong"; }
-
 std::vector<ScalingPoint> scaling_of(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {

@@ -10,11 +10,6 @@
 
 namespace nearmetal {
 
-/// What stays the same as ranks are added: weak, the batch of each; strong, the batch of all.
-enum class Scaling { weak, strong };
-
-const char* to_string(Scaling scaling);
-
 /// One arm against the arm with the fewest ranks that did the same work by the same means.
 struct ScalingPoint {
   std::string arm;

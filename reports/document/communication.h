@@ -6,10 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
 #include "models/program.h"
 #include "reports/document/maybe.h"
 
 namespace nearmetal {
+
+/// What sums the gradients of several ranks: MPI (of CPUs), NCCL, NCCL inside each host and MPI
+/// between them, or copy engines through the memory of one host.
+enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
+constexpr auto names_of(AllReduceKind) {
+  return std::array{"auto", "mpi", "nccl", "hierarchical", "host"};
+}
+
+/// By which NCCL must sum; automatic: its choice, or the user's.
+enum class NcclAlgorithm { automatic, ring, tree };
+constexpr auto names_of(NcclAlgorithm) { return std::array{"auto", "ring", "tree"}; }
 
 /// A part of the gradient that is summed over the ranks at once.
 struct Bucket {
@@ -53,10 +65,8 @@ struct NcclChoices {
 
 /// The exchange of gradients between ranks.
 struct Communication {
-  std::string library;  // what summed, and its version: "nccl 2.28.9"
-  // mpi, nccl, hierarchical: NCCL inside each host and MPI between them, or host: copy engines
-  // through the memory of one host; empty: an earlier report
-  std::optional<std::string> all_reduce{};
+  std::string library;                        // what summed, and its version: "nccl 2.28.9"
+  std::optional<AllReduceKind> all_reduce{};  // empty: an earlier report
   int64_t bytes_per_step = 0;
   int64_t bucket_mib = 0;          // wanted of each bucket; 0: all at once
   std::vector<TriedBucket> tried;  // empty where bucket_mib was given

@@ -7,15 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
 #include "reports/document/maybe.h"
 
 namespace nearmetal {
+
+/// What a machine is, as it is found or as its user says.
+enum class MachineKind { vm, bare_metal, container };
+constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "container"}; }
 
 /// What tells a virtual machine and a container from bare metal. Each question is asked on its own,
 /// since a container may run in a virtual machine; `machine`, `hypervisor` and `container` are
 /// conclusions from the rest.
 struct Virtualisation {
-  Maybe<std::string> machine;                // vm or bare-metal
+  Maybe<MachineKind> machine;                // vm or bare_metal
   Maybe<std::string> hypervisor;             // kvm, firecracker, vmware, ...; none
   Maybe<std::string> container;              // docker, podman, gvisor, ...; none
   Maybe<std::string> cpuid_signature;        // leaf 0x40000000
@@ -153,7 +158,7 @@ struct Environment {
   Maybe<int64_t> memory_bytes;
   Maybe<int64_t> memory_limit_bytes;  // of the control group
   Maybe<bool> hypervisor_cpu_flag;    // CPUID leaf 1: ECX bit 31
-  std::optional<std::string> claim;   // --environment: vm, bare-metal or container
+  std::optional<MachineKind> claim;   // --environment
   Virtualisation virtualisation;
   Processor processor;
   Limits limits;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reports/document/maybe.h"
+#include "reports/document/run_config.h"
 
 namespace nearmetal {
 
@@ -29,7 +30,7 @@ struct StepNeeds {
   int64_t kernels = 0;     // or primitives
   double input_bytes = 0;  // copied from the host; 0: images stay on the device
   bool input_pageable = false;
-  std::string launch;  // graph, stream, or call where the CPU computes
+  LaunchMode launch = LaunchMode::graph;
   // Floors of the kernels at the rates of this rank's probes, summed over those that their bytes
   // bind (copy/device) and those that their operations bind (product/PRECISION).
   Maybe<double> memory_seconds;

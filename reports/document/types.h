@@ -15,15 +15,15 @@
 #include "reports/document/maybe.h"
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
+#include "reports/document/sharing_mode.h"
 
 namespace nearmetal {
 
 /// Whether the numbers were measured on what they speak of.
 enum class Kind { measured, emulated, predicted };
 enum class Status { complete, partial, failed };
-
-const char* to_string(Kind kind);
-const char* to_string(Status status);
+constexpr auto names_of(Kind) { return std::array{"measured", "emulated", "predicted"}; }
+constexpr auto names_of(Status) { return std::array{"complete", "partial", "failed"}; }
 
 struct Warning {
   std::string code;  // stable, for scripts: lower case with underscores
@@ -89,11 +89,16 @@ struct MonitoredSeries {
   bool operator==(const MonitoredSeries&) const = default;
 };
 
+enum class MonitorVerdict { clean, throttled, drifted, shared };
+constexpr auto names_of(MonitorVerdict) {
+  return std::array{"clean", "throttled", "drifted", "shared"};
+}
+
 /// What was seen of a rank's GPU and CPUs while its window was timed.
 struct Monitoring {
   double interval_seconds = 0;  // between values of the series
   int64_t samples = 0;
-  std::string verdict;            // clean, throttled, drifted or shared
+  MonitorVerdict verdict = MonitorVerdict::clean;
   std::vector<std::string> seen;  // what led to it, and what else a reader should know
   std::vector<MonitoredSeries> series;
   std::map<std::string, std::string> not_monitored;  // name to reason
@@ -232,7 +237,7 @@ struct Run {
   std::string started_at;  // RFC 3339, UTC
   Status status = Status::complete;
   std::optional<std::string> failure;  // why it is not complete
-  std::string device;                  // cpu, cuda
+  Device device = Device::cpu;
   std::string device_name;
   std::string device_reason;  // why this device
   int64_t world_size = 1;
@@ -258,7 +263,7 @@ struct Run {
 
 /// How the jobs of an arm have one GPU, or the same CPUs.
 struct ArmShare {
-  std::string way;  // alone, serial, timeslice, mps, sm, mig or vgpu
+  SharingMode way = SharingMode::alone;
   int64_t jobs = 1;
   // By job, those of neighbours last:
   std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
@@ -277,14 +282,17 @@ struct UnsupportedArm {
   bool operator==(const UnsupportedArm&) const = default;
 };
 
+/// How the work grows with the number of ranks: the same batch on each rank as where there are
+/// fewest, or the same batch in all.
+enum class Scaling { weak, strong };
+constexpr auto names_of(Scaling) { return std::array{"weak", "strong"}; }
+
 /// One of the configurations of a report, measured by one or more runs.
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
-  std::optional<RunConfig> config{};  // where it is not that of the invocation
-  // Of a sweep over several numbers of ranks: weak (the same batch on each rank as where there are
-  // fewest) or strong (the same batch in all).
-  std::optional<std::string> scaling{};
+  std::optional<RunConfig> config{};         // where it is not that of the invocation
+  std::optional<Scaling> scaling{};          // of a sweep over several numbers of ranks
   std::optional<ArmShare> share{};           // none: what a job takes is its own
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;

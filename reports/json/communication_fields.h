@@ -6,12 +6,6 @@
 
 namespace nearmetal::json {
 
-inline constexpr Form summed_by{[](const std::string& text) {
-                                  return text == "mpi" || text == "nccl" ||
-                                         text == "hierarchical" || text == "host";
-                                },
-                                "mpi, nccl, hierarchical or host"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, Bucket> bucket) {
   field("bytes", bucket.bytes, at_least(1));
@@ -45,7 +39,7 @@ void fields(Archive& field, In<Archive, NcclChoices> choices) {
 template <class Archive>
 void fields(Archive& field, In<Archive, Communication> communication) {
   field("library", communication.library);
-  field.added("all_reduce", communication.all_reduce, summed_by);
+  field.added("all_reduce", communication.all_reduce, without(AllReduceKind::automatic));
   field("bytes_per_step", communication.bytes_per_step, at_least(1));
   field.added("bucket_mib", communication.bucket_mib, at_least(0));
   field.added("tried", communication.tried);

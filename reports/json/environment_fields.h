@@ -6,18 +6,9 @@
 
 namespace nearmetal::json {
 
-inline constexpr Form machine_kind{
-    [](const std::string& text) { return text == "vm" || text == "bare-metal"; },
-    "vm or bare-metal"};
-inline constexpr Form claim_kind{[](const std::string& text) {
-                                   return text == "vm" || text == "bare-metal" ||
-                                          text == "container";
-                                 },
-                                 "vm, bare-metal or container"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
-  field("machine", virtualisation.machine, machine_kind);
+  field("machine", virtualisation.machine, without(MachineKind::container));
   field("hypervisor", virtualisation.hypervisor);
   field("container", virtualisation.container);
   field("cpuid_signature", virtualisation.cpuid_signature);
@@ -141,7 +132,7 @@ void fields(Archive& field, In<Archive, Environment> environment) {
   field("memory_bytes", environment.memory_bytes, at_least(0));
   field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0));
   field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag);
-  field.added("claim", environment.claim, claim_kind);
+  field.added("claim", environment.claim);
   field.added("virtualisation", environment.virtualisation);
   field.added("processor", environment.processor);
   field.added("limits", environment.limits);

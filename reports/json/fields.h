@@ -57,12 +57,6 @@ void fields(Archive& field, In<Archive, StepTime> step) {
   field("effective_steps", step.effective_steps, above(0));
 }
 
-inline constexpr Form monitor_verdict{[](const std::string& text) {
-                                        return text == "clean" || text == "throttled" ||
-                                               text == "drifted" || text == "shared";
-                                      },
-                                      "clean, throttled, drifted or shared"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, MonitoredSeries> series) {
   field("name", series.name);
@@ -76,7 +70,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, Monitoring> monitoring) {
   field("interval_seconds", monitoring.interval_seconds, above(0));
   field("samples", monitoring.samples, at_least(0));
-  field("verdict", monitoring.verdict, monitor_verdict);
+  field("verdict", monitoring.verdict);
   field("seen", monitoring.seen);
   field("joules", monitoring.joules, at_least(0));
   field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));
@@ -199,7 +193,7 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("started_at", run.started_at, time_stamp);
   field("status", run.status);
   field("failure", run.failure);
-  field("device", run.device, device_kind);
+  field("device", run.device, without(Device::automatic));
   field("device_name", run.device_name);
   field("device_reason", run.device_reason);
   field("world_size", run.world_size, at_least(1));
@@ -223,12 +217,9 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("ranks", run.ranks);
 }
 
-inline constexpr Form scaling_kind{
-    [](const std::string& text) { return text == "weak" || text == "strong"; }, "weak or strong"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, ArmShare> share) {
-  field("way", share.way, way_of_sharing);
+  field("way", share.way);
   field("jobs", share.jobs, at_least(1));
   field("threads_percent", share.threads_percent, within(1, 100));
   field("memory_gib", share.memory_gib, at_least(0));
@@ -241,7 +232,7 @@ void fields(Archive& field, In<Archive, Arm> arm) {
   field("name", arm.name);
   field("kind", arm.kind);
   field.added("config", arm.config);
-  field.added("scaling", arm.scaling, scaling_kind);
+  field.added("scaling", arm.scaling);
   field.added("share", arm.share);
   field.added("unsupported", arm.unsupported);
   field("runs", arm.runs);

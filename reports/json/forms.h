@@ -38,12 +38,6 @@ inline constexpr Form code{[](const std::string& text) {
                                     all_digits(text, "abcdefghijklmnopqrstuvwxyz_");
                            },
                            "a code of lower-case letters and underscores"};
-inline constexpr Form way_of_sharing{[](const std::string& text) {
-                                       return text == "alone" || text == "serial" ||
-                                              text == "timeslice" || text == "mps" ||
-                                              text == "sm" || text == "mig" || text == "vgpu";
-                                     },
-                                     "alone, serial, timeslice, mps, sm, mig or vgpu"};
 inline constexpr Form report_schema_name{
     [](const std::string& text) { return text == "nearmetal/report"; }, "nearmetal/report"};
 inline constexpr Form readable_version{[](const std::string& text) {

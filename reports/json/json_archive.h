@@ -21,7 +21,8 @@
 //     field("steps", window.steps, at_least(1));
 //     field.added("update", run.update);  // later than 1.0
 //   }
-// Numbers are checked against a Range, texts by a Form; of lists, each element.
+// Numbers are checked against a Range, texts by a Form, enums by their Names; of lists, each
+// element.
 namespace nearmetal::json {
 
 using Json = nlohmann::ordered_json;
@@ -47,6 +48,15 @@ struct Form {
 };
 inline constexpr Form any_text{};
 
+/// Which names of an enum may stand there: all, or all but one.
+struct Names {
+  size_t without = std::numeric_limits<size_t>::max();
+};
+template <Named E>
+constexpr Names without(E value) {
+  return {static_cast<size_t>(value)};
+}
+
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 template <class T>
@@ -61,23 +71,12 @@ template <class T>
 struct ElementOf<std::vector<T>> : ElementOf<T> {};
 /// The check that a field of type T takes.
 template <class T>
-using CheckOf = std::conditional_t<is_number<typename ElementOf<T>::type>, Range, Form>;
+using CheckOf =
+    std::conditional_t<is_number<typename ElementOf<T>::type>, Range,
+                       std::conditional_t<Named<typename ElementOf<T>::type>, Names, Form>>;
 
 template <class Archive, class T>
 using In = std::conditional_t<Archive::writes, const T&, T&>;
-
-constexpr auto names_of(Kind) {
-  return std::array{Kind::measured, Kind::emulated, Kind::predicted};
-}
-constexpr auto names_of(Status) {
-  return std::array{Status::complete, Status::partial, Status::failed};
-}
-constexpr auto names_of(Origin) { return std::array{Origin::standard, Origin::flag}; }
-constexpr auto names_of(Precision) {
-  return std::array{Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16};
-}
-
-constexpr auto names_of(SampleUnit) { return std::array{SampleUnit::image, SampleUnit::sequence}; }
 
 class Writer {
  public:

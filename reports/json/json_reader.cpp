@@ -80,11 +80,17 @@ std::string text_at(const Document& json, const Place& place, const Form& form) 
   return text;
 }
 
-size_t name_at(const Document& json, const Place& place, std::span<const char* const> names) {
+size_t name_at(const Document& json, const Place& place, std::span<const char* const> names,
+               Names allowed) {
+  std::vector<std::string> others;
   for (size_t i = 0; i < names.size(); ++i) {
+    if (i == allowed.without) continue;
     if (json == names[i]) return i;
+    others.emplace_back(names[i]);
   }
-  fail(place, "one of: " + joined({names.begin(), names.end()}));
+  const std::string last = others.back();
+  others.pop_back();
+  fail(place, joined(others) + " or " + last);
 }
 
 template <bool strict>

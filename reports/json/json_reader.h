@@ -39,7 +39,8 @@ double number_at(const Document& json, const Place& place, const Range& range);
 double integer_at(const Document& json, const Place& place, const Range& range);
 std::string text_at(const Document& json, const Place& place, const Form& form);
 /// The index of the name that is there.
-size_t name_at(const Document& json, const Place& place, std::span<const char* const> names);
+size_t name_at(const Document& json, const Place& place, std::span<const char* const> names,
+               Names allowed);
 
 /// In a document of a program, fields that are not known are tolerated, as minor versions of its
 /// schema add them; in one that is written by hand (`strict`) they are refused.
@@ -111,11 +112,8 @@ class BasicReader {
     } else if constexpr (std::is_same_v<T, std::string>) {
       value = text_at(json, place, check);
     } else if constexpr (std::is_enum_v<T>) {
-      constexpr auto values = names_of(T{});
-      std::array<const char*, values.size()> names;
-      std::transform(values.begin(), values.end(), names.begin(),
-                     [](T named) { return to_string(named); });
-      value = values[name_at(json, place, names)];
+      static constexpr auto names = names_of(T{});
+      value = static_cast<T>(name_at(json, place, names, check));
     } else {
       BasicReader reader(json, place);
       reader.unit_ = unit_;

@@ -6,10 +6,6 @@
 
 namespace nearmetal::json {
 
-inline constexpr Form step_launch_kind{
-    [](const std::string& text) { return text == "graph" || text == "stream" || text == "call"; },
-    "graph, stream or call"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, ProbeTime> probe) {
   field("name", probe.name);
@@ -27,7 +23,7 @@ void fields(Archive& field, In<Archive, StepNeeds> needs) {
   field("kernels", needs.kernels, at_least(0));
   field("input_bytes", needs.input_bytes, at_least(0));
   field.added("input_pageable", needs.input_pageable);
-  field("launch", needs.launch, step_launch_kind);
+  field("launch", needs.launch);
   field("memory_seconds", needs.memory_seconds, at_least(0));
   field("compute_seconds", needs.compute_seconds, at_least(0));
 }

@@ -124,7 +124,8 @@ Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_be
 
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {
-  const bool own_devices = arm.share->way == "mig" || arm.share->way == "vgpu";
+  const bool own_devices =
+      arm.share->way == SharingMode::mig || arm.share->way == SharingMode::vgpu;
   if (!own_devices) return worst_of_ranks(arm, memory_bytes);
   if (!arm.share->neighbours.empty()) {
     return Unknown{"its neighbours' devices are not looked at"};
@@ -135,7 +136,7 @@ Maybe<double> memory_of(const RunArm& arm) {
 // One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
 // divides all see its power, which is not divided.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
-  if (arm.share->way == "vgpu" && arm.share->jobs > 1)
+  if (arm.share->way == SharingMode::vgpu && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
   for (const Run* run : timed_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};

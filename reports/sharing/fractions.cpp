@@ -120,7 +120,7 @@ class Fractions {
   // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
   // shows no more than the first. Reports of old tell it by the name alone.
   bool is_on_a_part(const RunArm& arm) const {
-    if (arm.share->way == "mig") return false;
+    if (arm.share->way == SharingMode::mig) return false;
     const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
     return std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
       const Gpu* gpu = gpu_of(set_, rank);
@@ -134,7 +134,7 @@ class Fractions {
     for (const Rank& rank : arm.runs.front().run.ranks) {
       const Gpu* gpu = gpu_of(set_, rank);
       if (gpu == nullptr) continue;
-      boards.insert((arm.share->way == "mig" ? gpu_board(gpu->name) : gpu->name) + '\0' +
+      boards.insert((arm.share->way == SharingMode::mig ? gpu_board(gpu->name) : gpu->name) + '\0' +
                     gpu->vgpu_profile.value.value_or(""));
     }
     std::string text;
@@ -142,7 +142,7 @@ class Fractions {
     return text;
   }
   const RunArm* alone(const RunArm& arm) const {
-    return find(arm, [](const ArmShare& share) { return share.way == "alone"; });
+    return find(arm, [](const ArmShare& share) { return share.way == SharingMode::alone; });
   }
   const RunArm* alone_on(const RunArm& arm, int64_t percent) const {
     return find(arm, [&](const ArmShare& share) {
@@ -160,7 +160,7 @@ class Fractions {
   std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
     const ArmShare& share = *arm.share;
     const auto jobs = static_cast<size_t>(share.jobs);
-    const bool on_all = share.way == "timeslice" || share.way == "serial";
+    const bool on_all = share.way == SharingMode::timeslice || share.way == SharingMode::serial;
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
     for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
@@ -194,8 +194,9 @@ class Fractions {
 
   void compare(const RunArm& arm, FractionPoint& point) const {
     const int64_t jobs = arm.share->jobs;
-    for (const auto& [way, member] : {std::pair("serial", &FractionPoint::of_serial),
-                                      std::pair("timeslice", &FractionPoint::of_timeslice)}) {
+    for (const auto& [way, member] :
+         {std::pair(SharingMode::serial, &FractionPoint::of_serial),
+          std::pair(SharingMode::timeslice, &FractionPoint::of_timeslice)}) {
       const RunArm* other = find(arm, [&, way = way](const ArmShare& share) {
         return share.way == way && share.jobs == jobs;
       });

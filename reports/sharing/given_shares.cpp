@@ -59,7 +59,7 @@ std::vector<GivenShare> given_to(const RunSet& set, const ArmShare& share, const
     of_job.multiprocessors = gpu->multiprocessors;
     of_job.memory_bytes = gpu->memory_bytes;
     // Parts are whole groups of multiprocessors, which the rank has counted.
-    const bool by_percent = share.way != "sm" && job < share.threads_percent.size();
+    const bool by_percent = share.way != SharingMode::sm && job < share.threads_percent.size();
     if (by_percent) of_job.threads_percent = share.threads_percent[job];
     const bool limited = job < share.memory_gib.size() && share.memory_gib[job] > 0;
     if (limited) of_job.memory_bytes = share.memory_gib[job] << 30;

@@ -10,7 +10,7 @@ namespace nearmetal {
 
 /// As of one H200 that trains ResNet-50 at batch 256: half of its floors are bound by memory.
 struct Machine {
-  std::string device = "cuda";
+  Device device = Device::cuda;
   double step_seconds = 0.024;
   double floor_seconds = 0.012;
   double sm_hertz = 1.9e9;
@@ -23,7 +23,7 @@ struct Machine {
   double pageable_seconds = 4e-2;
   double input_bytes = 0;
   bool input_pageable = false;
-  std::string launch = "graph";
+  LaunchMode launch = LaunchMode::graph;
   double exposed_seconds = 0;  // 0: one rank
   double sums_seconds = 1e-3;
   double p2p_seconds = 8e-4;
@@ -45,7 +45,7 @@ inline Run run_on(const Machine& machine) {
   run.throughput = 256 / machine.step_seconds;
   Rank& rank = run.ranks[0];
   rank.monitoring->seen.clear();
-  rank.monitoring->verdict = "clean";
+  rank.monitoring->verdict = MonitorVerdict::clean;
   rank.monitoring->not_monitored.clear();
   rank.monitoring->series = {
       {"sm_clock_hertz", machine.sm_hertz, machine.sm_hertz, machine.sm_hertz, {}},
@@ -58,7 +58,7 @@ inline Run run_on(const Machine& machine) {
                 machine.floor_seconds / 2, machine.floor_seconds / 2},
       .probes = {quanta, made_up_time(memory_probe, machine.copy_seconds, 2048 * mebibytes),
                  made_up_time("product/fp16", machine.product_seconds, 0, 1.1e12)}};
-  if (machine.device == "cuda") {
+  if (machine.device == Device::cuda) {
     for (const ProbeTime& probe :
          {made_up_time(queue_probe, machine.queue_seconds), made_up_time("launch/kernel", 2e-6),
           made_up_time(input_probe, machine.h2d_seconds, mebibytes_256),

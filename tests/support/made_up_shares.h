@@ -23,7 +23,8 @@ inline Arm shared_arm(const std::string& name, const ArmShare& share,
                                        {"memory_used_bytes", 1e9, 2e9, 3e9, {}}};
     run.ranks[0].step_time.value->p99_seconds = 0.01 * static_cast<double>(share.jobs);
     if (share.jobs == 1) continue;
-    const double of_job = share.way == "serial" ? speed : speed / static_cast<double>(share.jobs);
+    const double of_job =
+        share.way == SharingMode::serial ? speed : speed / static_cast<double>(share.jobs);
     run.jobs.assign(share.jobs, {1, of_job, 0});
     run.jain_fairness = 1;
   }
@@ -32,11 +33,11 @@ inline Arm shared_arm(const std::string& name, const ArmShare& share,
 
 inline Report four_jobs() {
   Report report = sample_report();
-  report.arms = {shared_arm("alone", {"alone", 1, {}, {}}, {1000, 1010}),
-                 shared_arm("serial", {"serial", 4, {}, {}}, {990, 1000}),
-                 shared_arm("slices", {"timeslice", 4, {}, {}}, {900, 910}),
-                 shared_arm("mps", {"mps", 4, {25, 25, 25, 25}, {}}, {1100, 1122}),
-                 shared_arm("mps alone", {"mps", 1, {25}, {}}, {400, 404})};
+  report.arms = {shared_arm("alone", {SharingMode::alone, 1, {}, {}}, {1000, 1010}),
+                 shared_arm("serial", {SharingMode::serial, 4, {}, {}}, {990, 1000}),
+                 shared_arm("slices", {SharingMode::timeslice, 4, {}, {}}, {900, 910}),
+                 shared_arm("mps", {SharingMode::mps, 4, {25, 25, 25, 25}, {}}, {1100, 1122}),
+                 shared_arm("mps alone", {SharingMode::mps, 1, {25}, {}}, {400, 404})};
   return report;
 }
 

@@ -25,7 +25,7 @@ inline Rank sample_rank() {
   rank.host_window_seconds = 0.4;
   rank.monitoring = Monitoring{.interval_seconds = 0.1,
                                .samples = 2,
-                               .verdict = "throttled",
+                               .verdict = MonitorVerdict::throttled,
                                .seen = {"clocks lowered by the driver for heat"},
                                .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
                                .not_monitored = {{"sm_clock_hertz", "not told"}},
@@ -34,7 +34,7 @@ inline Rank sample_rank() {
   rank.probes =
       RankProbes{.needs = {.kernels = 250,
                            .input_bytes = 77070336,
-                           .launch = "graph",
+                           .launch = LaunchMode::graph,
                            .memory_seconds = 0.006,
                            .compute_seconds = Unknown{"the rate of product/fp16 is not known"}},
                  .probes = {{"copy/device", "1 GiB", 2147483648, 0, 100, 5e-4, 5.1e-4, 6e-4},
@@ -48,7 +48,7 @@ inline Rank sample_rank() {
 inline Run sample_run() {
   Run run;
   run.started_at = "2026-01-31T12:00:00Z";
-  run.device = "cuda";
+  run.device = Device::cuda;
   run.device_name = "NVIDIA H200";
   run.device_reason = "asked for";
   run.parameters = 25557032;
@@ -97,11 +97,11 @@ inline Report sample_report() {
   report.invocation.argv = {"nearmetal", "run", "--output", "na\"me\\\n\x01\xc3\xa9.json"};
   report.invocation.started_at = "2026-01-31T12:00:00Z";
   RunConfig& config = report.invocation.config;
-  config.device = "cuda";
+  config.device = Device::cuda;
   config.precision = Precision::fp16;
   config.batch = 256;
   config.warmup = 2;
-  config.launch = "graph";
+  config.launch = LaunchMode::graph;
   config.learning_rate = 0.1;
   config.loss_scale = LossScale{1024, false};
   config.plan_cache = "off";

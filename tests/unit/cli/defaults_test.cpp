@@ -30,8 +30,8 @@ TEST(ChooseDevice, WithoutATraceItIsTheCpu) {
   root.write("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
   root.write("sys/bus/pci/devices/0000:00:03.0/vendor", "0x10de\n");  // an NVIDIA sound device
   root.write("sys/bus/pci/devices/0000:00:03.0/class", "0x040300\n");
-  const DeviceChoice choice = choose_device("auto", root.path());
-  EXPECT_EQ(choice.device, "cpu");
+  const DeviceChoice choice = choose_device(Device::automatic, root.path());
+  EXPECT_EQ(choice.device, Device::cpu);
   EXPECT_EQ(choice.reason, "no NVIDIA device or driver is visible");
 }
 
@@ -40,8 +40,8 @@ TEST(ChooseDevice, EachTraceMeansCuda) {
        {"dev/nvidia0", "dev/nvidia11", "dev/nvidiactl", "dev/dxg", "proc/driver/nvidia/version"}) {
     const TemporaryFolder root;
     root.write(trace, "");
-    const DeviceChoice choice = choose_device("auto", root.path());
-    EXPECT_EQ(choice.device, "cuda") << trace;
+    const DeviceChoice choice = choose_device(Device::automatic, root.path());
+    EXPECT_EQ(choice.device, Device::cuda) << trace;
     EXPECT_THAT(choice.reason, HasSubstr(trace));
   }
 }
@@ -51,25 +51,25 @@ TEST(ChooseDevice, ADisplayControllerOnTheBusMeansCudaEvenWithoutADriver) {
     const TemporaryFolder root;
     root.write("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     root.write("sys/bus/pci/devices/0000:06:00.0/class", kind);
-    EXPECT_EQ(choose_device("auto", root.path()).device, "cuda") << kind;
+    EXPECT_EQ(choose_device(Device::automatic, root.path()).device, Device::cuda) << kind;
   }
 }
 
 TEST(ChooseDevice, WhatIsAskedForIsTaken) {
   const TemporaryFolder root;
   root.write("dev/nvidia0", "");
-  EXPECT_EQ(choose_device("cpu", root.path()).device, "cpu");
-  EXPECT_EQ(choose_device("cuda", root / "empty").device, "cuda");
+  EXPECT_EQ(choose_device(Device::cpu, root.path()).device, Device::cpu);
+  EXPECT_EQ(choose_device(Device::cuda, root / "empty").device, Device::cuda);
 }
 
 TEST(FillDefaults, Cuda) {
   RunConfig config;
-  fill_defaults(config, {"cuda", ""});
-  EXPECT_EQ(config.device, "cuda");
+  fill_defaults(config, {Device::cuda, ""});
+  EXPECT_EQ(config.device, Device::cuda);
   EXPECT_EQ(config.precision, Precision::fp16);
   EXPECT_EQ(config.batch, 256);
   EXPECT_EQ(config.warmup, 120);
-  EXPECT_EQ(config.launch, "graph");
+  EXPECT_EQ(config.launch, LaunchMode::graph);
   EXPECT_EQ(config.loss_scale->initial, 1024);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
   EXPECT_NO_THROW(check_settings(config, all_standard()));
@@ -77,7 +77,7 @@ TEST(FillDefaults, Cuda) {
 
 TEST(FillDefaults, Cpu) {
   RunConfig config;
-  fill_defaults(config, {"cpu", ""});
+  fill_defaults(config, {Device::cpu, ""});
   EXPECT_EQ(config.precision, Precision::fp32);
   EXPECT_EQ(config.batch, 16);
   EXPECT_EQ(config.warmup, 3);
@@ -92,7 +92,7 @@ TEST(FillDefaults, WhatIsGivenStays) {
   config.precision = Precision::bf16;
   config.batch = 7;
   config.learning_rate = 0.5;
-  fill_defaults(config, {"cuda", ""});
+  fill_defaults(config, {Device::cuda, ""});
   EXPECT_EQ(config.precision, Precision::bf16);
   EXPECT_EQ(config.batch, 7);
   EXPECT_EQ(config.learning_rate, 0.5);
@@ -101,23 +101,23 @@ TEST(FillDefaults, WhatIsGivenStays) {
 
 TEST(FillDefaults, GradientsThatTravelInFp16AreScaled) {
   RunConfig config;
-  config.gradient_type = "fp16";
-  fill_defaults(config, {"cpu", ""});
+  config.gradient_type = GradientType::fp16;
+  fill_defaults(config, {Device::cpu, ""});
   EXPECT_EQ(config.loss_scale, (LossScale{1024, false}));
 }
 
 TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
   RunConfig config;
   config.batch = largest_that_fits;
-  fill_defaults(config, {"cuda", ""});
+  fill_defaults(config, {Device::cuda, ""});
   EXPECT_FALSE(config.learning_rate);
   config.batch = 512;
-  fill_defaults(config, {"cuda", ""});
+  fill_defaults(config, {Device::cuda, ""});
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.2);
 }
 
 struct CheckSettings : testing::Test {
-  std::string refusal(const char* device, std::initializer_list<const char*> given) {
+  std::string refusal(Device device, std::initializer_list<const char*> given) {
     Origins origins = all_standard();
     for (const char* name : given) origins.at(name) = Origin::flag;
     try {
@@ -132,43 +132,43 @@ struct CheckSettings : testing::Test {
 };
 
 TEST_F(CheckSettings, LaunchNeedsAGpu) {
-  config.launch = "stream";
-  EXPECT_THAT(refusal("cpu", {"launch"}), HasSubstr("--launch"));
+  config.launch = LaunchMode::stream;
+  EXPECT_THAT(refusal(Device::cpu, {"launch"}), HasSubstr("--launch"));
 }
 TEST_F(CheckSettings, HostInputNeedsAGpu) {
-  for (const char* input : {"host", "pageable"}) {
+  for (const Input input : {Input::pinned, Input::pageable}) {
     config.input = input;
-    EXPECT_THAT(refusal("cpu", {"input"}), HasSubstr("--input"));
+    EXPECT_THAT(refusal(Device::cpu, {"input"}), HasSubstr("--input"));
   }
 }
 TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
-  EXPECT_THAT(refusal("cpu", {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));
-  config.nccl_algorithm = "ring";
-  EXPECT_EQ(refusal("cuda", {"nccl_algorithm"}), "");
-  config.launch = "stream";
-  EXPECT_THAT(refusal("cuda", {"nccl_algorithm"}), HasSubstr("leave --launch stream out"));
+  EXPECT_THAT(refusal(Device::cpu, {"nccl_algorithm"}), HasSubstr("--nccl-algorithm is for GPUs"));
+  config.nccl_algorithm = NcclAlgorithm::ring;
+  EXPECT_EQ(refusal(Device::cuda, {"nccl_algorithm"}), "");
+  config.launch = LaunchMode::stream;
+  EXPECT_THAT(refusal(Device::cuda, {"nccl_algorithm"}), HasSubstr("leave --launch stream out"));
 }
 TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
-  EXPECT_THAT(refusal("cpu", {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
-  for (const std::string other : {"hierarchical", "host"}) {
+  EXPECT_THAT(refusal(Device::cpu, {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
+  for (const AllReduceKind other : {AllReduceKind::hierarchical, AllReduceKind::host}) {
     config.all_reduce = other;
-    config.nccl_algorithm = "auto";
-    EXPECT_EQ(refusal("cuda", {"all_reduce"}), "");
-    config.nccl_algorithm = "tree";
-    EXPECT_THAT(refusal("cuda", {"all_reduce", "nccl_algorithm"}),
-                HasSubstr("leave --all-reduce " + other + " out"));
+    config.nccl_algorithm = NcclAlgorithm::automatic;
+    EXPECT_EQ(refusal(Device::cuda, {"all_reduce"}), "");
+    config.nccl_algorithm = NcclAlgorithm::tree;
+    EXPECT_THAT(refusal(Device::cuda, {"all_reduce", "nccl_algorithm"}),
+                HasSubstr(std::string("leave --all-reduce ") + to_string(other) + " out"));
   }
 }
 TEST_F(CheckSettings, BatchAutoIsForGpus) {
   config.batch = largest_that_fits;
-  EXPECT_EQ(refusal("cuda", {"batch"}), "");
-  EXPECT_THAT(refusal("cpu", {"batch"}), HasSubstr("--batch auto is for GPUs"));
+  EXPECT_EQ(refusal(Device::cuda, {"batch"}), "");
+  EXPECT_THAT(refusal(Device::cpu, {"batch"}), HasSubstr("--batch auto is for GPUs"));
 }
 TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
   RunConfig config;
   EXPECT_THAT(flags_without_effect(config, 1), IsEmpty());
   config.bucket_mib = 0;
-  config.gradient_type = "bf16";
+  config.gradient_type = GradientType::bf16;
   EXPECT_THAT(flags_without_effect(config, 2), IsEmpty());
   EXPECT_THAT(flags_without_effect(config, 1),
               ElementsAre("--bucket-mib has no effect: there is one rank",
@@ -181,26 +181,26 @@ TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
 }
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
-  EXPECT_THAT(refusal("cuda", {"threads"}), HasSubstr("--threads"));
+  EXPECT_THAT(refusal(Device::cuda, {"threads"}), HasSubstr("--threads"));
 }
 TEST_F(CheckSettings, OneOfStepsAndDuration) {
   config.steps = 2;
-  EXPECT_THAT(refusal("cpu", {"steps", "duration_seconds"}), HasSubstr("one of them"));
+  EXPECT_THAT(refusal(Device::cpu, {"steps", "duration_seconds"}), HasSubstr("one of them"));
 }
 TEST_F(CheckSettings, LossScaleIsForFp16) {
   config.loss_scale = LossScale{1, true};
-  EXPECT_THAT(refusal("cpu", {"loss_scale"}), HasSubstr("fp16"));
-  config.gradient_type = "fp16";
-  EXPECT_EQ(refusal("cpu", {"loss_scale", "gradient_type"}), "");
+  EXPECT_THAT(refusal(Device::cpu, {"loss_scale"}), HasSubstr("fp16"));
+  config.gradient_type = GradientType::fp16;
+  EXPECT_EQ(refusal(Device::cpu, {"loss_scale", "gradient_type"}), "");
 }
 TEST_F(CheckSettings, VerifyTrains) {
   config.verify = config.forward_only = true;
-  EXPECT_THAT(refusal("cpu", {"verify", "forward_only"}), HasSubstr("--forward-only"));
+  EXPECT_THAT(refusal(Device::cpu, {"verify", "forward_only"}), HasSubstr("--forward-only"));
 }
 TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
   config.plans = "a.json";
   config.plan_cache = "b.json";
-  EXPECT_THAT(refusal("cuda", {"plans", "plan_cache"}), HasSubstr("--plan-cache"));
+  EXPECT_THAT(refusal(Device::cuda, {"plans", "plan_cache"}), HasSubstr("--plan-cache"));
 }
 
 TEST(WarmUpRuleOf, AllowsTenTimesTheMinimum) {

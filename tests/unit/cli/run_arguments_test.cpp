@@ -23,7 +23,7 @@ CommandLine asked_again(const RunConfig& config) {
 }
 
 // What a run records: everything settled.
-RunConfig settled(RunConfig config, const std::string& device) {
+RunConfig settled(RunConfig config, Device device) {
   fill_defaults(config, {device, ""});
   return config;
 }
@@ -37,7 +37,7 @@ void expect_same_work(const RunConfig& config) {
 }
 
 TEST(RunArguments, AskForTheSameWork) {
-  for (const char* device : {"cpu", "cuda"}) {
+  for (const Device device : {Device::cpu, Device::cuda}) {
     RunConfig config;
     config.device = device;
     expect_same_work(settled(config, device));
@@ -52,8 +52,8 @@ TEST(RunArguments, AskForTheSameWork) {
     config.momentum = 0.875;
     config.weight_decay = 5e-5;
     config.zero_init = true;
-    config.bind = "off";
-    config.gradient_type = "fp16";
+    config.bind = Bind::off;
+    config.gradient_type = GradientType::fp16;
     config.loss_scale.reset();
     config.seed = 42;
     config.verify = true;
@@ -64,25 +64,25 @@ TEST(RunArguments, AskForTheSameWork) {
 
 TEST(RunArguments, AskForWhatOneDeviceTakes) {
   RunConfig gpu;
-  gpu.device = "cuda";
+  gpu.device = Device::cuda;
   gpu.gpu = 3;
-  gpu.input = "host";
-  gpu.launch = "stream";
-  gpu.all_reduce = "hierarchical";
+  gpu.input = Input::pinned;
+  gpu.launch = LaunchMode::stream;
+  gpu.all_reduce = AllReduceKind::hierarchical;
   gpu.loss_scale = LossScale{65536, true};
   gpu.steps = 50;
   gpu.forward_only = true;
-  RunConfig settled_gpu = settled(gpu, "cuda");
+  RunConfig settled_gpu = settled(gpu, Device::cuda);
   settled_gpu.duration_seconds = RunConfig{}.duration_seconds;
   expect_same_work(settled_gpu);
   RunConfig cpu;
-  cpu.device = "cpu";
+  cpu.device = Device::cpu;
   cpu.threads = 2;
-  expect_same_work(settled(cpu, "cpu"));
+  expect_same_work(settled(cpu, Device::cpu));
 }
 
 TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
-  RunConfig config = settled({}, "cpu");
+  RunConfig config = settled({}, Device::cpu);
   config.output = "/etc/passwd";
   config.plan_cache = "/root/evil.json";
   config.plans = "elsewhere.json";
@@ -96,12 +96,12 @@ TEST(RunArguments, LeaveOutFilesOfTheOtherMachine) {
 // Each value is one argument with its flag: it can never be read as another option.
 TEST(RunArguments, HostileTextStaysAValueAndIsRefused) {
   for (const char* text : {"--force", "; rm -rf /", "$(reboot)", "resnet50 --output x", ""}) {
-    RunConfig config = settled({}, "cpu");
+    RunConfig config = settled({}, Device::cpu);
     config.model = text;
     EXPECT_THAT(run_arguments(config), Contains("--model=" + std::string(text)));
     EXPECT_THROW(asked_again(config), std::invalid_argument) << text;
   }
-  RunConfig config = settled({}, "cuda");
+  RunConfig config = settled({}, Device::cuda);
   config.loss_scale = LossScale{7, true};
   EXPECT_THROW(run_arguments(config), std::invalid_argument);
 }

@@ -57,7 +57,7 @@ TEST(LayoutJson, ReadsAllThereIs) {
   })");
   EXPECT_EQ(file.hosts.at(0).address, "10.0.0.1");
   EXPECT_EQ(file.hosts.at(0).node, "esx");
-  EXPECT_EQ(file.hosts.at(0).environment, "vm");
+  EXPECT_EQ(file.hosts.at(0).environment, MachineKind::vm);
   EXPECT_EQ(file.hosts.at(0).numa.at(1).cpus, "4-7");
   EXPECT_THAT(file.hosts.at(0).numa.at(1).gpus, ElementsAre(1));
   EXPECT_EQ(file.hosts.at(1).cpus, "0-1");
@@ -78,7 +78,7 @@ TEST(LayoutJson, ReadsAllThereIs) {
               ElementsAre(testing::Pair("batch", "256"), testing::Pair("duration", "20s"),
                           testing::Pair("momentum", "0.5"), testing::Pair("verify", "true")));
   EXPECT_EQ(file.repeats, 7);
-  EXPECT_EQ(file.order, "listed");
+  EXPECT_EQ(file.order, Order::listed);
   EXPECT_EQ(file.seed, 42);
   EXPECT_EQ(file.limits.step_seconds, 2.5);
 }
@@ -99,8 +99,8 @@ TEST(LayoutJson, ReadsHowJobsShare) {
   const LayoutFile file = layout_from_json(with_shares(
       {R"({"way": "mps", "threads_percent": 50, "memory_gib": 20})", R"({"way": "mps"})"}));
   const std::vector<Job>& jobs = file.layouts.at(0).jobs;
-  EXPECT_EQ(jobs.at(0).share, (Share{"mps", 50, 20}));
-  EXPECT_EQ(jobs.at(1).share, Share{"mps"});
+  EXPECT_EQ(jobs.at(0).share, (Share{SharingMode::mps, 50, 20}));
+  EXPECT_EQ(jobs.at(1).share, Share{SharingMode::mps});
 }
 
 TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
@@ -177,7 +177,7 @@ TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {
            instance + first + "}, {" + instance + R"(, "stress": "pcie"}]}]})";
   };
   const std::string slices = R"({"way": "timeslice"})";
-  EXPECT_EQ(layout_from_json(disturbed(slices)).layouts[0].jobs[1].stress, "pcie");
+  EXPECT_EQ(layout_from_json(disturbed(slices)).layouts[0].jobs[1].stress, NeighbourLoad::pcie);
   EXPECT_THAT(refusal_of_layout(disturbed(R"({"way": "serial"})")),
               StartsWith("/layouts/0/jobs/1/stress: a job that disturbs others shares with them"));
   EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "copy")")),
@@ -189,7 +189,7 @@ TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {
 TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
   const LayoutFile file = layout_from_json(with_layout(R"("shape": "1x1x1")"));
   EXPECT_EQ(file.repeats, 5);
-  EXPECT_EQ(file.order, "randomised");
+  EXPECT_EQ(file.order, Order::randomised);
   EXPECT_TRUE(file.hosts.empty());
   EXPECT_FALSE(file.layouts.front().emulate);
 }

@@ -84,18 +84,18 @@ TEST(NcclLog, WithoutSumsNothingIsKnown) {
 TEST(NcclLog, TheAlgorithmThatWasAskedForIsTheOnlyOne) {
   NcclChoices choices;
   choices.sums = {{100, "ring", "ll", 1}, {200, "ring", "simple", 24}};
-  EXPECT_NO_THROW(require_algorithm(choices, "ring"));
-  EXPECT_NO_THROW(require_algorithm(choices, "auto"));
+  EXPECT_NO_THROW(require_algorithm(choices, NcclAlgorithm::ring));
+  EXPECT_NO_THROW(require_algorithm(choices, NcclAlgorithm::automatic));
   choices.sums.push_back({300, "tree", "simple", 24});
-  EXPECT_NO_THROW(require_algorithm(choices, "auto"));
-  EXPECT_THAT([&] { require_algorithm(choices, "ring"); },
+  EXPECT_NO_THROW(require_algorithm(choices, NcclAlgorithm::automatic));
+  EXPECT_THAT([&] { require_algorithm(choices, NcclAlgorithm::ring); },
               ThrowsMessage<std::runtime_error>(
                   "NCCL takes tree for 300 bytes in spite of --nccl-algorithm ring"));
 }
 
 TEST(NcclLog, WhatCannotBeCheckedIsRefused) {
-  EXPECT_NO_THROW(require_algorithm(Unknown{"NCCL_DEBUG is set"}, "auto"));
-  EXPECT_THAT([] { require_algorithm(Unknown{"NCCL_DEBUG is set"}, "tree"); },
+  EXPECT_NO_THROW(require_algorithm(Unknown{"NCCL_DEBUG is set"}, NcclAlgorithm::automatic));
+  EXPECT_THAT([] { require_algorithm(Unknown{"NCCL_DEBUG is set"}, NcclAlgorithm::tree); },
               ThrowsMessage<std::runtime_error>(HasSubstr("cannot be checked: NCCL_DEBUG is set")));
 }
 

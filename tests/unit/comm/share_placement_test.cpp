@@ -14,18 +14,18 @@ using testing::HasSubstr;
 TEST(SharePlacement, JobsThatShareTakeTheSameGpu) {
   const Job plain{{{"a", {0}, 0}}};
   Job half = plain, quarter = plain;
-  half.share = Share{"mps", 50, 40};
-  quarter.share = Share{"mps", 25};
+  half.share = Share{SharingMode::mps, 50, 40};
+  quarter.share = Share{SharingMode::mps, 25};
   const Placement placement = place(listed({half, quarter, quarter}), {host("a", 1)});
   EXPECT_THAT(places(placement), ElementsAre("a:0", "a:0", "a:0"));
-  EXPECT_EQ(placement.share()->way, "mps");
+  EXPECT_EQ(placement.share()->way, SharingMode::mps);
   const auto& limited = placement.jobs[0].ranks[0].variables;
   EXPECT_EQ(limited.at("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "50");
   EXPECT_EQ(limited.at("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "0=40G");
   EXPECT_FALSE(placement.jobs[1].ranks[0].variables.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"));
   EXPECT_THAT(refusal_of_hosts(listed({plain, plain}), {host("a", 1)}), HasSubstr("taken already"));
   Job slice = plain;
-  slice.share = Share{"timeslice"};
+  slice.share = Share{SharingMode::timeslice};
   const Placement slices = place(listed({slice, slice}), {host("a", 1)});
   EXPECT_EQ(slices.jobs[1].ranks[0].variables.at("CUDA_MPS_PIPE_DIRECTORY"), "/dev/null")
       << "not the daemon that may be there";
@@ -33,8 +33,8 @@ TEST(SharePlacement, JobsThatShareTakeTheSameGpu) {
 
 TEST(SharePlacement, JobsWithMultiprocessorsOfTheirOwnAreClientsOfMps) {
   Job large{{{"a", {0}, 0}}}, small = large, elsewhere{{{"a", {1}, 0}}};
-  large.share = Share{"sm", 75, 40};
-  small.share = elsewhere.share = Share{"sm", 25};
+  large.share = Share{SharingMode::sm, 75, 40};
+  small.share = elsewhere.share = Share{SharingMode::sm, 25};
   LaunchPlan plan;
   plan.placements = {place(listed({large, elsewhere, small}), {host("a", 2)})};
   plan.run_arguments = {{"run", "--device=cuda"}};
@@ -57,9 +57,9 @@ TEST(SharePlacement, JobsWithMultiprocessorsOfTheirOwnAreClientsOfMps) {
 
 TEST(SharePlacement, ANeighbourOnlyDisturbs) {
   Job trains{{{"a", {0}, 0}}};
-  trains.share = Share{"timeslice"};
+  trains.share = Share{SharingMode::timeslice};
   Job copies = trains;
-  copies.stress = "copy";
+  copies.stress = NeighbourLoad::copy;
   LaunchPlan plan;
   plan.placements = {place(listed({copies, trains}), {host("a", 1)})};
   plan.run_arguments = {{"run", "--device=cuda", "--batch=64"}};
@@ -72,7 +72,7 @@ TEST(SharePlacement, ANeighbourOnlyDisturbs) {
 
 TEST(SharePlacement, JobsThatShareCpusHaveAllOfThem) {
   Job job{{{"a", {}, 2}}};
-  job.share = Share{"timeslice"};
+  job.share = Share{SharingMode::timeslice};
   const Placement placement = place(listed({job, job}), {cpu_host("a", "0-3")});
   for (const PlacedJob& placed : placement.jobs) {
     EXPECT_EQ(placed.ranks[0].cpus, "0-1");
@@ -91,7 +91,7 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
                                  "4 jobs, MPS 25 percent", "4 jobs, SMs 25 percent",
                                  "alone, MPS 25 percent", "alone, SMs 25 percent"));
   EXPECT_EQ(layouts[4].jobs.size(), 4);
-  EXPECT_EQ(layouts[4].jobs[3].share, (Share{"mps", 25}));
+  EXPECT_EQ(layouts[4].jobs[3].share, (Share{SharingMode::mps, 25}));
   EXPECT_EQ(*fraction_layouts(host("a", 1), {7})[4].jobs[0].share->threads_percent, 14);
   for (const Layout& layout : layouts) EXPECT_NO_THROW(place(layout, {host("a", 2)}));
   Host hidden = host("a", 2);
@@ -105,8 +105,8 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
 }
 
 TEST(FractionLayouts, BesideNeighboursOneJobTrains) {
-  const std::vector<Layout> layouts =
-      fraction_layouts(host("a", 1), {.jobs = 3, .neighbours = {"copy", "pcie"}});
+  const std::vector<Layout> layouts = fraction_layouts(
+      host("a", 1), {.jobs = 3, .neighbours = {NeighbourLoad::copy, NeighbourLoad::pcie}});
   EXPECT_EQ(layouts.size(), 1 + 2 * 4 + 2);
   EXPECT_EQ(layouts[1].name, "1 job, 2 copy, time slices");
   EXPECT_EQ(layouts[8].name, "1 job, 2 pcie, SMs 33 percent");

@@ -54,7 +54,7 @@ TEST(Binding, IsNotWhereTheNodeIsNotKnown) {
 TEST(Binding, CanBeSwitchedOff) {
   const Gpu gpu = gpu_at(int64_t{1});
   RunConfig config;
-  config.bind = "off";
+  config.bind = Bind::off;
   EXPECT_EQ(node_to_bind_to(config, &gpu).reason, "--bind off");
 }
 

@@ -28,7 +28,7 @@ class Host : public testing::TestWithParam<Expected> {};
 
 TEST_P(Host, IsRecognised) {
   const Virtualisation found = found_in(GetParam().fixture).virtualisation;
-  EXPECT_EQ(found.machine.value.value_or(found.machine.reason), GetParam().machine);
+  EXPECT_EQ(found.machine ? to_string(*found.machine) : found.machine.reason, GetParam().machine);
   EXPECT_EQ(found.hypervisor.value.value_or(found.hypervisor.reason), GetParam().hypervisor);
   EXPECT_EQ(*found.container, GetParam().container);
 }

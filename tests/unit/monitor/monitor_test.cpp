@@ -39,7 +39,7 @@ MonitorTable quiet(size_t rows = 40) {
 
 TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
   const Monitoring result = judge_samples(quiet());
-  EXPECT_EQ(result.verdict, "clean");
+  EXPECT_EQ(result.verdict, MonitorVerdict::clean);
   EXPECT_THAT(result.seen, ElementsAre());
   EXPECT_NEAR(result.interval_seconds, 0.1, 1e-12);
   EXPECT_EQ(result.series.at(0).values.size(), 40);
@@ -49,29 +49,29 @@ TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
 TEST(MonitorVerdict, HeatThrottlesAndAPowerLimitIsOnlySaid) {
   MonitorTable table = quiet();
   for (auto& bits : table.throttle_bits) bits = 0x4;
-  EXPECT_EQ(judge_samples(table).verdict, "clean");
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::clean);
   EXPECT_THAT(judge_samples(table).seen, ElementsAre(HasSubstr("power limit in 100 %")));
   table.throttle_bits[7] |= 0x40;
-  EXPECT_EQ(judge_samples(table).verdict, "throttled");
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled);
 }
 
 TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
   const auto falling = [](size_t row) { return 2e9 - 1e6 * static_cast<double>(row); };
-  EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, "clean") << "by 1.5 %";
-  EXPECT_EQ(judge_samples(table_of(80, falling)).verdict, "drifted") << "by 3 %";
+  EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, MonitorVerdict::clean) << "by 1.5 %";
+  EXPECT_EQ(judge_samples(table_of(80, falling)).verdict, MonitorVerdict::drifted) << "by 3 %";
 }
 
 TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
   MonitorTable table = quiet();
   table.most_processes = 2;
-  EXPECT_EQ(judge_samples(table).verdict, "shared");
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
-  EXPECT_EQ(judge_samples(table).verdict, "shared");
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
   EXPECT_THAT(judge_samples(table).seen, Contains(HasSubstr("5.00 % of the CPUs")));
   table = quiet();
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
-  EXPECT_EQ(judge_samples(table).verdict, "shared");
+  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
   EXPECT_THAT(judge_samples(table).seen, ElementsAre("other processes kept 1.50 CPUs busy"));
 }
 
@@ -79,9 +79,10 @@ TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
   MonitorTable table = quiet();
   table.most_processes = 4;
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
-  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, "clean");
-  EXPECT_EQ(judge_samples(table, {.jobs = 3}).verdict, "shared");
-  EXPECT_EQ(judge_samples(table, {.jobs = 3, .through_mps = true}).verdict, "clean") << "a server";
+  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, MonitorVerdict::clean);
+  EXPECT_EQ(judge_samples(table, {.jobs = 3}).verdict, MonitorVerdict::shared);
+  EXPECT_EQ(judge_samples(table, {.jobs = 3, .through_mps = true}).verdict, MonitorVerdict::clean)
+      << "a server";
 }
 
 TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
@@ -240,7 +241,7 @@ TEST(Monitor, OnADeviceOfItsOwnASecondProcessIsShared) {
   table.most_processes = 2;
   EXPECT_EQ(judge_samples(table, {.jobs = 4, .through_mps = false, .own_device = true}).verdict,
             "shared");
-  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, "clean");
+  EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, MonitorVerdict::clean);
 }
 
 TEST(Monitor, WithoutNvmlTheCpusAreWatchedAndTheReasonIsKept) {

@@ -13,6 +13,7 @@ namespace nearmetal {
 namespace {
 
 using Runs = std::vector<Run>;
+using enum LaunchMode;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -82,8 +83,7 @@ TEST(Attribution, ComputeIsWhatTheClockDoesNotExplain) {
 
 // Kernel by kernel, so small that the host's queueing fills the step.
 Machine host_bound() {
-  return {
-      .step_seconds = 0.010, .floor_seconds = 0.001, .queue_seconds = 0.0096, .launch = "stream"};
+  return {.step_seconds = 0.010, .floor_seconds = 0.001, .queue_seconds = 0.0096, .launch = stream};
 }
 
 TEST(Attribution, WhereTheHostKeepsTheDeviceWaitingItsLayersCount) {
@@ -129,7 +129,7 @@ TEST(Attribution, AnExchangeOnOneSideAloneCounts) {
 
 TEST(Attribution, TheInputCopyCountsAsFarAsItIsNotHidden) {
   const double bytes = 268435456;
-  const Machine base{.input_bytes = bytes, .launch = "stream"};  // 5 ms behind 24 ms
+  const Machine base{.input_bytes = bytes, .launch = stream};  // 5 ms behind 24 ms
   Machine slow = base;
   slow.h2d_seconds = 0.030;
   slow.step_seconds = 0.030;
@@ -176,7 +176,7 @@ TEST(Attribution, CommunicationIsWhatIsExposed) {
   EXPECT_THAT(explanation.layers[0].statement, HasSubstr("the links between GPUs differ"));
 }
 
-Machine cpu_machine() { return {.device = "cpu", .step_seconds = 0.1, .launch = "call"}; }
+Machine cpu_machine() { return {.device = Device::cpu, .step_seconds = 0.1, .launch = call}; }
 
 TEST(Attribution, WhereTheCpuComputesItsTimeScalesTheWholeStep) {
   Machine stolen = cpu_machine();
@@ -284,7 +284,7 @@ TEST(Attribution, WhateverDiffersTheSumIsTheDifference) {
   std::lognormal_distribution<double> factor(0, 0.3);
   for (int i = 0; i < 500; ++i) {
     const auto machine = [&] {
-      Machine made{.device = i % 2 == 0 ? "cuda" : "cpu",
+      Machine made{.device = i % 2 == 0 ? Device::cuda : Device::cpu,
                    .step_seconds = 0.024 * factor(random),
                    .input_bytes = i % 3 == 0 ? 5e8 * factor(random) : 0,
                    .exposed_seconds = i % 5 == 0 ? 1e-3 * factor(random) : 0};

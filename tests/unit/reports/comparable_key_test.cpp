@@ -35,8 +35,10 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
   EXPECT_THAT(changed_by([&](Report& r) { config(r).batch = 8; }), ElementsAre("batch"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).precision = Precision::bf16; }),
               ElementsAre("precision"));
-  EXPECT_THAT(changed_by([&](Report& r) { config(r).input = "host"; }), ElementsAre("input"));
-  EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = "stream"; }), ElementsAre("launch"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).input = Input::pinned; }),
+              ElementsAre("input"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = LaunchMode::stream; }),
+              ElementsAre("launch"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));
@@ -64,13 +66,13 @@ TEST(ComparableKey, AllButItsKindMayBeAllowedToDiffer) {
     run.world_size = 2;
     run.communication.emplace();
     run.jobs.emplace_back();
-    report.invocation.config.gradient_type = "bf16";
+    report.invocation.config.gradient_type = GradientType::bf16;
     report.arms[0].share.emplace();
   };
   Report on_gpu = sample_report();
   everything(on_gpu);
   Report on_cpu = on_gpu;
-  on_cpu.arms[0].runs[0].device = "cpu";
+  on_cpu.arms[0].runs[0].device = Device::cpu;
   const std::vector<std::string> known = fields_that_may_differ();
   std::set<std::string> used = {"loss_scale", "libraries"};
   for (const Report& report : {on_gpu, on_cpu}) {
@@ -103,7 +105,7 @@ TEST(ComparableKey, HoldsNothingOfHostDriverOrProduct) {
 
 TEST(ComparableKey, OnTheCpuItsModelAndThreadsCount) {
   Report report = sample_report();
-  report.arms[0].runs[0].device = report.invocation.config.device = "cpu";
+  report.arms[0].runs[0].device = report.invocation.config.device = Device::cpu;
   report.arms[0].runs[0].ranks[0].gpu.reset();
   report.environments[0].cpu_model = std::string("AMD EPYC");
   Report other = report;
@@ -145,24 +147,28 @@ TEST(ComparableKey, WhatSumsGradientsMustAgree) {
 }
 
 TEST(ComparableKey, TheTypeOfGradientsMustAgreeWhereTheyTravel) {
-  const auto of = [](const std::string& type, int64_t ranks) {
+  const auto of = [](GradientType type, int64_t ranks) {
     Report report = sample_report();
     report.invocation.config.gradient_type = type;
     report.arms[0].runs[0].world_size = ranks;
     return report;
   };
-  EXPECT_THAT(key_differences(key_of(of("computed", 2)), key_of(of("bf16", 2))),
-              ElementsAre(KeyDifference{"gradient_type", Severity::layout, "none", "bf16"}));
-  EXPECT_THAT(key_differences(key_of(of("computed", 1)), key_of(of("bf16", 1))), IsEmpty());
+  EXPECT_THAT(
+      key_differences(key_of(of(GradientType::computed, 2)), key_of(of(GradientType::bf16, 2))),
+      ElementsAre(KeyDifference{"gradient_type", Severity::layout, "none", "bf16"}));
+  EXPECT_THAT(
+      key_differences(key_of(of(GradientType::computed, 1)), key_of(of(GradientType::bf16, 1))),
+      IsEmpty());
   const auto differences_without = [&](const std::function<void(RunConfig&)>& change) {
-    Report computed = of("computed", 2), sent = of("bf16", 2);
+    Report computed = of(GradientType::computed, 2), sent = of(GradientType::bf16, 2);
     change(computed.invocation.config);
     change(sent.invocation.config);
     return key_differences(key_of(computed), key_of(sent));
   };
-  EXPECT_THAT(differences_without([](RunConfig& c) { c.update = "independent"; }), IsEmpty());
+  EXPECT_THAT(differences_without([](RunConfig& c) { c.update = Update::independent; }), IsEmpty());
   EXPECT_THAT(differences_without([](RunConfig& c) { c.forward_only = true; }), IsEmpty());
-  EXPECT_EQ(context_sha256(key_of(of("bf16", 1))), context_sha256(key_of(of("bf16", 2))))
+  EXPECT_EQ(context_sha256(key_of(of(GradientType::bf16, 1))),
+            context_sha256(key_of(of(GradientType::bf16, 2))))
       << "arms of one rank and of several are held against each other";
 }
 

@@ -83,7 +83,7 @@ TEST(ComparisonText, CallsTheSidesByTheirNames) {
 TEST(ComparisonText, PublishedFiguresAreOfGpus) {
   RunSet vm = five_runs(60);
   EXPECT_THAT(printed(five_runs(0), vm, vm_form()), HasSubstr("published: "));
-  for (SetRun& run : vm.arms[0].runs) run.run.device = "cpu";
+  for (SetRun& run : vm.arms[0].runs) run.run.device = Device::cpu;
   EXPECT_THAT(printed(five_runs(0), vm, vm_form()), Not(HasSubstr("published: ")));
 }
 

@@ -11,8 +11,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<Environment> machine(bool cpu_flag, const Maybe<std::string>& conclusion,
-                                 const std::optional<std::string>& claim = {}) {
+std::vector<Environment> machine(bool cpu_flag, const Maybe<MachineKind>& conclusion,
+                                 std::optional<MachineKind> claim = {}) {
   Environment environment = sample_report().environments[0];
   environment.hypervisor_cpu_flag = cpu_flag;
   environment.virtualisation.machine = conclusion;
@@ -28,7 +28,7 @@ std::vector<std::string> doubts(const std::vector<Environment>& bare,
 }
 
 TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
-  auto without = machine(true, std::string("vm")), with = without;
+  auto without = machine(true, MachineKind::vm), with = without;
   with[0].variables["NCCL_NET_PLUGIN"] = "none";
   EXPECT_THAT(environment_differences(with, with), IsEmpty());
   const std::string name = "variables/NCCL_NET_PLUGIN";
@@ -45,9 +45,9 @@ TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
 // A guest whose CPU hides the hypervisor is given away by other signs, and by what its user said.
 TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
   const Unknown open{"not determined"};
-  const auto bare = machine(false, std::string("bare-metal"));
-  const auto vm = machine(true, std::string("vm"));
-  const auto hidden = machine(false, std::string("vm"));
+  const auto bare = machine(false, MachineKind::bare_metal);
+  const auto vm = machine(true, MachineKind::vm);
+  const auto hidden = machine(false, MachineKind::vm);
   EXPECT_THAT(doubts(bare, vm), IsEmpty());
   EXPECT_THAT(doubts(bare, hidden), IsEmpty());
   EXPECT_THAT(doubts(hidden, vm), ElementsAre("claim_bare"));
@@ -57,17 +57,17 @@ TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
 }
 
 TEST(EnvironmentDifferences, WhatTheUserSaidIsHeldAgainstTheSides) {
-  const std::string metal = "bare-metal";
-  EXPECT_THAT(doubts(machine(false, metal, metal), machine(true, std::string("vm"), "vm")),
+  const MachineKind metal = MachineKind::bare_metal;
+  EXPECT_THAT(doubts(machine(false, metal, metal), machine(true, MachineKind::vm, MachineKind::vm)),
               IsEmpty());
-  EXPECT_THAT(doubts(machine(false, metal, "vm"), machine(true, std::string("vm"), metal)),
+  EXPECT_THAT(doubts(machine(false, metal, MachineKind::vm), machine(true, MachineKind::vm, metal)),
               ElementsAre("claim_bare", "claim_vm"));
 }
 
 TEST(EnvironmentDifferences, NothingKnownIsADoubt) {
   auto silent = machine(false, Unknown{"not determined"});
   silent[0].hypervisor_cpu_flag = Unknown{"no CPUID"};
-  EXPECT_THAT(doubts(silent, machine(true, std::string("vm"))), ElementsAre("claim_unconfirmed"));
+  EXPECT_THAT(doubts(silent, machine(true, MachineKind::vm)), ElementsAre("claim_unconfirmed"));
 }
 
 }  // namespace

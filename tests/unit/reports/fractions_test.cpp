@@ -84,7 +84,7 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
     larger.name += ", larger";
     larger.config = report.invocation.config;
     larger.config->batch = 7;
-    const double factor = larger.share->way == "mps" ? 0.5 : 2;
+    const double factor = larger.share->way == SharingMode::mps ? 0.5 : 2;
     for (nearmetal::Run& run : larger.runs) *run.throughput.value *= factor;
   }
   set = {};
@@ -133,7 +133,7 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
   Report report = four_jobs();
   report.arms[3].share->threads_percent = {40, 25, 25, 25};
   EXPECT_FALSE(points_of(report)[3].interference) << "none was alone on 40 %";
-  report.arms.push_back(shared_arm("more alone", {"mps", 1, {40}, {}}, {600, 606}));
+  report.arms.push_back(shared_arm("more alone", {SharingMode::mps, 1, {40}, {}}, {600, 606}));
   const Maybe<SpeedRatio> found = points_of(report)[3].interference;
   const double of_job = std::sqrt(1100. * 1122) / 4;
   const double alone =
@@ -148,8 +148,8 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
 
 TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
   Report report = four_jobs();
-  Arm beside =
-      shared_arm("beside", {"timeslice", 1, {}, {}, {"copy", "compute", "copy"}}, {250, 260});
+  Arm beside = shared_arm(
+      "beside", {SharingMode::timeslice, 1, {}, {}, {"copy", "compute", "copy"}}, {250, 260});
   for (nearmetal::Run& run : beside.runs) {
     run.neighbours = {{"copy", 100, 1e12, 0}, {"compute", 9, 0, 4e14}, {"copy", 200, 2e12, 0}};
   }

@@ -72,7 +72,7 @@ RunSet monitored_set(int minute, const Change& change) {
   RunSet set = set_at(1000, minute);
   for (SetRun& run : set.arms[0].runs) {
     Monitoring& monitoring = run.run.ranks.at(0).monitoring.emplace();
-    monitoring.verdict = "clean";
+    monitoring.verdict = MonitorVerdict::clean;
   }
   change(set.arms[0].runs[1].run.ranks.at(0).monitoring);
   return set;
@@ -86,7 +86,7 @@ TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
   };
   EXPECT_EQ(judged([](Found&) {}).exit_code, ExitCode::ok);
   const auto throttled = [](Found& found) {
-    found->verdict = "throttled";
+    found->verdict = MonitorVerdict::throttled;
     found->seen = {"at 83 degrees"};
   };
   EXPECT_EQ(judged(throttled, false).exit_code, ExitCode::ok) << "told alone";

@@ -111,7 +111,7 @@ TEST(ReportJson, ErrorsNameThePlace) {
   EXPECT_THAT(refusal_of_report(sample_with("/arms/0/runs/0/ranks/0/step_seconds/2", -1)),
               HasSubstr("/arms/0/runs/0/ranks/0/step_seconds/2 must be above 0"));
   EXPECT_THAT(refusal_of_report(sample_with("/status", "fine")),
-              HasSubstr("complete, partial, failed"));
+              HasSubstr("complete, partial or failed"));
   EXPECT_THAT(refusal_of_report(sample_with("/exit_code", 256)), HasSubstr("from 0"));
   EXPECT_THAT(refusal_of_report(sample_with("/invocation/config/batch/value", "many")),
               HasSubstr("batch"));

@@ -120,8 +120,8 @@ TEST_F(KnownCauses, OfTheGpu) {
 }
 
 TEST_F(KnownCauses, TheHypervisorComesLastAndACauseOnce) {
-  base_machine.virtualisation.machine = std::string("bare-metal");
-  new_machine.virtualisation.machine = std::string("vm");
+  base_machine.virtualisation.machine = MachineKind::bare_metal;
+  new_machine.virtualisation.machine = MachineKind::vm;
   new_machine.usable_cpus = 1;
   base_machine.usable_cpus = 2;
   EXPECT_THAT(codes({Layer::cpu, Layer::launch, Layer::memory}),

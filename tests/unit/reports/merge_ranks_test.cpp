@@ -72,7 +72,7 @@ TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreTold) {
 
 TEST(MergeRanks, IndependentRanksAddUp) {
   auto parts = three();
-  for (Report& report : parts) report.invocation.config.update = "independent";
+  for (Report& report : parts) report.invocation.config.update = Update::independent;
   EXPECT_EQ(*merged_run(parts).throughput, 250);
 }
 

@@ -50,8 +50,9 @@ std::vector<Report> without_and_with_mig(const std::string& other_board = "NVIDI
   off.name = "4 jobs, MIG";
   off.unsupported = "MIG is off";
   divided.arms = {
-      shared_arm("4 jobs, MIG 1g.18gb", {"mig", 4, {}, {}, {}, {4, "1g.18gb"}}, {880, 890}),
-      shared_arm("alone, MIG 1g.18gb", {"mig", 1, {}, {}, {}, {"1g.18gb"}}, {230, 232})};
+      shared_arm("4 jobs, MIG 1g.18gb", {SharingMode::mig, 4, {}, {}, {}, {4, "1g.18gb"}},
+                 {880, 890}),
+      shared_arm("alone, MIG 1g.18gb", {SharingMode::mig, 1, {}, {}, {}, {"1g.18gb"}}, {230, 232})};
   std::vector<int64_t> parts;
   for (int i = 0; i < 4; ++i) {
     parts.push_back(add_gpu(divided, other_board + " MIG 1g.18gb", 16, 18));
@@ -155,8 +156,9 @@ TEST(MigFractions, VgpusAreReferencesOfTheirProfileAlone) {
 
 TEST(MigFractions, MemoryIsOfAllDevicesOrNotKnown) {
   Report report = sample_report();
-  report.arms = {shared_arm("VMs", {"vgpu", 2, {}, {}, {}, {2, "A100-10C"}}, {90, 91}),
-                 shared_arm("beside", {"mig", 1, {}, {}, {"copy"}, {2, "1g.18gb"}}, {90, 91})};
+  report.arms = {
+      shared_arm("VMs", {SharingMode::vgpu, 2, {}, {}, {}, {2, "A100-10C"}}, {90, 91}),
+      shared_arm("beside", {SharingMode::mig, 1, {}, {}, {"copy"}, {2, "1g.18gb"}}, {90, 91})};
   const int64_t gpu = add_gpu(report, "GRID A100-10C", 108, 10);
   put_on(report.arms[0], {gpu, gpu});
   const std::vector<FractionPoint> points = points_of(report);
@@ -179,7 +181,7 @@ TEST(MigFractions, UnequalPartsAreHeldAgainstJobsAloneOnEach) {
   reports[1].arms[0].share->profiles = {"3g.71gb", "1g.18gb", "1g.18gb", "1g.18gb"};
   EXPECT_FALSE(points_of_all(reports).at(5).interference) << "none was alone on 3g.71gb";
   reports[1].arms.push_back(
-      shared_arm("alone, MIG 3g.71gb", {"mig", 1, {}, {}, {}, {"3g.71gb"}}, {500, 505}));
+      shared_arm("alone, MIG 3g.71gb", {SharingMode::mig, 1, {}, {}, {}, {"3g.71gb"}}, {500, 505}));
   put_on(reports[1].arms.back(), {add_gpu(reports[1], "NVIDIA H200 MIG 3g.71gb", 60, 75)});
   EXPECT_NEAR(points_of_all(reports).at(5).interference->value,
               std::pow(std::sqrt(230. * 232), 0.75) * std::pow(std::sqrt(500. * 505), 0.25) /

@@ -15,7 +15,7 @@ TEST_F(CmdRun, AttributeKeepsProbesAndWhyOneIsMissing) {
   EXPECT_THAT(err.str(), HasSubstr("timing this machine"));
   const std::optional<RankProbes> probes = only_run().ranks[0].probes;
   ASSERT_TRUE(probes);
-  EXPECT_EQ(probes->needs.launch, "call");
+  EXPECT_EQ(probes->needs.launch, LaunchMode::call);
   EXPECT_EQ(probes->needs.input_bytes, 0);
   ASSERT_EQ(probes->probes.size(), 3U);
   const ProbeTime& quantum = probes->probes[0];

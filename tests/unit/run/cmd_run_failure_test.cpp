@@ -132,15 +132,16 @@ TEST_F(CmdRunFailure, AGpuThatIsNotAsExpectedIsRefusedBeforeTraining) {
 }
 
 TEST_F(CmdRunFailure, AMachineThatIsNotAsExpectedIsRefusedBeforeTraining) {
-  const Maybe<std::string> machine = find_environment().virtualisation.machine;
-  for (const std::string expected : {"vm", "bare-metal"}) {
+  const Maybe<MachineKind> machine = find_environment().virtualisation.machine;
+  for (const MachineKind expected : {MachineKind::vm, MachineKind::bare_metal}) {
     // One that cannot be told from another is not as expected either.
     if (machine && *machine == expected) continue;
-    EXPECT_THROW(run({"--steps", "1", "--expect-environment", expected}), std::invalid_argument);
+    EXPECT_THROW(run({"--steps", "1", "--expect-environment", to_string(expected)}),
+                 std::invalid_argument);
   }
   EXPECT_EQ(script.enqueued, 0);
   if (!machine) return;
-  EXPECT_EQ(run({"--steps", "1", "--expect-environment", *machine}), ExitCode::ok);
+  EXPECT_EQ(run({"--steps", "1", "--expect-environment", to_string(*machine)}), ExitCode::ok);
 }
 
 TEST_F(CmdRunFailure, PlansOfAReportThatHasNoneAreRefused) {
