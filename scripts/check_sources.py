@@ -36,7 +36,7 @@ FLOORS = {
 # Headers of an outside library: the files that may include them, and how many may, if it matters.
 # Tests may use any of these as an oracle.
 FENCES = [
-    ("CLI/**", ["bench/cli/command_line.cpp", "bench/cli/*_options.*"], None),
+    ("CLI/**", ["bench/cli/command_line.cpp"], None),
     ("nlohmann/**", ["reports/**json*", "reports/files/safetensors.cpp", "comm/**json*",
                      "comm/layout/layout_document.*"], None),
     ("yaml-cpp/**", ["comm/layout/yaml*"], None),
@@ -57,7 +57,7 @@ MAX_LINES = 320
 MAX_FILES = 45  # of a folder, itself
 # Other limits, each with its reason.
 LINE_LIMITS = {
-    "bench/main.cpp": 90,  # the whole program at a glance
+    "bench/main.cpp": 50,  # the whole program at a glance
 }
 
 SUFFIXES = {".h", ".cpp", ".cu"}

@@ -54,4 +54,13 @@ void write_report(const Report& report, const Destination& destination, const Te
   if (destination.file) write_file_atomically(*destination.file, text, destination.replace);
 }
 
+void write_output(const std::string& text, const std::optional<std::string>& file, bool replace,
+                  const Terminal& terminal) {
+  if (file && *file != "-") {
+    write_file_atomically(*file, text, replace);
+  } else {
+    terminal.out << text;
+  }
+}
+
 }  // namespace nearmetal

@@ -2,13 +2,15 @@
 
 namespace nearmetal {
 
+bool is_argument(const OptionSpec& option) { return !option.name.starts_with("-"); }
+
 std::vector<std::string> flags_of(const OptionSpec& option) {
-  return option.name.starts_with("-") ? comma_separated(option.name) : std::vector<std::string>{};
+  return is_argument(option) ? std::vector<std::string>{} : comma_separated(option.name);
 }
 
 std::string value_of(const OptionSpec& option) {
-  const bool is_argument = !option.name.starts_with("-");
-  return is_argument && option.value.find('|') == option.value.npos ? option.name : option.value;
+  const bool is_list = option.value.find('|') != option.value.npos;
+  return is_argument(option) && !is_list ? option.name : option.value;
 }
 
 OptionSpec& Options::value(const std::string& name, const std::string& value,
@@ -29,7 +31,7 @@ OptionSpec& Options::values(const std::string& name, const std::string& value,
 
 OptionSpec& Options::toggle(const std::string& name, const std::string& help,
                             const std::function<void()>& set) {
-  return add({.name = name, .value = "", .help = help, .set = [set](const Texts&) { set(); }});
+  return add({.name = name, .help = help, .set = [set](const Texts&) { set(); }});
 }
 
 OptionSpec& Options::paths(const std::string& name, const std::string& value, Texts& members,

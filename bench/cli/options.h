@@ -1,14 +1,17 @@
 // The options of a command as plain data: parsing, help, completion and the manual read these.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/cli/parse_value.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 
@@ -17,14 +20,17 @@ struct OptionSpec {
 
   std::string name;  // "--batch", "-h,--help"; without dashes that of an argument: "FILE"
   Takes takes{};
-  std::string value;  // what it takes, as help shows it: "N|auto"
-  std::string help;
+  std::string value{};  // what it takes, as help shows it: "N|auto"
+  std::string help{};
   /// Throws std::invalid_argument for wrong values.
-  std::function<void(const std::vector<std::string>& texts)> set;
+  std::function<void(const std::vector<std::string>& texts)> set{};
   std::string group = "Options";  // its heading in help
   bool required = false;
   bool hidden = false;
 };
+
+/// Whether it is one without a flag.
+bool is_argument(const OptionSpec& option);
 
 /// "-h", "--help"; none of an argument.
 std::vector<std::string> flags_of(const OptionSpec& option);
@@ -62,6 +68,22 @@ void assign(T& member, const std::string& text) {
 template <class T>
 void assign(std::optional<T>& member, const std::string& text) {
   assign(member.emplace(), text);
+}
+
+/// The names of a table, each of whose rows has a `name`.
+template <class Row, size_t n>
+std::vector<std::string> row_names(const Row (&rows)[n]) {
+  std::vector<std::string> names;
+  for (const Row& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+/// The row of that name. Throws std::invalid_argument, naming `flag`, where there is none.
+template <class Row, size_t n>
+const Row& find_row(const Row (&rows)[n], const std::string& flag, const std::string& name) {
+  require_choice(flag, name, row_names(rows));
+  return *std::find_if(std::begin(rows), std::end(rows),
+                       [&](const Row& row) { return row.name == name; });
 }
 
 /// Collects the options of a command, each tied to what it sets. Those members must stay where they
@@ -106,6 +128,14 @@ class Options {
                          require_choice(name, text, choices);
                          assign(member, text);
                        });
+  }
+  /// One of the rows of a table, by its name. `member` will point to it.
+  template <class Row, size_t n>
+  OptionSpec& row(const std::string& name, const Row*& member, const Row (&rows)[n],
+                  const std::string& help) {
+    return value(
+        name, joined(row_names(rows), "|"), with_default(help, member->name),
+        [name, &rows, &member](const std::string& text) { member = &find_row(rows, name, text); });
   }
   /// `member` is a text, which may be optional.
   template <class T>

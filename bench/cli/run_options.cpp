@@ -1,36 +1,9 @@
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
-#include "bench/cli/command_options.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/setting_options.h"
 #include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr const char* run_examples = R"(
-Examples:
-  nearmetal run                                          about 20 s on the GPU, else the CPU
-  nearmetal run --precision bf16 --batch auto            the largest that fits and runs well
-  nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
-  nearmetal run --profile --output step.json             where the step goes
-  mpirun -n 4 nearmetal run                              four ranks, one GPU each
-  nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
-
-The table goes to stdout, remarks and progress to stderr. The report goes to
-nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";
-
-constexpr const char* export_examples = R"(
-Examples:
-  nearmetal export --seed 7                               parameters, under torchvision's names
-  nearmetal export --steps 1 --precision bf16 --batch 8   and what one step computes from them
-  nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
-
-Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,
-`labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
-the last. The settings are in its metadata. scripts/compare_with_torch.py holds it against PyTorch.)";
 
 void add_workload(RunOptions& options, RunConfig& run) {
   options.group("What to train");
@@ -172,64 +145,48 @@ void add_files(RunOptions& options, RunConfig& run) {
 
 }  // namespace
 
-CLI::App* add_run_command(CLI::App& app, CommandLine& line) {
-  CLI::App* command =
-      app.add_subcommand("run", "Train one workload, print a table, write a report");
-  command->footer(run_examples);
-  Options options;
-  RunOptions settings(options, line.origins, line.run_flags);
+void add_run_options(Options& options, RunRequest& request) {
+  RunOptions settings(options, request);
   for (const auto add : {add_workload, add_variants, add_device, add_binding, add_ranks,
                          add_measurement, add_evidence, add_optimizer, add_plans, add_files}) {
-    add(settings, line.run);
+    add(settings, request.config);
   }
-  add_to(*command, options);
-  add_expect_options(*command, line.expected);
-  command->add_flag("--emulated", line.emulated, "on VMs that are pretended, as a plan says")
-      ->group("");  // hidden: scripts of plan say it
-  add_conducted_options(*command, line);
-  return command;
+  add_expect_options(options, request.expected);
+  // Scripts of plan say it.
+  options.toggle("--emulated", request.emulated, "on VMs that are pretended, as a plan says")
+      .hidden = true;
+  add_conducted_options(options, request);
 }
 
-void add_device_options(CLI::App& command, CommandLine& line) {
-  Options options;
-  RunOptions settings(options, line.origins, line.run_flags);
-  add_place(settings, line.run);
-  settings.toggle("--quiet", line.run.quiet, "no remarks");
-  add_to(command, options);
+void add_device_options(Options& options, RunRequest& request) {
+  RunOptions settings(options, request);
+  add_place(settings, request.config);
+  settings.toggle("--quiet", request.config.quiet, "no remarks");
 }
 
-void add_workload_options(CLI::App& command, CommandLine& line) {
-  Options options;
-  RunOptions settings(options, line.origins, line.run_flags);
+void add_workload_options(Options& options, RunRequest& request) {
+  RunOptions settings(options, request);
   for (const auto add : {add_workload, add_variants, add_kernels, add_binding, add_exchange,
                          add_measurement, add_optimizer}) {
-    add(settings, line.run);
+    add(settings, request.config);
   }
-  add_to(command, options);
 }
 
-void add_program_options(CLI::App& command, CommandLine& line) {
-  Options options;
-  RunOptions settings(options, line.origins, line.run_flags);
-  for (const auto add : {add_workload, add_device, add_plans}) add(settings, line.run);
-  settings.toggle("--quiet", line.run.quiet, "no remarks");
-  add_to(command, options);
+void add_program_options(Options& options, RunRequest& request) {
+  RunOptions settings(options, request);
+  for (const auto add : {add_workload, add_device, add_plans}) add(settings, request.config);
+  settings.toggle("--quiet", request.config.quiet, "no remarks");
 }
 
-CLI::App* add_export_command(CLI::App& app, CommandLine& line) {
-  CLI::App* command =
-      app.add_subcommand("export", "Write parameters, and what training makes of them, to a file");
-  command->footer(export_examples);
-  Options options;
-  RunOptions settings(options, line.origins, line.run_flags);
+void add_export_options(Options& options, RunRequest& request) {
+  RunConfig& run = request.config;
+  RunOptions settings(options, request);
   for (const auto add : {add_workload, add_export, add_device, add_optimizer, add_plans}) {
-    add(settings, line.run);
+    add(settings, run);
   }
-  settings.path("--output", line.run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
-  settings.toggle("--force", line.run.force, "replace an existing file");
-  settings.toggle("--quiet", line.run.quiet, "no remarks");
-  add_to(*command, options);
-  return command;
+  settings.path("--output", run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
+  settings.toggle("--force", run.force, "replace an existing file");
+  settings.toggle("--quiet", run.quiet, "no remarks");
 }
 
 }  // namespace nearmetal

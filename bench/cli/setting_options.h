@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "bench/cli/options.h"
-#include "reports/document/types.h"
+#include "bench/cli/run_request.h"
 
 namespace nearmetal {
 
 // Ties each flag to a member of RunConfig: one call is the whole of an option.
 class RunOptions {
  public:
-  // `origins` says of every setting who set it, `typed` keeps what set one as --flag=value.
-  RunOptions(Options& options, Origins& origins, std::vector<std::string>& typed)
-      : options_(options), origins_(origins), typed_(typed) {}
+  // `request` keeps who set each setting, and what set it as --flag=value.
+  RunOptions(Options& options, RunRequest& request)
+      : options_(options), origins_(request.origins), typed_(request.flags) {}
 
   void group(const char* name) { group_ = name; }
 
@@ -53,7 +53,7 @@ class RunOptions {
 
  private:
   void record(const std::string& setting, OptionSpec& option) {
-    origins_[setting] = Origin::standard;
+    origins_.at(setting) = Origin::standard;  // the report knows it
     option.group = group_;
     option.set = [set = option.set, &origins = origins_, &typed = typed_, flag = option.name,
                   setting](const std::vector<std::string>& texts) {

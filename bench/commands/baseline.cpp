@@ -3,7 +3,9 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <stdexcept>
 
+#include "bench/commands/judging.h"
 #include "reports/compare/baseline.h"
 #include "reports/json/json.h"
 #include "reports/statistics/statistics.h"
@@ -15,9 +17,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* baseline_examples = R"(
+Examples:
+  nearmetal baseline add main run*.json    copies them to baselines/main/; nothing is overwritten
+  nearmetal baseline list
+  nearmetal baseline show main             its runs, their spread, and what it can find)";
+
 constexpr size_t shown_digits = 12;     // of a fingerprint
 constexpr double planned_for = 0.95;    // chance to find a drop
 constexpr int64_t most_planned = 1000;  // runs a side
+
+struct BaselineForm {
+  std::string folder = "baselines";  // of all baselines
+  std::string name;                  // to show: also a report or a folder
+  std::vector<std::string> files;
+  CompareOptions options;
+};
+
+void add_name(Options& options, const char* help, BaselineForm& form) {
+  options.value("NAME", "", help, [&form](const std::string& text) { form.name = text; }).required =
+      true;
+}
+
+void add_options_of_add(Options& options, BaselineForm& form) {
+  add_baselines_option(options, form.folder);
+  add_name(options, "of the baseline", form);
+  options.paths("FILE", "FILE...", form.files, "Reports").required = true;
+}
+
+void add_options_of_list(Options& options, BaselineForm& form) {
+  add_baselines_option(options, form.folder);
+}
+
+void add_options_of_show(Options& options, BaselineForm& form) {
+  add_baselines_option(options, form.folder);
+  add_name(options, "of the baseline, a report or a folder", form);
+  add_rule_options(options, form.options);
+}
 
 // The runs of one arm under one fingerprint.
 struct Series {
@@ -55,28 +91,29 @@ std::string mean_text(const std::vector<double>& values) {
                   : significant(mean_value);
 }
 
-ExitCode add(const CommandLine& line, const Terminal& terminal) {
-  for (const fs::path& added :
-       add_to_baseline(line.baselines_folder, line.baseline.name, line.baseline.files)) {
+ExitCode run_add(const BaselineForm& form, const Context& context) {
+  const Terminal& terminal = context.terminal;
+  for (const fs::path& added : add_to_baseline(form.folder, form.name, form.files)) {
     terminal.out << "added " << printable(added.string()) << '\n';
   }
   return ExitCode::ok;
 }
 
-ExitCode list(const CommandLine& line, const Terminal& terminal) {
-  const std::vector<std::string> names = baseline_names(line.baselines_folder);
+ExitCode run_list(const BaselineForm& form, const Context& context) {
+  const Terminal& terminal = context.terminal;
+  const std::vector<std::string> names = baseline_names(form.folder);
   TextTable table;
   table.columns = {{"name"}, {"fingerprint"},          {"arm"}, {"runs", true}, {"first"},
                    {"last"}, {"images/s [95 %]", true}};
   for (const std::string& name : names) {
-    const RunSet set = read_runs({(fs::path(line.baselines_folder) / name).string()});
+    const RunSet set = read_runs({(fs::path(form.folder) / name).string()});
     for (const auto& [key, series] : series_of(set)) {
       table.rows.push_back({name, key.first, key.second, std::to_string(series.values.size()),
                             series.first, series.last, mean_text(series.values)});
     }
   }
   if (names.empty()) {
-    terminal.out << "no baselines in " << line.baselines_folder
+    terminal.out << "no baselines in " << form.folder
                  << "; nearmetal baseline add NAME FILE... makes one\n";
   } else {
     print_aligned(terminal.out, table);
@@ -111,31 +148,44 @@ void print_plan(std::ostream& out, const Series& series, const DecisionRule& rul
   }
 }
 
-ExitCode show(const CommandLine& line, const Terminal& terminal) {
-  const RunSet set = read_runs({place_of_baseline(line.baselines_folder, line.baseline.name)});
+ExitCode run_show(const BaselineForm& form, const Context& context) {
+  const Terminal& terminal = context.terminal;
+  const RunSet set = read_runs({place_of_baseline(form.folder, form.name)});
   for (const auto& [key, series] : series_of(set)) {
     terminal.out << "fingerprint " << key.first << ", arm " << printable(key.second) << ": "
                  << counted(static_cast<int64_t>(series.values.size()), "run") << " from "
                  << series.first << " to " << series.last;
     if (series.left_out > 0) terminal.out << ", " << series.left_out << " more not complete";
     terminal.out << "\n  images/s [95 %]: " << mean_text(series.values) << '\n';
-    print_plan(terminal.out, series, line.judging.options.rule);
+    print_plan(terminal.out, series, form.options.rule);
   }
   return ExitCode::ok;
 }
 
+struct NoForm {};
+
 }  // namespace
 
-ExitCode cmd_baseline(const CommandLine& line, const Terminal& terminal) {
-  switch (line.baseline.kind) {
-    case BaselineAction::Kind::add:
-      return add(line, terminal);
-    case BaselineAction::Kind::list:
-      return list(line, terminal);
-    case BaselineAction::Kind::show:
-      return show(line, terminal);
-  }
-  throw std::logic_error("an action without a function");
+void add_baselines_option(Options& options, std::string& folder) {
+  options.path("--baselines", "FOLDER", folder, "that holds the baselines [baselines]");
+}
+
+Command baseline_command() {
+  const auto refuse = [](const NoForm&, const Context&) -> ExitCode {
+    throw std::invalid_argument("baseline takes add, list or show (nearmetal baseline --help)");
+  };
+  Command command = make_command<NoForm>(
+      "baseline", "Keep runs as a named baseline", baseline_examples, [](Options&, NoForm&) {},
+      refuse);
+  command.commands = {
+      make_command("add", "Add the runs of reports", baseline_examples, add_options_of_add,
+                   run_add),
+      make_command("list", "All baselines and their runs", baseline_examples, add_options_of_list,
+                   run_list),
+      make_command("show", "One of them, and its power", baseline_examples, add_options_of_show,
+                   run_show),
+  };
+  return command;
 }
 
 }  // namespace nearmetal

@@ -1,13 +1,16 @@
 // `nearmetal baseline add|list|show`.
 #pragma once
 
-#include "bench/cli/command_line.h"
-#include "bench/cli/terminal.h"
-#include "models/exit_code.h"
+#include <string>
+
+#include "bench/cli/command.h"
 
 namespace nearmetal {
 
 /// Of `add`, each report that was added is said; the first that cannot be ends it.
-ExitCode cmd_baseline(const CommandLine& line, const Terminal& terminal);
+Command baseline_command();
+
+/// Where all baselines are, for commands that take the name of one.
+void add_baselines_option(Options& options, std::string& folder);
 
 }  // namespace nearmetal

@@ -1,22 +1,24 @@
-// The commands that judge runs: compare, gate, rerun.
+// `nearmetal compare`: two sets of runs.
 #pragma once
 
-#include "bench/cli/command_line.h"
-#include "bench/cli/terminal.h"
-#include "models/exit_code.h"
+#include <string>
+#include <vector>
+
+#include "bench/cli/command.h"
+#include "bench/commands/judging.h"
 
 namespace nearmetal {
 
-/// Ok whatever the verdict; not_comparable where runs differ in what must agree, or no row is on
-/// both sides; invalid_report where no row has complete runs on both sides.
-ExitCode cmd_compare(const Judging& judging, const Terminal& terminal);
+struct CompareForm {
+  Judging judging;
+  std::vector<std::string> both;  // one place of each side
+  std::vector<std::string> bare;  // sides of their own names
+  std::vector<std::string> vm;
+};
 
-/// The answer of judge() (reports/compare/gate.h). While it is inconclusive, up to judging.reruns
-/// times repeats the configuration of the first new report as a fresh launch on this machine.
-ExitCode cmd_gate(const Judging& judging, const std::string& baselines_folder,
-                  const Terminal& terminal);
+/// One of three forms fills the sides of `judging`.
+void add_compare_options(Options& options, CompareForm& form);
 
-/// Repeats the configuration of a report and compares; a run that fails gives its exit code.
-ExitCode cmd_rerun(const Judging& judging, const Terminal& terminal);
+Command compare_command();
 
 }  // namespace nearmetal

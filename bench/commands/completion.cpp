@@ -11,9 +11,9 @@ namespace nearmetal {
 namespace {
 
 // The words that a value such as "N|auto" may be; those in capitals stand for others.
-std::vector<std::string> choices(const OptionText& option) {
+std::vector<std::string> choices(const OptionSpec& option) {
   std::vector<std::string> words;
-  std::istringstream text(option.value);
+  std::istringstream text(value_of(option));
   for (std::string word; std::getline(text, word, '|');) {
     if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos) {
       words.push_back(word);
@@ -22,9 +22,9 @@ std::vector<std::string> choices(const OptionText& option) {
   return words;
 }
 
-bool is_path(const OptionText& option) {
+bool is_path(const OptionSpec& option) {
   for (const char* name : {"FILE", "FOLDER", "REPORT"}) {
-    if (option.value.find(name) != std::string::npos) return true;
+    if (value_of(option).find(name) != std::string::npos) return true;
   }
   return false;
 }
@@ -47,13 +47,13 @@ std::string quoted(const std::string& text) {
 }
 
 // What may follow `command`.
-std::vector<std::string> words_of(const CommandText& command,
-                                  const std::vector<OptionText>& options) {
+std::vector<std::string> words_of(const DeclaredCommand& command,
+                                  const std::vector<OptionSpec>& options) {
   std::vector<std::string> words;
-  for (const CommandText& inner : command.commands) words.push_back(inner.name);
-  for (const OptionText& option : options) {
-    for (const std::string& name : option.names) words.push_back(name);
-    if (option.names.empty()) {
+  for (const DeclaredCommand& inner : command.commands) words.push_back(inner.name);
+  for (const OptionSpec& option : options) {
+    for (const std::string& name : flags_of(option)) words.push_back(name);
+    if (is_argument(option)) {
       for (const std::string& word : choices(option)) words.push_back(word);
     }
   }
@@ -61,12 +61,12 @@ std::vector<std::string> words_of(const CommandText& command,
 }
 
 // A command of two words, such as `baseline add`, offers what both take, each once.
-std::vector<OptionText> all_options(const CommandText& command) {
-  std::vector<OptionText> options = command.options;
-  for (const CommandText& inner : command.commands) {
-    for (const OptionText& option : inner.options) {
+std::vector<OptionSpec> all_options(const DeclaredCommand& command) {
+  std::vector<OptionSpec> options = command.options;
+  for (const DeclaredCommand& inner : command.commands) {
+    for (const OptionSpec& option : inner.options) {
       const bool is_new = std::none_of(options.begin(), options.end(), [&](const auto& known) {
-        return known.names == option.names;
+        return flags_of(known) == flags_of(option);
       });
       if (is_new) options.push_back(option);
     }
@@ -74,57 +74,57 @@ std::vector<OptionText> all_options(const CommandText& command) {
   return options;
 }
 
-void print_bash_values(std::ostream& out, const CommandText& command) {
-  for (const OptionText& option : all_options(command)) {
-    if (option.names.empty() || option.value.empty()) continue;
+void print_bash_values(std::ostream& out, const DeclaredCommand& command) {
+  for (const OptionSpec& option : all_options(command)) {
+    if (is_argument(option) || value_of(option).empty()) continue;
     std::vector<std::string> places;
-    for (const std::string& name : option.names) places.push_back(command.name + "/" + name);
+    for (const std::string& name : flags_of(option)) places.push_back(command.name + "/" + name);
     out << "    " << joined(places, " | ") << ") words=" << quoted(joined(choices(option), " "));
     if (is_path(option)) out << " files=1";
     out << " ;;\n";
   }
 }
 
-void print_bash_words(std::ostream& out, const CommandText& command) {
+void print_bash_words(std::ostream& out, const DeclaredCommand& command) {
   const std::vector<std::string> words = words_of(command, all_options(command));
   out << "        " << command.name << ") words=" << quoted(joined(words, " ")) << " ;;\n";
 }
 
 // 'name[help]:value:what', an argument of zsh's _arguments.
-std::string zsh_option(const OptionText& option) {
+std::string zsh_option(const OptionSpec& option) {
   const std::string help = escaped(option.help, "[]:\\");
   std::string value;
-  if (!option.value.empty()) {
+  if (!value_of(option).empty()) {
     const std::vector<std::string> words = choices(option);
-    value = ":" + escaped(option.value, ":\\") + ":" +
+    value = ":" + escaped(value_of(option), ":\\") + ":" +
             (is_path(option) ? "_files"
              : words.empty() ? ""
                              : "(" + joined(words, " ") + ")");
   }
-  if (option.names.empty()) return quoted("*:" + help + value.substr(value.find_last_of(':')));
+  if (is_argument(option)) return quoted("*:" + help + value.substr(value.find_last_of(':')));
   std::vector<std::string> texts;
-  for (const std::string& name : option.names) {
+  for (const std::string& name : flags_of(option)) {
     texts.push_back(quoted(name + "[" + help + "]" + value));
   }
   return joined(texts, " ");
 }
 
-void print_fish_option(std::ostream& out, const std::string& command, const OptionText& option) {
-  if (option.names.empty()) return;
+void print_fish_option(std::ostream& out, const std::string& command, const OptionSpec& option) {
+  if (is_argument(option)) return;
   out << "complete -c nearmetal -n "
       << (command.empty() ? "__fish_use_subcommand"
                           : quoted("__fish_seen_subcommand_from " + command));
-  for (const std::string& name : option.names) {
+  for (const std::string& name : flags_of(option)) {
     out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
   }
-  if (!option.value.empty()) out << (is_path(option) ? " -r -F" : " -x");
+  if (!value_of(option).empty()) out << (is_path(option) ? " -r -F" : " -x");
   if (!choices(option).empty()) out << " -a '" << joined(choices(option), " ") << "'";
   out << " -d '" << escaped(option.help, "'\\") << "'\n";
 }
 
 }  // namespace
 
-void print_bash_completion(std::ostream& out, const CommandText& program) {
+void print_bash_completion(std::ostream& out, const DeclaredCommand& program) {
   out << R"(# bash completion of nearmetal
 _nearmetal() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= files= i
@@ -142,13 +142,13 @@ _nearmetal() {
   fi
   case $command/$before in
 )";
-  for (const CommandText& command : program.commands) print_bash_values(out, command);
+  for (const DeclaredCommand& command : program.commands) print_bash_values(out, command);
   out << R"(    *)
       files=1
       case $command in
         '') files= words=)"
       << quoted(joined(words_of(program, program.options), " ")) << " ;;\n";
-  for (const CommandText& command : program.commands) print_bash_words(out, command);
+  for (const DeclaredCommand& command : program.commands) print_bash_words(out, command);
   out << R"(      esac
       ;;
   esac
@@ -160,24 +160,24 @@ complete -o default -F _nearmetal nearmetal
 )";
 }
 
-void print_zsh_completion(std::ostream& out, const CommandText& program) {
+void print_zsh_completion(std::ostream& out, const DeclaredCommand& program) {
   out << "#compdef nearmetal\n# zsh completion of nearmetal\n_nearmetal() {\n  local -a "
          "commands=(\n";
-  for (const CommandText& command : program.commands) {
+  for (const DeclaredCommand& command : program.commands) {
     out << "    " << quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
   }
   out << "  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    _arguments";
-  for (const OptionText& option : program.options) out << ' ' << zsh_option(option);
+  for (const OptionSpec& option : program.options) out << ' ' << zsh_option(option);
   out << "\n    return\n  fi\n  local command=$words[2]\n  shift words\n  ((CURRENT--))\n"
       << "  case $command in\n";
-  for (const CommandText& command : program.commands) {
+  for (const DeclaredCommand& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
       std::vector<std::string> names;
-      for (const CommandText& inner : command.commands) names.push_back(inner.name);
+      for (const DeclaredCommand& inner : command.commands) names.push_back(inner.name);
       out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
     }
-    for (const OptionText& option : all_options(command)) {
+    for (const OptionSpec& option : all_options(command)) {
       out << " \\\n        " << zsh_option(option);
     }
     out << "\n      ;;\n";
@@ -185,17 +185,17 @@ void print_zsh_completion(std::ostream& out, const CommandText& program) {
   out << "  esac\n}\n_nearmetal \"$@\"\n";
 }
 
-void print_fish_completion(std::ostream& out, const CommandText& program) {
+void print_fish_completion(std::ostream& out, const DeclaredCommand& program) {
   out << "# fish completion of nearmetal\n";
-  for (const OptionText& option : program.options) print_fish_option(out, "", option);
-  for (const CommandText& command : program.commands) {
+  for (const OptionSpec& option : program.options) print_fish_option(out, "", option);
+  for (const DeclaredCommand& command : program.commands) {
     out << "complete -c nearmetal -n __fish_use_subcommand -f -a " << command.name << " -d '"
         << escaped(command.help, "'\\") << "'\n";
-    for (const CommandText& inner : command.commands) {
+    for (const DeclaredCommand& inner : command.commands) {
       out << "complete -c nearmetal -n '__fish_seen_subcommand_from " << command.name << "' -f -a "
           << inner.name << " -d '" << escaped(inner.help, "'\\") << "'\n";
     }
-    for (const OptionText& option : all_options(command)) {
+    for (const OptionSpec& option : all_options(command)) {
       print_fish_option(out, command.name, option);
     }
   }

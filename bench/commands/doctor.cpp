@@ -10,6 +10,30 @@
 namespace nearmetal {
 namespace {
 
+constexpr const char* doctor_examples = R"(
+Examples:
+  nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
+  nearmetal doctor layout.json                     and what that file asks for, on all its hosts
+  nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
+  nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
+
+Exit 8 if something keeps runs from starting, else 0. Changes nothing; mpirun, where there is one,
+starts short processes.)";
+
+struct DoctorForm {
+  std::optional<std::string> layout;      // file, whose hosts are tried
+  std::optional<std::string> mig_config;  // FILE or FILE#LABEL
+  bool json = false;
+};
+
+void add_doctor_options(Options& options, DoctorForm& form) {
+  options.path("LAYOUT", "[FILE]", form.layout,
+               "layout file: held against this machine, its hosts tried");
+  options.path("--mig-config", "FILE[#LABEL]", form.mig_config,
+               "of mig-parted: whether the GPUs here are so");
+  options.toggle("--json", form.json, "the findings as JSON");
+}
+
 void print(std::ostream& out, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     std::string severity = to_string(finding.severity);
@@ -20,22 +44,21 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
   }
 }
 
-}  // namespace
-
-ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
+ExitCode run_doctor(const DoctorForm& form, const Context& context) {
+  const Terminal& terminal = context.terminal;
   LayoutFile layouts;  // with the hosts to try
-  if (line.doctor_layout) layouts = read_layout(*line.doctor_layout);
+  if (form.layout) layouts = read_layout(*form.layout);
   std::optional<MigConfig> mig_config;
-  if (line.doctor_mig_config) mig_config = read_mig_config(*line.doctor_mig_config);
+  if (form.mig_config) mig_config = read_mig_config(*form.mig_config);
   Checkup checkup = collect_checkup(layouts);
   checkup.mig_config = std::move(mig_config);
-  if (line.doctor_layout) checkup.layout = check_layout(*line.doctor_layout, checkup);
+  if (form.layout) checkup.layout = check_layout(*form.layout, checkup);
   const std::vector<Finding> findings = diagnose(checkup);
   const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
     return finding.severity == Urgency::blocker;
   });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
-  if (line.doctor_json) {
+  if (form.json) {
     terminal.out << findings_to_json(findings, static_cast<int>(code));
     return code;
   }
@@ -45,6 +68,13 @@ ExitCode cmd_doctor(const CommandLine& line, const Terminal& terminal) {
                                 : std::string("nothing in the way of runs"))
                << " (exit " << static_cast<int>(code) << ")\n";
   return code;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  return make_command("doctor", "Check this machine before a run", doctor_examples,
+                      add_doctor_options, run_doctor);
 }
 
 }  // namespace nearmetal

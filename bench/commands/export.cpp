@@ -10,6 +10,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/defaults.h"
+#include "bench/cli/run_request.h"
 #include "bench/run/plan_source.h"
 #include "bench/run/rank_run.h"
 #include "models/initialise.h"
@@ -22,6 +23,16 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr const char* export_examples = R"(
+Examples:
+  nearmetal export --seed 7                               parameters, under torchvision's names
+  nearmetal export --steps 1 --precision bf16 --batch 8   and what one step computes from them
+  nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
+
+Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,
+`labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
+the last. The settings are in its metadata. scripts/compare_with_torch.py holds it against PyTorch.)";
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -177,15 +188,12 @@ std::filesystem::path destination_of(const RunConfig& config) {
   return config.output.value_or("nearmetal-" + config.model + ".safetensors");
 }
 
-}  // namespace
-
-ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
-                    const BackendLoader& load) {
-  RunConfig config = line.run;
-  Terminal terminal = terminal_given;
+ExitCode run_export(const RunRequest& request, const Context& context) {
+  RunConfig config = request.config;
+  Terminal terminal = context.terminal;
   terminal.quiet = config.quiet;
   const Graph graph = build_network(config.model, {config.image_size, config.classes});
-  const DeviceChoice choice = settle(config, line.origins, graph);
+  const DeviceChoice choice = settle(config, request.origins, graph);
   const std::filesystem::path path = destination_of(config);
   require_writable(path, config.force);
 
@@ -200,7 +208,7 @@ ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
   if (config.steps) {
     terminal.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" +
                     choice.reason + ")");
-    Backend& backend = load(to_string(choice.device));
+    Backend& backend = context.load(to_string(choice.device));
     const DeviceInfo device = describe_device(backend, config, choice);
     metadata["device_name"] = device.name;
     metadata.insert(device.libraries.begin(), device.libraries.end());
@@ -211,6 +219,13 @@ ExitCode cmd_export(const CommandLine& line, const Terminal& terminal_given,
   write_safetensors(path, tensors, metadata, config.force);
   terminal.remark("exported: " + path.string());
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command export_command() {
+  return make_command("export", "Write parameters, and what training makes of them, to a file",
+                      export_examples, add_export_options, run_export);
 }
 
 }  // namespace nearmetal

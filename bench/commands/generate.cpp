@@ -1,7 +1,9 @@
 #include "bench/commands/generate.h"
 
 #include "bench/cli/build_info.h"
+#include "bench/cli/command_line.h"
 #include "bench/commands/completion.h"
+#include "bench/commands/program.h"
 
 namespace nearmetal {
 namespace {
@@ -24,60 +26,86 @@ std::string roff(const std::string& text) {
   return result;
 }
 
-void print_options(std::ostream& out, const CommandText& command) {
-  for (const OptionText& option : command.options) {
+void print_options(std::ostream& out, const DeclaredCommand& command) {
+  for (const OptionSpec& option : command.options) {
     out << ".TP\n";
-    for (size_t i = 0; i < option.names.size(); ++i) {
-      out << (i > 0 ? ", " : "") << "\\fB" << roff(option.names[i]) << "\\fR";
+    const std::vector<std::string> flags = flags_of(option);
+    for (size_t i = 0; i < flags.size(); ++i) {
+      out << (i > 0 ? ", " : "") << "\\fB" << roff(flags[i]) << "\\fR";
     }
-    if (!option.value.empty()) {
-      out << (option.names.empty() ? "" : " ") << "\\fI" << roff(option.value) << "\\fR";
+    if (!value_of(option).empty()) {
+      out << (flags.empty() ? "" : " ") << "\\fI" << roff(value_of(option)) << "\\fR";
     }
     out << '\n' << roff(option.help) << '\n';
   }
 }
 
-void print_footer(std::ostream& out, const CommandText& command) {
-  if (command.footer.empty()) return;
+void print_examples(std::ostream& out, const DeclaredCommand& command) {
+  if (command.examples.empty()) return;
   out << ".PP\n.nf\n"
-      << roff(command.footer.substr(command.footer.find_first_not_of('\n'))) << "\n.fi\n";
+      << roff(command.examples.substr(command.examples.find_first_not_of('\n'))) << "\n.fi\n";
 }
 
-void print_command(std::ostream& out, const std::string& name, const CommandText& command) {
+void print_command(std::ostream& out, const std::string& name, const DeclaredCommand& command) {
   out << ".SS " << roff(name) << '\n' << roff(command.help) << ".\n";
   print_options(out, command);
-  print_footer(out, command);
-  for (const CommandText& inner : command.commands) {
+  print_examples(out, command);
+  for (const DeclaredCommand& inner : command.commands) {
     print_command(out, name + " " + inner.name, inner);
   }
 }
 
-void print_manual(std::ostream& out, const CommandText& program) {
+void print_manual(std::ostream& out, const DeclaredCommand& program) {
   out << ".TH NEARMETAL 1 \"\" \"nearmetal " << roff(build_info().version) << "\"\n"
       << ".SH NAME\nnearmetal \\- trains a real ResNet and reports how fast\n"
       << ".SH SYNOPSIS\n\\fBnearmetal\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n"
       << ".SH DESCRIPTION\n"
       << roff(program.help) << '\n';
   print_options(out, program);
-  print_footer(out, program);
+  print_examples(out, program);
   out << ".SH COMMANDS\n";
-  for (const CommandText& command : program.commands) print_command(out, command.name, command);
+  for (const DeclaredCommand& command : program.commands) print_command(out, command.name, command);
+}
+
+constexpr const char* generate_examples = R"(
+Examples:
+  nearmetal generate bash > ~/.local/share/bash-completion/completions/nearmetal
+  nearmetal generate man | man -l -)";
+
+struct Generated {
+  const char* name;
+  void (*print)(std::ostream& out, const DeclaredCommand& program);
+};
+
+constexpr Generated generated[] = {
+    {"bash", print_bash_completion},
+    {"zsh", print_zsh_completion},
+    {"fish", print_fish_completion},
+    {"man", print_manual},
+};
+
+struct GenerateForm {
+  const Generated* form = nullptr;
+};
+
+void add_generate_options(Options& options, GenerateForm& form) {
+  const std::vector<std::string> names = row_names(generated);
+  const auto take = [&form](const std::string& text) {
+    form.form = &find_row(generated, "generate", text);
+  };
+  options.value("FORM", joined(names, "|"), "bash, zsh, fish or man", take).required = true;
+}
+
+ExitCode run_generate(const GenerateForm& form, const Context& context) {
+  form.form->print(context.terminal.out, declared(program()));
+  return ExitCode::ok;
 }
 
 }  // namespace
 
-ExitCode cmd_generate(const std::string& form, const CommandText& program,
-                      const Terminal& terminal) {
-  if (form == "bash") {
-    print_bash_completion(terminal.out, program);
-  } else if (form == "zsh") {
-    print_zsh_completion(terminal.out, program);
-  } else if (form == "fish") {
-    print_fish_completion(terminal.out, program);
-  } else {
-    print_manual(terminal.out, program);
-  }
-  return ExitCode::ok;
+Command generate_command() {
+  return make_command("generate", "Print shell completion or the manual page", generate_examples,
+                      add_generate_options, run_generate);
 }
 
 }  // namespace nearmetal

@@ -1,16 +1,10 @@
-// `nearmetal generate`: shell completion and the manual page, from the table of options.
+// `nearmetal generate`: shell completion and the manual page, from what all commands declare.
 #pragma once
 
-#include <string>
-
-#include "bench/cli/command_table.h"
-#include "bench/cli/terminal.h"
-#include "models/exit_code.h"
+#include "bench/cli/command.h"
 
 namespace nearmetal {
 
-/// `form` is "bash", "zsh", "fish" or "man".
-ExitCode cmd_generate(const std::string& form, const CommandText& program,
-                      const Terminal& terminal);
+Command generate_command();
 
 }  // namespace nearmetal

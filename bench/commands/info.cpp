@@ -37,12 +37,49 @@ void print_exchange(std::ostream& out) {
   }
 }
 
-std::string_view schema_text(const std::string& name) {
-  if (name == "comparison") return comparison_schema();
-  if (name == "doctor") return doctor_schema();
-  if (name == "layout") return layout_schema();
-  if (name == "plan") return plan_schema();
-  return report_schema();
+constexpr const char* validate_examples = R"(
+Examples:
+  nearmetal validate *.report.json        a line for each; exit 5 where one is not valid
+
+Reports of earlier versions are valid, too.)";
+
+constexpr const char* schema_examples = R"(
+Examples:
+  nearmetal schema > report.schema.json   of what run and sweep write
+  nearmetal schema layout                 of the files that sweep and plan read)";
+
+struct Schema {
+  const char* name;
+  std::string_view (*text)();
+};
+
+constexpr Schema schemas[] = {
+    {"report", report_schema}, {"comparison", comparison_schema}, {"layout", layout_schema},
+    {"plan", plan_schema},     {"doctor", doctor_schema},
+};
+
+struct SchemaForm {
+  const Schema* schema = &schemas[0];
+};
+
+void add_schema_options(Options& options, SchemaForm& form) {
+  options.value(
+      "NAME", "", with_default(joined(row_names(schemas)), form.schema->name),
+      [&form](const std::string& text) { form.schema = &find_row(schemas, "schema", text); });
+}
+
+ExitCode run_schema(const SchemaForm& form, const Context& context) {
+  context.terminal.out << form.schema->text();
+  return ExitCode::ok;
+}
+
+struct ValidateForm {
+  std::vector<std::string> paths;
+};
+
+void add_validate_options(Options& options, ValidateForm& form) {
+  const auto take = [&form](const std::vector<std::string>& paths) { form.paths = paths; };
+  options.values("FILE", "", "Reports, or folders of them", take).required = true;
 }
 
 // Of a folder its reports.
@@ -60,9 +97,25 @@ std::vector<fs::path> files_at(const std::vector<std::string>& paths) {
   return files;
 }
 
+// One line for each file; those that are not valid on the side of errors.
+ExitCode run_validate(const ValidateForm& form, const Context& context) {
+  ExitCode code = ExitCode::ok;
+  for (const fs::path& file : files_at(form.paths)) {
+    try {
+      const Report report = read_report(file);
+      context.terminal.out << file.string() << ": valid, schema " << report.schema_version << ", "
+                           << to_string(report.status) << '\n';
+    } catch (const InvalidReport& error) {
+      context.terminal.err << "nearmetal: " << error.what() << '\n';
+      code = ExitCode::invalid_report;
+    }
+  }
+  return code;
+}
+
 }  // namespace
 
-ExitCode cmd_version(const Terminal& terminal) {
+ExitCode print_version(const Terminal& terminal) {
   const Tool tool = build_info();
   terminal.out << "nearmetal " << tool.version << "\ncommit "
                << (tool.git_commit ? *tool.git_commit : "unknown: " + tool.git_commit.reason)
@@ -73,24 +126,14 @@ ExitCode cmd_version(const Terminal& terminal) {
   return ExitCode::ok;
 }
 
-ExitCode cmd_schema(const std::string& name, const Terminal& terminal) {
-  terminal.out << schema_text(name);
-  return ExitCode::ok;
+Command schema_command() {
+  return make_command("schema", "Print a JSON Schema", schema_examples, add_schema_options,
+                      run_schema);
 }
 
-ExitCode cmd_validate(const std::vector<std::string>& paths, const Terminal& terminal) {
-  ExitCode code = ExitCode::ok;
-  for (const fs::path& file : files_at(paths)) {
-    try {
-      const Report report = read_report(file);
-      terminal.out << file.string() << ": valid, schema " << report.schema_version << ", "
-                   << to_string(report.status) << '\n';
-    } catch (const InvalidReport& error) {
-      terminal.err << "nearmetal: " << error.what() << '\n';
-      code = ExitCode::invalid_report;
-    }
-  }
-  return code;
+Command validate_command() {
+  return make_command("validate", "Check reports against their schema", validate_examples,
+                      add_validate_options, run_validate);
 }
 
 }  // namespace nearmetal

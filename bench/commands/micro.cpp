@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "bench/cli/defaults.h"
+#include "bench/cli/run_request.h"
 #include "bench/micro/find_probes.h"
 #include "bench/micro/time_probes.h"
 #include "bench/run/gpu_ranks.h"
@@ -12,6 +13,39 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr const char* micro_examples = R"(
+Examples:
+  nearmetal micro                              this machine: launches, copies, products, links
+  nearmetal micro copy launch/graph            those whose names match
+  nearmetal micro 'step/forward/layer1'        kernels of a training step, beside their floors
+  mpirun -n 4 nearmetal micro                  MPI, and NCCL between GPUs, as nccl-tests defines them
+  nearmetal micro --json copy > copy.json      in the format of Google Benchmark
+
+PROBE is a regular expression, searched in the names. Median and p99 are of single runs, or of means
+of as many as are timed together where one is too short; rates follow from the median; of floor: the
+least time by bytes and operations, at the copy and matrix rates measured here, as a share of the
+time taken. Kernels of a step find their operands in memory, not in the cache of a GPU; those of a
+CPU may find them in its caches and be faster than their floors. Exit 6 if a probe fails.)";
+
+struct MicroForm {
+  RunRequest request;
+  std::vector<std::string> patterns;  // regular expressions; none: all but those of a step
+  int64_t repetitions = 3;
+  double seconds = 0.1;  // of one, at least
+  bool list = false;
+  bool json = false;
+};
+
+void add_micro_options(Options& options, MicroForm& form) {
+  options.values("PROBE", "", "regular expressions [all but step/]",
+                 [&form](const std::vector<std::string>& texts) { form.patterns = texts; });
+  add_program_options(options, form.request);
+  options.number("--repetitions", "N", form.repetitions, {1, 1000}, "of each probe");
+  options.number("--seconds", "S", form.seconds, {0.001, 3600}, "of one repetition, at least");
+  options.toggle("--list", form.list, "the names alone; those of a step: --list step/");
+  options.toggle("--json", form.json, "as JSON, on stdout");
+}
 
 class Filter {
  public:
@@ -66,20 +100,20 @@ void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
 
 class Micro {
  public:
-  Micro(const CommandLine& line, const Terminal& terminal, const BackendLoader& load, World& world)
-      : line_(line),
-        terminal_(terminal),
-        load_(load),
+  Micro(const MicroForm& form, const Context& context, World& world)
+      : form_(form),
+        terminal_(context.terminal),
+        load_(context.load),
         world_(world),
-        filter_(line.micro.patterns),
-        config_(line.run) {
+        filter_(form.patterns),
+        config_(form.request.config) {
     terminal_.quiet = config_.quiet || world.rank() > 0;
   }
 
   ExitCode run() {
     settle();
-    TimingOptions options{.repetitions = static_cast<int>(line_.micro.repetitions),
-                          .seconds = line_.micro.seconds,
+    TimingOptions options{.repetitions = static_cast<int>(form_.repetitions),
+                          .seconds = form_.seconds,
                           .collective = world_.size() > 1};
     const std::vector<Probe> probes = chosen_probes(options.ceilings);
     if (probes.empty()) {
@@ -87,13 +121,13 @@ class Micro {
           "no probe here has a name that matches (nearmetal micro --list; those of a step begin "
           "with step/)");
     }
-    if (line_.micro.list) {
+    if (form_.list) {
       if (world_.rank() == 0) list_probes(probes, terminal_.out);
       return ExitCode::ok;
     }
-    const TimingForm form = world_.rank() > 0  ? TimingForm::none
-                            : line_.micro.json ? TimingForm::json
-                                               : TimingForm::table;
+    const TimingForm form = world_.rank() > 0 ? TimingForm::none
+                            : form_.json      ? TimingForm::json
+                                              : TimingForm::table;
     const auto failures = time_probes(probes, options, form, terminal_.out);
     for (const std::string& failure : failures) {
       terminal_.err << "nearmetal: " << failure << std::endl;
@@ -109,11 +143,11 @@ class Micro {
     together(world_, [&] {
       choice_ = choose_device(config_.device);
       fill_defaults(config_, choice_);
-      check_settings(config_, line_.origins);
+      check_settings(config_, form_.request.origins);
       graph_ = build_network(config_.model, {config_.image_size, config_.classes});
       require_trainable(*graph_, config_);
       backend_ = &load_(to_string(config_.device));
-      choose_gpu(config_, line_.origins, *backend_, world_);
+      choose_gpu(config_, form_.request.origins, *backend_, world_);
       device_ = describe_device(*backend_, config_, choice_);
     });
     terminal_.remark("nearmetal: device " + std::string(to_string(choice_.device)) + " (" +
@@ -127,7 +161,7 @@ class Micro {
     if (world_.size() > 1) {
       throw std::invalid_argument("PROBE: those of a step are of one rank");
     }
-    if (!line_.micro.list) ceilings = measured_ceilings(machine, *config_.precision);
+    if (!form_.list) ceilings = measured_ceilings(machine, *config_.precision);
     std::vector<Probe> chosen = filter_.choose(machine);
     std::vector<Warning> warnings;
     for (Probe& probe : filter_.choose(find_step_probes(source, warnings))) {
@@ -137,7 +171,7 @@ class Micro {
     return chosen;
   }
 
-  const CommandLine& line_;
+  const MicroForm& form_;
   Terminal terminal_;
   const BackendLoader& load_;
   World& world_;
@@ -149,11 +183,16 @@ class Micro {
   Backend* backend_ = nullptr;
 };
 
+ExitCode run_micro(const MicroForm& form, const Context& context) {
+  const std::unique_ptr<World> world = join_world(0);
+  return as_rank(*world, context.terminal.err, [&] { return Micro{form, context, *world}.run(); });
+}
+
 }  // namespace
 
-ExitCode cmd_micro(const CommandLine& line, const Terminal& terminal, const BackendLoader& load) {
-  const std::unique_ptr<World> world = join_world(0);
-  return as_rank(*world, terminal.err, [&] { return Micro{line, terminal, load, *world}.run(); });
+Command micro_command() {
+  return make_command("micro", "Time launches, copies, links and kernels one by one",
+                      micro_examples, add_micro_options, run_micro);
 }
 
 }  // namespace nearmetal

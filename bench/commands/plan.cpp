@@ -3,39 +3,86 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "bench/sweep/make_plan.h"
+#include "bench/cli/destination.h"
+#include "bench/commands/layout_options.h"
 #include "comm/launch/launch_script.h"
 #include "comm/launch/plan_json.h"
 #include "comm/launch/plan_text.h"
-#include "reports/files/atomic_file.h"
 
 namespace nearmetal {
 namespace {
 
-std::string text_of(const LaunchPlan& plan, const PlanForm& form) {
-  if (form.format == "json") return plan_json(plan);
-  if (form.format == "sh") return shell_script(plan);
-  if (form.format == "slurm") return slurm_script(plan);
-  if (form.format == "mpijob") return mpi_job_json(plan, *form.image);
+constexpr const char* plan_examples = R"(
+Examples:
+  nearmetal plan                                        1, 2, 4, ... all GPUs of this machine
+  nearmetal plan 1x1x2 1x2x1 '2*(1x1x1)'                two GPUs: one job, split, two jobs
+  nearmetal plan 1x1x2 2x1x2 --hosts vm0:2,vm1:2        a job in one VM, and over two
+  nearmetal plan layouts/dell_vms.json --format json    every rank and command of a layout file
+  nearmetal plan 4x1x8 --hosts '4*8' --format slurm | sbatch
+  nearmetal plan 2x1x8 --hosts '2*8' --format mpijob --image IMAGE | kubectl apply -f -
+
+Nothing is started. A script writes a report for each job; jobs at once start at about the same
+time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between all of them.)";
+
+struct PlanFormat {
+  const char* name;
+  Starter starter;
+  std::string (*text)(const LaunchPlan& plan, const std::string& image);
+};
+
+std::string table_of(const LaunchPlan& plan, const std::string&) {
   std::ostringstream text;
   print_plan(text, plan);
   return text.str();
 }
 
-}  // namespace
+template <std::string (*text)(const LaunchPlan&)>
+std::string without_image(const LaunchPlan& plan, const std::string&) {
+  return text(plan);
+}
 
-ExitCode cmd_plan(const CommandLine& line, const Terminal& terminal) {
-  const PlanForm& form = line.plan;
-  if ((form.format == "mpijob") != form.image.has_value()) {
+constexpr PlanFormat plan_formats[] = {
+    {"text", Starter::sweep, table_of},
+    {"json", Starter::sweep, without_image<plan_json>},
+    {"sh", Starter::script, without_image<shell_script>},
+    {"slurm", Starter::slurm, without_image<slurm_script>},
+    {"mpijob", Starter::mpi_job, mpi_job_json},
+};
+
+struct PlanForm {
+  PlanRequest request;
+  const PlanFormat* format = &plan_formats[0];
+  std::optional<std::string> image;  // of containers
+  std::optional<std::string> output;
+  bool force = false;
+};
+
+void add_plan_options(Options& options, PlanForm& form) {
+  add_layout_options(options, form.request);
+  options.row("--format", form.format, plan_formats, "");
+  options.value("--image", "NAME", "of the containers, for mpijob",
+                [&form](const std::string& text) { form.image = plain_text("--image", text); });
+  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
+  options.toggle("--force", form.force, "replace an existing file");
+  add_workload_options(options, form.request.workload);
+}
+
+ExitCode run_plan(const PlanForm& form, const Context& context) {
+  PlanRequest request = form.request;
+  request.starter = form.format->starter;
+  if ((request.starter == Starter::mpi_job) != form.image.has_value()) {
     throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
   }
-  const std::string text = text_of(make_plan(line), form);
-  if (form.output && *form.output != "-") {
-    write_file_atomically(*form.output, text, form.force);
-  } else {
-    terminal.out << text;
-  }
+  const std::string text = form.format->text(make_plan(request), form.image.value_or(""));
+  write_output(text, form.output, form.force, context.terminal);
   return ExitCode::ok;
+}
+
+}  // namespace
+
+Command plan_command() {
+  return make_command("plan", "Print what a sweep over layouts would start",
+                      std::string(short_form_text) + plan_examples, add_plan_options, run_plan);
 }
 
 }  // namespace nearmetal

@@ -67,8 +67,6 @@ ExitCode launch(const std::vector<std::string>& arguments) {
   return static_cast<ExitCode>(WEXITSTATUS(status));
 }
 
-}  // namespace
-
 void require_repeatable(const Report& report, const std::string& source) {
   const std::string beginning = source + " cannot be repeated: ";
   const auto refuse = [&](const std::string& why) { throw std::invalid_argument(beginning + why); };
@@ -93,20 +91,42 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
 }
 
-RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal) {
-  require_repeatable(report, source);
-  RepeatedRun repeated;
-  repeated.report = name_of_repeat(report_place(source).file);
+// Launches it with a report of that name.
+ExitCode repeat_run(const Repeatable& repeated, const std::string& name, const Terminal& terminal) {
+  const auto& [source, report] = repeated;
   std::vector<std::string> arguments = {"nearmetal"};
   for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
     arguments.push_back(argument);
   }
-  arguments.push_back("--output=" + repeated.report);
+  arguments.push_back("--output=" + name);
   arguments.emplace_back("--quiet");
   if (!report.arms[0].runs[0].plans.empty()) arguments.push_back("--plans=" + source);
-  terminal.remark("nearmetal: repeating " + source + " into " + repeated.report);
-  repeated.exit_code = launch(arguments);
-  return repeated;
+  terminal.remark("nearmetal: repeating " + source + " into " + name);
+  return launch(arguments);
+}
+
+}  // namespace
+
+Repeatable repeatable(const std::string& place) {
+  if (fs::is_directory(place)) {
+    throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
+                                place);
+  }
+  const ReportPlace at = report_place(place);
+  Repeatable found{place, read_report(at.file)};
+  if (!at.arm.empty()) keep_only_arm(found.report, at.arm, at.file);
+  require_repeatable(found.report, place);
+  return found;
+}
+
+ExitCode add_repeat(RunSet& set, const Repeatable& repeated, Keep keep, const Terminal& terminal) {
+  const std::string file = name_of_repeat(report_place(repeated.place).file);
+  const ExitCode code = repeat_run(repeated, file, terminal);
+  if (code != ExitCode::ok) return code;
+  Report report = read_report(file);
+  report.arms.at(0).name = repeated.report.arms[0].name;
+  add_runs(set, report, file, "", keep);
+  return code;
 }
 
 }  // namespace nearmetal

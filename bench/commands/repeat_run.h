@@ -5,23 +5,26 @@
 
 #include "bench/cli/terminal.h"
 #include "models/exit_code.h"
+#include "reports/compare/run_set.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
 
-struct RepeatedRun {
-  ExitCode exit_code = ExitCode::ok;
-  std::string report;  // its file, in the current folder
+/// A report whose configuration can be repeated, left with the arm that is.
+struct Repeatable {
+  std::string place;  // FILE or FILE#ARM
+  Report report;
 };
 
 /// Throws std::invalid_argument for a report that is not of runs of one rank in one arm with a GPU
-/// or machine of its own, and InvalidReport where none of them is complete. `source` is its file,
-/// or FILE#ARM where `report` is left with that arm.
-void require_repeatable(const Report& report, const std::string& source);
+/// or machine of its own, and InvalidReport where none of them is complete.
+Repeatable repeatable(const std::string& place);
 
-/// Starts `nearmetal run` with the configuration of `report`, which lies in `source`, and with
-/// exactly its plans where it holds any; waits for the end. Nothing recorded is executed: settings
-/// were read into types, and go from there into an argument vector. Throws as above.
-RepeatedRun repeat_run(const Report& report, const std::string& source, const Terminal& terminal);
+/// Starts `nearmetal run` with the configuration of the report, and with exactly its plans where it
+/// holds any; waits for the end, and adds the new run to `set` under the name of the arm that it
+/// repeats: they are one row. Nothing recorded is executed: settings were read into types, and go
+/// from there into an argument vector. The new report stays in the current folder. Gives the exit
+/// code of the run; only one that is ok is added.
+ExitCode add_repeat(RunSet& set, const Repeatable& repeated, Keep keep, const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "bench/cli/destination.h"
 #include "bench/commands/html_output.h"
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
@@ -17,35 +18,68 @@
 namespace nearmetal {
 namespace {
 
-void print(std::ostream& out, const RunSet& set, const ReportForm& form) {
-  const std::string& format = form.format;
-  if (format == "html") {
-    out << html_of(report_page(set), form.charts);
-  } else if (format == "markdown") {
-    print_markdown(out, set);
-  } else if (format == "github") {
-    print_github_summary(out, set);
-  } else if (format == "csv") {
-    print_csv(out, set);
-  } else if (format == "junit") {
-    print_junit(out, set);
-  } else if (format == "prometheus") {
-    print_prometheus(out, set);
-  } else if (format == "go") {
-    print_go_benchmark(out, set);
-  } else if (format == "google-benchmark") {
-    out << google_benchmark_json(set);
-  } else if (format == "github-action-benchmark") {
-    out << github_action_benchmark_json(set);
-  } else {
-    throw std::logic_error("a format without a function");
-  }
+constexpr const char* report_examples = R"(
+Examples:
+  nearmetal report run*.json                                 a table in Markdown
+  nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
+  nearmetal report run*.json --format html --output runs.html
+  nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
+  nearmetal report run*.json --format go > runs.txt          for benchstat
+
+A comparison as HTML: nearmetal compare ... --html FILE.
+github-action-benchmark: for its tool customBiggerIsBetter. google-benchmark: for its compare.py.)";
+
+struct ReportFormat {
+  const char* name;
+  void (*print)(std::ostream& out, const RunSet& set, bool charts);
+  // Whether it has one value for all runs of an arm, without a word of what they are.
+  bool means_alone = false;
+  Keep keep = Keep::figures;
+};
+
+template <void (*print)(std::ostream&, const RunSet&)>
+void without_charts(std::ostream& out, const RunSet& set, bool) {
+  print(out, set);
 }
 
-// Whether the format has one value for all runs of an arm, without a word of what they are.
-bool shows_means_alone(const std::string& format) {
-  return format == "prometheus" || format == "github-action-benchmark" ||
-         format == "google-benchmark";
+template <std::string (*text)(const RunSet&)>
+void text_without_charts(std::ostream& out, const RunSet& set, bool) {
+  out << text(set);
+}
+
+void print_page(std::ostream& out, const RunSet& set, bool charts) {
+  out << html_of(report_page(set), charts);
+}
+
+constexpr ReportFormat report_formats[] = {
+    {"markdown", without_charts<print_markdown>},
+    {"html", print_page, false, Keep::steps_and_profile},
+    {"github", without_charts<print_github_summary>},
+    {"csv", without_charts<print_csv>},
+    {"junit", without_charts<print_junit>},
+    {"prometheus", without_charts<print_prometheus>, true},
+    {"go", without_charts<print_go_benchmark>},
+    {"google-benchmark", text_without_charts<google_benchmark_json>, true},
+    {"github-action-benchmark", text_without_charts<github_action_benchmark_json>, true},
+};
+
+struct ReportForm {
+  std::vector<std::string> places;
+  const ReportFormat* format = &report_formats[0];
+  std::optional<std::string> output;
+  bool force = false;
+  bool charts = true;                    // of HTML
+  std::optional<std::string> plot_data;  // folder for data and scripts of the charts
+};
+
+void add_report_options(Options& options, ReportForm& form) {
+  options.paths("FILE", "FILE...", form.places, "Reports, FILE#ARM or folders").required = true;
+  options.row("--format", form.format, report_formats, "");
+  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
+  options.toggle("--no-charts", "HTML without gnuplot", [&form] { form.charts = false; });
+  options.path("--plot-data", "FOLDER", form.plot_data,
+               "for NAME.csv and NAME.gp (gnuplot) of every chart");
+  options.toggle("--force", form.force, "replace an existing file");
 }
 
 // Of each chart that has something to show NAME.csv and NAME.gp.
@@ -60,21 +94,23 @@ void write_plot_data(const std::filesystem::path& folder, const RunSet& set, boo
   }
 }
 
+ExitCode run_report(const ReportForm& form, const Context& context) {
+  const ReportFormat& format = *form.format;
+  const Keep keep = form.plot_data ? Keep::steps_and_profile : format.keep;
+  const RunSet set = read_runs(form.places, keep);
+  if (format.means_alone) require_same_work(set);
+  if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
+  std::ostringstream text;
+  format.print(text, set, form.charts);
+  write_output(text.str(), form.output, form.force, context.terminal);
+  return ExitCode::ok;
+}
+
 }  // namespace
 
-ExitCode cmd_report(const ReportForm& form, const Terminal& terminal) {
-  const bool shows_steps = form.format == "html" || form.plot_data;
-  const RunSet set = read_runs(form.places, shows_steps ? Keep::steps_and_profile : Keep::figures);
-  if (shows_means_alone(form.format)) require_same_work(set);
-  if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
-  if (!form.output || *form.output == "-") {
-    print(terminal.out, set, form);
-    return ExitCode::ok;
-  }
-  std::ostringstream text;
-  print(text, set, form);
-  write_file_atomically(*form.output, text.str(), form.force);
-  return ExitCode::ok;
+Command report_command() {
+  return make_command("report", "Show runs as HTML, Markdown, CSV, ...", report_examples,
+                      add_report_options, run_report);
 }
 
 }  // namespace nearmetal

@@ -8,6 +8,9 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/exit_status.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/parse_value.h"
+#include "bench/cli/run_request.h"
 #include "bench/run/conductor.h"
 #include "reports/json/neighbour_fields.h"
 #include "reports/sharing/fraction_tables.h"
@@ -15,6 +18,43 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr const char* stress_examples = R"(
+Examples:
+  nearmetal stress copy                        the GPU's memory, or the host's without a GPU
+  nearmetal stress compute --seconds 60        matrix products
+  nearmetal stress pcie --gpu 1                from pinned host memory to GPU 1
+  nearmetal stress copy & nearmetal run        what a neighbour costs; better measured by
+  nearmetal sweep --fractions 2 --neighbours copy
+
+LOAD is copy, compute, pcie, or the name of a probe of `nearmetal micro --list`. Ctrl-C ends it, and
+the rate so far is told.)";
+
+constexpr double shortest_seconds = 0.001;
+
+struct StressForm {
+  RunRequest request;
+  std::string load;  // copy, compute, pcie, or a probe of micro
+  double seconds = 10;
+  bool json = false;
+};
+
+void add_stress_options(Options& options, StressForm& form) {
+  options
+      .value("LOAD", "", "copy, compute, pcie or a probe of micro",
+             [&form](const std::string& text) { form.load = text; })
+      .required = true;
+  add_device_options(options, form.request);
+  const auto take_seconds = [&form](const std::string& text) {
+    form.seconds = parse_duration("--seconds", text);
+    if (form.seconds < shortest_seconds) {
+      throw std::invalid_argument("--seconds must be at least 0.001, not '" + text + "'");
+    }
+  };
+  options.value("--seconds", "S", "how long [10]", take_seconds);
+  options.toggle("--json", form.json, "the rate as JSON, on stdout");
+  add_conducted_options(options, form.request);
+}
 
 // Between two looks at the clock and at orders: many launches, and yet a quick end.
 constexpr double slice_seconds = 0.02;
@@ -127,31 +167,38 @@ void load_for(Load& load, const StressForm& form, const Terminal& terminal,
   if (terminal.rewrites) terminal.err << "\r\033[K" << std::flush;
 }
 
-}  // namespace
-
-ExitCode cmd_stress(const CommandLine& line, const Terminal& terminal, const std::atomic<int>& stop,
-                    const BackendLoader& load_module) {
-  const StressForm& form = line.stress;
+ExitCode run_stress(const StressForm& form, const Context& context) {
+  catch_stop_signals();
+  const RunRequest& request = form.request;
+  const Terminal& terminal = context.terminal;
+  const std::atomic<int>& stop = context.stop;
   Terminal talk = terminal;
-  talk.quiet = line.run.quiet || line.conducted;
+  talk.quiet = request.config.quiet || request.conducted;
   talk.rewrites = terminal.rewrites && !talk.quiet;
-  RunConfig config = line.run;
+  RunConfig config = request.config;
   const DeviceChoice choice = choose_device(config.device);
   fill_defaults(config, choice);
-  Backend& backend = load_module(to_string(config.device));
+  Backend& backend = context.load(to_string(config.device));
   const DeviceInfo device = describe_device(backend, config, choice);
-  if (line.gpu_part) backend.take_part(static_cast<int>(config.gpu), *line.gpu_part);
+  if (request.gpu_part) backend.take_part(static_cast<int>(config.gpu), *request.gpu_part);
   const Probe probe = find_probe(backend, config, form.load);
   talk.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" + choice.reason +
               "), " + device.name);
   Load load(probe);
-  if (line.conducted) {
+  if (request.conducted) {
     load_until_told(load, form.load, terminal);
     return ExitCode::ok;
   }
   load_for(load, form, talk, stop);
   show_result(load.rate(form.load), load.seconds(), probe.work, form.json, terminal.out);
   return stop == 0 ? ExitCode::ok : exit_code_of_signal(stop);
+}
+
+}  // namespace
+
+Command stress_command() {
+  return make_command("stress", "Keep a device busy, as a noisy neighbour does", stress_examples,
+                      add_stress_options, run_stress);
 }
 
 }  // namespace nearmetal

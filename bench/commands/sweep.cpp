@@ -10,7 +10,8 @@
 #include "bench/cli/build_info.h"
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
-#include "bench/sweep/make_plan.h"
+#include "bench/cli/interrupt.h"
+#include "bench/commands/layout_options.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "comm/launch/plan_json.h"
@@ -24,6 +25,42 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr const char* sweep_examples = R"(
+Examples:
+  nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
+  nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
+  nearmetal sweep layouts/dell_vms.json --output dell.json
+                                                        what a layout file says
+  nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
+  nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
+  nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
+  nearmetal report dell.json --format html --output dell.html
+
+`nearmetal plan` with the same layouts prints what is started. Every run is in the journal
+(dell.jsonl, beside the report) before the next one starts; the first Ctrl-C stops after the step
+and writes the report. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
+
+struct SweepForm {
+  PlanRequest request;
+  std::optional<std::string> resume;  // a journal
+  std::optional<std::string> output;
+  bool force = false;
+};
+
+void add_sweep_options(Options& options, SweepForm& form) {
+  RunConfig& config = form.request.workload.config;
+  add_layout_options(options, form.request);
+  options.path("--mig-config", "FILE[#LABEL]", form.request.mig_config,
+               "of mig-parted: start nothing unless the GPUs here are so");
+  options.path("--resume", "JOURNAL", form.resume, "go on with a sweep that was stopped or killed");
+  options.path("--output", "FILE", form.output,
+               "of the report [nearmetal-sweep-MODEL-TIME.report.json]");
+  options.toggle("--force", form.force, "replace an existing report");
+  options.toggle("--quiet", config.quiet, "no remarks and no progress");
+  options.toggle("--no-progress", config.no_progress, "no progress line");
+  add_workload_options(options, form.request.workload);
+}
 
 // With the place in the layout file where a job found something else than is expected there.
 std::string placed(const std::string& failure, const Layout& layout) {
@@ -56,13 +93,18 @@ std::string journal_name(const std::filesystem::path& report) { return report.st
 
 class Sweep {
  public:
-  Sweep(const CommandLine& line, const Terminal& terminal, const std::atomic<int>& stop)
-      : line_(line), terminal_(terminal), stop_(stop), plan_(make_plan(line)) {
-    terminal_.quiet = line.run.quiet;
-    terminal_.rewrites = terminal_.rewrites && !line.run.quiet && !line.run.no_progress;
+  Sweep(const SweepForm& form, const Context& context)
+      : form_(form),
+        argv_(context.argv),
+        terminal_(context.terminal),
+        stop_(context.stop),
+        plan_(make_plan(form.request)) {
+    const RunConfig& config = form.request.workload.config;
+    terminal_.quiet = config.quiet;
+    terminal_.rewrites = terminal_.rewrites && !config.quiet && !config.no_progress;
     report_.tool = build_info();
-    report_.invocation.argv = line.argv;
-    report_.invocation.origins = line.origins;
+    report_.invocation.argv = argv_;
+    report_.invocation.origins = form.request.workload.origins;
     report_.invocation.started_at = time_stamp();
     report_.invocation.config = run_config(plan_, 0);
     report_.invocation.config_sha256 = config_sha256(report_.invocation.config);
@@ -86,7 +128,7 @@ class Sweep {
     unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
       terminal_.err << "nearmetal: warning: " << warning << std::endl;
     });
-    if (unsupported_.empty() || line_.plan.fractions) return;
+    if (unsupported_.empty() || form_.request.fractions) return;
     const auto& [layout, reason] = *unsupported_.begin();
     throw NotSupported(plan_.file.layouts.at(layout).source + ": " + reason);
   }
@@ -99,16 +141,15 @@ class Sweep {
 
   void choose_files() {
     const std::string plan_hash = sha256(plan_json(plan_));
-    const PlanForm& form = line_.plan;
-    output_ = form.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
     if (output_ == "-") {
       throw std::invalid_argument(
           "--output: a sweep's journal lies beside its report; name a file");
     }
-    require_writable(output_, form.force);
-    if (line_.resume) {
+    require_writable(output_, form_.force);
+    if (form_.resume) {
       std::vector<Warning> warnings;
-      journal_.emplace(Journal::resume(*line_.resume, plan_hash, entries_, warnings));
+      journal_.emplace(Journal::resume(*form_.resume, plan_hash, entries_, warnings));
       for (const JournalEntry& entry : entries_) {
         if (failed_ == ExitCode::ok) failed_ = static_cast<ExitCode>(entry.report.exit_code);
       }
@@ -116,8 +157,8 @@ class Sweep {
       terminal_.remark(std::to_string(entries_.size()) + " of " +
                        std::to_string(plan_.launches.size()) + " runs are in the journal");
     } else {
-      journal_.emplace(Journal::create(journal_name(output_),
-                                       {plan_hash, shell_quoted(without_files(line_.argv))}));
+      journal_.emplace(
+          Journal::create(journal_name(output_), {plan_hash, shell_quoted(without_files(argv_))}));
     }
   }
 
@@ -178,7 +219,7 @@ class Sweep {
     if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
     if (stop_ != 0) code = exit_code_of_signal(stop_);
     report_.exit_code = static_cast<int>(code);
-    write_file_atomically(output_, to_json(report_), line_.plan.force);
+    write_file_atomically(output_, to_json(report_), form_.force);
     print_sweep(terminal_.out, report_);
     terminal_.remark("report: " + output_);
     if (all) {
@@ -192,13 +233,14 @@ class Sweep {
 
   // The report that holds all takes the place of this one.
   void tell_how_to_go_on() {
-    std::vector<std::string> words = without_files(line_.argv);
+    std::vector<std::string> words = without_files(argv_);
     words.insert(words.end(),
                  {"--resume", journal_->path().string(), "--output", output_, "--force"});
     terminal_.remark("go on with: " + printable(shell_quoted(words)));
   }
 
-  const CommandLine& line_;
+  const SweepForm& form_;
+  const std::vector<std::string>& argv_;
   Terminal terminal_;
   const std::atomic<int>& stop_;
   LaunchPlan plan_;
@@ -211,11 +253,16 @@ class Sweep {
   ExitCode failed_ = ExitCode::ok;
 };
 
+ExitCode run_sweep(const SweepForm& form, const Context& context) {
+  catch_stop_signals();
+  return Sweep(form, context).run();
+}
+
 }  // namespace
 
-ExitCode cmd_sweep(const CommandLine& line, const Terminal& terminal,
-                   const std::atomic<int>& stop) {
-  return Sweep(line, terminal, stop).run();
+Command sweep_command() {
+  return make_command("sweep", "Run several layouts, each afresh several times, into one report",
+                      std::string(short_form_text) + sweep_examples, add_sweep_options, run_sweep);
 }
 
 }  // namespace nearmetal

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "bench/cli/command_line.h"
 #include "bench/run/expected.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_plan.h"
@@ -59,7 +58,9 @@ void hold(const LaunchPlan& plan, const Checkup& checkup, LayoutCheck& check) {
 LayoutCheck check_layout(const std::string& file, const Checkup& checkup) {
   LayoutCheck check{file, 0, {}};
   try {
-    const LaunchPlan plan = make_plan(parse_command_line({"nearmetal", "sweep", file}));
+    PlanRequest request;
+    request.layouts = {file};
+    const LaunchPlan plan = make_plan(request);
     check.layouts = std::ssize(plan.placements);
     hold(plan, checkup, check);
     require_shares(plan);

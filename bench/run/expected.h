@@ -1,7 +1,7 @@
 // What a user, or a plan, says that ranks must find, held against what they find.
 #pragma once
 
-#include "bench/cli/command_line.h"
+#include "bench/cli/run_request.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

@@ -5,9 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bench/cli/command_line.h"
-#include "bench/cli/command_table.h"
 #include "bench/cli/parse_value.h"
+#include "bench/cli/run_request.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -16,21 +15,21 @@ namespace {
 // Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
 const std::set<std::string> planned_options = {
     "device",       "emulated",    "environment", "force",      "gpu",
-    "gpu-part",     "help",        "host-facts",  "json",       "monitor-hz",
+    "gpu-part",     "host-facts",  "json",       "monitor-hz",
     "no-host-info", "no-progress", "output",      "plan-cache", "plans",
     "quiet",        "ranks",       "sharers",     "through-mps"};
 
-std::vector<OptionText> options_of_run() {
-  for (CommandText& command : command_table().commands) {
-    if (command.name == "run") return std::move(command.options);
-  }
-  throw std::logic_error("there is no command `run`");
+std::vector<OptionSpec> options_of_run() {
+  Options options;
+  RunRequest request;
+  add_run_options(options, request);
+  return options.specs();
 }
 
 // Throws what the parser of the command line does, with the place before it.
 void check_flag(const std::string& flag, const std::string& place) {
   try {
-    parse_command_line({"nearmetal", "run", flag});
+    parse_run_flags({flag});
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(place + ": " + error.what());
   }
@@ -38,13 +37,13 @@ void check_flag(const std::string& flag, const std::string& place) {
 
 // The settings of a layout file as flags of `run`.
 std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
-  static const std::vector<OptionText> options = options_of_run();
+  static const std::vector<OptionSpec> options = options_of_run();
   std::vector<std::string> flags;
   for (const auto& [name, text] : settings.texts) {
     std::string flag = "--" + name;
     std::replace(flag.begin() + 2, flag.end(), '_', '-');
-    const auto found = std::find_if(options.begin(), options.end(), [&](const OptionText& option) {
-      return std::find(option.names.begin(), option.names.end(), flag) != option.names.end();
+    const auto found = std::find_if(options.begin(), options.end(), [&](const OptionSpec& option) {
+      return option.name == flag && !option.hidden;
     });
     if (found == options.end() || flag.starts_with("--expect-") ||
         planned_options.contains(flag.substr(2))) {

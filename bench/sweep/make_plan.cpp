@@ -82,40 +82,40 @@ bool is_file(const std::vector<std::string>& words) {
   return any_file;
 }
 
-Fractions fractions_in(const PlanForm& form) {
-  return {*form.fractions, form.batches, form.neighbours};
+Fractions fractions_in(const PlanRequest& request) {
+  return {*request.fractions, request.batches, request.neighbours};
 }
 
-LayoutFile asked_file(const PlanForm& form) {
-  const bool from_file = is_file(form.layouts);
-  if (form.fractions && !form.layouts.empty()) {
+LayoutFile asked_file(const PlanRequest& request) {
+  const bool from_file = is_file(request.layouts);
+  if (request.fractions && !request.layouts.empty()) {
     throw std::invalid_argument("--fractions says which layouts; give no others");
   }
-  if (!form.fractions && !form.neighbours.empty()) {
+  if (!request.fractions && !request.neighbours.empty()) {
     throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
   }
-  if (!form.fractions && !form.batches.empty()) {
+  if (!request.fractions && !request.batches.empty()) {
     throw std::invalid_argument("--batches is for --fractions; give --batch for one");
   }
-  LayoutFile file = from_file ? read_layout(form.layouts.front()) : LayoutFile{};
-  if (form.hosts && !file.hosts.empty()) {
+  LayoutFile file = from_file ? read_layout(request.layouts.front()) : LayoutFile{};
+  if (request.hosts && !file.hosts.empty()) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
   if (file.hosts.empty()) {
-    file.hosts = form.hosts ? hosts_from(*form.hosts) : std::vector{host_for(file.layouts)};
+    file.hosts = request.hosts ? hosts_from(*request.hosts) : std::vector{host_for(file.layouts)};
   }
-  for (const std::string& word : form.layouts) {
+  for (const std::string& word : request.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
-  if (form.fractions) {
+  if (request.fractions) {
     const Host& host = with_mig_devices(file.hosts.front());
-    file.layouts = fraction_layouts(host, fractions_in(form));
+    file.layouts = fraction_layouts(host, fractions_in(request));
     if (host.gpus > 0) file.workload.texts["batch"] = fraction_batch;
-    if (!form.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
+    if (!request.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
-  settle_mig(file, form.mig_config, from_file ? form.layouts.front() : "");
-  if (form.repeats) file.repeats = *form.repeats;
+  settle_mig(file, request.mig_config, from_file ? request.layouts.front() : "");
+  if (request.repeats) file.repeats = *request.repeats;
   check(file);
   return file;
 }
@@ -127,9 +127,9 @@ std::string own_path() {
 }
 
 // Names of hosts, and how the program is called there, where a scheduler decides.
-void settle_addresses(LayoutFile& file, const std::string& format) {
-  const bool mpi_job = format == "mpijob";
-  if (are_unnamed(file.hosts) && !mpi_job && format != "slurm") {
+void settle_addresses(LayoutFile& file, Starter starter) {
+  const bool mpi_job = starter == Starter::mpi_job;
+  if (are_unnamed(file.hosts) && !mpi_job && starter != Starter::slurm) {
     throw std::invalid_argument(
         "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
   }
@@ -158,26 +158,23 @@ void require_script_can(const Layout& layout, const Placement& placement) {
 }  // namespace
 
 RunConfig run_config(const LaunchPlan& plan, size_t layout) {
-  std::vector<std::string> arguments = {"nearmetal"};
-  const std::vector<std::string>& of_run = plan.run_arguments.at(layout);
-  arguments.insert(arguments.end(), of_run.begin(), of_run.end());
-  CommandLine line = parse_command_line(arguments);
-  fill_defaults(line.run, choose_device(line.run.device));
-  check_settings(line.run, line.origins);
-  return line.run;
+  const std::vector<std::string>& words = plan.run_arguments.at(layout);  // the first is "run"
+  RunRequest request = parse_run_flags({words.begin() + 1, words.end()});
+  fill_defaults(request.config, choose_device(request.config.device));
+  check_settings(request.config, request.origins);
+  return request.config;
 }
 
-LaunchPlan make_plan(const CommandLine& line) {
-  const PlanForm& form = line.plan;
-  if (!form.batches.empty() && line.origins.at("batch") == Origin::flag) {
+LaunchPlan make_plan(const PlanRequest& request) {
+  if (!request.batches.empty() && request.workload.origins.at("batch") == Origin::flag) {
     throw std::invalid_argument("--batch and --batches both say how large; give one of them");
   }
   LaunchPlan plan;
-  plan.file = asked_file(form);
-  plan.source = is_file(form.layouts) ? form.layouts.front() + ": " : "";
-  if (form.fractions) plan.unsupported = leave_out_fractions(plan.file, fractions_in(form));
-  settle_addresses(plan.file, form.format);
-  const bool script = form.format != "text" && form.format != "json";
+  plan.file = asked_file(request);
+  plan.source = is_file(request.layouts) ? request.layouts.front() + ": " : "";
+  if (request.fractions) plan.unsupported = leave_out_fractions(plan.file, fractions_in(request));
+  settle_addresses(plan.file, request.starter);
+  const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
                   .timeout_seconds = plan.file.limits.job_seconds};
   try {
@@ -186,7 +183,7 @@ LaunchPlan make_plan(const CommandLine& line) {
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       if (script) require_script_can(layout, plan.placements[i]);
       std::vector<std::string> flags =
-          layout_flags(plan.file, layout, plan.placements[i], line.run_flags);
+          layout_flags(plan.file, layout, plan.placements[i], request.workload.flags);
       flags.emplace_back(script ? "--json" : "--conducted");
       plan.run_arguments.push_back(flags);
       run_config(plan, i);

@@ -1,19 +1,36 @@
 // From what the user asked for to everything that a sweep starts.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/cli/command_line.h"
+#include "bench/cli/run_request.h"
 #include "comm/launch/launch_plan.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 
+/// Who starts the jobs of a plan.
+enum class Starter { sweep, script, slurm, mpi_job };
+
+struct PlanRequest {
+  std::vector<std::string> layouts;  // one file, or short forms
+  std::optional<std::string> hosts;
+  std::optional<int64_t> fractions;       // jobs that share a GPU in every way
+  std::vector<int64_t> batches;           // of those, each in turn
+  std::vector<NeighbourLoad> neighbours;  // what all of those but one do
+  std::optional<int64_t> repeats;
+  std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
+  RunRequest workload;                    // its flags stand over the workload of the file
+  Starter starter = Starter::sweep;
+};
+
 /// Reads the layout file or the short forms, finds the hosts, and places all ranks. Without either:
-/// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts. Of
-/// `line` it takes `plan` and `run_flags`, which stand over the workload of the file. Throws
-/// std::invalid_argument with file, JSON pointer and reason.
-LaunchPlan make_plan(const CommandLine& line);
+/// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts.
+/// Throws std::invalid_argument with file, JSON pointer and reason.
+LaunchPlan make_plan(const PlanRequest& request);
 
 /// The configuration of a layout's ranks, defaults filled.
 RunConfig run_config(const LaunchPlan& plan, size_t layout);

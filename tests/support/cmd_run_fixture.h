@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/commands/run.h"
+#include "bench/environment/process_clock.h"
 #include "reports/json/json.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/temporary_folder.h"
@@ -17,17 +18,24 @@ namespace nearmetal {
 
 struct CmdRun : testing::Test {
   ExitCode run(std::vector<std::string> options) {
-    std::vector<std::string> arguments = {
-        "nearmetal", "run",      "--device", "cpu",
-        "--model",   "resnet18", "--output", report_path.string()};
-    arguments.insert(arguments.end(), options.begin(), options.end());
+    std::vector<std::string> flags = {"--device", "cpu",      "--model",
+                                      "resnet18", "--output", report_path.string()};
+    flags.insert(flags.end(), options.begin(), options.end());
+    return run(flags, backend);
+  }
+  ExitCode run(const std::vector<std::string>& flags, Backend& on) {
     out.str("");
     err.str("");
-    return cmd_run(parse_command_line(arguments), clock, {.out = out, .err = err}, stop,
-                   [this](const std::string& name) -> Backend& {
-                     loaded = name;
-                     return backend;
-                   });
+    std::vector<std::string> argv = {"nearmetal", "run"};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    return run_job(parse_run_flags(flags), {.argv = argv,
+                                            .terminal = {.out = out, .err = err},
+                                            .clock = clock,
+                                            .stop = stop,
+                                            .load = [&](const std::string& name) -> Backend& {
+                                              loaded = name;
+                                              return on;
+                                            }});
   }
   Report report() const { return read_report(report_path); }
   nearmetal::Run only_run() const { return report().arms.at(0).runs.at(0); }

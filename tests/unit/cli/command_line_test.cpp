@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <stdexcept>
 
+#include "bench/cli/run_request.h"
+#include "bench/commands/program.h"
+#include "bench/environment/process_clock.h"
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
 
@@ -13,20 +17,38 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Command = CommandLine::Command;
 
-CommandLine parse(std::vector<std::string> arguments) {
+Action parse(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "nearmetal");
-  return parse_command_line(arguments);
+  return parse_command_line(program(), arguments);
 }
 
-std::string refusal_of_arguments(const std::vector<std::string>& arguments) {
+// What a command that needs nothing but its options prints.
+std::string printed(const std::vector<std::string>& arguments) {
+  std::ostringstream out;
+  const ProcessClock clock;
+  const std::atomic<int> stop = 0;
+  parse(arguments)(
+      {.argv = arguments, .terminal = {.out = out, .err = out}, .clock = clock, .stop = stop});
+  return out.str();
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
   try {
-    parse(arguments);
+    call();
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
   return "";
+}
+
+std::string refusal_of_arguments(const std::vector<std::string>& arguments) {
+  return refusal([&] { parse(arguments); });
+}
+
+std::string refusal_of_command(const std::vector<std::string>& arguments) {
+  return refusal([&] { printed(arguments); });
 }
 
 // As they are named in the report.
@@ -41,18 +63,9 @@ std::vector<std::string> changed_settings(const RunConfig& a, const RunConfig& b
 }
 
 TEST(CommandLineTest, WithoutOptionsTheDefaultsAreTheStructs) {
-  const CommandLine line = parse({"run"});
-  EXPECT_EQ(line.command, Command::run);
-  EXPECT_THAT(changed_settings(RunConfig{}, line.run), testing::IsEmpty());
-  for (const auto& [name, origin] : line.origins) EXPECT_EQ(origin, Origin::standard) << name;
-}
-
-// An option exists in three places: member of RunConfig, line of the command line, field in JSON.
-TEST(CommandLineTest, OptionsAndFieldsOfTheReportAgree) {
-  std::vector<std::string> fields = config_names();
-  std::vector<std::string> options;
-  for (const auto& [name, origin] : parse({"run"}).origins) options.push_back(name);
-  EXPECT_THAT(options, testing::UnorderedElementsAreArray(fields));
+  const RunRequest request = parse_run_flags({});
+  EXPECT_THAT(changed_settings(RunConfig{}, request.config), testing::IsEmpty());
+  for (const auto& [name, origin] : request.origins) EXPECT_EQ(origin, Origin::standard) << name;
 }
 
 // Each flag sets its member and no other: the JSON of the configuration changes in that field
@@ -103,27 +116,26 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
   };
   EXPECT_EQ(flags.size(), config_names().size()) << "an option is missing in this test";
   for (const auto& flag : flags) {
-    std::vector<std::string> arguments = {"run"};
-    arguments.insert(arguments.end(), flag.begin() + 1, flag.end());
-    const CommandLine line = parse(arguments);
-    for (const auto& [name, origin] : line.origins) {
+    const RunRequest request = parse_run_flags({flag.begin() + 1, flag.end()});
+    for (const auto& [name, origin] : request.origins) {
       EXPECT_EQ(origin, name == flag[0] ? Origin::flag : Origin::standard) << flag[0];
     }
-    EXPECT_THAT(changed_settings(RunConfig{}, line.run), ElementsAre(flag[0]));
+    EXPECT_THAT(changed_settings(RunConfig{}, request.config), ElementsAre(flag[0]));
   }
 }
 
 TEST(CommandLineTest, Values) {
-  EXPECT_EQ(parse({"run", "--batch", "auto"}).run.batch, largest_that_fits);
-  EXPECT_EQ(parse({"run", "--batch=12"}).run.batch, 12);
-  EXPECT_EQ(parse({"run", "--batch", "010"}).run.batch, 10) << "decimal, not octal";
-  EXPECT_EQ(parse({"run", "--batch", "1", "--batch", "2"}).run.batch, 2) << "the last one counts";
-  EXPECT_EQ(parse({"run", "--duration", "90"}).run.duration_seconds, 90);
-  EXPECT_EQ(parse({"run", "--duration", "1.5s"}).run.duration_seconds, 1.5);
-  EXPECT_EQ(parse({"run", "--duration", "2m"}).run.duration_seconds, 120);
-  EXPECT_EQ(parse({"run", "--duration", "1h"}).run.duration_seconds, 3600);
-  EXPECT_TRUE(parse({"run", "--loss-scale", "dynamic"}).run.loss_scale->dynamic);
-  EXPECT_EQ(parse({"run", "--seed", "9007199254740991"}).run.seed, 9007199254740991);
+  EXPECT_EQ(parse_run_flags({"--batch", "auto"}).config.batch, largest_that_fits);
+  EXPECT_EQ(parse_run_flags({"--batch=12"}).config.batch, 12);
+  EXPECT_EQ(parse_run_flags({"--batch", "010"}).config.batch, 10) << "decimal, not octal";
+  EXPECT_EQ(parse_run_flags({"--batch", "1", "--batch", "2"}).config.batch, 2)
+      << "the last one counts";
+  EXPECT_EQ(parse_run_flags({"--duration", "90"}).config.duration_seconds, 90);
+  EXPECT_EQ(parse_run_flags({"--duration", "1.5s"}).config.duration_seconds, 1.5);
+  EXPECT_EQ(parse_run_flags({"--duration", "2m"}).config.duration_seconds, 120);
+  EXPECT_EQ(parse_run_flags({"--duration", "1h"}).config.duration_seconds, 3600);
+  EXPECT_TRUE(parse_run_flags({"--loss-scale", "dynamic"}).config.loss_scale->dynamic);
+  EXPECT_EQ(parse_run_flags({"--seed", "9007199254740991"}).config.seed, 9007199254740991);
 }
 
 TEST(CommandLineTest, BadValuesAreNamed) {
@@ -179,7 +191,7 @@ TEST(CommandLineTest, SuggestsWhatWasMeant) {
 }
 
 TEST(CommandLineTest, IncompleteLines) {
-  EXPECT_THAT(refusal_of_arguments({}), HasSubstr("a command is missing"));
+  EXPECT_THAT(refusal_of_command({}), HasSubstr("a command is missing"));
   EXPECT_EQ(refusal_of_arguments({"run", "--batch"}), "--batch takes a value");
   EXPECT_THAT(refusal_of_arguments({"validate"}), HasSubstr("FILE"));
   EXPECT_THAT(refusal_of_arguments({"schema", "plans"}), HasSubstr("'plans'"));
@@ -193,92 +205,39 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--json", "--markdown"}),
               HasSubstr("two forms"));
   EXPECT_THAT(refusal_of_arguments({"gate", "a"}), HasSubstr("NEW"));
-  EXPECT_THAT(refusal_of_arguments({"baseline"}), HasSubstr("add, list or show"));
+  EXPECT_THAT(refusal_of_command({"baseline"}), HasSubstr("add, list or show"));
   EXPECT_THAT(refusal_of_arguments({"baseline", "frob"}), HasSubstr("'frob'"));
   EXPECT_THAT(refusal_of_arguments({"baseline", "add", "name"}), HasSubstr("FILE"));
 }
 
 TEST(CommandLineTest, OtherCommands) {
-  EXPECT_EQ(parse({"--version"}).command, Command::version);
-  EXPECT_EQ(parse({"schema"}).command, Command::schema);
-  EXPECT_EQ(parse({"schema", "report"}).command, Command::schema);
-  EXPECT_THAT(parse({"validate", "a.json", "b.json"}).validate_files,
-              ElementsAre("a.json", "b.json"));
+  EXPECT_THAT(printed({"--version"}), HasSubstr("backend cpu"));
+  EXPECT_THAT(printed({"--version", "schema"}), HasSubstr("backend cpu"));
+  EXPECT_EQ(printed({"schema"}), printed({"schema", "report"}));
+  EXPECT_NE(printed({"schema"}), printed({"schema", "doctor"}));
 }
 
-TEST(CommandLineTest, SidesOfAComparison) {
-  const Judging two = parse({"compare", "a.json", "b.json#arm"}).judging;
-  EXPECT_THAT(two.base, ElementsAre("a.json"));
-  EXPECT_THAT(two.next, ElementsAre("b.json#arm"));
-  EXPECT_FALSE(two.options.vm_form);
-  const Judging sets = parse({"compare", "--base", "a", "b", "--new", "c", "--json"}).judging;
-  EXPECT_THAT(sets.base, ElementsAre("a", "b"));
-  EXPECT_THAT(sets.next, ElementsAre("c"));
-  EXPECT_TRUE(sets.json);
-  const Judging vm = parse({"compare", "--vm", "v", "--bare", "a", "b"}).judging;
-  EXPECT_THAT(vm.base, ElementsAre("a", "b"));
-  EXPECT_THAT(vm.next, ElementsAre("v"));
-  EXPECT_TRUE(vm.options.vm_form);
-  const Judging gate = parse({"gate", "main", "a", "b", "--fail-on", "any"}).judging;
-  EXPECT_THAT(gate.base, ElementsAre("main"));
-  EXPECT_THAT(gate.next, ElementsAre("a", "b"));
-  EXPECT_EQ(gate.gate.fail_on, FailOn::any);
-}
-
-TEST(CommandLineTest, Shares) {
-  const auto margin = [](const std::string& text) {
-    return parse({"compare", "a", "b", "--margin", text}).judging.options.rule.margin;
-  };
-  EXPECT_DOUBLE_EQ(margin("1.5%"), 0.015);
-  EXPECT_DOUBLE_EQ(margin("0.03"), 0.03);
-  for (const char* text : {"2", "0", "0%", "-1%", "51%", "%", "x%", "2%%", "nan"}) {
-    EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--margin", text}),
-                HasSubstr("--margin"))
-        << text;
-  }
-}
-
-TEST(CommandLineTest, FieldsThatMayDifferAreChecked) {
-  const auto with = [](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"compare", "a.json", "b.json"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  };
-  EXPECT_THAT(refusal_of_arguments(with({"--allow-differ", "thraeds"})),
-              HasSubstr("did you mean 'threads'?"));
-  EXPECT_THAT(refusal_of_arguments(with({"--allow-differ", "batch", "loss_scale.x"})),
-              HasSubstr("'loss_scale.x'"));
-  const std::string help = parse({"compare", "--help"}).help;
-  for (const std::string& field : fields_that_may_differ()) {
-    EXPECT_THAT(parse(with({"--allow-differ", field})).judging.options.allow_differ,
-                ElementsAre(field));
-    EXPECT_THAT(help, HasSubstr(field.substr(0, field.find('.')))) << "help lists every field";
-  }
-  EXPECT_THAT(
-      parse(with({"--allow-differ", "libraries.cudnn", "kind"})).judging.options.allow_differ,
-      ElementsAre("libraries.cudnn", "kind"));
-}
-
-TEST(CommandLineTest, FilesAfterAFlagThatTakesNamesAreNoNames) {
-  for (const char* flag : {"--metric", "--allow-differ"}) {
-    for (const char* file : {"a.json", "runs/a", "s#1x1"}) {
-      EXPECT_THAT(refusal_of_arguments({"compare", flag, file, "b.json"}),
-                  HasSubstr("put " + std::string(flag) + " after the files"));
+TEST(CommandLineTest, TheManualHasWhatCommandsDeclare) {
+  const DeclaredCommand table = declared(program());
+  for (const DeclaredCommand& command : table.commands) {
+    EXPECT_FALSE(command.help.empty()) << command.name;
+    EXPECT_FALSE(command.examples.empty()) << command.name;
+    EXPECT_EQ(flags_of(command.options.front()), (std::vector<std::string>{"-h", "--help"}));
+    for (const OptionSpec& option : command.options) {
+      EXPECT_FALSE(option.help.empty()) << command.name << " " << option.name;
+      EXPECT_FALSE(option.hidden);
     }
   }
 }
 
 TEST(CommandLineTest, HelpOfTheProgramAndOfACommand) {
-  const CommandLine program = parse({"--help"});
-  EXPECT_EQ(program.command, Command::help);
-  EXPECT_THAT(program.help, HasSubstr("nearmetal run --help"));
-  const CommandLine run = parse({"run", "--help"});
-  EXPECT_EQ(run.command, Command::help);
-  EXPECT_THAT(run.help, HasSubstr("nearmetal run [OPTIONS]"));
-  for (const auto& [name, origin] : run.origins) {
+  EXPECT_THAT(printed({"--help"}), HasSubstr("nearmetal run --help"));
+  const std::string help = printed({"run", "--help"});
+  EXPECT_THAT(help, HasSubstr("nearmetal run [OPTIONS]"));
+  for (const auto& [name, origin] : parse_run_flags({}).origins) {
     std::string flag = "--" + name.substr(0, name.find("_seconds"));
     std::replace(flag.begin(), flag.end(), '_', '-');
-    EXPECT_THAT(run.help, HasSubstr(flag)) << "help lists every option";
+    EXPECT_THAT(help, HasSubstr(flag)) << "help lists every option";
   }
 }
 

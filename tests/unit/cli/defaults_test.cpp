@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "bench/cli/run_request.h"
 #include "bench/run/steady_state.h"
 #include "reports/json/json.h"
 #include "tests/support/temporary_folder.h"
@@ -15,12 +16,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-Origins all_standard() {
-  Origins origins;
-  for (const std::string& name : config_names()) origins[name] = Origin::standard;
-  return origins;
-}
 
 TEST(ChooseDevice, WithoutATraceItIsTheCpu) {
   const TemporaryFolder root;

@@ -5,8 +5,8 @@
 
 #include <stdexcept>
 
-#include "bench/cli/command_line.h"
 #include "bench/cli/defaults.h"
+#include "bench/cli/run_request.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {
@@ -16,10 +16,9 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-CommandLine asked_again(const RunConfig& config) {
-  std::vector<std::string> arguments = {"nearmetal"};
-  for (const std::string& argument : run_arguments(config)) arguments.push_back(argument);
-  return parse_command_line(arguments);
+RunRequest asked_again(const RunConfig& config) {
+  const std::vector<std::string> arguments = run_arguments(config);  // the first is "run"
+  return parse_run_flags({arguments.begin() + 1, arguments.end()});
 }
 
 // What a run records: everything settled.
@@ -29,10 +28,10 @@ RunConfig settled(RunConfig config, Device device) {
 }
 
 void expect_same_work(const RunConfig& config) {
-  const CommandLine line = asked_again(config);
-  RunConfig again = line.run;
+  const RunRequest request = asked_again(config);
+  RunConfig again = request.config;
   fill_defaults(again, {config.device, ""});
-  EXPECT_NO_THROW(check_settings(again, line.origins));
+  EXPECT_NO_THROW(check_settings(again, request.origins));
   EXPECT_EQ(config_sha256(again), config_sha256(config));
 }
 

@@ -155,11 +155,8 @@ TEST_F(CmdRunFailure, ADeviceThatDoesNotAnswerIsNotSupported) {
     using FakeBackend::FakeBackend;
     DeviceInfo describe(int) override { throw std::runtime_error("the driver is too old"); }
   } broken(script);
-  const auto line = parse_command_line(
-      {"nearmetal", "run", "--device", "cuda", "--output", report_path.string()});
   try {
-    cmd_run(line, clock, {.out = out, .err = err}, stop,
-            [&](const std::string&) -> Backend& { return broken; });
+    run({"--device", "cuda", "--output", report_path.string()}, broken);
     FAIL();
   } catch (const NotSupported& error) {
     EXPECT_THAT(error.what(), HasSubstr("the driver is too old"));

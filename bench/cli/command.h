@@ -1,0 +1,55 @@
+// A command of the program as plain data.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/cli/options.h"
+#include "bench/cli/terminal.h"
+#include "models/backend.h"
+#include "models/exit_code.h"
+
+namespace nearmetal {
+
+class ProcessClock;
+
+using BackendLoader = std::function<Backend&(const std::string& name)>;
+
+/// What a command has of the process that it runs in.
+struct Context {
+  std::vector<std::string> argv;
+  Terminal terminal;
+  const ProcessClock& clock;
+  const std::atomic<int>& stop;  // not 0: the signal that asks for an early end
+  BackendLoader load = load_backend;
+};
+
+/// What a command line asks for. Throws what exit_code_of() maps (bench/cli/exit_status.h).
+using Action = std::function<ExitCode(const Context&)>;
+
+struct Command {
+  std::string name;
+  std::string help;
+  std::string examples;
+  /// Adds its options; the action reads what they set.
+  std::function<Action(Options&)> declare;
+  std::vector<Command> commands;  // each is the word after this one's name
+};
+
+/// A command whose options fill a `Form`.
+template <class Form>
+Command make_command(const std::string& name, const std::string& help, const std::string& examples,
+                     void (*declare)(Options&, Form&),
+                     ExitCode (*run)(const Form&, const Context&)) {
+  const auto declare_and_bind = [declare, run](Options& options) -> Action {
+    const auto form = std::make_shared<Form>();
+    declare(options, *form);
+    return [form, run](const Context& context) { return run(*form, context); };
+  };
+  return {name, help, examples, declare_and_bind, {}};
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,66 @@
+// What is asked of `run`, and of commands that prepare or train alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/options.h"
+#include "models/gpu_part.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// What each rank must find, or the job ends before it trains.
+struct Expected {
+  std::optional<std::string> gpu{};   // part of its name
+  std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
+  std::optional<std::string> mig{};   // profile of the MIG device
+  std::optional<std::string> vgpu{};  // profile of the vGPU
+  std::optional<MachineKind> environment{};
+};
+
+/// Of every setting: nobody set it.
+Origins all_standard();
+
+struct RunRequest {
+  RunConfig config;  // as typed: what depends on the device is still open
+  Origins origins = all_standard();
+  std::vector<std::string> flags;  // those typed that set them, as --flag=value
+  Expected expected;
+  bool emulated = false;    // this run is part of what pretends to be several machines
+  bool conducted = false;   // by the sweep that started this process
+  std::string arm = "run";  // how the report calls it
+  bool through_mps = false;
+  int64_t sharers = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
+  std::optional<GpuPart> gpu_part;
+};
+
+// Each adds options that fill `request`.
+
+void add_run_options(Options& options, RunRequest& request);
+
+/// Those of `run` that say what to train and how long.
+void add_workload_options(Options& options, RunRequest& request);
+
+/// Those of `run` that say which program to prepare on which device.
+void add_program_options(Options& options, RunRequest& request);
+
+/// Those of `run` that say which device.
+void add_device_options(Options& options, RunRequest& request);
+
+/// Those of `run` that decide what is computed, and a file for it.
+void add_export_options(Options& options, RunRequest& request);
+
+/// Those of `run` that say what a rank must find.
+void add_expect_options(Options& options, Expected& expected);
+
+/// How a sweep speaks with a process that it starts; not shown.
+void add_conducted_options(Options& options, RunRequest& request);
+
+/// `flags` are those that may follow `nearmetal run`. Throws std::invalid_argument as the parser of
+/// the command line does.
+RunRequest parse_run_flags(const std::vector<std::string>& flags);
+
+}  // namespace nearmetal

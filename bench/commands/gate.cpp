@@ -1,0 +1,95 @@
+#include "bench/commands/gate.h"
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "bench/cli/parse_value.h"
+#include "bench/commands/baseline.h"
+#include "bench/commands/repeat_run.h"
+#include "reports/compare/baseline.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* gate_examples = R"(
+Examples:
+  nearmetal baseline add main old*.json    keep runs, in git with the code
+  nearmetal gate main new*.json            exit 1 if new runs are shown to be slower by over 2 %
+  nearmetal gate old/ new/ --fail-on not-equivalent --margin 1%
+
+Exit codes: 0 pass, 1 fail, 3 inconclusive or too few runs, 4 not comparable or a row is missing,
+  5 a side has no complete run.)";
+
+void take_places(Judging& judging, const std::vector<std::string>& places) {
+  if (places.size() < 2) throw std::invalid_argument("gate takes BASE and one or more of NEW");
+  judging.base = {checked_path("BASE", places.front())};
+  for (size_t i = 1; i < places.size(); ++i) {
+    judging.next.push_back(checked_path("NEW", places[i]));
+  }
+}
+
+void take_fail_on(GateOptions& gate, const std::string& text) {
+  require_choice("--fail-on", text, {"regression", "not-equivalent", "any"});
+  gate.fail_on = text == "regression"       ? FailOn::regression
+                 : text == "not-equivalent" ? FailOn::not_equivalent
+                                            : FailOn::any;
+}
+
+RunSet read_base(const GateForm& form, const RunSet& next) {
+  namespace fs = std::filesystem;
+  const std::string place = place_of_baseline(form.baselines_folder, form.judging.base.front());
+  std::error_code ignored;
+  const RunSet history = read_runs({place}, kept(form.judging));
+  return fs::is_directory(place, ignored) ? matching_runs(history, next, form.window) : history;
+}
+
+ExitCode run_gate(const GateForm& form, const Context& context) {
+  const Judging& judging = form.judging;
+  RunSet next = read_runs(judging.next, kept(judging));
+  const RunSet base = read_base(form, next);
+  CompareOptions options = judging.options;
+  options.base_can_grow = false;
+  std::optional<Repeatable> repeated;
+  if (form.reruns > 0) repeated = repeatable(judging.next.front());
+  ExitCode run_code = ExitCode::ok;
+  const auto take_run = [&](RunSet& set) {
+    run_code = add_repeat(set, *repeated, kept(judging), context.terminal);
+    return run_code == ExitCode::ok;
+  };
+  const GatedComparison gated =
+      judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
+  if (run_code != ExitCode::ok) return run_code;
+  return publish({base, next, gated.comparison, gated.result, form.reruns > 0}, judging,
+                 context.terminal);
+}
+
+}  // namespace
+
+void add_gate_options(Options& options, GateForm& form) {
+  Judging& judging = form.judging;
+  options
+      .values("BASE NEW", "...", "Baseline, report or folder; reports",
+              [&](const std::vector<std::string>& places) { take_places(judging, places); })
+      .required = true;
+  add_rule_options(options, judging.options);
+  options.value("--fail-on", "regression|not-equivalent|any",
+                "worse is shown; not worse is not shown; any change [regression]",
+                [&form](const std::string& text) { take_fail_on(form.gate, text); });
+  options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000}, "that each side must have");
+  options.toggle("--require-clean", form.gate.require_clean,
+                 "exit 4 unless each run's monitor shows it undisturbed");
+  options.number("--window", "N", form.window, {2, 100000}, "latest runs of a baseline that count");
+  options.number("--rerun", "MAX", form.reruns, {0, 1000},
+                 "while inconclusive, repeat NEW here this often at most");
+  add_baselines_option(options, form.baselines_folder);
+  add_form_options(options, judging);
+  add_page_options(options, judging);
+  options.path("--junit", "FILE", judging.junit, "also write the rows as JUnit XML");
+}
+
+Command gate_command() {
+  return make_command("gate", "Hold new runs against a baseline, by exit code", gate_examples,
+                      add_gate_options, run_gate);
+}
+
+}  // namespace nearmetal

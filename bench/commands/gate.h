@@ -1,0 +1,25 @@
+// `nearmetal gate`: new runs against a baseline, by exit code.
+#pragma once
+
+#include <string>
+
+#include "bench/cli/command.h"
+#include "bench/commands/judging.h"
+
+namespace nearmetal {
+
+struct GateForm {
+  Judging judging;
+  GateOptions gate;
+  int64_t reruns = 0;   // at most
+  int64_t window = 20;  // the latest runs of a baseline that count
+  std::string baselines_folder = "baselines";
+};
+
+void add_gate_options(Options& options, GateForm& form);
+
+/// Gives the answer of judge() (reports/compare/gate.h). While it is inconclusive, up to
+/// `--rerun` times repeats the configuration of the first new report as a fresh launch here.
+Command gate_command();
+
+}  // namespace nearmetal

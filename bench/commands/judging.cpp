@@ -1,0 +1,164 @@
+#include "bench/commands/judging.h"
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/cli/parse_value.h"
+#include "bench/commands/html_output.h"
+#include "reports/files/atomic_file.h"
+#include "reports/formats/comparison_json.h"
+#include "reports/formats/comparison_text.h"
+#include "reports/formats/junit.h"
+#include "reports/text/text.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// A flag that takes names, and so would take files that come after it.
+void add_names(Options& options, const std::string& flag, const char* value, const char* help,
+               Texts& names, const std::function<void(const std::string& name)>& check) {
+  options.values(flag, value, help, [=, &names](const Texts& given) {
+    for (const std::string& name : given) {
+      if (name.ends_with(".json") || name.find_first_of("/#") != name.npos) {
+        throw std::invalid_argument(flag + " takes names, and '" + name +
+                                    "' looks like a file: put " + flag + " after the files");
+      }
+      check(name);
+      names.push_back(name);
+    }
+  });
+}
+
+void check_metric(const std::string& name) {
+  Texts known;
+  for (const Metric& metric : all_metrics()) known.push_back(metric.name);
+  require_choice("--metric", name, known);
+}
+
+// Comparing says why the kind is never allowed; which libraries there are, only reports tell.
+void check_field(const std::string& name) {
+  if (name == "kind" || name.starts_with("libraries.")) return;
+  require_choice("--allow-differ", name, fields_that_may_differ());
+}
+
+ExitCode exit_code_of(const Comparison& comparison) {
+  const auto refused = [](const FoundDifference& found) { return !found.allowed; };
+  if (std::any_of(comparison.key_differences.begin(), comparison.key_differences.end(), refused)) {
+    return ExitCode::not_comparable;
+  }
+  const auto& rows = comparison.rows;
+  const auto is_missing = [](const ComparisonRow& row) {
+    return row.verdict == Verdict::not_comparable;
+  };
+  const auto has_figures = [](const ComparisonRow& row) {
+    return row.difference.value.has_value();
+  };
+  if (std::any_of(rows.begin(), rows.end(), has_figures)) return ExitCode::ok;
+  return std::any_of(rows.begin(), rows.end(), is_missing) ? ExitCode::not_comparable
+                                                           : ExitCode::invalid_report;
+}
+
+ExitCode exit_code_of(const Judged& judged) {
+  return judged.gate ? judged.gate->exit_code : exit_code_of(judged.comparison);
+}
+
+std::string verdict_of(const Judged& judged) {
+  return "verdict: " +
+         printable(judged.gate ? judged.gate->verdict : verdict_counts(judged.comparison)) +
+         " (exit " + std::to_string(static_cast<int>(exit_code_of(judged))) + ")";
+}
+
+std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
+  return "sequential: " + counted(gate.reruns, "run") +
+         " taken because earlier answers were inconclusive; of alpha " + plain_percent(gate.alpha) +
+         ", shared by " + counted(gate.looks, "look") + ", this one took " +
+         plain_percent(rule.alpha);
+}
+
+// What a gate says of itself, one line each.
+Texts statements_of(const Judged& judged) {
+  Texts lines;
+  if (!judged.gate) return lines;
+  const std::string power = power_text(judged.comparison);
+  if (!power.empty()) lines.push_back("power: " + power);
+  if (judged.sequential) {
+    lines.push_back(sequential_text(*judged.gate, judged.comparison.options.rule));
+  }
+  return lines;
+}
+
+void write_files(const Judged& judged, const Judging& judging) {
+  if (judging.html) {
+    Page page = comparison_page(judged.base, judged.next, judged.comparison, verdict_of(judged));
+    const Texts statements = statements_of(judged);
+    page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
+    write_file_atomically(*judging.html, html_of(page, judging.charts), judging.force);
+  }
+  if (judging.junit && judged.gate) {
+    std::ostringstream text;
+    print_junit(text, judged.comparison, *judged.gate);
+    write_file_atomically(*judging.junit, text.str(), judging.force);
+  }
+}
+
+}  // namespace
+
+void add_rule_options(Options& options, CompareOptions& compare) {
+  options.value("--margin", "SHARE", "that does not matter, such as 1.5% or 0.015 [2%]",
+                [&compare](const std::string& text) {
+                  compare.rule.margin = parse_share("--margin", text, {0, 0.5, true});
+                });
+  options.value("--alpha", "SHARE", "chance of each kind of error [5%]",
+                [&compare](const std::string& text) {
+                  compare.rule.alpha = parse_share("--alpha", text, {1e-6, 0.25});
+                });
+  add_names(options, "--metric", "NAME...", "figures to compare [throughput_images_per_second]",
+            compare.metrics, check_metric);
+  add_names(options, "--allow-differ", "FIELD...", "what may differ all the same (compare --help)",
+            compare.allow_differ, check_field);
+}
+
+void add_form_options(Options& options, Judging& judging) {
+  const auto choose = [](bool& form, bool other) {
+    form = true;
+    if (other) throw std::invalid_argument("--json and --markdown are two forms; give one of them");
+  };
+  options.toggle("--json", "as JSON (nearmetal schema comparison)",
+                 [&judging, choose] { choose(judging.json, judging.markdown); });
+  options.toggle("--markdown", "as Markdown",
+                 [&judging, choose] { choose(judging.markdown, judging.json); });
+}
+
+void add_page_options(Options& options, Judging& judging) {
+  options.path("--html", "FILE", judging.html, "also write a page with charts");
+  options.toggle("--no-charts", "HTML without gnuplot", [&judging] { judging.charts = false; });
+  options.toggle("--force", judging.force, "replace an existing file");
+}
+
+Keep kept(const Judging& judging) { return judging.html ? Keep::steps_and_profile : Keep::figures; }
+
+ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
+  const Comparison& comparison = judged.comparison;
+  const ExitCode code = exit_code_of(judged);
+  write_files(judged, judging);
+  if (judging.json) {
+    terminal.out << to_json(comparison, judged.gate, code);
+    return code;
+  }
+  if (judging.markdown) {
+    print_comparison_markdown(terminal.out, comparison);
+    terminal.out << '\n';
+  } else {
+    print_comparison(terminal.out, comparison, terminal.colour);
+  }
+  for (const std::string& line : statements_of(judged)) terminal.out << line << '\n';
+  terminal.out << verdict_of(judged) << '\n';
+  return code;
+}
+
+}  // namespace nearmetal

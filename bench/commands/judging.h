@@ -1,0 +1,52 @@
+// What the commands that judge runs have in common: compare, gate, rerun.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/options.h"
+#include "bench/cli/terminal.h"
+#include "models/exit_code.h"
+#include "reports/compare/compare.h"
+#include "reports/compare/gate.h"
+
+namespace nearmetal {
+
+struct Judging {
+  std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
+  std::vector<std::string> next;
+  CompareOptions options;
+  bool json = false;
+  bool markdown = false;
+  std::optional<std::string> html;   // files, besides what is printed
+  std::optional<std::string> junit;  // of gate
+  bool charts = true;                // of HTML
+  bool force = false;
+};
+
+/// Margin, alpha, metrics, and which fields may differ.
+void add_rule_options(Options& options, CompareOptions& compare);
+/// In which form the answer is printed.
+void add_form_options(Options& options, Judging& judging);
+/// Pages besides what is printed.
+void add_page_options(Options& options, Judging& judging);
+
+/// How much of each run is read.
+Keep kept(const Judging& judging);
+
+/// An answer.
+struct Judged {
+  const RunSet& base;
+  const RunSet& next;
+  const Comparison& comparison;
+  std::optional<GateResult> gate{};
+  bool sequential = false;  // the gate might take runs
+};
+
+/// Prints it and writes the files that are asked for; the verdict is the last line, in JSON a
+/// field. Without a gate: ok whatever the verdict; not_comparable where runs differ in what must
+/// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides.
+ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal);
+
+}  // namespace nearmetal

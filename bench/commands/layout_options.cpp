@@ -1,0 +1,48 @@
+#include "bench/commands/layout_options.h"
+
+#include <stdexcept>
+
+#include "bench/cli/parse_value.h"
+#include "comm/layout/layout_names.h"
+
+namespace nearmetal {
+
+const char* const short_form_text = R"(
+Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at once, + for others:
+  1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
+  More than one VM on a node are pretended (kind emulated): parts of the host without P2P or shared
+  memory between them. Real VMs are hosts; a layout file can say which share a node.
+)";
+
+std::string plain_text(const std::string& flag, const std::string& text) {
+  if (is_plain_text(text)) return text;
+  throw std::invalid_argument(flag + " does not take '" + text + "'");
+}
+
+void add_layout_options(Options& options, PlanRequest& request) {
+  options.paths("LAYOUT", "LAYOUT...", request.layouts, "layout file, or layouts in short");
+  options.value("--hosts", "LIST|FILE",
+                "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
+                [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });
+  options.number("--fractions", "JOBS", request.fractions, {2, 64},
+                 "on one GPU, in every way; of batch 64 unless given");
+  const auto take_batches = [&](const std::string& text) {
+    request.batches.clear();
+    for (const std::string& number : comma_separated(text)) {
+      request.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
+    }
+  };
+  options.value("--batches", "N,N,...",
+                "of --fractions: each way with each of them, and the best of each", take_batches);
+  const auto take_neighbours = [&](const std::string& text) {
+    request.neighbours.clear();
+    for (const std::string& load : comma_separated(text)) {
+      request.neighbours.push_back(parse_choice<NeighbourLoad>("--neighbours", load));
+    }
+  };
+  options.value("--neighbours", "LOAD,LOAD,...",
+                "one of --fractions trains, all others copy, compute or use pcie", take_neighbours);
+  options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
+}
+
+}  // namespace nearmetal

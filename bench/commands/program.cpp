@@ -1,0 +1,65 @@
+#include "bench/commands/program.h"
+
+#include <stdexcept>
+
+#include "bench/commands/baseline.h"
+#include "bench/commands/compare.h"
+#include "bench/commands/doctor.h"
+#include "bench/commands/export.h"
+#include "bench/commands/gate.h"
+#include "bench/commands/generate.h"
+#include "bench/commands/info.h"
+#include "bench/commands/micro.h"
+#include "bench/commands/plan.h"
+#include "bench/commands/report.h"
+#include "bench/commands/rerun.h"
+#include "bench/commands/run.h"
+#include "bench/commands/stress.h"
+#include "bench/commands/sweep.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* program_examples = R"(
+Examples:
+  nearmetal run                           train on the GPU, or the CPU where there is none
+  nearmetal run --batch 512 --verify      a larger batch, and proof that the network learns
+  nearmetal plan 1x1x2 --format sh        a script for one job on two GPUs
+  nearmetal compare --base old*.json --new new*.json
+                                          the difference, with an interval and a verdict
+  nearmetal baseline add main old*.json   keep runs as what later ones are held against
+  nearmetal gate main new*.json           exit 1 if they are shown to be slower
+  nearmetal run --help                    all options of a command
+
+Exit codes: 0 ok, 1 gate failed, 2 wrong usage, 3 inconclusive or too few runs, 4 not comparable,
+  5 invalid report, 6 run failed, 7 timed out, 8 not supported here,
+  9 output could not be written, 130/143 interrupted.)";
+
+struct ProgramForm {
+  bool version = false;
+};
+
+void declare_program(Options& options, ProgramForm& form) {
+  options.toggle("--version", form.version, "Versions of the program and its libraries");
+}
+
+ExitCode run_program(const ProgramForm& form, const Context& context) {
+  if (form.version) return print_version(context.terminal);
+  throw std::invalid_argument("a command is missing: run, compare, gate, ... (nearmetal --help)");
+}
+
+}  // namespace
+
+Command program() {
+  Command program =
+      make_command("nearmetal", "Trains a real ResNet on synthetic data and reports how fast.",
+                   program_examples, declare_program, run_program);
+  program.commands = {
+      run_command(),    export_command(), compare_command(),  gate_command(),   baseline_command(),
+      rerun_command(),  report_command(), plan_command(),     sweep_command(),  micro_command(),
+      stress_command(), doctor_command(), validate_command(), schema_command(), generate_command(),
+  };
+  return program;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,15 @@
+// What one rank of a job does for `nearmetal run`.
+#pragma once
+
+#include "bench/cli/command.h"
+#include "bench/cli/run_request.h"
+#include "comm/world.h"
+
+namespace nearmetal {
+
+/// Trains together with the other ranks of `world`; rank 0 prints the table and writes the report.
+/// A run that fails or is stopped still writes its report; what keeps it from starting (settings,
+/// device, a path) is thrown instead.
+ExitCode run_rank(const RunRequest& request, const Context& context, World& world);
+
+}  // namespace nearmetal

@@ -1,0 +1,61 @@
+#include "bench/commands/rerun.h"
+
+#include <iterator>
+#include <stdexcept>
+
+#include "bench/cli/parse_value.h"
+#include "bench/commands/judging.h"
+#include "bench/commands/repeat_run.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* rerun_examples = R"(
+Example:
+  nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
+  nearmetal rerun sweep.json#1x1x1     of one arm, of one rank
+
+Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
+the report; no text of it is executed. The new reports stay in this folder.)";
+
+struct RerunForm {
+  std::string report;
+  std::optional<int64_t> runs;
+  Judging judging;
+};
+
+void add_rerun_options(Options& options, RerunForm& form) {
+  const auto take = [&form](const std::vector<std::string>& places) {
+    if (places.size() != 1) {
+      throw std::invalid_argument("rerun takes one report, not " + std::to_string(places.size()));
+    }
+    form.report = checked_path("REPORT", places.front());
+  };
+  options.values("REPORT", "FILE", "Whose configuration to repeat", take).required = true;
+  options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
+  add_rule_options(options, form.judging.options);
+  add_form_options(options, form.judging);
+}
+
+ExitCode run_rerun(const RerunForm& form, const Context& context) {
+  const Repeatable repeated = repeatable(form.report);
+  RunSet base;
+  add_runs(base, repeated.report, repeated.place);
+  RunSet next;
+  const int64_t runs = form.runs.value_or(std::ssize(repeated.report.arms[0].runs));
+  for (int64_t i = 0; i < runs; ++i) {
+    const ExitCode code = add_repeat(next, repeated, Keep::figures, context.terminal);
+    if (code != ExitCode::ok) return code;
+  }
+  const Comparison comparison = compare(base, next, form.judging.options);
+  return publish({base, next, comparison}, form.judging, context.terminal);
+}
+
+}  // namespace
+
+Command rerun_command() {
+  return make_command("rerun", "Repeat a report's configuration and compare", rerun_examples,
+                      add_rerun_options, run_rerun);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,100 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "bench/cli/command_line.h"
+#include "bench/commands/compare.h"
+#include "bench/commands/gate.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Judging parse_compare(const std::vector<std::string>& words) {
+  CompareForm form;
+  parse_options(
+      "compare", [&](Options& options) { add_compare_options(options, form); }, words);
+  return form.judging;
+}
+
+GateForm parse_gate(const std::vector<std::string>& words) {
+  GateForm form;
+  parse_options(
+      "gate", [&](Options& options) { add_gate_options(options, form); }, words);
+  return form;
+}
+
+std::string refusal_of_compare(const std::vector<std::string>& words) {
+  try {
+    parse_compare(words);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CompareOptions, SidesOfAComparison) {
+  const Judging two = parse_compare({"a.json", "b.json#arm"});
+  EXPECT_THAT(two.base, ElementsAre("a.json"));
+  EXPECT_THAT(two.next, ElementsAre("b.json#arm"));
+  EXPECT_FALSE(two.options.vm_form);
+  const Judging sets = parse_compare({"--base", "a", "b", "--new", "c", "--json"});
+  EXPECT_THAT(sets.base, ElementsAre("a", "b"));
+  EXPECT_THAT(sets.next, ElementsAre("c"));
+  EXPECT_TRUE(sets.json);
+  const Judging vm = parse_compare({"--vm", "v", "--bare", "a", "b"});
+  EXPECT_THAT(vm.base, ElementsAre("a", "b"));
+  EXPECT_THAT(vm.next, ElementsAre("v"));
+  EXPECT_TRUE(vm.options.vm_form);
+  const GateForm gate = parse_gate({"main", "a", "b", "--fail-on", "any"});
+  EXPECT_THAT(gate.judging.base, ElementsAre("main"));
+  EXPECT_THAT(gate.judging.next, ElementsAre("a", "b"));
+  EXPECT_EQ(gate.gate.fail_on, FailOn::any);
+}
+
+TEST(CompareOptions, Shares) {
+  const auto margin = [](const std::string& text) {
+    return parse_compare({"a", "b", "--margin", text}).options.rule.margin;
+  };
+  EXPECT_DOUBLE_EQ(margin("1.5%"), 0.015);
+  EXPECT_DOUBLE_EQ(margin("0.03"), 0.03);
+  for (const char* text : {"2", "0", "0%", "-1%", "51%", "%", "x%", "2%%", "nan"}) {
+    EXPECT_THAT(refusal_of_compare({"a", "b", "--margin", text}), HasSubstr("--margin")) << text;
+  }
+}
+
+TEST(CompareOptions, FieldsThatMayDifferAreChecked) {
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"a.json", "b.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  EXPECT_THAT(refusal_of_compare(with({"--allow-differ", "thraeds"})),
+              HasSubstr("did you mean 'threads'?"));
+  EXPECT_THAT(refusal_of_compare(with({"--allow-differ", "batch", "loss_scale.x"})),
+              HasSubstr("'loss_scale.x'"));
+  const std::string help = declared(compare_command()).examples;
+  for (const std::string& field : fields_that_may_differ()) {
+    EXPECT_THAT(parse_compare(with({"--allow-differ", field})).options.allow_differ,
+                ElementsAre(field));
+    EXPECT_THAT(help, HasSubstr(field.substr(0, field.find('.')))) << "help lists every field";
+  }
+  EXPECT_THAT(
+      parse_compare(with({"--allow-differ", "libraries.cudnn", "kind"})).options.allow_differ,
+      ElementsAre("libraries.cudnn", "kind"));
+}
+
+TEST(CompareOptions, FilesAfterAFlagThatTakesNamesAreNoNames) {
+  for (const char* flag : {"--metric", "--allow-differ"}) {
+    for (const char* file : {"a.json", "runs/a", "s#1x1"}) {
+      EXPECT_THAT(refusal_of_compare({flag, file, "b.json"}),
+                  HasSubstr("put " + std::string(flag) + " after the files"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nearmetal
