@@ -3,12 +3,15 @@
 #include <filesystem>
 
 #include "bench/cli/build_info.h"
+#include "comm/launch/plan_json.h"
+#include "comm/layout/layout_json.h"
 #include "comm/nccl_library.h"
 #include "models/backend.h"
 #include "models/errors.h"
 #include "reports/compare/run_set.h"
+#include "reports/document/finding.h"
+#include "reports/formats/comparison_json.h"
 #include "reports/json/json.h"
-#include "reports/json/schema.h"
 
 namespace nearmetal {
 namespace {
@@ -50,7 +53,7 @@ Examples:
 
 struct Schema {
   const char* name;
-  std::string_view (*text)();
+  std::string (*text)();
 };
 
 constexpr Schema schemas[] = {

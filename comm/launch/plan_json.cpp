@@ -4,52 +4,151 @@
 #include <stdexcept>
 
 #include "comm/launch/launch_script.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/forms.h"
+#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
+namespace json {
+namespace {
 
-using json::In;
-using json::Json;
+struct PlannedMig {
+  std::string uuid;
+  std::string profile;
+};
 
-static void fields(json::Writer& field, const MigDevice& device) {
-  field("uuid", device.uuid);
-  field("profile", device.profile);
+struct PlannedJob {
+  std::vector<PlacedRank> ranks;
+  std::vector<std::string> command;
+};
+
+struct PlannedLayout {
+  std::string name;
+  Kind kind = Kind::measured;
+  std::optional<SharingMode> share{};
+  std::vector<PlannedJob> jobs{};
+};
+
+struct PlannedLimits {
+  double start_seconds = 0;
+  double step_seconds = 0;
+  double job_seconds = 0;
+};
+
+struct PlanDocument {
+  std::string schema = "nearmetal/plan";
+  std::string schema_version = "1.2";
+  std::vector<PlannedLayout> layouts{};
+  std::vector<UnsupportedArm> unsupported;
+  std::vector<Launch> launches;
+  PlannedLimits limits;
+};
+
+std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
+  if (!rank.mig) return {};
+  return PlannedMig{rank.mig->uuid, rank.mig->profile};
 }
 
-static void fields(json::Writer& field, const PlacedRank& rank) {
-  field("rank", rank.rank);
+template <class Archive>
+void fields(Archive& field, In<Archive, PlannedMig> mig) {
+  field.type("mig");
+  field("uuid", mig.uuid);
+  field("profile", mig.profile, "Empty: not known");
+}
+
+}  // namespace
+
+template <class Archive>
+void fields(Archive& field, In<Archive, PlacedRank> rank) {
+  field.type("rank");
+  field("rank", rank.rank, at_least(0));
   field("host", rank.host);
   field("address", rank.address);
-  field("vm", rank.vm);
-  field("gpu", rank.gpu);
-  field("visible_gpu", rank.visible_gpu);
-  field("cpus", rank.cpus);
-  field("variables", rank.variables);
-  if (rank.mig) field("mig", *rank.mig);
+  field("vm", rank.vm, at_least(0), "Pretended, counted on each host; null where none is");
+  field("gpu", rank.gpu, at_least(0), "Index on the host; null: on CPUs");
+  field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
+  field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");
+  field("variables", rank.variables, "Environment variables that are set for this rank");
+  field.optional("mig", mig_of(rank), "The part of the GPU that it has; not there: all of it");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, UnsupportedArm> arm) {
+  field.type("unsupported_arm");
+  field("name", arm.name);
+  field("reason", arm.reason);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Launch> launch) {
+  field.type("launch");
+  field("layout", launch.layout, at_least(0), "Index into layouts");
+  field("repeat", launch.repeat, at_least(1));
 }
 
 namespace {
 
-constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
+template <class Archive>
+void fields(Archive& field, In<Archive, PlannedJob> job) {
+  field.type("job");
+  field("ranks", job.ranks);
+  field("command", job.command, "The words of the command line; no shell reads them");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, PlannedLayout> layout) {
+  field.type("layout");
+  field("name", layout.name);
+  field("kind", layout.kind, without(Kind::predicted));
+  field.added("share", layout.share,
+              "How the jobs have the same GPUs, or CPUs; null: what a job takes is its own");
+  field("jobs", layout.jobs,
+        "Jobs that are started at once; one after another where the share is serial");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, PlannedLimits> limits) {
+  field.type("limits", "Times after which a job has failed");
+  field("start_seconds", limits.start_seconds, above(0));
+  field("step_seconds", limits.step_seconds, above(0));
+  field("job_seconds", limits.job_seconds, above(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, PlanDocument> plan) {
+  field.type("plan",
+             "What a sweep over layouts starts. Fields that are not listed here are allowed: minor "
+             "versions add them.");
+  field("schema", plan.schema, one_of("nearmetal/plan"));
+  field("schema_version", plan.schema_version, readable_version);
+  field("layouts", plan.layouts);
+  field.added("unsupported", plan.unsupported,
+              "What was asked for and cannot be had on this machine");
+  field("launches", plan.launches, "Fresh starts, in their order");
+  field("limits", plan.limits);
+}
+
+}  // namespace
+}  // namespace json
+
+namespace {
+
+using json::Json;
+
 constexpr const char* job_name = "nearmetal";
 
 std::string text_of(const Json& document) {
-  return document.dump(2, ' ', false, replace_bad_utf8) + "\n";
+  return document.dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }
 
-Json layout_json(const LaunchPlan& plan, size_t index) {
+json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto commands = commands_of(plan, index);
-  Json jobs = Json::array();
+  json::PlannedLayout layout{.name = placement.layout, .kind = placement.kind};
+  if (placement.share()) layout.share = placement.share()->way;
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
-    jobs.push_back(
-        {{"ranks", json::Writer::json_of(placement.jobs[job].ranks)}, {"command", commands[job]}});
+    layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }
-  const std::optional<Share>& share = placement.share();
-  return {{"name", placement.layout},
-          {"kind", to_string(placement.kind)},
-          {"share", share ? Json(to_string(share->way)) : Json()},
-          {"jobs", jobs}};
+  return layout;
 }
 
 // The memory that ranks share is 64 MiB in a container unless asked for.
@@ -83,26 +182,25 @@ std::string launcher_script(const LaunchPlan& plan) {
 
 }  // namespace
 
+std::string plan_schema() {
+  Json schema = json::SchemaWriter::document(json::PlanDocument{}, "Plan of nearmetal");
+  for (const auto& [type, list] :
+       {std::pair{"layout", "jobs"}, {"job", "ranks"}, {"job", "command"}}) {
+    schema["$defs"][type]["properties"][list]["minItems"] = 1;
+  }
+  return json::schema_text(schema);
+}
+
 std::string plan_json(const LaunchPlan& plan) {
-  Json document = {{"schema", "nearmetal/plan"}, {"schema_version", "1.2"}};
-  Json layouts = Json::array();
-  for (size_t i = 0; i < plan.placements.size(); ++i) layouts.push_back(layout_json(plan, i));
-  document["layouts"] = layouts;
-  Json unsupported = Json::array();
-  for (const UnsupportedArm& arm : plan.unsupported) {
-    unsupported.push_back({{"name", arm.name}, {"reason", arm.reason}});
-  }
-  document["unsupported"] = unsupported;
-  Json launches = Json::array();
-  for (const Launch& launch : plan.launches) {
-    launches.push_back({{"layout", launch.layout}, {"repeat", launch.repeat}});
-  }
-  document["launches"] = launches;
   const TimeLimits& limits = plan.file.limits;
-  document["limits"] = {{"start_seconds", limits.start_seconds},
-                        {"step_seconds", limits.step_seconds},
-                        {"job_seconds", limits.job_seconds}};
-  return text_of(document);
+  json::PlanDocument document{
+      .unsupported = plan.unsupported,
+      .launches = plan.launches,
+      .limits = {limits.start_seconds, limits.step_seconds, limits.job_seconds}};
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    document.layouts.push_back(planned_layout(plan, i));
+  }
+  return text_of(json::Writer::json_of(document));
 }
 
 std::string mpi_job_worker(int64_t index) {

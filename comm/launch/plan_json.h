@@ -7,7 +7,9 @@
 
 namespace nearmetal {
 
-/// As reports/schema/plan.schema.json says.
+/// The JSON Schema (2020-12) of what plan_json() writes, as reports/schema/plan.schema.json.
+std::string plan_schema();
+
 std::string plan_json(const LaunchPlan& plan);
 
 /// A MPIJob of Kubeflow's MPI operator, version v2beta1, in JSON, which is YAML, too. A worker with

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/json/parser_reason.h"
+#include "reports/json/json_reader.h"
 
 namespace nearmetal {
 namespace {

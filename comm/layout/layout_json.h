@@ -8,6 +8,9 @@
 
 namespace nearmetal {
 
+/// The JSON Schema (2020-12) of a layout file, as reports/schema/layout.schema.json.
+std::string layout_schema();
+
 /// Strict: what is unknown, doubled, out of range or contradicts itself is refused. Throws
 /// std::invalid_argument with the place as a JSON pointer and the reason.
 LayoutFile layout_from_json(std::string_view text);

@@ -124,26 +124,6 @@ class Explainer {
 
 }  // namespace
 
-const char* to_string(Layer layer) {
-  switch (layer) {
-    case Layer::clock:
-      return "clock";
-    case Layer::compute:
-      return "compute";
-    case Layer::memory:
-      return "memory";
-    case Layer::cpu:
-      return "cpu";
-    case Layer::launch:
-      return "launch";
-    case Layer::input:
-      return "input";
-    case Layer::communication:
-      return "communication";
-  }
-  throw std::logic_error("unnamed Layer");
-}
-
 std::string cannot_explain(const ExplainedSide& side) {
   if (side.runs.empty()) return "no complete run";
   for (const Run* run : side.runs) {

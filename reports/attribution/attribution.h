@@ -13,8 +13,9 @@ namespace nearmetal {
 /// memory: of the device; cpu: time that the CPUs do not give to this process; launch: the path on
 /// which kernels are queued; input: images on their way to the device; communication: gradients.
 enum class Layer { clock, compute, memory, cpu, launch, input, communication };
-
-const char* to_string(Layer layer);
+constexpr auto names_of(Layer) {
+  return std::array{"clock", "compute", "memory", "cpu", "launch", "input", "communication"};
+}
 
 /// What was seen of a layer on each side, its median over the runs.
 struct SeenProbe {

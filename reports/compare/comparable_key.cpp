@@ -6,7 +6,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 
 #include "reports/files/sha256.h"
 
@@ -152,22 +151,6 @@ bool is_variant(const std::string& word) {
 }
 
 }  // namespace
-
-const char* to_string(Severity severity) {
-  switch (severity) {
-    case Severity::kind:
-      return "kind";
-    case Severity::work:
-      return "work";
-    case Severity::layout:
-      return "layout";
-    case Severity::hardware:
-      return "hardware";
-    case Severity::software:
-      return "software";
-  }
-  throw std::logic_error("unnamed Severity");
-}
 
 std::string gpu_chip(const std::string& product) {
   std::istringstream words(product);

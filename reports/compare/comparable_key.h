@@ -11,8 +11,9 @@ namespace nearmetal {
 /// What a difference means, the worst first: numbers of another nature, another computation, other
 /// placement, other hardware, other libraries.
 enum class Severity { kind, work, layout, hardware, software };
-
-const char* to_string(Severity severity);
+constexpr auto names_of(Severity) {
+  return std::array{"kind", "work", "layout", "hardware", "software"};
+}
 
 struct KeyField {
   std::string name;

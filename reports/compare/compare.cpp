@@ -176,24 +176,6 @@ void add_geometric_means(Comparison& comparison, const std::vector<const Metric*
 
 }  // namespace
 
-const char* to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::not_comparable:
-      return "NOT-COMPARABLE";
-    case Verdict::invalid:
-      return "INVALID";
-    case Verdict::slower:
-      return "SLOWER";
-    case Verdict::inconclusive:
-      return "INCONCLUSIVE";
-    case Verdict::equivalent:
-      return "EQUIVALENT";
-    case Verdict::faster:
-      return "FASTER";
-  }
-  throw std::logic_error("unnamed Verdict");
-}
-
 const char* base_title(const CompareOptions& options) {
   return options.vm_form ? "bare metal" : "base";
 }

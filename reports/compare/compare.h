@@ -21,8 +21,9 @@ namespace nearmetal {
 ///    run.
 /// "Slower" means worse: less throughput, more time.
 enum class Verdict { not_comparable, invalid, slower, inconclusive, equivalent, faster };
-
-const char* to_string(Verdict verdict);
+constexpr auto names_of(Verdict) {
+  return std::array{"NOT-COMPARABLE", "INVALID", "SLOWER", "INCONCLUSIVE", "EQUIVALENT", "FASTER"};
+}
 
 struct CompareOptions {
   DecisionRule rule;

@@ -173,18 +173,6 @@ const char* what_passed(FailOn fail_on) {
 
 }  // namespace
 
-const char* to_string(FailOn fail_on) {
-  switch (fail_on) {
-    case FailOn::regression:
-      return "regression";
-    case FailOn::not_equivalent:
-      return "not-equivalent";
-    case FailOn::any:
-      return "any";
-  }
-  throw std::logic_error("unnamed FailOn");
-}
-
 GateResult judge(const Comparison& comparison, const GateOptions& options) {
   GateResult result;
   result.options = options;

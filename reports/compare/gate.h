@@ -14,8 +14,7 @@ namespace nearmetal {
 /// regression: fails where worse by more than the margin is shown. not_equivalent: beyond that, not
 /// worse must be shown. any: beyond that, neither worse nor better.
 enum class FailOn { regression, not_equivalent, any };
-
-const char* to_string(FailOn fail_on);
+constexpr auto names_of(FailOn) { return std::array{"regression", "not-equivalent", "any"}; }
 
 struct GateOptions {
   FailOn fail_on = FailOn::regression;

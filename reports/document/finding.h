@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
+
 namespace nearmetal {
 
 /// ok: looked at and fine. note: not looked at, or good to know. warning: costs speed or trust.
 /// blocker: runs of the kind that it names will not start, or not be what they seem.
 enum class Urgency { ok, note, warning, blocker };
-
-const char* to_string(Urgency severity);
+constexpr auto names_of(Urgency) { return std::array{"ok", "note", "warning", "blocker"}; }
 
 struct Finding {
   Urgency severity = Urgency::ok;
@@ -21,6 +22,9 @@ struct Finding {
 
   bool operator==(const Finding&) const = default;
 };
+
+/// The JSON Schema (2020-12) of what findings_to_json() writes.
+std::string doctor_schema();
 
 /// The findings as JSON, of the schema that `nearmetal schema doctor` prints.
 std::string findings_to_json(const std::vector<Finding>& findings, int exit_code);

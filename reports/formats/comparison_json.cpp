@@ -1,30 +1,10 @@
 #include "reports/formats/comparison_json.h"
 
-#include "reports/json/fields.h"
+#include "reports/json/run_fields.h"
+#include "reports/json/schema_writer.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
-using json::In;
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Interval> interval) {
-  field("lower", interval.lower);
-  field("upper", interval.upper);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, RunSpread> spread) {
-  field("deviation", spread.deviation);
-  field("between", spread.between);
-  field("within", spread.within);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, LogEstimate> estimate) {
-  field("value", estimate.value);
-  field("standard_error", estimate.standard_error);
-  field("degrees_of_freedom", estimate.degrees_of_freedom);
-}
 
 std::vector<Warning> notes_of(const ComparisonRow& row) {
   std::vector<Warning> notes = row.notes;
@@ -39,123 +19,10 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
   return notes;
 }
 
-template <class Archive>
-void fields(Archive& field, In<Archive, SideSummary> side) {
-  field("runs", side.runs);
-  field("left_out", side.left_out);
-  field("geometric_mean", side.geometric_mean);
-  field("interval", side.interval);
-  field("spread", side.spread);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, ComparisonRow> row) {
-  field("arm", row.arm);
-  field("metric", row.metric);
-  field("unit", std::string(metric_from(row.metric).base_unit));
-  field("verdict", row.verdict);
-  field("reason", row.reason);
-  field("method", row.method);
-  field("base_side", row.base_side);
-  field("new_side", row.new_side);
-  field("log_difference", row.log_difference);
-  field("difference", row.difference);
-  field("difference_interval", row.difference_interval);
-  field("p", row.p);
-  field("rank_test_p", row.rank_test_p);
-  field("p_worse", row.p_worse);
-  field("p_better", row.p_better);
-  field("p_regression", row.p_regression);
-  field("detectable_drop", row.detectable_drop);
-  field("more_runs", row.more_runs);
-  field("notes", notes_of(row));
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, FoundDifference> found) {
-  field("name", found.difference.name);
-  field("severity", found.difference.severity);
-  field("base", found.difference.base);
-  field("other", found.difference.other);
-  field("source", found.source);
-  field("allowed", found.allowed);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, EnvironmentDifference> difference) {
-  field("name", difference.name);
-  field("base", difference.base);
-  field("other", difference.other);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, SeenProbe> seen) {
-  field("name", seen.name);
-  field("unit", seen.unit);
-  field("base", seen.base);
-  field("other", seen.other);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, LayerShare> share) {
-  field("layer", share.layer);
-  field("seconds", share.seconds);
-  field("share_of_step", share.share_of_step);
-  field("share_of_difference", share.share_of_difference);
-  field("sensitive", share.sensitive);
-  field("below_noise", share.below_noise);
-  field("statement", share.statement);
-  field("seen", share.seen);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, KnownCause> cause) {
-  field("code", cause.code);
-  field("layer", cause.layer);
-  field("seen", cause.seen);
-  field("hint", cause.hint);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Explanation> explanation) {
-  field("arm", explanation.arm);
-  field("model", std::string(attribution_model));
-  field("base_step_seconds", explanation.base_step_seconds);
-  field("new_step_seconds", explanation.new_step_seconds);
-  field("difference_seconds", explanation.difference_seconds);
-  field("noise_seconds", explanation.noise_seconds);
-  field("layers", explanation.layers);
-  field("unexplained_seconds", explanation.unexplained_seconds);
-  field("unexplained_share", explanation.unexplained_share);
-  field("causes", explanation.causes);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, CompareOptions> options) {
-  field("margin", options.rule.margin);
-  field("alpha", options.rule.alpha);
-  field("metrics", options.metrics);
-  field("allow_differ", options.allow_differ);
-  field("vm_form", options.vm_form);
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, GateResult> gate) {
-  field("fail_on", gate.options.fail_on);
-  field("minimum_runs", gate.options.minimum_runs);
-  field("require_clean", gate.options.require_clean);
-  field("verdict", gate.verdict);
-  field("inconclusive", gate.inconclusive);
-  field("adjusted_p", gate.adjusted_p);
-  field("sequential", gate.reruns > 0);
-  field("reruns", gate.reruns);
-  field("looks", gate.looks);
-  field("alpha", gate.alpha);
-}
-
+namespace json {
 namespace {
 
-struct Document {
+struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
   std::string schema_version = "1.1";
   int64_t exit_code = 0;
@@ -163,26 +30,209 @@ struct Document {
   const std::optional<GateResult>& gate;
 };
 
-template <class Archive>
-void fields(Archive& field, const Document& document) {
-  field("schema", document.schema);
-  field("schema_version", document.schema_version);
-  field("exit_code", document.exit_code);
-  field("options", document.comparison.options);
-  field("gate", document.gate);
-  field("rows", document.comparison.rows);
-  field("geometric_means", document.comparison.geometric_means);
-  field("key_differences", document.comparison.key_differences);
-  field("explanations", document.comparison.explanations);
-  field("environment_differences", document.comparison.environment_differences);
-  field("notes", document.comparison.notes);
+constexpr Form cause_code{.pattern = "^[a-z0-9_]+$",
+                          .description = "a code of lower-case letters, digits and underscores"};
+constexpr Range chance = within(0, 1);
+
+// None in the row that stands for all in the schema.
+std::string unit_of(const ComparisonRow& row) {
+  return row.metric.empty() ? "" : metric_from(row.metric).base_unit;
 }
 
 }  // namespace
 
+template <class Archive>
+void fields(Archive& field, In<Archive, Interval> interval) {
+  field.type("interval");
+  field("lower", interval.lower);
+  field("upper", interval.upper);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, RunSpread> spread) {
+  field.type("spread", "Spread of the runs, relative");
+  field("deviation", spread.deviation, at_least(0), "Standard deviation of ln(run)");
+  field("between", spread.between, at_least(0), "Part that the noise within runs does not explain");
+  field("within", spread.within, at_least(0), "Noise within the runs");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, LogEstimate> estimate) {
+  field.type("log_estimate");
+  field("value", estimate.value);
+  field("standard_error", estimate.standard_error, above(0));
+  field("degrees_of_freedom", estimate.degrees_of_freedom, above(0));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, SideSummary> side) {
+  field.type("side", "One of the two sets of runs");
+  field("runs", side.runs, at_least(0), "Runs that count");
+  field("left_out", side.left_out, at_least(0), "Partial, failed, or without the figure");
+  field("geometric_mean", side.geometric_mean);
+  field("interval", side.interval, "95 % interval of the mean");
+  field("spread", side.spread);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, ComparisonRow> row) {
+  field.type("row", "One layout and metric");
+  field("arm", row.arm);
+  field("metric", row.metric);
+  field("unit", unit_of(row));
+  field("verdict", row.verdict);
+  field("reason", row.reason);
+  field("method", row.method, one_of("", "welch", "paired", "mean of rows"));
+  field("base_side", row.base_side);
+  field("new_side", row.new_side);
+  field("log_difference", row.log_difference, "ln(new / base)");
+  field("difference", row.difference, "new / base - 1");
+  field("difference_interval", row.difference_interval, "Its confidence is 1 - 2 alpha");
+  field("p", row.p, chance, "p-value of no difference, by Student's t");
+  field("rank_test_p", row.rank_test_p, chance, "p-value of no difference, by Mann-Whitney");
+  field("p_worse", row.p_worse, chance, "p-value of: worse by the margin or more");
+  field("p_better", row.p_better, chance, "p-value of: better by the margin or more");
+  field("p_regression", row.p_regression, chance,
+        "p-value of: not worse than the margin; a small one shows a regression");
+  field("detectable_drop", row.detectable_drop, chance, "Drop that is found with 80 % chance");
+  field("more_runs", row.more_runs, at_least(0),
+        "Runs a side (of a gate: new ones) that decide with 80 % chance");
+  field("notes", notes_of(row));
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, FoundDifference> found) {
+  field.type("key_difference", "Something that must agree and differs");
+  field("name", found.difference.name);
+  field("severity", found.difference.severity);
+  field("base", found.difference.base);
+  field("other", found.difference.other);
+  field("source", found.source, "File of the run that differs");
+  field("allowed", found.allowed);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, EnvironmentDifference> difference) {
+  field.type("environment_difference");
+  field("name", difference.name, "Place in the environment of a report");
+  field("base", difference.base);
+  field("other", difference.other);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, SeenProbe> seen) {
+  field.type("seen_probe", "What was seen of a layer on each side, its median over the runs");
+  field("name", seen.name);
+  field("unit", seen.unit,
+        one_of("seconds", "hertz", "share", "bytes_per_second", "flops_per_second"));
+  field("base", seen.base);
+  field("other", seen.other);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, LayerShare> share) {
+  field.type("layer_share", "What one layer of the machine has to do with the difference");
+  field("layer", share.layer);
+  field("seconds", share.seconds,
+        "What the base's step would take more with this layer of the new side");
+  field("share_of_step", share.share_of_step, "Share of the base's step");
+  field("share_of_difference", share.share_of_difference);
+  field("sensitive", share.sensitive, "false: the step does not wait for this layer");
+  field("below_noise", share.below_noise);
+  field("statement", share.statement, "Why it does not count, or which part it is");
+  field("seen", share.seen);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, KnownCause> cause) {
+  field.type("cause", "Something that is known to cost what the layer costs");
+  field("code", cause.code, cause_code, "Stable, for scripts");
+  field("layer", cause.layer);
+  field("seen", cause.seen);
+  field("hint", cause.hint, "What to do about it");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, Explanation> explanation) {
+  field.type("explanation",
+             "The seconds of all layers and unexplained_seconds sum up to difference_seconds");
+  field("arm", explanation.arm);
+  field("model", std::string(attribution_model), "Model of a step, in words");
+  field("base_step_seconds", explanation.base_step_seconds, above(0));
+  field("new_step_seconds", explanation.new_step_seconds, above(0));
+  field("difference_seconds", explanation.difference_seconds, "New - base");
+  field("noise_seconds", explanation.noise_seconds, "Half the interval of the difference");
+  field("layers", explanation.layers,
+        "Those whose figure counts first, and of them what made the difference before what eased "
+        "it");
+  field("unexplained_seconds", explanation.unexplained_seconds, "What the model does not know");
+  field("unexplained_share", explanation.unexplained_share, "Share of the difference");
+  field("causes", explanation.causes, "Most likely first");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, CompareOptions> options) {
+  field.type("options");
+  field("margin", options.rule.margin, "(1 - margin) x the base is just no regression");
+  field("alpha", options.rule.alpha, "Chance of each kind of error");
+  field("metrics", options.metrics);
+  field("allow_differ", options.allow_differ);
+  field("vm_form", options.vm_form, "The base is bare metal, the new side a VM");
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, GateResult> gate) {
+  field.type("gate");
+  field("fail_on", gate.options.fail_on);
+  field("minimum_runs", gate.options.minimum_runs, at_least(0));
+  field.added("require_clean", gate.options.require_clean,
+              "Refuses runs whose monitor did not show them to be undisturbed; since 1.1");
+  field("verdict", gate.verdict);
+  field("inconclusive", gate.inconclusive, "More runs could change the answer");
+  field("adjusted_p", gate.adjusted_p, chance,
+        "p_regression of the rows that have one, after Holm's correction");
+  field("sequential", gate.reruns > 0, "Runs were added because of earlier answers");
+  field("reruns", gate.reruns, at_least(0));
+  field("looks", gate.looks, at_least(1), "Planned looks at the runs, that share alpha");
+  field("alpha", gate.alpha, Range{0, 1, true},
+        "For all looks together; that in options is the part of the last one taken");
+}
+
+template <class Archive>
+void fields(Archive& field, const ComparisonDocument& document) {
+  field.type("comparison",
+             "What `nearmetal compare`, `gate` and `rerun` found. Shares are fractions, not "
+             "percent. Unknown values are null, with the reason under the same name in `unknown` "
+             "of the object. Fields that are not listed here are allowed: minor versions add "
+             "them.");
+  field("schema", document.schema, one_of("nearmetal/comparison"));
+  field("schema_version", document.schema_version, readable_version);
+  field("exit_code", document.exit_code, within(0, 255));
+  field("options", document.comparison.options);
+  field("gate", document.gate, "null: nothing was gated");
+  field("rows", document.comparison.rows, "One for each layout and metric, the worst first");
+  field("geometric_means", document.comparison.geometric_means,
+        "Means of all rows of a metric, where there are several");
+  field("key_differences", document.comparison.key_differences,
+        "What must agree and differs, the most severe first");
+  field.added("explanations", document.comparison.explanations,
+              "Where differences come from, of the layouts whose runs were taken with --attribute");
+  field("environment_differences", document.comparison.environment_differences);
+  field("notes", document.comparison.notes);
+}
+
+}  // namespace json
+
+std::string comparison_schema() {
+  const Comparison comparison;
+  const std::optional<GateResult> gate;
+  const json::ComparisonDocument sample{.comparison = comparison, .gate = gate};
+  return json::schema_text(json::SchemaWriter::document(sample, "Comparison of nearmetal"));
+}
+
 std::string to_json(const Comparison& comparison, const std::optional<GateResult>& gate,
                     ExitCode exit_code) {
-  const Document document{
+  const json::ComparisonDocument document{
       .exit_code = static_cast<int64_t>(exit_code), .comparison = comparison, .gate = gate};
   return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }

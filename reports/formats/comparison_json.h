@@ -8,7 +8,9 @@
 
 namespace nearmetal {
 
-/// What reports/schema/comparison.schema.json describes.
+/// The JSON Schema (2020-12) of what to_json() writes, as reports/schema/comparison.schema.json.
+std::string comparison_schema();
+
 std::string to_json(const Comparison& comparison, const std::optional<GateResult>& gate,
                     ExitCode exit_code);
 

@@ -1,19 +1,20 @@
 // The settings of a run, in the order of the document, with what must hold of them.
 #pragma once
 
-#include "reports/json/environment_fields.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/forms.h"
 
 namespace nearmetal::json {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, LossScale> scale) {
+  field.type("loss_scale", "Factor of the loss before the backward pass");
   field("initial", scale.initial, above(0));
   field("dynamic", scale.dynamic);
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, RunConfig> config) {
+  field.type("config", "Every setting of a run");
   field("model", config.model);
   field("device", config.device, without(Device::automatic));
   field("gpu", config.gpu, at_least(0));

@@ -2,50 +2,58 @@
 #pragma once
 
 #include "reports/document/environment.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/forms.h"
 
 namespace nearmetal::json {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
+  field.type("virtualisation", "What tells a virtual machine and a container from bare metal");
   field("machine", virtualisation.machine, without(MachineKind::container));
-  field("hypervisor", virtualisation.hypervisor);
-  field("container", virtualisation.container);
-  field("cpuid_signature", virtualisation.cpuid_signature);
-  field("dmi_vendor", virtualisation.dmi_vendor);
-  field("dmi_product", virtualisation.dmi_product);
-  field("hypervisor_type", virtualisation.hypervisor_type);
-  field("detect_virt_vm", virtualisation.detect_virt_vm);
-  field("detect_virt_container", virtualisation.detect_virt_container);
+  field("hypervisor", virtualisation.hypervisor, "kvm, firecracker, vmware, ...; none");
+  field("container", virtualisation.container, "docker, podman, gvisor, ...; none");
+  field("cpuid_signature", virtualisation.cpuid_signature, "CPUID leaf 0x40000000");
+  field("dmi_vendor", virtualisation.dmi_vendor, "Vendor of the system");
+  field("dmi_product", virtualisation.dmi_product, "Name of the system");
+  field("hypervisor_type", virtualisation.hypervisor_type, "/sys/hypervisor/type");
+  field("detect_virt_vm", virtualisation.detect_virt_vm, "Answer of systemd-detect-virt --vm");
+  field("detect_virt_container", virtualisation.detect_virt_container,
+        "Answer of systemd-detect-virt --container");
   field("clock_source", virtualisation.clock_source);
-  field("iommu_groups", virtualisation.iommu_groups, at_least(0));
-  field("kernel_options", virtualisation.kernel_options);
-  field("mps_daemon", virtualisation.mps_daemon);
-  field("peer_memory_module", virtualisation.peer_memory_module);
-  field("nvidia_kernel_module", virtualisation.nvidia_kernel_module);
+  field("iommu_groups", virtualisation.iommu_groups, at_least(0), "0: no IOMMU is seen from here");
+  field("kernel_options", virtualisation.kernel_options,
+        "Options of IOMMU, PCI, huge pages and mitigations");
+  field("mps_daemon", virtualisation.mps_daemon,
+        "Whether there is a control pipe of NVIDIA's multi-process service");
+  field("peer_memory_module", virtualisation.peer_memory_module,
+        "nvidia_peermem: GPUDirect RDMA without DMA-BUF");
+  field("nvidia_kernel_module", virtualisation.nvidia_kernel_module, "Version of the loaded one");
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Processor> processor) {
+  field.type("processor", "The CPUs of the system");
   field("sockets", processor.sockets, at_least(0));
   field("cores", processor.cores, at_least(0));
   field("numa_nodes", processor.numa_nodes, at_least(0));
-  field("governor", processor.governor);
+  field("governor", processor.governor, "Governor of CPU frequency; distinct ones joined");
   field("largest_hertz", processor.largest_hertz, at_least(0));
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Limits> limits) {
+  field.type("limits", "What the system allows this process, and pages it keeps");
   field("locked_memory_bytes", limits.locked_memory_bytes, at_least(0));
   field("open_files", limits.open_files, at_least(0));
-  field("shared_memory_bytes", limits.shared_memory_bytes, at_least(0));
-  field("huge_pages", limits.huge_pages, at_least(0));
+  field("shared_memory_bytes", limits.shared_memory_bytes, at_least(0), "Size of /dev/shm");
+  field("huge_pages", limits.huge_pages, at_least(0), "Reserved pages");
   field("huge_page_bytes", limits.huge_page_bytes, at_least(0));
   field("transparent_huge_pages", limits.transparent_huge_pages);
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, NetworkInterface> network_interface) {
+  field.type("network_interface", "A network interface");
   field("name", network_interface.name);
   field("driver", network_interface.driver);
   field("state", network_interface.state);
@@ -58,6 +66,7 @@ void fields(Archive& field, In<Archive, NetworkInterface> network_interface) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
+  field.type("gpu_peer", "A path to another GPU of this host");
   field("pci_id", gpu_peer.pci_id);
   field("reads", gpu_peer.reads);
   field("atomics", gpu_peer.atomics);
@@ -66,15 +75,18 @@ void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, MigInstance> mig_instance) {
+  field.type("mig_instance", "A MIG device of the GPU");
   field("uuid", mig_instance.uuid);
-  field.added("profile", mig_instance.profile);
-  field("multiprocessors", mig_instance.multiprocessors, at_least(1));
+  field.added("profile", mig_instance.profile, "Such as 1g.18gb");
+  field("multiprocessors", mig_instance.multiprocessors, at_least(1),
+        "Equal profiles may have different numbers");
   field("gpu_slices", mig_instance.gpu_slices, at_least(0));
   field("memory_bytes", mig_instance.memory_bytes, at_least(0));
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Gpu> gpu) {
+  field.type("gpu", "A GPU that was used");
   field("name", gpu.name);
   field("uuid", gpu.uuid);
   field("pci_id", gpu.pci_id);
@@ -82,65 +94,76 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field("multiprocessors", gpu.multiprocessors, at_least(1));
   field("compute_capability", gpu.compute_capability);
   field("driver_version", gpu.driver_version);
-  field.added("dma_buf", gpu.dma_buf);
+  field.added("dma_buf", gpu.dma_buf,
+              "Its memory can be shared with NICs as a dma-buf: GPUDirect RDMA");
   field.added("serial", gpu.serial);
   field.added("vbios", gpu.vbios);
-  field.added("virtualisation", gpu.virtualisation);
-  field.added("vgpu_profile", gpu.vgpu_profile);
-  field.added("vgpu_licence", gpu.vgpu_licence);
-  field.added("vgpu_scheduler", gpu.vgpu_scheduler);
-  field.added("link_generation", gpu.link_generation, at_least(0));
+  field.added("virtualisation", gpu.virtualisation,
+              "none, passthrough, vgpu, host-vgpu, host-vsga");
+  field.added("vgpu_profile", gpu.vgpu_profile, "Profile of a vGPU, such as A100-40C");
+  field.added("vgpu_licence", gpu.vgpu_licence, "licensed, unlicensed");
+  field.added("vgpu_scheduler", gpu.vgpu_scheduler, "best effort, equal share or fixed share");
+  field.added("link_generation", gpu.link_generation, at_least(0),
+              "Generation of PCIe; idle GPUs lower it");
   field.added("link_width", gpu.link_width, at_least(0));
   field.added("largest_link_generation", gpu.largest_link_generation, at_least(0));
   field.added("largest_link_width", gpu.largest_link_width, at_least(0));
   field.added("bar1_bytes", gpu.bar1_bytes, at_least(0));
   field.added("ecc", gpu.ecc);
   field.added("ecc_change_pending", gpu.ecc_change_pending);
-  field.added("memory_repair_pending", gpu.memory_repair_pending);
+  field.added("memory_repair_pending", gpu.memory_repair_pending,
+              "Retired pages or remapped rows wait for a reset");
   field.added("persistence", gpu.persistence);
   field.added("compute_mode", gpu.compute_mode);
   field.added("power_limit_watts", gpu.power_limit_watts, at_least(0));
   field.added("default_power_limit_watts", gpu.default_power_limit_watts, at_least(0));
   field.added("largest_sm_hertz", gpu.largest_sm_hertz, at_least(0));
   field.added("largest_memory_hertz", gpu.largest_memory_hertz, at_least(0));
-  field.added("application_sm_hertz", gpu.application_sm_hertz, at_least(0));
-  field.added("device_id", gpu.device_id);
+  field.added("application_sm_hertz", gpu.application_sm_hertz, at_least(0),
+              "The limit that an administrator set");
+  field.added("device_id", gpu.device_id,
+              "Id on the PCI bus, with that of the maker, such as 0x233510DE");
   field.added("mig", gpu.mig);
-  field.added("mig_profile", gpu.mig_profile);
+  field.added("mig_profile", gpu.mig_profile,
+              "Profile of the MIG device that this is; its UUID is uuid");
   field.added("mig_instances", gpu.mig_instances);
   field.added("active_nvlinks", gpu.active_nvlinks, at_least(0));
   field.added("inactive_nvlinks", gpu.inactive_nvlinks, at_least(0));
   field.added("peers", gpu.peers);
   field.added("numa_node", gpu.numa_node, at_least(-1));
-  field.added("cpu_affinity", gpu.cpu_affinity);
+  field.added("cpu_affinity", gpu.cpu_affinity, "CPUs next to it");
   field.added("iommu_group", gpu.iommu_group, at_least(0));
-  field.added("virtual_function", gpu.virtual_function);
-  field.added("ats", gpu.ats);
-  field.added("acs_redirect", gpu.acs_redirect);
+  field.added("virtual_function", gpu.virtual_function, "Whether it is one of SR-IOV");
+  field.added("ats", gpu.ats, "Translations of the IOMMU are kept by the GPU");
+  field.added("acs_redirect", gpu.acs_redirect,
+              "Bridges above it send what peers send one another to the root complex");
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Environment> environment) {
+  field.type("environment", "One operating-system instance as its ranks found it");
   field("host_name", environment.host_name);
   field("kernel", environment.kernel);
   field("distribution", environment.distribution);
   field("architecture", environment.architecture);
   field("cpu_model", environment.cpu_model);
-  field("logical_cpus", environment.logical_cpus, at_least(1));
-  field("usable_cpus", environment.usable_cpus, at_least(1));
-  field("cpu_quota", environment.cpu_quota, above(0));
+  field("logical_cpus", environment.logical_cpus, at_least(1), "CPUs that are online");
+  field("usable_cpus", environment.usable_cpus, at_least(1),
+        "CPUs that this process may use by its affinity mask");
+  field("cpu_quota", environment.cpu_quota, above(0), "Limit of the control group, in CPUs");
   field("memory_bytes", environment.memory_bytes, at_least(0));
-  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0));
-  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag);
-  field.added("claim", environment.claim);
+  field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0),
+        "Limit of the control group");
+  field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag, "CPUID leaf 1: ECX bit 31");
+  field.added("claim", environment.claim, "What the user says that the machine is (--environment)");
   field.added("virtualisation", environment.virtualisation);
   field.added("processor", environment.processor);
   field.added("limits", environment.limits);
   field.added("network", environment.network);
-  field("gpus", environment.gpus);
-  field("libraries", environment.libraries);
-  field("variables", environment.variables);
-  field.added("host_facts", environment.host_facts);
+  field("gpus", environment.gpus, "GPUs that were used");
+  field("libraries", environment.libraries, "Name to version, as loaded");
+  field("variables", environment.variables, "Environment variables by allow-list");
+  field.added("host_facts", environment.host_facts, "What the host's operator says of it");
   field("ld_preload", environment.ld_preload);
 }
 

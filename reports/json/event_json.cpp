@@ -1,8 +1,8 @@
 #include "reports/json/event_json.h"
 
 #include "models/errors.h"
-#include "reports/json/neighbour_fields.h"
-#include "reports/json/report_fields.h"
+#include "reports/json/json_reader.h"
+#include "reports/json/run_fields.h"
 
 namespace nearmetal {
 namespace json {

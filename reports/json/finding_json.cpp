@@ -1,7 +1,6 @@
-#include <stdexcept>
-
 #include "reports/document/finding.h"
-#include "reports/json/json_archive.h"
+#include "reports/json/forms.h"
+#include "reports/json/schema_writer.h"
 
 namespace nearmetal::json {
 
@@ -14,17 +13,21 @@ struct Findings {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Finding> finding) {
+  field.type("finding");
   field("severity", finding.severity);
-  field("code", finding.code);
+  field("code", finding.code, code, "Stable, for scripts");
   field("seen", finding.seen);
-  field("why", finding.why);
+  field("why", finding.why, "Why it matters for the number; empty where all is well");
   field("fix", finding.fix);
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Findings> document) {
-  field("schema", document.schema);
-  field("schema_version", document.schema_version);
+  field.type("doctor",
+             "What was looked at on this machine. Fields that are not listed here are allowed: "
+             "minor versions add them.");
+  field("schema", document.schema, one_of("nearmetal/doctor"));
+  field("schema_version", document.schema_version, readable_version);
   field("exit_code", document.exit_code);
   field("findings", document.findings);
 }
@@ -33,18 +36,12 @@ void fields(Archive& field, In<Archive, Findings> document) {
 
 namespace nearmetal {
 
-const char* to_string(Urgency severity) {
-  switch (severity) {
-    case Urgency::ok:
-      return "ok";
-    case Urgency::note:
-      return "note";
-    case Urgency::warning:
-      return "warning";
-    case Urgency::blocker:
-      return "blocker";
-  }
-  throw std::logic_error("unnamed Urgency");
+std::string doctor_schema() {
+  json::Json schema =
+      json::SchemaWriter::document(json::Findings{}, "Findings of nearmetal doctor");
+  schema["properties"]["exit_code"] = {{"description", "8 where there is a blocker"},
+                                       {"enum", {0, 8}}};
+  return json::schema_text(schema);
 }
 
 std::string findings_to_json(const std::vector<Finding>& findings, int exit_code) {

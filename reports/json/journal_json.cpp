@@ -10,7 +10,7 @@
 
 #include "models/errors.h"
 #include "reports/json/forms.h"
-#include "reports/json/report_fields.h"
+#include "reports/json/json_reader.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -23,12 +23,9 @@ struct Header {
   SweepAsked asked;
 };
 
-inline constexpr Form journal_name{
-    [](const std::string& text) { return text == "nearmetal/journal"; }, "nearmetal/journal"};
-
 template <class Archive>
 void fields(Archive& field, In<Archive, Header> header) {
-  field("schema", header.schema, journal_name);
+  field("schema", header.schema, one_of("nearmetal/journal"));
   field("schema_version", header.schema_version, readable_version);
   field("plan_sha256", header.asked.plan_sha256, hash);
   field.added("command", header.asked.command);

@@ -13,8 +13,7 @@
 #include "reports/files/sha256.h"
 #include "reports/json/fields.h"
 #include "reports/json/json_reader.h"
-#include "reports/json/parser_reason.h"
-#include "reports/json/report_fields.h"
+#include "reports/json/schema_writer.h"
 
 namespace nearmetal {
 namespace {
@@ -38,6 +37,10 @@ constexpr int64_t weight_of_container = 8;  // in values, of its memory
 
 void json::fields(Writer& field, const Report& report) { fields<Writer>(field, report); }
 void json::fields(Reader& field, Report& report) { fields<Reader>(field, report); }
+
+std::string report_schema() {
+  return json::schema_text(json::SchemaWriter::document(Report{}, "Report of nearmetal"));
+}
 
 std::string to_json(const Report& report) {
   return json::Writer::json_of(report).dump(2, ' ', false, json::replace_bad_utf8) + "\n";

@@ -18,6 +18,9 @@ std::string to_json(const Report& report);
 /// The settings alone, on one line.
 std::string to_json(const RunConfig& config);
 
+/// The JSON Schema (2020-12) of a report, as reports/schema/report.schema.json.
+std::string report_schema();
+
 /// Throws InvalidReport for a text that is too large, nested too deeply (64), or of too many values
 /// to be read in bounded memory.
 void require_within_limits(std::string_view text);

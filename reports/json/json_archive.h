@@ -16,13 +16,15 @@
 #include "reports/document/types.h"
 
 // A struct takes part by a function template found by argument-dependent look-up:
-//   template <class Archive> void fields(Archive& field, In<Archive, Tool> tool) {
-//     field("version", tool.version);
+//   template <class Archive> void fields(Archive& field, In<Archive, TimedWindow> window) {
+//     field.type("window", "What was timed");
 //     field("steps", window.steps, at_least(1));
-//     field.added("update", run.update);  // later than 1.0
+//     field("seconds", window.seconds, above(0), "Time of the slowest rank");
+//     field.added("clock", window.clock);  // later than 1.0
 //   }
 // Numbers are checked against a Range, texts by a Form, enums by their Names; of lists, each
-// element.
+// element. The name of the type and the descriptions are those in the JSON Schema, which
+// reports/json/schema_writer.h makes of the same list.
 namespace nearmetal::json {
 
 using Json = nlohmann::ordered_json;
@@ -41,12 +43,25 @@ constexpr Range above(double minimum) { return {.minimum = minimum, .above_minim
 constexpr Range within(double minimum, double maximum) { return {minimum, maximum}; }
 inline constexpr Range any_number{};
 
-/// What a text must look like.
+/// What a text must look like: one of some names, or as a pattern says.
 struct Form {
-  bool (*matches)(const std::string& text) = [](const std::string&) { return true; };
-  const char* description = "";
+  std::array<const char*, 8> names{};  // null after the last; none: any text
+  // ^...$ of characters and [sets], each of them once, {n} times, {n,m} times or + (at least once),
+  // but never followed by a character that it may be itself.
+  const char* pattern = nullptr;
+  const char* description = "";  // "must be ..."; of names: the names
+  // Where a pattern of this kind does not say all: decides instead of it.
+  bool (*matches)(const std::string& text) = nullptr;
+
+  std::vector<std::string> all_names() const;
+  bool accepts(const std::string& text) const;
+  std::string must_be() const;
 };
 inline constexpr Form any_text{};
+template <class... Texts>
+constexpr Form one_of(Texts... texts) {
+  return {.names = {texts...}};
+}
 
 /// Which names of an enum may stand there: all, or all but one.
 struct Names {
@@ -59,6 +74,10 @@ constexpr Names without(E value) {
 
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+inline constexpr bool is_maybe = false;
+template <class T>
+inline constexpr bool is_maybe<Maybe<T>> = true;
 template <class T>
 struct ElementOf {
   using type = T;
@@ -85,17 +104,24 @@ class Writer {
   /// The object so far.
   Json take();
 
-  template <class T>
-  void operator()(const char* key, const T& value, CheckOf<T> = {}) {
+  void type(const char*, const char* = "") {}
+  /// Checks and descriptions are for those who read.
+  template <class T, class... More>
+  void operator()(const char* key, const T& value, const More&...) {
     put(key, json_of(value, unit_));
   }
-  template <class T>
-  void operator()(const char* key, const Maybe<T>& value, CheckOf<T> = {}) {
+  template <class T, class... More>
+  void operator()(const char* key, const Maybe<T>& value, const More&...) {
     value ? put_known(key, json_of(*value, unit_)) : put_unknown(key, value.reason);
   }
-  template <class T, class... Check>
-  void added(const char* key, const T& value, Check... check) {
-    (*this)(key, value, check...);
+  template <class T, class... More>
+  void added(const char* key, const T& value, const More&...) {
+    (*this)(key, value);
+  }
+  /// A field that is left out where there is no value.
+  template <class T, class... More>
+  void optional(const char* key, const std::optional<T>& value, const More&...) {
+    if (value) (*this)(key, *value);
   }
   /// What the object and those in it count; images go without saying, as they were all there was.
   void unit(const char* key, SampleUnit value);
@@ -103,7 +129,7 @@ class Writer {
   const UnitWords& words() const { return words_of(unit_); }
   /// Each field as {value, origin}.
   template <class T>
-  void settings(const char* key, const T& values, const Origins& origins) {
+  void settings(const char* key, const T& values, const Origins& origins, const char*) {
     put_settings(key, json_of(values), origins);
   }
 

@@ -5,6 +5,21 @@
 #include "models/errors.h"
 #include "reports/text/text.h"
 
+namespace nearmetal {
+
+std::string parser_reason(const std::string& what) {
+  constexpr size_t longest = 200;
+  const size_t number_end = what.find("] ");
+  const std::string reason = number_end == what.npos ? what : what.substr(number_end + 2);
+  if (reason.size() <= longest) return reason;
+  size_t end = longest;
+  const auto inside_character = [&] { return (reason[end] & 0xC0) == 0x80; };  // of UTF-8
+  while (end > 0 && inside_character()) --end;
+  return reason.substr(0, end) + "...";
+}
+
+}  // namespace nearmetal
+
 namespace nearmetal::json {
 namespace {
 
@@ -76,7 +91,7 @@ double integer_at(const Document& json, const Place& place, const Range& range) 
 std::string text_at(const Document& json, const Place& place, const Form& form) {
   if (!json.is_string()) fail(place, "a text");
   std::string text = json.get<std::string>();
-  if (!form.matches(text)) fail(place, form.description);
+  if (!form.accepts(text)) fail(place, form.must_be());
   return text;
 }
 
@@ -144,7 +159,7 @@ const std::string& BasicReader<strict>::reason(const char* key) const {
 
 template <bool strict>
 void BasicReader<strict>::read(const Document& json, const Place& place,
-                               std::map<std::string, std::string>& values, Form) {
+                               std::map<std::string, std::string>& values, const Form&) {
   if (!json.is_object()) fail(place, "an object");
   for (const auto& [key, value] : json.items()) {
     values[key] = text_at(value, Place{&place, key, {}}, any_text);

@@ -14,6 +14,15 @@
 #include "reports/json/json.h"
 #include "reports/json/json_archive.h"
 
+namespace nearmetal {
+
+/// Why a text is not JSON, in one line: what nlohmann::json throws, "[json.exception...] parse
+/// error at ...". The word where it stopped is quoted there, however long: what goes beyond 200
+/// bytes is cut.
+std::string parser_reason(const std::string& what);
+
+}  // namespace nearmetal
+
 namespace nearmetal::json {
 
 /// What is read: keys in a map, so that an object with many of them takes no quadratic time.
@@ -51,12 +60,22 @@ class BasicReader {
 
   BasicReader(const Document& object, const Place& place, Origins* origins = nullptr);
 
+  void type(const char*, const char* = "") {}
   template <class T>
-  void operator()(const char* key, T& value, CheckOf<T> check = {}) {
+  void operator()(const char* key, T& value, const CheckOf<T>& check = {}, const char* = "") {
     read(member(key), Place{&place_, key, {}}, value, check);
   }
   template <class T>
-  void operator()(const char* key, Maybe<T>& value, CheckOf<T> check = {}) {
+  void operator()(const char* key, T& value, const char*) {
+    (*this)(key, value);
+  }
+  template <class T>
+  void operator()(const char* key, Maybe<T>& value, const char*) {
+    (*this)(key, value);
+  }
+  template <class T>
+  void operator()(const char* key, Maybe<T>& value, const CheckOf<T>& check = {},
+                  const char* = "") {
     if (!reasons_) {
       read(member("unknown"), Place{&place_, "unknown", {}}, reasons_.emplace(), {});
     }
@@ -68,13 +87,13 @@ class BasicReader {
     value = Unknown{reason(key)};
   }
   /// A field that a minor version added: where an earlier report lacks it, `value` stays.
-  template <class T, class... Check>
-  void added(const char* key, T& value, Check... check) {
-    if (object_.contains(key)) return (*this)(key, value, check...);
+  template <class T, class... More>
+  void added(const char* key, T& value, const More&... more) {
+    if (object_.contains(key)) return (*this)(key, value, more...);
     if (origins_ != nullptr) (*origins_)[key] = Origin::standard;
   }
   template <class T>
-  void settings(const char* key, T& values, Origins& origins) {
+  void settings(const char* key, T& values, Origins& origins, const char*) {
     const Place place{&place_, key, {}};
     BasicReader reader(member(key), place, &origins);
     fields(reader, values);
@@ -86,11 +105,13 @@ class BasicReader {
   }
   const UnitWords& words() const { return words_of(unit_); }
   /// A field that may be left out: then `value` stays.
-  template <class T, class Check = CheckOf<T>>
-  void optional(const char* key, T& value, Check check = {}) {
+  template <class T, class... More>
+  void optional(const char* key, T& value, const More&... more) {
     if (strict) known_.emplace_back(key);
-    if (object_.contains(key)) read(member(key), Place{&place_, key, {}}, value, check);
+    if (object_.contains(key)) (*this)(key, value, more...);
   }
+  /// Throws InvalidReport where there is no such field.
+  void require(const char* key) { member(key); }
   /// Every member of the object, numbers and truth values as their text.
   void scalars(std::map<std::string, std::string>& values);
   /// After all fields: throws InvalidReport for a member that is none of them.
@@ -102,7 +123,7 @@ class BasicReader {
   const std::string& reason(const char* key) const;
 
   template <class T>
-  void read(const Document& json, const Place& place, T& value, CheckOf<T> check) {
+  void read(const Document& json, const Place& place, T& value, const CheckOf<T>& check) {
     if constexpr (std::is_same_v<T, bool>) {
       value = truth_at(json, place);
     } else if constexpr (std::is_integral_v<T>) {
@@ -122,12 +143,14 @@ class BasicReader {
     }
   }
   template <class T>
-  void read(const Document& json, const Place& place, std::optional<T>& value, CheckOf<T> check) {
+  void read(const Document& json, const Place& place, std::optional<T>& value,
+            const CheckOf<T>& check) {
     value.reset();
     if (strict || !json.is_null()) read(json, place, value.emplace(), check);
   }
   template <class T>
-  void read(const Document& json, const Place& place, std::vector<T>& values, CheckOf<T> check) {
+  void read(const Document& json, const Place& place, std::vector<T>& values,
+            const CheckOf<T>& check) {
     if (!json.is_array()) fail(place, "a list");
     values.assign(json.size(), T{});
     for (size_t i = 0; i < values.size(); ++i) {
@@ -135,7 +158,7 @@ class BasicReader {
     }
   }
   void read(const Document& json, const Place& place, std::map<std::string, std::string>& values,
-            Form);
+            const Form&);
 
   const Document& object_;
   Place place_;
@@ -149,5 +172,10 @@ extern template class BasicReader<false>;
 extern template class BasicReader<true>;
 using Reader = BasicReader<false>;
 using StrictReader = BasicReader<true>;
+
+/// A report as a field of another document. Compiled once, in json.cpp, as it is the largest of
+/// all.
+void fields(Writer& field, const Report& report);
+void fields(Reader& field, Report& report);
 
 }  // namespace nearmetal::json

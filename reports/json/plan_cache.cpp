@@ -12,8 +12,8 @@
 
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
-#include "reports/json/fields.h"
 #include "reports/json/json_reader.h"
+#include "reports/json/run_fields.h"
 
 namespace nearmetal {
 namespace {
@@ -31,9 +31,6 @@ struct CacheFile {
   std::vector<Context> contexts;
 };
 
-constexpr json::Form cache_schema_name{
-    [](const std::string& text) { return text == "nearmetal/plans"; }, "nearmetal/plans"};
-
 template <class Archive>
 void fields(Archive& field, json::In<Archive, Context> context) {
   field("context", context.context);
@@ -42,7 +39,7 @@ void fields(Archive& field, json::In<Archive, Context> context) {
 
 template <class Archive>
 void fields(Archive& field, json::In<Archive, CacheFile> file) {
-  field("schema", file.schema, cache_schema_name);
+  field("schema", file.schema, json::one_of("nearmetal/plans"));
   field("schema_version", file.schema_version, json::readable_version);
   field("contexts", file.contexts);
 }

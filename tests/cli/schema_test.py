@@ -116,5 +116,17 @@ class Schema(cli.CliTest):
                 self.assertEqual(self.call("validate", str(path)).returncode, 0)
 
 
+class Copies(cli.CliTest):
+    def test_the_copies_in_the_tree_are_what_the_program_prints(self):
+        folder = pathlib.Path(__file__).parents[2] / "reports" / "schema"
+        for path in sorted(folder.glob("*.schema.json")):
+            with self.subTest(path=path.name):
+                text = self.call("schema", path.name.split(".")[0]).out
+                jsonschema.Draft202012Validator.check_schema(json.loads(text))
+                self.assertEqual(path.read_text(encoding="utf-8"), text,
+                                 "write it anew: cmake --build build --target schemas")
+        self.assertEqual(len(list(folder.iterdir())), 5)
+
+
 if __name__ == "__main__":
     cli.main()

@@ -8,7 +8,6 @@
 
 #include "models/errors.h"
 #include "reports/json/fields.h"
-#include "reports/json/schema.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,0 +1,166 @@
+#include "reports/json/schema_writer.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nearmetal::json {
+namespace {
+
+constexpr size_t longest_line = 100;
+
+Json bound(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+}
+
+Json described(const std::string& about, const Json& schema) {
+  Json object = Json::object();
+  if (!about.empty()) object["description"] = about;
+  object.update(schema);
+  return object;
+}
+
+Json of_type(const char* type) { return {{"type", type}}; }
+
+// Where the field is null, `unknown` says why.
+Json needs_reason(const std::string& key) {
+  const Json names = Json::array({key});
+  return {{"if", {{"required", names}, {"properties", {{key, of_type("null")}}}}},
+          {"then", {{"properties", {{"unknown", {{"required", names}}}}}}}};
+}
+
+// `indent`: of the line on which it begins; `begun`: how long that line is already.
+std::string lines(const Json& json, size_t indent, size_t begun) {
+  const bool is_object = json.is_object();
+  if (!json.is_structured()) return json.dump();
+  std::string one_line;
+  std::string several;
+  const std::string margin(indent + 2, ' ');
+  for (const auto& [key, value] : json.items()) {
+    const std::string name = is_object ? Json(key).dump() + ": " : "";
+    const size_t taken = margin.size() + name.size();
+    one_line += (one_line.empty() ? "" : ", ") + name + lines(value, 0, 0);
+    several += (several.empty() ? "" : ",\n") + margin + name + lines(value, indent + 2, taken);
+  }
+  const char* ends = is_object ? "{}" : "[]";
+  const bool fits = begun + one_line.size() + 3 <= longest_line;  // with ends and a comma
+  if (fits && one_line.find('\n') == std::string::npos) return ends[0] + one_line + ends[1];
+  return std::string(1, ends[0]) + "\n" + several + "\n" + std::string(indent, ' ') + ends[1];
+}
+
+}  // namespace
+
+std::string schema_text(const Json& schema) { return lines(schema, 0, 0) + "\n"; }
+
+void SchemaWriter::type(const char* name, const char* about) {
+  name_ = name;
+  about_ = about;
+}
+
+Json SchemaWriter::schema_of(const std::map<std::string, std::string>&, const Form& form) {
+  return {{"type", "object"}, {"additionalProperties", text(form)}};
+}
+
+void SchemaWriter::put(const char* key, Json schema, const char* about, bool may_be_unknown) {
+  properties_[key] = described(about, schema);
+  required_.emplace_back(key);
+  if (may_be_unknown) conditions_.push_back(needs_reason(key));
+}
+
+Json SchemaWriter::take_object() {
+  const bool has_unknown = !conditions_.empty();
+  if (has_unknown) put("unknown", schema_of(std::map<std::string, std::string>{}, {}), "", false);
+  Json object = described(about_, of_type("object"));
+  if (!required_.empty()) object["required"] = required_;
+  if (strict_) object["additionalProperties"] = false;
+  object["properties"] = properties_;
+  if (has_unknown) object["allOf"] = conditions_;
+  return object;
+}
+
+Json SchemaWriter::take_reference() {
+  if (name_.empty()) throw std::logic_error("a type of a schema has no name");
+  const Json object = take_object();
+  const bool differs = types_.contains(name_) && types_[name_] != object;
+  if (differs) name_ += std::string("_of_") + words().plural;
+  types_[name_] = object;
+  return {{"$ref", "#/$defs/" + name_}};
+}
+
+void SchemaWriter::unit(const char* key, SampleUnit) {
+  unit_key_ = key;
+  put(key, {{"const", to_string(unit_)}}, "What is counted; not there: images", false);
+  required_.pop_back();
+}
+
+Json SchemaWriter::by_unit(SchemaWriter& of_images, SchemaWriter& of_sequences) {
+  const std::string& key = of_sequences.unit_key_;
+  const Json named = of_sequences.properties_[key];
+  const Json images = of_images.take_reference();  // first: shared types have their names
+  return {{"if", {{"required", Json::array({key})}, {"properties", {{key, named}}}}},
+          {"then", of_sequences.take_reference()},
+          {"else", images}};
+}
+
+Json SchemaWriter::take_settings() {
+  const Json origin = schema_of(Origin{}, Names{});
+  for (auto& [key, property] : properties_.items()) {
+    Json value = property;
+    value.erase("description");
+    Json setting = of_type("object");
+    setting["required"] = {"value", "origin"};
+    setting["properties"] = {{"value", value}, {"origin", origin}};
+    property = described(property.value("description", ""), setting);
+  }
+  name_ += "_with_origins";
+  return take_reference();
+}
+
+Json SchemaWriter::take_document(const char* title) {
+  Json document = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                   {"$id", "urn:nearmetal:" + name_ + ":1"},
+                   {"title", title}};
+  document.update(take_object());
+  document["$defs"] = types_;
+  return document;
+}
+
+Json SchemaWriter::integer(Range range) {
+  range.minimum = std::max(range.minimum, -static_cast<double>(largest_integer));
+  range.maximum = std::min(range.maximum, static_cast<double>(largest_integer));
+  Json schema = number(range);
+  schema["type"] = "integer";
+  return schema;
+}
+
+Json SchemaWriter::number(const Range& range) {
+  Json schema = of_type("number");
+  if (std::isfinite(range.minimum)) {
+    schema[range.above_minimum ? "exclusiveMinimum" : "minimum"] = bound(range.minimum);
+  }
+  if (std::isfinite(range.maximum)) schema["maximum"] = bound(range.maximum);
+  return schema;
+}
+
+Json SchemaWriter::text(const Form& form) {
+  if (const auto names = form.all_names(); !names.empty()) {
+    return names.size() == 1 ? Json{{"const", names.front()}} : Json{{"enum", names}};
+  }
+  Json schema = of_type("string");
+  if (form.pattern != nullptr) schema["pattern"] = form.pattern;
+  return schema;
+}
+
+Json SchemaWriter::names(std::span<const char* const> names, Names allowed) {
+  Json list = Json::array();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i != allowed.without) list.push_back(names[i]);
+  }
+  return {{"enum", list}};
+}
+
+Json SchemaWriter::or_null(Json schema) {
+  return {{"anyOf", Json::array({std::move(schema), of_type("null")})}};
+}
+
+}  // namespace nearmetal::json
