@@ -12,6 +12,7 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
 #include "bench/run/conductor.h"
+#include "comm/layout/layout.h"
 #include "reports/json/run_fields.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/text/text.h"
