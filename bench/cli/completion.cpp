@@ -1,4 +1,4 @@
-#include "bench/commands/completion.h"
+#include "bench/cli/completion.h"
 
 #include <algorithm>
 #include <sstream>

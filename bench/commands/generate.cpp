@@ -2,7 +2,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/command_line.h"
-#include "bench/commands/completion.h"
+#include "bench/cli/completion.h"
 #include "bench/commands/program.h"
 
 namespace nearmetal {

@@ -7,7 +7,8 @@
 
 namespace nearmetal {
 
-/// With `charts` drawn by gnuplot, which must be there (NotSupported), else tables alone.
+/// With `charts` drawn by gnuplot, an outside program, else tables alone. Throws NotSupported where
+/// there is no gnuplot, std::runtime_error where it fails.
 std::string html_of(Page page, bool charts);
 
 }  // namespace nearmetal
