@@ -206,6 +206,22 @@ TEST(ReportJson, TheHashOfPlansIsThatOfTheChoices) {
   EXPECT_NE(plans_sha256({{"ab", "c", 0, 0}}), plans_sha256({{"a", "bc", 0, 0}}));
 }
 
+TEST(Form, AcceptsWhatItsPatternOrItsNamesSay) {
+  const json::Form name{.pattern = "^[A-Za-z][a-z0-9._-]{0,2}$"};
+  for (const char* text : {"a", "Ab", "a-.", "z_9"}) EXPECT_TRUE(name.accepts(text)) << text;
+  for (const char* text : {"", "9", "aB", "abcd", "a b"}) EXPECT_FALSE(name.accepts(text)) << text;
+  EXPECT_FALSE(name.accepts(std::string("a\0", 2)));
+  EXPECT_TRUE(json::time_stamp.accepts("2026-01-31T12:00:00Z"));
+  EXPECT_FALSE(json::time_stamp.accepts("2026-01-31T12:00:00Z "));
+  EXPECT_TRUE(json::readable_version.accepts("1.10"));
+  EXPECT_FALSE(json::readable_version.accepts("1x0"));
+  EXPECT_TRUE(json::code.accepts(std::string(1 << 20, 'a')));
+  constexpr json::Form way = json::one_of("", "weak", "strong");
+  EXPECT_TRUE(way.accepts("") && way.accepts("strong"));
+  EXPECT_FALSE(way.accepts("wea"));
+  EXPECT_EQ(json::one_of("a", "b", "c").must_be(), "a, b or c");
+}
+
 TEST(ReportSchema, IsJsonAndKnowsEverySetting) {
   const Json schema = Json::parse(report_schema());
   const Json& settings = schema["$defs"]["config"]["properties"];
