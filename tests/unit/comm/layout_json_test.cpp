@@ -246,7 +246,7 @@ TEST(LayoutJson, NamesPlaceAndReasonOfWrongValues) {
       {with_host(R"("address": "-oProxyCommand=x")"), "/hosts/0/address must be a name"},
       {with_host(R"("address": "a:1")"), "/hosts/0/address must be a name"},
       {with_host(R"("cpus": "3-1")"), "/hosts/0/cpus must be a list of CPUs"},
-      {with_host(R"("environment": "cloud")"), "/hosts/0/environment must be bare-metal, vm"},
+      {with_host(R"("environment": "cloud")"), "/hosts/0/environment must be vm, bare-metal"},
       {with(R"("launcher": {"program": "--version"})"), "/launcher/program must be a text"},
       {with(R"("launcher": {"remote_shell": "a\nb"})"), "/launcher/remote_shell must be a text"},
       {with(R"("launcher": {"network": "10.0.0.0"})"), "/launcher/network must be a network"},
