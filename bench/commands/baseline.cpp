@@ -57,6 +57,7 @@ void add_options_of_show(Options& options, BaselineForm& form) {
 
 // The runs of one arm under one fingerprint.
 struct Series {
+  SampleUnit sample = SampleUnit::image;
   std::vector<double> values;  // throughput of complete runs
   int64_t left_out = 0;
   std::string first;
@@ -70,6 +71,7 @@ SeriesOf series_of(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       Series& series = result[{context_sha256(run.key).substr(0, shown_digits), arm.name}];
+      series.sample = run.run.sample;
       const std::string& start = run.run.started_at;
       if (series.first.empty() || start < series.first) series.first = start;
       series.last = std::max(series.last, start);
@@ -103,15 +105,22 @@ ExitCode run_list(const BaselineForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
   const std::vector<std::string> names = baseline_names(form.folder);
   TextTable table;
-  table.columns = {{"name"}, {"fingerprint"},          {"arm"}, {"runs", true}, {"first"},
-                   {"last"}, {"images/s [95 %]", true}};
+  std::vector<SampleUnit> units;
   for (const std::string& name : names) {
     const RunSet set = read_runs({(fs::path(form.folder) / name).string()});
     for (const auto& [key, series] : series_of(set)) {
+      units.push_back(series.sample);
       table.rows.push_back({name, key.first, key.second, std::to_string(series.values.size()),
                             series.first, series.last, mean_text(series.values)});
     }
   }
+  table.columns = {{"name"},
+                   {"fingerprint"},
+                   {"arm"},
+                   {"runs", true},
+                   {"first"},
+                   {"last"},
+                   {std::string(words_of(units).rate) + " [95 %]", true}};
   if (names.empty()) {
     terminal.out << "no baselines in " << form.folder
                  << "; nearmetal baseline add NAME FILE... makes one\n";
@@ -156,7 +165,8 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
                  << counted(static_cast<int64_t>(series.values.size()), "run") << " from "
                  << series.first << " to " << series.last;
     if (series.left_out > 0) terminal.out << ", " << series.left_out << " more not complete";
-    terminal.out << "\n  images/s [95 %]: " << mean_text(series.values) << '\n';
+    terminal.out << "\n  " << words_of(series.sample).rate
+                 << " [95 %]: " << mean_text(series.values) << '\n';
     print_plan(terminal.out, series, form.options.rule);
   }
   return ExitCode::ok;

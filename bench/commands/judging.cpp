@@ -7,6 +7,7 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/commands/html_output.h"
+#include "models/networks/registry.h"
 #include "reports/files/atomic_file.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
@@ -36,7 +37,9 @@ void add_names(Options& options, const std::string& flag, const char* value, con
 
 void check_metric(const std::string& name) {
   Texts known;
-  for (const Metric& metric : all_metrics()) known.push_back(metric.name);
+  std::vector<SampleUnit> units;
+  for (const Network& network : networks()) units.push_back(network.sample);
+  for (const Metric* metric : metrics_of(units)) known.emplace_back(metric->name);
   require_choice("--metric", name, known);
 }
 

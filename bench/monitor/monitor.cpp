@@ -121,7 +121,7 @@ void Monitor::halve() {
   table_.values.resize(rows * width);
 }
 
-std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) {
+std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second) {
   if (!thread_.joinable()) return std::nullopt;
   {
     const std::lock_guard lock(mutex_);
@@ -134,8 +134,8 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& images_per_second) 
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.samples_per_joule = Unknown{result.joules.reason};
   const MonitoredSeries* power = series_named(result, "power_watts");
-  if (power != nullptr && power->mean > 0 && images_per_second) {
-    result.samples_per_joule = *images_per_second / power->mean;
+  if (power != nullptr && power->mean > 0 && samples_per_second) {
+    result.samples_per_joule = *samples_per_second / power->mean;
   }
   return result;
 }

@@ -53,7 +53,7 @@ class Monitor {
   ~Monitor();
 
   /// Ends the thread. None where the window did not open.
-  std::optional<Monitoring> stop(const Maybe<double>& images_per_second);
+  std::optional<Monitoring> stop(const Maybe<double>& samples_per_second);
 
  private:
   struct Sources;

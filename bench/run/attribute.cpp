@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bench/run/quanta.h"
+#include "models/networks/registry.h"
 #include "models/roofline.h"
 #include "reports/statistics/statistics.h"
 
@@ -176,9 +177,13 @@ RankProbes time_machine(const RankTask& task, Program& program) {
   if (task.config.device != Device::cpu) {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));
     task.world.maximum(nothing);
-    probed.probes.push_back(task.config.input == Input::pageable
-                                ? unknown_time(queue_probe, "copying pageable images is part of it")
-                                : time_queueing(program));
+    probed.probes.push_back(
+        task.config.input == Input::pageable
+            ? unknown_time(queue_probe,
+                           std::string("copying pageable ") +
+                               words_of(find_network(task.config.model).sample).plural +
+                               " is part of it")
+            : time_queueing(program));
   }
   probed.needs = needs_of(task, program, probed);
   return probed;

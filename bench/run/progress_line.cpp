@@ -5,7 +5,8 @@
 
 namespace nearmetal {
 
-std::string progress_text(const TrainerProgress& progress, int64_t images_per_step) {
+std::string progress_text(const TrainerProgress& progress, int64_t samples_per_step,
+                          SampleUnit unit) {
   const int64_t done = progress.steps_done.load();
   const int64_t first = progress.window_first_step.load();
   if (first < 0) return "warm-up: step " + std::to_string(done);
@@ -16,16 +17,17 @@ std::string progress_text(const TrainerProgress& progress, int64_t images_per_st
   if (measured < 1 || seconds <= 0) return text;
   const auto steps_per_second = static_cast<double>(measured) / seconds;
   const auto rounded = [](double value) { return std::to_string(std::llround(value)); };
-  return text + ", " + rounded(static_cast<double>(images_per_step) * steps_per_second) +
-         " images/s, " + rounded(static_cast<double>(steps - measured) / steps_per_second) +
-         " s left";
+  return text + ", " + rounded(static_cast<double>(samples_per_step) * steps_per_second) + " " +
+         words_of(unit).rate + ", " +
+         rounded(static_cast<double>(steps - measured) / steps_per_second) + " s left";
 }
 
 ProgressLine::ProgressLine(std::ostream& err, const TrainerProgress& progress,
-                           int64_t images_per_step)
+                           int64_t samples_per_step, SampleUnit unit)
     : err_(err),
       progress_(progress),
-      images_per_step_(images_per_step),
+      samples_per_step_(samples_per_step),
+      unit_(unit),
       thread_([this] { show(); }) {}
 
 ProgressLine::~ProgressLine() {
@@ -41,7 +43,7 @@ void ProgressLine::show() {
   constexpr const char* clear_line = "\r\033[K";
   std::unique_lock lock(mutex_);
   while (!over_changed_.wait_for(lock, std::chrono::milliseconds(250), [this] { return over_; })) {
-    err_ << clear_line << progress_text(progress_, images_per_step_) << std::flush;
+    err_ << clear_line << progress_text(progress_, samples_per_step_, unit_) << std::flush;
   }
   err_ << clear_line << std::flush;
 }

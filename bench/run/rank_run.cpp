@@ -101,7 +101,7 @@ std::unique_ptr<Program> prepare(const RankTask& task, const Exchange& exchange,
 }
 
 // Of the window, as far as it went.
-Maybe<double> images_per_second(const TrainerResult& result, int64_t batch) {
+Maybe<double> samples_per_second(const TrainerResult& result, int64_t batch) {
   double seconds = 0;
   int64_t steps = 0;
   for (size_t i = result.window_first_step; result.warm_up && i < result.steps.size(); ++i) {
@@ -128,7 +128,8 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
                    .sharers = task.sharers},
                   progress);
   std::optional<ProgressLine> line;
-  if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, *task.config.batch);
+  if (task.terminal.rewrites)
+    line.emplace(task.terminal.err, progress, *task.config.batch, run.sample);
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
                                .window_steps = task.config.steps,
                                .window_seconds = task.config.duration_seconds};
@@ -136,7 +137,7 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
   TrainerResult result;
   if (task.teller != nullptr) {
-    task.teller->follow(progress, *task.config.batch * task.world.size());
+    task.teller->follow(progress, *task.config.batch * task.world.size(), run.sample);
   }
   if (task.conductor != nullptr) {
     ConductedConsensus consensus(*ranks, *task.conductor);
@@ -145,7 +146,7 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
     result = train(program, options, *ranks, task.stop, progress);
   }
   if (task.teller != nullptr) task.teller->unfollow();
-  keep_monitoring(monitor.stop(images_per_second(result, *task.config.batch)), run, rank);
+  keep_monitoring(monitor.stop(samples_per_second(result, *task.config.batch)), run, rank);
   if (!result.failure.empty() && task.world.size() > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),

@@ -84,7 +84,8 @@ std::string change(const Maybe<double>& start, const Maybe<double>& end) {
   return text(start) + " at the start, " + text(end) + " at the end of the window";
 }
 
-void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
+void print_proof(Lines& lines, const Run& run, bool forward_only) {
+  const Proof& proof = run.proof;
   lines.line("loss", change(proof.window_start_loss, proof.window_end_loss));
   if (!forward_only) {
     lines.line("gradient norm",
@@ -95,7 +96,8 @@ void print_proof(Lines& lines, const Proof& proof, bool forward_only) {
   const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
   lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
                            steps_text(verify.steps) + " on " + std::to_string(verify.samples) +
-                           " images (bound: " + significant(verify.bound) + " within " +
+                           " " + words_of(run.sample).plural +
+                           " (bound: " + significant(verify.bound) + " within " +
                            std::to_string(verify.maximum_steps) + " steps)");
 }
 
@@ -195,13 +197,14 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   Lines lines(out, colour);
   out << workload(config, run) << "\n";
   if (run.throughput) {
-    lines.line("throughput", significant(*run.throughput, 5) + " images/s", bold);
+    lines.line("throughput", significant(*run.throughput, 5) + " " + words_of(run.sample).rate,
+               bold);
   }
   if (run.world_size > 1) print_ranks(lines, run, config, report.environments);
   const Rank& rank = slowest(run);
   if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
   if (run.window) print_window(lines, run);
-  if (run.window) print_proof(lines, run.proof, config.forward_only);
+  if (run.window) print_proof(lines, run, config.forward_only);
   print_memory_and_set_up(lines, run);
   for (const Warning& warning : run.warnings) lines.line("warning", warning.text, yellow);
   if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);

@@ -9,9 +9,10 @@ namespace {
 
 constexpr std::chrono::milliseconds progress_period{500};
 
-Event progress_event(const TrainerProgress* progress, int64_t images_per_step,
+Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, SampleUnit unit,
                      const char* phase_without) {
   Event event;
+  event.sample = unit;
   event.event = "progress";
   event.phase = phase_without;
   if (progress == nullptr) return event;
@@ -23,7 +24,7 @@ Event progress_event(const TrainerProgress* progress, int64_t images_per_step,
   if (measured == progress->window_steps.load()) event.phase = "load";
   const double seconds = progress->window_seconds.load();
   if (seconds > 0) {
-    event.images_per_second = static_cast<double>(measured * images_per_step) / seconds;
+    event.samples_per_second = static_cast<double>(measured * samples_per_step) / seconds;
   }
   return event;
 }
@@ -42,10 +43,11 @@ Teller::~Teller() {
   thread_.join();
 }
 
-void Teller::follow(const TrainerProgress& progress, int64_t images_per_step) {
+void Teller::follow(const TrainerProgress& progress, int64_t samples_per_step, SampleUnit unit) {
   const std::lock_guard lock(mutex_);
   progress_ = &progress;
-  images_per_step_ = images_per_step;
+  samples_per_step_ = samples_per_step;
+  unit_ = unit;
 }
 
 void Teller::unfollow() {
@@ -66,7 +68,7 @@ void Teller::tell(Event event) {
 void Teller::tell_progress() {
   std::unique_lock lock(mutex_);
   do {
-    tell(progress_event(progress_, images_per_step_, phase_));
+    tell(progress_event(progress_, samples_per_step_, unit_, phase_));
   } while (!over_changed_.wait_for(lock, progress_period, [this] { return over_; }));
 }
 

@@ -22,7 +22,8 @@ class Teller {
   Teller& operator=(const Teller&) = delete;
 
   /// `progress` is told from now on.
-  void follow(const TrainerProgress& progress, int64_t images_per_step);
+  void follow(const TrainerProgress& progress, int64_t samples_per_step,
+              SampleUnit unit = SampleUnit::image);
   void unfollow();
   void tell(Event event);
 
@@ -36,7 +37,8 @@ class Teller {
 
   std::mutex mutex_;  // of the following
   const TrainerProgress* progress_ = nullptr;
-  int64_t images_per_step_ = 0;
+  int64_t samples_per_step_ = 0;
+  SampleUnit unit_ = SampleUnit::image;
   const char* phase_ = "set-up";  // while there is no progress
   bool over_ = false;
   std::condition_variable over_changed_;

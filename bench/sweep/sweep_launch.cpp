@@ -134,12 +134,13 @@ class RunningLaunch {
   }
 
   std::string progress() const {
-    double images_per_second = 0;
+    double samples_per_second = 0;
     for (const auto& job : jobs_) {
-      images_per_second += job->progress().images_per_second;
+      samples_per_second += job->progress().samples_per_second;
     }
-    if (images_per_second <= 0) return jobs_[0]->progress().phase;
-    return std::to_string(std::llround(images_per_second)) + " images/s";
+    if (samples_per_second <= 0) return jobs_[0]->progress().phase;
+    return std::to_string(std::llround(samples_per_second)) + " " +
+           words_of(jobs_[0]->progress().sample).rate;
   }
 
   const TimeLimits& limits_;

@@ -19,7 +19,7 @@ struct LaunchOutcome {
   std::vector<Neighbour> neighbours{};
 };
 
-/// "warm-up", or images/s of all jobs so far.
+/// "warm-up", or the throughput of all jobs so far.
 using ShowProgress = std::function<void(const std::string& text)>;
 
 /// Starts the commands all at once. When every job is warm, their windows open at one time; their

@@ -135,7 +135,7 @@ TextTable scaling_table(RunSet& set, const Report& report) {
   TextTable table{{{"layout"},
                    {"ranks"},
                    {"runs", true},
-                   {"images/s [95 %]", true},
+                   {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
                    {"speedup", true},
                    {"efficiency", true},
                    {"scaling, batch"}},

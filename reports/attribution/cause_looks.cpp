@@ -137,7 +137,7 @@ bool any_copies_alike(const Side& side) {
   return alike;
 }
 
-Seen if_new(bool on_base, bool on_new, const char* what) {
+Seen if_new(bool on_base, bool on_new, const std::string& what) {
   if (on_base || !on_new) return std::nullopt;
   return what;
 }
@@ -230,8 +230,9 @@ Seen not_bound(const Side& base, const Side& next) {
 }
 
 Seen pageable_input(const Side& base, const Side& next) {
-  return if_new(any_input_pageable(base), any_input_pageable(next),
-                "images come from pageable memory");
+  return if_new(
+      any_input_pageable(base), any_input_pageable(next),
+      std::string(words_of(next.runs.front()->sample).plural) + " come from pageable memory");
 }
 
 Seen copies_as_if_pageable(const Side& base, const Side& next) {

@@ -33,7 +33,7 @@ Seen transport_variables(const ExplainedSide& base, const ExplainedSide& next);
 /// What NCCL says that it took.
 Seen chosen_transports(const ExplainedSide& base, const ExplainedSide& next);
 Seen not_bound(const ExplainedSide& base, const ExplainedSide& next);
-/// Images come from memory that is not pinned.
+/// Samples come from memory that is not pinned.
 Seen pageable_input(const ExplainedSide& base, const ExplainedSide& next);
 /// Pinned copies are hardly faster than pageable ones.
 Seen copies_as_if_pageable(const ExplainedSide& base, const ExplainedSide& next);

@@ -44,7 +44,7 @@ class Probes {
     return ratio(next_.seconds(quantum_probe, &ProbeTime::mean_seconds),
                  base_.seconds(quantum_probe, &ProbeTime::mean_seconds));
   }
-  // Of the same images, each side by its own way.
+  // Of the same samples, each side by its own way.
   Maybe<double> input_ratio() const {
     return ratio(rate_of(base_, base_.input_copy(), &ProbeTime::bytes),
                  rate_of(next_, next_.input_copy(), &ProbeTime::bytes));
@@ -101,7 +101,7 @@ LayerFinding communication(const Probes& probes, const SideFigures& base, const 
   return finding;
 }
 
-std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes) {
+std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const UnitWords& words) {
   const Maybe<double> clock = probes.median_ratio(quantum_probe);
   const Maybe<double> host = probes.cpu_ratio();
   const auto rest = [&](const std::string& name) {
@@ -121,19 +121,25 @@ std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes) {
            "nothing of it is bound by its bytes"},
           {Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu(), ""},
           {Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"},
-          {Layer::input, &LayerFactors::input, none, {}, "images are where the CPU computes"}};
+          {Layer::input,
+           &LayerFactors::input,
+           none,
+           {},
+           std::string(words.plural) + " are where the CPU computes"}};
 }
 
 std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepModel& model,
-                                               const StepNeeds& needs) {
+                                               const SideFigures& base) {
+  const std::string samples = words_of(base.sample).plural;
   const Maybe<double> clock = probes.if_split(probes.sm_cycle_ratio());
   const Maybe<double> host = probes.cpu_ratio();
-  const std::string queueing = std::string("queueing a step (") + to_string(needs.launch) +
+  const std::string queueing = std::string("queueing a step (") + to_string(base.needs.launch) +
                                ") takes the host " + milliseconds_text(model.queueing) +
                                ", hidden behind the rest of the step";
-  const std::string copying = needs.input_bytes == 0
-                                  ? "images stay on the device (--input host copies them)"
-                                  : "copying the images takes " + milliseconds_text(model.input) +
+  const std::string copying = base.needs.input_bytes == 0
+                                  ? samples + " stay on the device (--input host copies them)"
+                                  : "copying the " + samples + " takes " +
+                                        milliseconds_text(model.input) +
                                         ", hidden behind the rest of the step";
   const std::string device = "the step waits for the host, or no kernel is bound by it";
   return {{Layer::clock, &LayerFactors::clock, clock, {probes.sm_clock()}, device},
@@ -169,8 +175,8 @@ std::vector<LayerFinding> layer_findings(const SideFigures& base, const SideFigu
                                          const StepModel& model) {
   const Probes probes(base, next);
   std::vector<LayerFinding> findings = model.cpu_computes
-                                           ? where_the_cpu_computes(probes)
-                                           : where_a_gpu_computes(probes, model, base.needs);
+                                           ? where_the_cpu_computes(probes, words_of(base.sample))
+                                           : where_a_gpu_computes(probes, model, base);
   findings.push_back(communication(probes, base, next));
   return findings;
 }

@@ -113,6 +113,7 @@ SideFigures figures_of(const ExplainedSide& side) {
   const RankProbes& probed = *first.ranks.front().probes;
   SideFigures figures;
   figures.device = first.device;
+  figures.sample = first.sample;
   figures.step_seconds = mean_step(side);
   figures.exchanges = first.communication.has_value();
   figures.exposed_seconds = median_of_runs(side, exposed).value.value_or(0);

@@ -13,6 +13,7 @@ namespace nearmetal {
 /// median.
 struct SideFigures {
   Device device = Device::cpu;
+  SampleUnit sample = SampleUnit::image;
   double step_seconds = 0;
   double exposed_seconds = 0;  // 0: one rank
   bool exchanges = false;
@@ -22,7 +23,7 @@ struct SideFigures {
   Maybe<double> sums_alone_seconds;  // of a step's gradients, with nothing else going on
   std::vector<ProbeTime> probes;
 
-  /// Of the copy by which images come.
+  /// Of the copy by which samples come.
   const char* input_copy() const { return needs.input_pageable ? pageable_probe : input_probe; }
   /// Of the probe that first_of() finds.
   Maybe<double> seconds(const std::string& name,

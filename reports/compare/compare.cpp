@@ -86,15 +86,35 @@ ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environ
   return side;
 }
 
+const Metric& throughput_of(const ArmPair& pair) {
+  return throughput_metric(unit_of(pair.base != nullptr ? *pair.base : *pair.next));
+}
+
 // Half the interval of the difference.
 Maybe<double> noise_of(const ArmPair& pair, const CompareOptions& options) {
-  const Metric& throughput = all_metrics().front();
+  const Metric& throughput = throughput_of(pair);
   const Maybe<Interval> interval =
       compare_arms(*pair.base, *pair.next, throughput, options).difference_interval;
   if (!interval) return Unknown{interval.reason};
   const double half = (interval->upper - interval->lower) / 2;
   // An interval so wide says nothing, and would not fit into a number of seconds.
   return half < 1e6 ? Maybe<double>(half) : Unknown{"the interval of the difference is too wide"};
+}
+
+// Those asked for, or the throughput of each pair, in its own unit.
+std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
+                                            const CompareOptions& options) {
+  std::vector<const Metric*> metrics;
+  for (const std::string& name : options.metrics) metrics.push_back(&metric_from(name));
+  if (!metrics.empty()) return metrics;
+  for (const ArmPair& pair : pairs) {
+    const Metric* metric = &throughput_of(pair);
+    if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end()) {
+      metrics.push_back(metric);
+    }
+  }
+  if (metrics.empty()) metrics.push_back(&throughput_metric(SampleUnit::image));
+  return metrics;
 }
 
 // Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
@@ -208,17 +228,19 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options) {
   Comparison comparison;
   comparison.options = options;
-  if (comparison.options.metrics.empty()) {
-    comparison.options.metrics = {all_metrics().front().name};
-  }
-  std::vector<const Metric*> metrics;
-  for (const std::string& name : comparison.options.metrics) metrics.push_back(&metric_from(name));
+  const std::vector<ArmPair> pairs = paired_arms(base, next);
+  const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
+  comparison.options.metrics.clear();
+  for (const Metric* metric : metrics) comparison.options.metrics.emplace_back(metric->name);
   for (const std::string& allowed : options.allow_differ) {
     if (covers(allowed, "kind")) {
       throw std::invalid_argument("kinds, measured and emulated, are never compared with another");
     }
   }
-  for (const ArmPair& pair : paired_arms(base, next)) add_rows(comparison, pair, metrics);
+  for (const ArmPair& pair : pairs) {
+    add_rows(comparison, pair,
+             options.metrics.empty() ? std::vector{&throughput_of(pair)} : metrics);
+  }
   const auto worst_first = [](const auto& a, const auto& b) {
     return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
   };
@@ -231,7 +253,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
   if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);
-  for (const ArmPair& pair : paired_arms(base, next)) {
+  for (const ArmPair& pair : pairs) {
     if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
   }
   return comparison;

@@ -171,6 +171,18 @@ void keep_only_arm(Report& report, const std::string& arm, const std::string& so
   std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });
 }
 
+SampleUnit unit_of(const RunArm& arm) {
+  return arm.runs.empty() ? SampleUnit::image : arm.runs.front().run.sample;
+}
+
+std::vector<SampleUnit> units_of(const RunSet& set) {
+  std::vector<SampleUnit> units;
+  for (const RunArm& arm : set.arms) {
+    if (!arm.runs.empty()) units.push_back(unit_of(arm));
+  }
+  return units;
+}
+
 RunArm& arm_named(RunSet& set, const std::string& name) {
   for (RunArm& arm : set.arms) {
     if (arm.name == name) return arm;

@@ -37,6 +37,11 @@ struct RunSet {
 /// too, at 8 bytes a step.
 enum class Keep { figures, steps_and_profile };
 
+/// What the runs of an arm were fed; images where it has none.
+SampleUnit unit_of(const RunArm& arm);
+/// Of each arm that has runs.
+std::vector<SampleUnit> units_of(const RunSet& set);
+
 RunArm& arm_named(RunSet& set, const std::string& name);
 
 /// Adds a run to the arm of that name, with the environments of its ranks, which are indices into

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <string_view>
 
 namespace nearmetal {
 namespace {
@@ -28,26 +29,57 @@ Maybe<double> slowest_set_up(const Run& run) {
   return slowest;
 }
 
-Maybe<double> throughput(const Run& run) { return run.throughput; }
+template <SampleUnit unit>
+Maybe<double> throughput(const Run& run) {
+  if (run.sample == unit) return run.throughput;
+  return Unknown{std::string("it was fed ") + words_of(run.sample).plural};
+}
 
-constexpr std::array metrics = {
-    Metric{"throughput_images_per_second", "images/s", "images/s", 1, true, throughput},
-    Metric{"median_step_seconds", "s", "ms", 1e3, false,
+template <SampleUnit unit>
+constexpr std::array<Metric, 5> metrics_in = {
+    Metric{words_of(unit).throughput_key, words_of(unit).rate, words_of(unit).rate, 1, true, true,
+           throughput<unit>},
+    Metric{"median_step_seconds", "s", "ms", 1e3, false, false,
            slowest_step_time<&StepTime::median_seconds>},
-    Metric{"p95_step_seconds", "s", "ms", 1e3, false, slowest_step_time<&StepTime::p95_seconds>},
-    Metric{"p99_step_seconds", "s", "ms", 1e3, false, slowest_step_time<&StepTime::p99_seconds>},
-    Metric{"set_up_seconds", "s", "s", 1, false, slowest_set_up},
+    Metric{"p95_step_seconds", "s", "ms", 1e3, false, false,
+           slowest_step_time<&StepTime::p95_seconds>},
+    Metric{"p99_step_seconds", "s", "ms", 1e3, false, false,
+           slowest_step_time<&StepTime::p99_seconds>},
+    Metric{"set_up_seconds", "s", "s", 1, false, false, slowest_set_up},
 };
 
 }  // namespace
 
-std::span<const Metric> all_metrics() { return metrics; }
+std::span<const Metric> metrics_of(SampleUnit unit) {
+  switch (unit) {
+    case SampleUnit::image:
+      return metrics_in<SampleUnit::image>;
+    case SampleUnit::sequence:
+      return metrics_in<SampleUnit::sequence>;
+  }
+  throw std::logic_error("unnamed SampleUnit");
+}
+
+std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
+  std::vector<const Metric*> metrics;
+  for (const SampleUnit unit : units) {
+    for (const Metric& metric : metrics_of(unit)) {
+      const bool known = std::any_of(metrics.begin(), metrics.end(), [&](const Metric* other) {
+        return std::string_view(other->name) == metric.name;
+      });
+      if (!known) metrics.push_back(&metric);
+    }
+  }
+  return metrics;
+}
+
+const Metric& throughput_metric(SampleUnit unit) { return metrics_of(unit).front(); }
 
 const Metric& metric_from(const std::string& name) {
   std::string names;
-  for (const Metric& metric : metrics) {
-    if (name == metric.name) return metric;
-    names += std::string(names.empty() ? "" : ", ") + metric.name;
+  for (const Metric* metric : metrics_of(sample_units)) {
+    if (name == metric->name) return *metric;
+    names += std::string(names.empty() ? "" : ", ") + metric->name;
   }
   throw std::invalid_argument("there is no metric '" + name + "'; there are: " + names);
 }

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "reports/document/types.h"
 
@@ -14,12 +15,16 @@ struct Metric {
   const char* unit;       // as tables show it
   double shown_per_unit;  // factor from the value to what tables show
   bool higher_is_better;
+  bool is_throughput;  // of runs in one unit of samples; the others are of any run
   Maybe<double> (*value_of)(const Run& run);
 };
 
-/// Throughput first: what is compared when nothing else is asked for. Times are those of the
-/// slowest rank.
-std::span<const Metric> all_metrics();
+/// Those of runs in this unit. Throughput first: what is compared when nothing else is asked for.
+/// Times are those of the slowest rank.
+std::span<const Metric> metrics_of(SampleUnit unit);
+/// Each of the metrics in one of these units once.
+std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
+const Metric& throughput_metric(SampleUnit unit);
 
 /// Throws std::invalid_argument that names those there are.
 const Metric& metric_from(const std::string& name);

@@ -59,9 +59,9 @@ std::string google_benchmark_json(const RunSet& set) {
 }
 
 std::string github_action_benchmark_json(const RunSet& set) {
-  const Metric& metric = all_metrics().front();
   Json entries = Json::array();
   for (const RunArm& arm : set.arms) {
+    const Metric& metric = throughput_metric(unit_of(arm));
     const SideSummary side = summary_of_arm(arm, metric);
     if (!side.geometric_mean) continue;
     const SetRun& run = arm.runs.front();

@@ -67,6 +67,11 @@ std::string labels_of(const RunArm& arm) {
   return labels;
 }
 
+std::vector<const Metric*> metrics_of_set(const RunSet& set) {
+  const std::vector<SampleUnit> units = units_of(set);
+  return metrics_of(units.empty() ? std::vector{SampleUnit::image} : units);
+}
+
 void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
   std::vector<Sample> means;
   std::vector<Sample> bounds;
@@ -114,7 +119,10 @@ double mean_step_seconds(const Run& run) {
 
 void print_go_benchmark(std::ostream& out, const RunSet& set) {
   constexpr double nanoseconds = 1e9;
-  out << "pkg: nearmetal\nUnit images/s better=higher\n";
+  out << "pkg: nearmetal\n";
+  for (const Metric* metric : metrics_of_set(set)) {
+    if (metric->is_throughput) out << "Unit " << metric->unit << " better=higher\n";
+  }
   std::map<std::string, std::string> configuration;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
@@ -128,13 +136,13 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
       }
       out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
           << exact(nanoseconds * mean_step_seconds(run.run)) << " ns/op "
-          << exact(*run.run.throughput) << " images/s\n";
+          << exact(*run.run.throughput) << ' ' << words_of(run.run.sample).rate << '\n';
     }
   }
 }
 
 void print_prometheus(std::ostream& out, const RunSet& set) {
-  for (const Metric& metric : all_metrics()) print_metric(out, set, metric);
+  for (const Metric* metric : metrics_of_set(set)) print_metric(out, set, *metric);
   std::vector<Sample> runs;
   std::vector<Sample> times;
   std::vector<Sample> infos;

@@ -93,11 +93,11 @@ std::string counts_text(const ComparisonRow& row) {
 }
 
 bool shows_throughput_alone(const CompareOptions& options) {
-  return options.metrics == std::vector<std::string>{all_metrics().front().name};
+  return options.metrics.size() == 1 && metric_from(options.metrics.front()).is_throughput;
 }
 
 std::string side_title(const std::string& side, const CompareOptions& options) {
-  const std::string unit = all_metrics().front().unit;
+  const std::string unit = metric_from(options.metrics.front()).unit;
   return side + (shows_throughput_alone(options) ? ", " + unit : "") + " [95 %]";
 }
 

@@ -28,7 +28,7 @@ std::string csv_text(const std::string& text) {
 void add_left_out(std::vector<std::string>& lines, const RunArm& arm) {
   constexpr size_t most = 8;
   std::vector<std::string> found;
-  for (const Metric& metric : all_metrics()) {
+  for (const Metric& metric : metrics_of(unit_of(arm))) {
     for (const Warning& warning : left_out_of(arm, metric)) {
       const std::string line = arm.name + ": " + warning.text;
       if (std::find(found.begin(), found.end(), line) == found.end()) found.push_back(line);
@@ -47,7 +47,7 @@ TextTable report_table(const RunSet& set) {
   table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
                    {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
-    for (const Metric& metric : all_metrics()) {
+    for (const Metric& metric : metrics_of(unit_of(arm))) {
       const SideSummary side = summary_of_arm(arm, metric);
       table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
                             mean_text(side, metric), std::to_string(side.runs),
@@ -116,7 +116,7 @@ void print_csv(std::ostream& out, const RunSet& set) {
   out << "\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      for (const Metric& metric : all_metrics()) {
+      for (const Metric& metric : metrics_of(run.run.sample)) {
         const Maybe<double> value = metric.value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric.name << ',' << metric.base_unit << ','

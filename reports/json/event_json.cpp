@@ -14,7 +14,8 @@ void fields(Archive& field, In<Archive, Event> event) {
   field("host", event.host);
   field("phase", event.phase);
   field("steps", event.steps, at_least(0));
-  field("images_per_second", event.images_per_second, at_least(0));
+  field.unit("sample", event.sample);
+  field(field.words().per_second_key, event.samples_per_second, at_least(0));
   field("report", event.report);
   field("neighbour", event.neighbour);
 }

@@ -20,11 +20,12 @@ struct Event {
   // the load goes on until `end`; result: with the report, or what a
   // neighbour did; the last.
   std::string event;
-  int64_t rank = 0;              // that tells; each tells of its progress, rank 0 all else
-  std::string host;              // of that rank
-  std::string phase;             // of progress: set-up, warm-up, window, load or proof
-  int64_t steps = 0;             // taken
-  double images_per_second = 0;  // in the window so far; 0: none
+  int64_t rank = 0;   // that tells; each tells of its progress, rank 0 all else
+  std::string host;   // of that rank
+  std::string phase;  // of progress: set-up, warm-up, window, load or proof
+  int64_t steps = 0;  // taken
+  SampleUnit sample = SampleUnit::image;
+  double samples_per_second = 0;  // in the window so far; 0: none
   std::optional<Report> report;
   std::optional<Neighbour> neighbour;  // of a process that trains nothing, in place of a report
 };

@@ -32,15 +32,17 @@ std::string cell(const Maybe<JobSpeeds>& speeds) {
 constexpr const char* speed_legend =
     "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
     "long a job takes as alone on the whole; by neighbours: as alone on the same share";
-constexpr const char* cost_legend =
-    "each job: images/s of the slowest and of the fastest; fairness: Jain's index; p99 step: over "
-    "that of one alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG "
-    "device or vGPU, at most";
+std::string cost_legend(const UnitWords& words) {
+  return std::string("each job: ") + words.rate +
+         " of the slowest and of the fastest; fairness: Jain's index; p99 step: over that of one "
+         "alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG device or "
+         "vGPU, at most";
+}
 
-TextTable speed_table(const std::vector<FractionPoint>& points) {
+TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
   TextTable table{{{"arm"},
                    {"runs", true},
-                   {"images/s [95 %]", true},
+                   {std::string(words.rate) + " [95 %]", true},
                    {"x serial", true},
                    {"x time slices", true},
                    {"slowdown", true},
@@ -57,7 +59,7 @@ TextTable speed_table(const std::vector<FractionPoint>& points) {
   return table;
 }
 
-TextTable cost_table(const std::vector<FractionPoint>& points) {
+TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
   TextTable table{{{"arm"},
                    {"each job", true},
                    {"worst/best", true},
@@ -65,7 +67,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points) {
                    {"p99 step", true},
                    {"GB", true},
                    {"W", true},
-                   {"images/J", true},
+                   {words.per_joule, true},
                    {"a job has"}},
                   {}};
   for (const FractionPoint& point : points) {
@@ -132,9 +134,10 @@ std::string unsupported_text(const UnsupportedArm& arm) {
 
 std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set, Batches::equal);
+  const UnitWords& words = words_of(units_of(set));
   std::vector<TitledTable> tables = {
-      {"Jobs that share a GPU", speed_table(points), speed_legend},
-      {"Each job, and what the GPU takes", cost_table(points), cost_legend}};
+      {"Jobs that share a GPU", speed_table(points, words), speed_legend},
+      {"Each job, and what the GPU takes", cost_table(points, words), cost_legend(words)}};
   TextTable neighbours = neighbours_table(set);
   if (!neighbours.rows.empty()) {
     tables.push_back({"What the neighbours did", std::move(neighbours)});
@@ -142,8 +145,8 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
   const std::vector<FractionPoint> best_points = fractions_of(best, Batches::any);
-  tables.push_back({"The best batch of each way", speed_table(best_points)});
-  tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points)});
+  tables.push_back({"The best batch of each way", speed_table(best_points, words)});
+  tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points, words)});
   return tables;
 }
 

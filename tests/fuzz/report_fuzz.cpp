@@ -32,7 +32,7 @@ void require(bool holds, const char* what) {
 
 void compare_sides(const RunSet& base, const RunSet& next) {
   CompareOptions options;
-  for (const Metric& metric : all_metrics()) options.metrics.emplace_back(metric.name);
+  for (const Metric* metric : metrics_of(sample_units)) options.metrics.emplace_back(metric->name);
   const Comparison comparison = compare(base, next, options);
   std::ostringstream text;
   print_comparison(text, comparison, true);

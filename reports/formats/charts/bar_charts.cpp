@@ -18,6 +18,12 @@ std::vector<double> complete_values(const RunArm& arm, const Metric& metric) {
   return values;
 }
 
+const UnitWords& words_of(const ShownArms& shown) {
+  std::vector<SampleUnit> units;
+  for (const ShownArm& arm : shown.arms) units.push_back(unit_of(*arm.arm));
+  return words_of(units);
+}
+
 Maybe<Interval> in_percent(const Maybe<Interval>& share) {
   if (!share) return Unknown{share.reason};
   return Interval{100 * share->lower, 100 * share->upper};
@@ -32,12 +38,14 @@ std::string percent_text(const ScalingPoint& point) {
 }  // namespace
 
 Chart throughput_chart(const ShownArms& shown) {
-  const Metric& metric = all_metrics().front();
+  const UnitWords& words = words_of(shown);
   Chart chart{.name = "throughput", .title = "Throughput"};
-  chart.table.columns = {{"arm"}, {"images/s [95 %]", true}, {"n", true}, {"kind"}};
-  Bars bars{.rows = shown.rows, .sides = shown.sides, .axis = "images/s"};
+  chart.table.columns = {
+      {"arm"}, {std::string(words.rate) + " [95 %]", true}, {"n", true}, {"kind"}};
+  Bars bars{.rows = shown.rows, .sides = shown.sides, .axis = words.rate};
   std::vector<std::pair<std::string, std::string>> counts;
   for (const ShownArm& arm : shown.arms) {
+    const Metric& metric = throughput_metric(unit_of(*arm.arm));
     const SideSummary side = summary_of_arm(*arm.arm, metric);
     if (!side.geometric_mean) continue;
     bars.bars.push_back({arm.label(), arm.row, arm.side_index, arm.kind, *side.geometric_mean,

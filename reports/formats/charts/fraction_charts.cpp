@@ -78,7 +78,7 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
   return chart;
 }
 
-std::vector<Question> questions() {
+std::vector<Question> questions(const UnitWords& words) {
   using Point = FractionPoint;
   return {
       {{.name = "sharing",
@@ -121,9 +121,9 @@ std::vector<Question> questions() {
        "memory was not monitored",
        {plain("", &Point::memory_bytes, 1e-9)}},
       {{.name = "energy",
-        .title = "How many images for a joule?",
+        .title = std::string("How many ") + words.plural + " for a joule?",
         .caption = "Throughput of all jobs over the mean power of the GPU."},
-       "images/J",
+       words.per_joule,
        "power was not monitored",
        {plain("", &Point::samples_per_joule)}},
   };
@@ -134,7 +134,9 @@ std::vector<Question> questions() {
 std::vector<Chart> fraction_charts(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   std::vector<Chart> charts;
-  for (Question& question : questions()) charts.push_back(answered(std::move(question), points));
+  for (Question& question : questions(words_of(units_of(set)))) {
+    charts.push_back(answered(std::move(question), points));
+  }
   return charts;
 }
 
