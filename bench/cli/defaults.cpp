@@ -7,6 +7,7 @@
 
 #include "models/backend.h"
 #include "models/errors.h"
+#include "reports/document/settings.h"
 
 namespace nearmetal {
 namespace {
@@ -93,22 +94,20 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   const auto given = [&](const char* setting) { return origins.at(setting) == Origin::flag; };
   require(!given("steps") || !given("duration_seconds"),
           "--steps and --duration both say how long; give one of them");
-  require(cuda || !given("launch"), "--launch is for GPUs; leave it out with --device cpu");
+  for_each_setting([&](const Setting& setting, auto) {
+    require(!setting.only_for || *setting.only_for == config.device || !given(setting.name),
+            flag_of(setting) + " is for " + (cuda ? "CPUs" : "GPUs") +
+                "; leave it out with --device " + to_string(config.device));
+  });
   require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; leave it out with --device cpu");
-  require(cuda || !given("gpu"), "--gpu chooses a GPU; leave it out with --device cpu");
-  require(cuda || !given("all_reduce"),
-          "--all-reduce is for GPUs; leave it out with --device cpu, where MPI sums");
   const bool by_nccl =
       config.all_reduce == AllReduceKind::automatic || config.all_reduce == AllReduceKind::nccl;
   require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl,
           "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " +
               std::string(to_string(config.all_reduce)) + " out");
-  require(cuda || !given("nccl_algorithm"),
-          "--nccl-algorithm is for GPUs; leave it out with --device cpu");
   require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
-  require(!cuda || !given("threads"), "--threads is of the CPU; leave it out with --device cuda");
   require(
       cuda || config.batch != largest_that_fits,
       "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
@@ -124,21 +123,17 @@ void check_settings(const RunConfig& config, const Origins& origins) {
 std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size) {
   const RunConfig standard;
   std::vector<std::string> remarks;
-  const auto remark = [&](bool differs, const char* flag, const char* why) {
-    if (differs) remarks.push_back(std::string(flag) + " has no effect: " + why);
-  };
-  if (config.forward_only) {
-    const char* why = "nothing is trained (--forward-only)";
-    remark(config.momentum != standard.momentum, "--momentum", why);
-    remark(config.weight_decay != standard.weight_decay, "--weight-decay", why);
-  }
-  if (!exchanges_gradients(config, world_size)) {
-    const char* why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
-    remark(config.bucket_mib != standard.bucket_mib, "--bucket-mib", why);
-    remark(config.gradient_type != standard.gradient_type, "--gradient-type", why);
-    remark(config.all_reduce != standard.all_reduce, "--all-reduce", why);
-    remark(config.nccl_algorithm != standard.nccl_algorithm, "--nccl-algorithm", why);
-  }
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (config.*member == standard.*member) return;
+    std::string why;
+    if (setting.needs == Needs::training && config.forward_only) {
+      why = "nothing is trained (--forward-only)";
+    }
+    if (setting.needs == Needs::exchange && !exchanges_gradients(config, world_size)) {
+      why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
+    }
+    if (!why.empty()) remarks.push_back(flag_of(setting) + " has no effect: " + why);
+  });
   return remarks;
 }
 

@@ -5,14 +5,11 @@
 #include <vector>
 
 #include "models/names.h"
+#include "reports/document/allowed.h"
 
 namespace nearmetal {
 
-struct Bounds {
-  double minimum = 0;
-  double maximum = 0;
-  bool above_minimum = false;  // the minimum itself is not allowed
-};
+using Bounds = Range;
 
 /// Decimal, the whole text, within the bounds. `flag` is for the message. For int64_t and double.
 template <class Number>

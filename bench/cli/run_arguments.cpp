@@ -1,96 +1,34 @@
 #include "bench/cli/run_arguments.h"
 
-#include <array>
-#include <charconv>
-#include <stdexcept>
+#include <string_view>
+
+#include "bench/cli/setting_value.h"
 
 namespace nearmetal {
 namespace {
 
-// The shortest text that reads back as the same number.
-std::string text_of(double value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
-std::string text_of(int64_t value) { return std::to_string(value); }
-std::string text_of(const std::string& value) { return value; }
-template <Named E>
-std::string text_of(E value) {
-  return to_string(value);
-}
-
-class Arguments {
- public:
-  template <class T>
-  void add(const char* flag, const T& value) {
-    texts_.push_back(std::string(flag) + "=" + text_of(value));
-  }
-  template <class T>
-  void add(const char* flag, const std::optional<T>& value) {
-    if (value) add(flag, *value);
-  }
-  void toggle(const char* flag, bool value) {
-    if (value) texts_.emplace_back(flag);
-  }
-  std::vector<std::string> take() { return std::move(texts_); }
-
- private:
-  std::vector<std::string> texts_ = {"run"};
-};
-
-void add_loss_scale(Arguments& arguments, const LossScale& scale) {
-  constexpr double initial_of_dynamic = 65536;
-  if (!scale.dynamic) return arguments.add("--loss-scale", scale.initial);
-  if (scale.initial != initial_of_dynamic) {
-    throw std::invalid_argument("a dynamic loss scale that starts at " + text_of(scale.initial) +
-                                " cannot be asked for again");
-  }
-  arguments.add("--loss-scale", std::string("dynamic"));
+// A number of steps stands in place of the time.
+bool has_effect(const Setting& setting, const RunConfig& config) {
+  if (setting.only_for && *setting.only_for != config.device) return false;
+  return !is_time(setting) || !config.steps;
 }
 
 }  // namespace
 
 std::vector<std::string> run_arguments(const RunConfig& config) {
-  Arguments arguments;
-  arguments.add("--model", config.model);
-  arguments.add("--device", config.device);
-  arguments.add("--precision", config.precision);
-  arguments.add("--batch", config.batch);
-  arguments.add("--image-size", config.image_size);
-  arguments.add("--classes", config.classes);
-  if (config.steps) {
-    arguments.add("--steps", config.steps);
-  } else {
-    arguments.add("--duration", config.duration_seconds);
-  }
-  arguments.add("--warmup", config.warmup);
-  if (config.device == Device::cuda) {
-    arguments.add("--gpu", config.gpu);
-    arguments.add("--input", config.input);
-    arguments.add("--launch", config.launch);
-  } else {
-    arguments.add("--threads", config.threads);
-  }
-  arguments.add("--bind", config.bind);
-  arguments.add("--update", config.update);
-  arguments.add("--bucket-mib", config.bucket_mib ? std::to_string(*config.bucket_mib) : "auto");
-  arguments.add("--gradient-type", config.gradient_type);
-  if (config.device == Device::cuda) {
-    arguments.add("--all-reduce", config.all_reduce);
-    arguments.add("--nccl-algorithm", config.nccl_algorithm);
-  }
-  arguments.add("--learning-rate", config.learning_rate);
-  arguments.add("--momentum", config.momentum);
-  arguments.add("--weight-decay", config.weight_decay);
-  arguments.toggle("--zero-init", config.zero_init);
-  if (config.loss_scale) add_loss_scale(arguments, *config.loss_scale);
-  arguments.add("--seed", config.seed);
-  arguments.toggle("--forward-only", config.forward_only);
-  arguments.toggle("--verify", config.verify);
-  arguments.toggle("--profile", config.profile);
-  arguments.toggle("--attribute", config.attribute);
-  return arguments.take();
+  std::vector<std::string> arguments = {"run"};
+  visit_settings(
+      [&](const Setting& setting, const auto& value) {
+        if (!setting.repeated || !has_effect(setting, config)) return;
+        if constexpr (std::is_same_v<decltype(value), const bool&>) {
+          if (value) arguments.push_back(flag_of(setting));
+        } else {
+          const std::optional<std::string> text = setting_text(setting, value);
+          if (text) arguments.push_back(flag_of(setting) + "=" + *text);
+        }
+      },
+      config);
+  return arguments;
 }
 
 }  // namespace nearmetal

@@ -6,7 +6,6 @@
 #include "bench/cli/parse_value.h"
 #include "comm/layout/mig_profiles.h"
 #include "comm/layout/vgpu_profile.h"
-#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {
@@ -28,12 +27,6 @@ GpuPart gpu_part_of(const std::string& text) {
 }
 
 }  // namespace
-
-Origins all_standard() {
-  Origins origins;
-  for (const std::string& name : config_names()) origins[name] = Origin::standard;
-  return origins;
-}
 
 void add_expect_options(Options& options, Expected& expected) {
   using Text = std::optional<std::string>;

@@ -8,6 +8,7 @@
 
 #include "bench/cli/options.h"
 #include "models/gpu_part.h"
+#include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -21,12 +22,9 @@ struct Expected {
   std::optional<MachineKind> environment{};
 };
 
-/// Of every setting: nobody set it.
-Origins all_standard();
-
 struct RunRequest {
   RunConfig config;  // as typed: what depends on the device is still open
-  Origins origins = all_standard();
+  Origins origins = standard_origins();
   std::vector<std::string> flags;  // those typed that set them, as --flag=value
   Expected expected;
   bool emulated = false;    // this run is part of what pretends to be several machines

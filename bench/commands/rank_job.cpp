@@ -267,7 +267,7 @@ class RankJob {
       Report report = merge_ranks(std::move(parts));
       code = exit_code_of(report.arms[0].runs[0], context_.stop);
       report.exit_code = static_cast<int>(code);
-      if (config_.no_host_info) leave_out_host_info(report);
+      if (config_.no_host_info && !conductor_) leave_out_host_info(report);
       if (conductor_) {
         tell_result(report, *teller_);
       } else {

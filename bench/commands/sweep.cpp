@@ -12,6 +12,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/cli/interrupt.h"
 #include "bench/commands/layout_options.h"
+#include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "comm/launch/plan_json.h"
@@ -87,6 +88,12 @@ std::vector<std::string> without_files(const std::vector<std::string>& argv) {
     }
   }
   return words;
+}
+
+// The journal holds what merges the runs: the names of their hosts.
+bool leaves_out_host_info(const Report& report) {
+  return std::any_of(report.arms.begin(), report.arms.end(),
+                     [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
 }
 
 std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
@@ -219,6 +226,7 @@ class Sweep {
     if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
     if (stop_ != 0) code = exit_code_of_signal(stop_);
     report_.exit_code = static_cast<int>(code);
+    if (leaves_out_host_info(report_)) leave_out_host_info(report_);
     write_file_atomically(output_, to_json(report_), form_.force);
     print_sweep(terminal_.out, report_);
     terminal_.remark("report: " + output_);

@@ -36,7 +36,9 @@ void leave_out_folders(Invocation& invocation, Secrets& secrets) {
     leave_out_folders(path, secrets);
     argument.replace(value, argument.npos, path);
   }
-  RunConfig& config = invocation.config;
+}
+
+void leave_out_folders(RunConfig& config, Secrets& secrets) {
   for (auto* path : {&config.output, &config.plan_cache, &config.plans, &config.host_facts}) {
     if (*path) leave_out_folders(**path, secrets);
   }
@@ -84,6 +86,10 @@ std::map<std::string, std::string> read_host_facts(const std::filesystem::path& 
 void leave_out_host_info(Report& report) {
   Secrets secrets;
   leave_out_folders(report.invocation, secrets);
+  leave_out_folders(report.invocation.config, secrets);
+  for (Arm& arm : report.arms) {
+    if (arm.config) leave_out_folders(*arm.config, secrets);
+  }
   for (Environment& environment : report.environments) clear(environment, secrets);
   const auto clean = [&](std::string& text) {
     for (const auto& [secret, told] : secrets) replace_all(text, secret, told);

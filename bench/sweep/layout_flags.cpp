@@ -1,63 +1,62 @@
 #include "bench/sweep/layout_flags.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "bench/cli/parse_value.h"
-#include "bench/cli/run_request.h"
+#include "bench/cli/setting_value.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-// Options of `run` that follow from the layout or from how a sweep speaks with its ranks.
-const std::set<std::string> planned_options = {
-    "device",       "emulated",    "environment", "force",      "gpu",
-    "gpu-part",     "host-facts",  "json",       "monitor-hz",
-    "no-host-info", "no-progress", "output",      "plan-cache", "plans",
-    "quiet",        "ranks",       "sharers",     "through-mps"};
-
-std::vector<OptionSpec> options_of_run() {
-  Options options;
-  RunRequest request;
-  add_run_options(options, request);
-  return options.specs();
-}
-
-// Throws what the parser of the command line does, with the place before it.
-void check_flag(const std::string& flag, const std::string& place) {
+template <class Read>
+void read_at(const std::string& place, const Read& read) {
   try {
-    parse_run_flags({flag});
+    read();
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(place + ": " + error.what());
   }
 }
 
+// The flag of `run` that a setting of a layout file is; none for a toggle that is off. Throws
+// std::invalid_argument, with the place before it, for what `run` does not take.
+std::optional<std::string> flag_of_layout(const std::string& name, const std::string& text,
+                                          const std::string& place) {
+  std::string flag = "--" + name;
+  std::replace(flag.begin() + 2, flag.end(), '_', '-');
+  std::string refusal = "`nearmetal run` has no " + flag;
+  std::optional<std::string> words;
+  RunConfig scratch;
+  visit_settings(
+      [&](const Setting& setting, auto& member) {
+        if (layout_name_of(setting) != name) return;
+        refusal = (setting.commands & in_sweep) != 0 ? "" : "the plan sets " + flag + " itself";
+        if (!refusal.empty()) return;
+        words = flag + "=" + text;
+        if constexpr (std::is_same_v<decltype(member), bool&>) {
+          if (text != "true" && text != "false") {
+            throw std::invalid_argument(place + " must be true or false");
+          }
+          words = text == "true" ? std::optional(flag) : std::nullopt;
+        } else {
+          read_at(place, [&] { parse_setting(setting, text, member); });
+        }
+      },
+      scratch);
+  if (refusal.empty()) return words;
+  throw std::invalid_argument(place + " is no setting of a workload: " + refusal);
+}
+
 // The settings of a layout file as flags of `run`.
 std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
-  static const std::vector<OptionSpec> options = options_of_run();
   std::vector<std::string> flags;
   for (const auto& [name, text] : settings.texts) {
-    std::string flag = "--" + name;
-    std::replace(flag.begin() + 2, flag.end(), '_', '-');
-    const auto found = std::find_if(options.begin(), options.end(), [&](const OptionSpec& option) {
-      return option.name == flag && !option.hidden;
-    });
-    if (found == options.end() || flag.starts_with("--expect-") ||
-        planned_options.contains(flag.substr(2))) {
-      throw std::invalid_argument(place + "/" + name + " is no setting of a workload: " +
-                                  (found == options.end() ? "`nearmetal run` has no " + flag
-                                                          : "the plan sets " + flag + " itself"));
-    }
-    const bool toggle = found->value.empty();
-    if (toggle && text != "true" && text != "false") {
-      throw std::invalid_argument(place + "/" + name + " must be true or false");
-    }
-    if (!toggle) flag += "=" + text;
-    check_flag(flag, place + "/" + name);
-    if (!toggle || text == "true") flags.push_back(flag);
+    const auto flag = flag_of_layout(name, text, place + "/" + name);
+    if (flag) flags.push_back(*flag);
   }
   return flags;
 }
@@ -89,7 +88,17 @@ void append_claim(std::vector<std::string>& flags, const Placement& placement,
                                 joined({claims.begin(), claims.end()}) +
                                 "; claim the same of all, or nothing");
   }
-  if (!claims.contains("nothing")) flags.push_back("--environment=" + *claims.begin());
+  const std::string& claim = *claims.begin();
+  if (claim == "nothing") return;
+  const std::string flag = "--environment=" + claim;
+  const auto other = std::find_if(flags.rbegin(), flags.rend(), [](const std::string& asked) {
+    return asked.starts_with("--environment=");
+  });
+  if (other == flags.rend()) return flags.push_back(flag);
+  if (*other != flag) {
+    throw std::invalid_argument(source + ": its hosts claim to be " + claim + "; leave " + *other +
+                                " out");
+  }
 }
 
 constexpr const char* global_batch = "global_batch";

@@ -1,5 +1,6 @@
 #include "comm/layout/layout_fields.h"
 #include "comm/layout/layout_json.h"
+#include "reports/document/settings.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {
@@ -7,53 +8,35 @@ namespace {
 
 using json::Json;
 
-struct WorkloadSetting {
-  const char* name;
-  const char* type;  // numbers may be texts, too, as in "2m"
-  const char* about = "";
-};
-
-// Settings of `run` that layouts may have; bench/cli/run_arguments.h reads them.
-constexpr WorkloadSetting workload_settings[] = {
-    {"model", "string"},
-    {"precision", "string"},
-    {"batch", "integer", "Images per step of each rank"},
-    {"global_batch", "integer",
-     "Images per step of all ranks of a job, which share them evenly; instead of batch"},
-    {"image_size", "integer"},
-    {"classes", "integer"},
-    {"seed", "integer"},
-    {"forward_only", "boolean"},
-    {"input", "string"},
-    {"launch", "string"},
-    {"threads", "integer"},
-    {"bind", "string"},
-    {"update", "string"},
-    {"bucket_mib", "number"},
-    {"gradient_type", "string"},
-    {"all_reduce", "string"},
-    {"nccl_algorithm", "string"},
-    {"steps", "integer"},
-    {"duration", "number", "Such as 30, \"30s\" or \"2m\""},
-    {"warmup", "integer"},
-    {"verify", "boolean"},
-    {"profile", "boolean"},
-    {"attribute", "boolean"},
-    {"learning_rate", "number"},
-    {"momentum", "number"},
-    {"weight_decay", "number"},
-    {"zero_init", "boolean"},
-    {"loss_scale", "number"},
-};
+// What a layout file writes for a setting: as a number, or as the text that its option takes.
+template <class T>
+Json type_of(const T&) {
+  if constexpr (std::is_same_v<T, bool>) return "boolean";
+  if constexpr (std::is_same_v<T, int64_t>) return {"integer", "string"};
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, LossScale>) {
+    return {"number", "string"};
+  }
+  return "string";
+}
+template <class T>
+Json type_of(const std::optional<T>&) {
+  return type_of(T{});
+}
 
 Json workload_properties() {
   Json properties = Json::object();
-  for (const auto& [name, type, about] : workload_settings) {
-    const std::string kind = type;
-    Json& property = properties[name] = Json::object();
-    if (*about != '\0') property["description"] = about;
-    property["type"] = kind == "string" || kind == "boolean" ? Json(kind) : Json{kind, "string"};
-  }
+  const RunConfig config;
+  visit_settings(
+      [&](const Setting& setting, const auto& value) {
+        if ((setting.commands & in_sweep) == 0) return;
+        properties[layout_name_of(setting)] = {{"description", setting.help},
+                                               {"type", type_of(value)}};
+      },
+      config);
+  properties["global_batch"] = {
+      {"description",
+       "Images per step of all ranks of a job, which share them evenly; instead of batch"},
+      {"type", type_of(int64_t{})}};
   return properties;
 }
 

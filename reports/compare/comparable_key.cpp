@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "reports/document/settings.h"
 #include "reports/files/sha256.h"
 
 namespace nearmetal {
@@ -17,39 +20,73 @@ class Key {
   void add(const std::string& name, const std::string& value, Severity severity) {
     fields_.push_back({name, value, severity});
   }
-  void add(const std::string& name, double value, Severity severity) {
-    std::ostringstream text;
-    text.precision(15);
-    text << value;
-    add(name, text.str(), severity);
-  }
-  void add(const std::string& name, bool value, Severity severity) {
-    add(name, std::string(value ? "yes" : "no"), severity);
-  }
   std::vector<KeyField> take() { return std::move(fields_); }
 
  private:
   std::vector<KeyField> fields_;
 };
 
+std::string key_text(const std::string& value) { return value; }
+std::string key_text(double value) {
+  std::ostringstream text;
+  text.precision(15);
+  text << value;
+  return text.str();
+}
+std::string key_text(int64_t value) { return std::to_string(value); }
+std::string key_text(bool value) { return value ? "yes" : "no"; }
+template <Named E>
+std::string key_text(E value) {
+  return to_string(value);
+}
+template <class T>
+std::string key_text(const std::optional<T>& value) {
+  if constexpr (Named<T>) {
+    if (!value) return "-";
+  }
+  return key_text(value.value_or(T{}));
+}
+
+// A setting that has parts is as many fields.
+void add_setting(Key& key, const std::string& name, const std::optional<LossScale>& scale,
+                 Severity severity) {
+  const LossScale known = scale.value_or(LossScale{});
+  key.add(name + ".initial", key_text(known.initial), severity);
+  key.add(name + ".dynamic", key_text(known.dynamic), severity);
+}
+template <class T>
+void add_setting(Key& key, const std::string& name, const T& value, Severity severity) {
+  key.add(name, key_text(value), severity);
+}
+
+// Calls add(setting, member) for each setting that decides this, in the order of the key.
+template <class Add>
+void for_each_in_key(Decides decides, const Add& add) {
+  std::vector<std::pair<int, std::function<void()>>> calls;
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (setting.decides != decides) return;
+    calls.emplace_back(setting.key_place, [&add, &setting, member] { add(setting, member); });
+  });
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [place, call] : calls) call();
+}
+
 void add_work(Key& key, const RunConfig& config) {
-  constexpr Severity work = Severity::work;
-  key.add("model", config.model, work);
-  key.add("device", std::string(to_string(config.device)), work);
-  key.add("precision", std::string(config.precision ? to_string(*config.precision) : "-"), work);
-  key.add("batch", static_cast<double>(config.batch.value_or(0)), work);
-  key.add("image_size", static_cast<double>(config.image_size), work);
-  key.add("classes", static_cast<double>(config.classes), work);
-  key.add("forward_only", config.forward_only, work);
-  key.add("input", std::string(to_string(config.input)), work);
-  key.add("launch", std::string(config.launch ? to_string(*config.launch) : "-"), work);
-  key.add("zero_init", config.zero_init, work);
-  const LossScale scale = config.loss_scale.value_or(LossScale{});
-  key.add("loss_scale.initial", scale.initial, work);
-  key.add("loss_scale.dynamic", scale.dynamic, work);
-  key.add("learning_rate", config.learning_rate.value_or(0), work);
-  key.add("momentum", config.momentum, work);
-  key.add("weight_decay", config.weight_decay, work);
+  for_each_in_key(Decides::work, [&](const Setting& setting, auto member) {
+    add_setting(key, setting.name, config.*member, Severity::work);
+  });
+}
+
+// Of what only matters where gradients are exchanged, the key has what is not the default there:
+// one rank alone is the reference of several, whatever their type.
+void add_exchange(Key& key, const RunConfig& config, bool exchanges) {
+  const RunConfig standard;
+  for_each_in_key(Decides::layout, [&](const Setting& setting, auto member) {
+    const bool counts =
+        setting.needs != Needs::exchange || (exchanges && config.*member != standard.*member);
+    if (counts) add_setting(key, setting.name, config.*member, Severity::layout);
+  });
 }
 
 // "1": alone on its instance; "2 2": two instances with two ranks each.
@@ -174,16 +211,11 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
   key.add("kind", std::string(to_string(arm.kind)), Severity::kind);
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
-  key.add("update", std::string(to_string(config.update)), Severity::layout);
-  // As the way they travel: one rank alone is the reference of several, whatever their type.
-  if (config.gradient_type != GradientType::computed &&
-      exchanges_gradients(config, run.world_size)) {
-    key.add("gradient_type", std::string(to_string(config.gradient_type)), Severity::layout);
-  }
+  add_exchange(key, config, exchanges_gradients(config, run.world_size));
   if (run.communication) key.add("communication", run.communication->library, Severity::layout);
   if (arm.share) key.add("share", share_text(*arm.share), Severity::layout);
   if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
-  key.add("world_size", static_cast<double>(run.world_size), Severity::layout);
+  key.add("world_size", key_text(run.world_size), Severity::layout);
   key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);
   add_hardware(key, report, config, run);
   add_libraries(key, report, run);
@@ -191,33 +223,23 @@ std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const
 }
 
 std::vector<std::string> fields_that_may_differ() {
-  return {"model",
-          "device",
-          "precision",
-          "batch",
-          "image_size",
-          "classes",
-          "forward_only",
-          "input",
-          "launch",
-          "zero_init",
-          "loss_scale",
-          "loss_scale.initial",
-          "loss_scale.dynamic",
-          "learning_rate",
-          "momentum",
-          "weight_decay",
-          "update",
-          "gradient_type",
-          "communication",
-          "share",
-          "ranks_per_job",
-          "world_size",
-          "ranks_per_instance",
-          "gpu_chip",
-          "cpu_model",
-          "threads",
-          "libraries"};
+  std::vector<std::string> names;
+  for (const Decides decides : {Decides::work, Decides::layout}) {
+    for_each_in_key(decides, [&](const Setting& setting, auto member) {
+      names.emplace_back(setting.name);
+      Key parts;
+      add_setting(parts, setting.name, RunConfig{}.*member, Severity::work);
+      for (const KeyField& part : parts.take()) {
+        if (part.name != setting.name) names.push_back(part.name);
+      }
+    });
+  }
+  for (const char* found :
+       {"communication", "share", "ranks_per_job", "world_size", "ranks_per_instance", "gpu_chip",
+        "cpu_model", "threads", "libraries"}) {
+    names.emplace_back(found);
+  }
+  return names;
 }
 
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "models/errors.h"
@@ -19,12 +18,6 @@ namespace nearmetal {
 namespace {
 
 using json::Json;
-
-// What a run shows and where it writes; the rest decides what is computed. The plans are left out,
-// too: they have a hash of their own.
-const std::set<std::string> display_settings = {
-    "output", "force",       "json",       "quiet",        "no_progress", "plan_cache",
-    "plans",  "environment", "host_facts", "no_host_info", "monitor_hz",  "attribute"};
 
 // What reading a text may take: about 2 GiB of memory at the very worst. 10000 runs of 1000 steps
 // are a tenth of it.
@@ -129,7 +122,9 @@ std::string to_json(const RunConfig& config) {
 
 std::string config_sha256(const RunConfig& config) {
   Json settings = json::Writer::json_of(config);
-  for (const std::string& name : display_settings) settings.erase(name);
+  for_each_setting([&](const Setting& setting, auto) {
+    if (setting.decides == Decides::display) settings.erase(setting.name);
+  });
   return sha256(settings.dump(-1, ' ', false, json::replace_bad_utf8));
 }
 
@@ -158,10 +153,7 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const Environ
 
 std::vector<std::string> config_names() {
   std::vector<std::string> names;
-  const Json defaults = json::Writer::json_of(RunConfig{});  // items() refers to it
-  for (const auto& [name, value] : defaults.items()) {
-    names.push_back(name);
-  }
+  for_each_setting([&](const Setting& setting, auto) { names.emplace_back(setting.name); });
   return names;
 }
 

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "reports/document/allowed.h"
 #include "reports/document/types.h"
 
 // A struct takes part by a function template found by argument-dependent look-up:
@@ -33,16 +34,6 @@ constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
 /// JSON readers at large (JavaScript, jq) hold integers in doubles: exact up to here.
 inline constexpr int64_t largest_integer = (int64_t{1} << 53) - 1;
 
-struct Range {
-  double minimum = -std::numeric_limits<double>::infinity();
-  double maximum = std::numeric_limits<double>::infinity();
-  bool above_minimum = false;
-};
-constexpr Range at_least(double minimum) { return {.minimum = minimum}; }
-constexpr Range above(double minimum) { return {.minimum = minimum, .above_minimum = true}; }
-constexpr Range within(double minimum, double maximum) { return {minimum, maximum}; }
-inline constexpr Range any_number{};
-
 /// What a text must look like: one of some names, or as a pattern says.
 struct Form {
   std::array<const char*, 8> names{};  // null after the last; none: any text
@@ -61,15 +52,6 @@ inline constexpr Form any_text{};
 template <class... Texts>
 constexpr Form one_of(Texts... texts) {
   return {.names = {texts...}};
-}
-
-/// Which names of an enum may stand there: all, or all but one.
-struct Names {
-  size_t without = std::numeric_limits<size_t>::max();
-};
-template <Named E>
-constexpr Names without(E value) {
-  return {static_cast<size_t>(value)};
 }
 
 template <class T>

@@ -118,7 +118,7 @@ class LayoutFile(cli.CliTest):
             ('{%s, "workload": {"verify": 1}, "layouts": [{"shape": "1x1x1"}]}' % host,
              "/workload/verify must be true or false"),
             ('{%s, "workload": {"threads": 1}, "layouts": [{"shape": "1x1x1"}]}' % host,
-             "--threads is of the CPU"),
+             "--threads is for CPUs"),
             ('{"hosts": [{"name": "a", "environment": "vm", "gpus": 1}, {"name": "b", "gpus": 1}], '
              '"layouts": [{"shape": "2x1x1"}]}',
              "/layouts/0: its hosts claim different environments: nothing, vm; claim the same of all"),

@@ -1,0 +1,68 @@
+// What is declared of a setting of `nearmetal run`, beside the member of RunConfig that holds it.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "reports/document/allowed.h"
+#include "reports/document/run_config.h"
+
+namespace nearmetal {
+
+/// The headings of the help, in its order.
+enum class SettingGroup { work, place, several_ranks, length, evidence, optimizer, files };
+constexpr auto names_of(SettingGroup) {
+  return std::array{"What to train",
+                    "Where",
+                    "Several ranks (under mpirun or srun)",
+                    "How long, and which proof",
+                    "Evidence and monitor",
+                    "Optimizer (SGD)",
+                    "Files and output"};
+}
+
+/// What a setting decides, from little to much: what is shown, looked up and kept; how a run goes,
+/// which config_sha256 tells; how ranks divide the work and what is computed, which are in the
+/// comparable key, too.
+enum class Decides { display, run, layout, work };
+
+/// What a setting needs to have an effect.
+enum class Needs { nothing, training, exchange };
+
+/// The commands that take a setting, as a set of bits. Layout files and `plan` take those of
+/// sweeps.
+constexpr unsigned in_run = 1, in_sweep = 2, in_export = 4, in_micro = 8, in_stress = 16;
+constexpr unsigned in_all_but_stress = in_run | in_sweep | in_export | in_micro;
+
+struct Setting {
+  const char* name;  // in documents; in time settings with the unit: duration_seconds
+  SettingGroup group{};
+  const char* help = "";     // of the option
+  const char* value = "";    // what the option takes, where the type does not say it
+  const char* meaning = "";  // in the schema
+  Range range{};             // in documents
+  double most = 0;           // of numbers: the largest that the option takes
+  Names names{};             // of enums
+  bool settled = false;      // documents do not hold an enum's first value, which is automatic
+  bool takes_auto = false;   // the option takes "auto", too: then the member is `automatic`
+  std::optional<int64_t> automatic{};
+  Decides decides = Decides::run;
+  int key_place = 0;  // in the comparable key, whose hash is the name of a baseline's folder
+  unsigned commands = in_run | in_sweep;
+  std::optional<Device> only_for{};
+  Needs needs = Needs::nothing;
+  bool repeated = true;  // by a rerun
+  bool added = false;    // to documents after version 1.0
+  bool last = false;     // in the help, after the others of its group
+};
+
+template <class T>
+struct MemberSetting {
+  T RunConfig::*member;
+  Setting setting;
+};
+template <class T>
+MemberSetting(T RunConfig::*, Setting) -> MemberSetting<T>;
+
+}  // namespace nearmetal
