@@ -29,8 +29,8 @@ void print(std::string& script, const std::string& line, const char* where = "")
 }
 
 // A shell in place of mpirun.
-struct Job {
-  explicit Job(const std::string& script) : process({"bash", "-c", script}) {}
+struct ScriptedJob {
+  explicit ScriptedJob(const std::string& script) : process({"bash", "-c", script}) {}
 
   void update_for(std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
@@ -55,7 +55,7 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
   print(script,
         "mpirun noticed that process rank 1 with PID 5 on node vm1 exited on signal 9 (Killed).",
         to_err);
-  Job job(script + "exit 137");
+  ScriptedJob job(script + "exit 137");
   job.update_for(long_enough);
   ASSERT_TRUE(job.process.ended());
   EXPECT_EQ(reason_of_end(job.process),
@@ -67,7 +67,7 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
   const auto reason_of = [](std::initializer_list<const char*> lines) {
     std::string script;
     for (const char* line : lines) print(script, line, to_err);
-    Job job(script + "exit 255");
+    ScriptedJob job(script + "exit 255");
     job.update_for(long_enough);
     return reason_of_end(job.process);
   };
@@ -87,14 +87,14 @@ TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
   print(script, heartbeat(1, "warm-up", 3), to_err);
   print(script, "nearmetal: rank 1 (vm1) failed in the warm-up, step 4: broken", to_err);
   print(script, "nearmetal: rank 0 (vm0) failed in the window, step 11: consequence", to_err);
-  Job job(script + "exit 6");
+  ScriptedJob job(script + "exit 6");
   job.update_for(long_enough);
   EXPECT_EQ(reason_of_end(job.process),
             "rank 1 (vm1) failed in the warm-up, step 4: broken (exit code 6; warm-up, step 3)");
 }
 
 TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
-  Job job("kill -9 $$");
+  ScriptedJob job("kill -9 $$");
   job.update_for(long_enough);
   EXPECT_EQ(reason_of_end(job.process), "it said nothing (signal 9; before it said anything)");
 }
@@ -104,7 +104,7 @@ TEST(JobFailure, TheSilentRankStandsStill) {
   print(script, heartbeat(1, "window", 7), to_err);
   script += "while sleep 0.2; do\n";
   print(script, heartbeat(0, "window", 7));
-  Job job(script + "done");
+  ScriptedJob job(script + "done");
   job.update_for(std::chrono::milliseconds(500));
   EXPECT_EQ(place_of_standstill(job.process), " (window, step 7)") << "too early to tell";
   job.update_for(std::chrono::milliseconds(2500));
@@ -118,14 +118,14 @@ TEST(JobFailure, TheFirstStepIsNamedBeforeItIsDone) {
   for (const auto& [phase, expected] : cases) {
     std::string script;
     print(script, heartbeat(0, phase, 0));
-    Job job(script + "sleep 2");
+    ScriptedJob job(script + "sleep 2");
     job.update_for(std::chrono::milliseconds(500));
     EXPECT_EQ(place_of_standstill(job.process), expected);
   }
 }
 
 TEST(JobFailure, LinesThatOnlyLookLikeProgressAreKept) {
-  Job job("echo '{ \"a library\" }' >&2; exit 6");
+  ScriptedJob job("echo '{ \"a library\" }' >&2; exit 6");
   job.update_for(long_enough);
   EXPECT_THAT(reason_of_end(job.process), StartsWith("{ \"a library\" } (exit code 6"));
 }
