@@ -98,6 +98,20 @@ class Sweep(cli.SweepTest):
         again = self.call("compare", "s.json#1x1x1", "s.json#1x1x1")
         self.assertEqual(again.returncode, 0, again.err)
 
+    def test_evidence_is_for_every_rank(self):
+        with open(self.path("facts.json"), "w", encoding="utf-8") as file:
+            json.dump({"firmware": "1.2"}, file)
+        evidence = ["--monitor-hz", "0", "--no-host-info", "--host-facts", self.path("facts.json")]
+        process = self.sweep("2*(1x1x1)", "--repeats", "1", "--steps", "5", *evidence)
+        self.assertEqual(process.returncode, 0, process.err)
+        report = self.report("s.json")
+        self.assertEqual(report["invocation"]["config"]["host_facts"]["value"], "facts.json")
+        environment = report["environments"][0]
+        self.assertEqual(environment["host_name"], "(left out)")
+        self.assertEqual(environment["host_facts"], {"firmware": "1.2"})
+        for rank in report["arms"][0]["runs"][0]["ranks"]:
+            self.assertIsNone(rank["monitoring"])
+
     def test_a_failing_layout_does_not_keep_the_others_from_running(self):
         layouts = {"layouts": [{"name": "too_large", "shape": "1x1x1",
                                 "workload": {"batch": 60000, "steps": 3}},
