@@ -123,7 +123,7 @@ void load_until_told(Load& load, const std::string& name, const Terminal& termin
   progress.window_first_step = 0;  // always in the load
   teller.follow(progress, 0);
   Event event;
-  event.event = "ready";
+  event.kind = EventKind::ready;
   bool told_measured = false;
   load.run_slice(false);
   teller.tell(event);
@@ -131,12 +131,12 @@ void load_until_told(Load& load, const std::string& name, const Terminal& termin
     load.run_slice(conductor.may_open_window());
     progress.steps_done.fetch_add(1);
     if (told_measured || load.seconds() < least_measured_seconds) continue;
-    event.event = "measured";
+    event.kind = EventKind::measured;
     teller.tell(event);
     told_measured = true;
   }
   teller.unfollow();
-  event.event = "result";
+  event.kind = EventKind::result;
   event.neighbour = load.rate(name);
   teller.tell(event);
 }

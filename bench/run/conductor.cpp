@@ -61,7 +61,7 @@ void Conductor::listen() {
 Wish ConductedConsensus::agree(Wish mine) {
   if (mine.ready && !told_) {
     Event event;
-    event.event = in_window_ ? "measured" : "ready";
+    event.kind = in_window_ ? EventKind::measured : EventKind::ready;
     conductor_.teller().tell(event);
     told_ = true;
   }

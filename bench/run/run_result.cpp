@@ -28,7 +28,7 @@ void publish(const Report& report, const Destination& destination, const Termina
 
 void tell_result(const Report& report, Teller& teller) {
   Event event;
-  event.event = "result";
+  event.kind = EventKind::result;
   event.report = report;
   teller.tell(event);
 }

@@ -10,18 +10,18 @@ namespace {
 constexpr std::chrono::milliseconds progress_period{500};
 
 Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, SampleUnit unit,
-                     const char* phase_without) {
+                     RankPhase phase_without) {
   Event event;
   event.sample = unit;
-  event.event = "progress";
+  event.kind = EventKind::progress;
   event.phase = phase_without;
   if (progress == nullptr) return event;
   event.steps = progress->steps_done.load();
   const int64_t first = progress->window_first_step.load();
-  event.phase = first < 0 ? "warm-up" : "window";
+  event.phase = first < 0 ? RankPhase::warm_up : RankPhase::window;
   if (first < 0) return event;
   const int64_t measured = progress->window_measured.load();
-  if (measured == progress->window_steps.load()) event.phase = "load";
+  if (measured == progress->window_steps.load()) event.phase = RankPhase::load;
   const double seconds = progress->window_seconds.load();
   if (seconds > 0) {
     event.samples_per_second = static_cast<double>(measured * samples_per_step) / seconds;
@@ -53,7 +53,7 @@ void Teller::follow(const TrainerProgress& progress, int64_t samples_per_step, S
 void Teller::unfollow() {
   const std::lock_guard lock(mutex_);
   progress_ = nullptr;
-  phase_ = "proof";
+  phase_ = RankPhase::proof;
 }
 
 // In one piece, since others may write to the same stream.

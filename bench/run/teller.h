@@ -39,7 +39,7 @@ class Teller {
   const TrainerProgress* progress_ = nullptr;
   int64_t samples_per_step_ = 0;
   SampleUnit unit_ = SampleUnit::image;
-  const char* phase_ = "set-up";  // while there is no progress
+  RankPhase phase_ = RankPhase::set_up;  // while there is no progress
   bool over_ = false;
   std::condition_variable over_changed_;
   std::thread thread_;

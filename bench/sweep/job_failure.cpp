@@ -11,8 +11,9 @@ constexpr double silence_seconds = 2;  // ranks tell of their progress twice a s
 
 // With the step that comes after those that are done, counted from 0, where there are steps.
 std::string place_of(const Event& progress) {
-  if (progress.phase.empty()) return "before it said anything";
-  return progress.phase + (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
+  if (!progress.phase) return "before it said anything";
+  return to_string(*progress.phase) +
+         (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
 }
 
 std::string place_of_rank(const JobProcess& job, int64_t rank) {

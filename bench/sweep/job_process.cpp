@@ -134,13 +134,13 @@ void JobProcess::take_out(const std::string& line) {
   } catch (const InvalidReport& error) {
     return take_err(std::string("a line of the job is no event: ") + error.what());
   }
-  if (event.event == "ready") ready_ = true;
-  if (event.event == "measured") measured_ = true;
-  if (event.event == "result") {
+  if (event.kind == EventKind::ready) ready_ = true;
+  if (event.kind == EventKind::measured) measured_ = true;
+  if (event.kind == EventKind::result) {
     report_ = std::move(event.report);
     neighbour_ = std::move(event.neighbour);
   }
-  if (event.event == "progress") take_progress(std::move(event));
+  if (event.kind == EventKind::progress) take_progress(std::move(event));
 }
 
 void JobProcess::take_progress(Event event) {
@@ -208,8 +208,8 @@ double JobProcess::seconds_without_step() const {
 }
 
 bool takes_steps(const Event& progress) {
-  const std::string& phase = progress.phase;
-  return phase == "warm-up" || phase == "window" || phase == "load";
+  const std::optional<RankPhase> phase = progress.phase;
+  return phase == RankPhase::warm_up || phase == RankPhase::window || phase == RankPhase::load;
 }
 
 }  // namespace nearmetal

@@ -117,7 +117,8 @@ class RunningLaunch {
   void look_at_time(const JobProcess& job, const std::string& name) {
     const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
     const Event progress = job.progress();
-    const bool first = progress.steps == 0 && progress.phase != "proof";  // which is after the last
+    // The proof comes after the last step.
+    const bool first = progress.steps == 0 && progress.phase != RankPhase::proof;
     const std::string where = place_of_standstill(job);
     if (running > limits_.job_seconds) {
       fail(name + "took longer than " + seconds_text(limits_.job_seconds) + where,
@@ -138,9 +139,9 @@ class RunningLaunch {
     for (const auto& job : jobs_) {
       samples_per_second += job->progress().samples_per_second;
     }
-    if (samples_per_second <= 0) return jobs_[0]->progress().phase;
-    return std::to_string(std::llround(samples_per_second)) + " " +
-           words_of(jobs_[0]->progress().sample).rate;
+    const Event first = jobs_[0]->progress();
+    if (samples_per_second <= 0) return first.phase ? to_string(*first.phase) : "";
+    return std::to_string(std::llround(samples_per_second)) + " " + words_of(first.sample).rate;
   }
 
   const TimeLimits& limits_;

@@ -6,13 +6,24 @@
 
 namespace nearmetal {
 namespace json {
+namespace {
+
+// A name that this version does not know is no error: it is read as none. None is written as "".
+template <class Archive, class Optional>
+void known_name(Archive& field, const char* key, Optional& value) {
+  std::string name = value ? to_string(*value) : "";
+  field(key, name);
+  if constexpr (!Archive::writes) value = from_name<typename Optional::value_type>(name);
+}
+
+}  // namespace
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Event> event) {
-  field("event", event.event);
+  known_name(field, "event", event.kind);
   field("rank", event.rank, at_least(0));
   field("host", event.host);
-  field("phase", event.phase);
+  known_name(field, "phase", event.phase);
   field("steps", event.steps, at_least(0));
   field.unit("sample", event.sample);
   field(field.words().per_second_key, event.samples_per_second, at_least(0));

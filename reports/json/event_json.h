@@ -1,10 +1,12 @@
 // What a job says to the sweep that started it: one line of JSON for each event.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "models/names.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -15,15 +17,23 @@ inline constexpr const char* start_order = "start";  // and a space and a Unix t
 inline constexpr const char* end_order = "end";      // after `measured`: enough
 inline constexpr const char* stop_order = "stop";    // early
 
+/// ready: warmed up, the load goes on until `start`; measured: the window is complete, the load
+/// goes on until `end`; result: with the report, or what a neighbour did; the last.
+enum class EventKind { progress, ready, measured, result };
+constexpr auto names_of(EventKind) { return std::array{"progress", "ready", "measured", "result"}; }
+
+/// Where a rank is. load: the window is complete, and it trains on.
+enum class RankPhase { set_up, warm_up, window, load, proof };
+constexpr auto names_of(RankPhase) {
+  return std::array{"set-up", "warm-up", "window", "load", "proof"};
+}
+
 struct Event {
-  // progress; ready: warmed up, the load goes on until `start`; measured: the window is complete,
-  // the load goes on until `end`; result: with the report, or what a
-  // neighbour did; the last.
-  std::string event;
-  int64_t rank = 0;   // that tells; each tells of its progress, rank 0 all else
-  std::string host;   // of that rank
-  std::string phase;  // of progress: set-up, warm-up, window, load or proof
-  int64_t steps = 0;  // taken
+  std::optional<EventKind> kind;   // empty: one that another version tells of
+  int64_t rank = 0;                // that tells; each tells of its progress, rank 0 all else
+  std::string host;                // of that rank
+  std::optional<RankPhase> phase;  // of progress; empty: one of another version
+  int64_t steps = 0;               // taken
   SampleUnit sample = SampleUnit::image;
   double samples_per_second = 0;  // in the window so far; 0: none
   std::optional<Report> report;

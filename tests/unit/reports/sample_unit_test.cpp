@@ -93,7 +93,7 @@ TEST(SampleUnit, GoesWithoutSayingForImages) {
 
 TEST(SampleUnit, OfAJobIsToldToItsSweep) {
   Event event;
-  event.event = "progress";
+  event.kind = EventKind::progress;
   event.sample = SampleUnit::sequence;
   event.samples_per_second = 12;
   const std::string line = to_json_line(event);

@@ -14,9 +14,9 @@ namespace {
 
 using testing::StartsWith;
 
-std::string heartbeat(int64_t rank, const std::string& phase, int64_t steps) {
+std::string heartbeat(int64_t rank, RankPhase phase, int64_t steps) {
   Event event;
-  event.event = "progress";
+  event.kind = EventKind::progress;
   event.rank = rank;
   event.host = "vm" + std::to_string(rank);
   event.phase = phase;
@@ -49,8 +49,8 @@ constexpr std::chrono::seconds long_enough{20};
 
 TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
   std::string script;
-  print(script, heartbeat(0, "window", 9));
-  print(script, heartbeat(1, "window", 8), to_err);
+  print(script, heartbeat(0, RankPhase::window, 9));
+  print(script, heartbeat(1, RankPhase::window, 8), to_err);
   print(script, "nearmetal: rank 0 (vm0) failed in the window, step 9: MPI_Allreduce", to_err);
   print(script,
         "mpirun noticed that process rank 1 with PID 5 on node vm1 exited on signal 9 (Killed).",
@@ -83,8 +83,8 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
 
 TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
   std::string script;
-  print(script, heartbeat(0, "window", 10));
-  print(script, heartbeat(1, "warm-up", 3), to_err);
+  print(script, heartbeat(0, RankPhase::window, 10));
+  print(script, heartbeat(1, RankPhase::warm_up, 3), to_err);
   print(script, "nearmetal: rank 1 (vm1) failed in the warm-up, step 4: broken", to_err);
   print(script, "nearmetal: rank 0 (vm0) failed in the window, step 11: consequence", to_err);
   ScriptedJob job(script + "exit 6");
@@ -101,9 +101,9 @@ TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
 
 TEST(JobFailure, TheSilentRankStandsStill) {
   std::string script;
-  print(script, heartbeat(1, "window", 7), to_err);
+  print(script, heartbeat(1, RankPhase::window, 7), to_err);
   script += "while sleep 0.2; do\n";
-  print(script, heartbeat(0, "window", 7));
+  print(script, heartbeat(0, RankPhase::window, 7));
   ScriptedJob job(script + "done");
   job.update_for(std::chrono::milliseconds(500));
   EXPECT_EQ(place_of_standstill(job.process), " (window, step 7)") << "too early to tell";
@@ -113,8 +113,10 @@ TEST(JobFailure, TheSilentRankStandsStill) {
 }
 
 TEST(JobFailure, TheFirstStepIsNamedBeforeItIsDone) {
-  const std::vector<std::pair<std::string, std::string>> cases{
-      {"set-up", " (set-up)"}, {"warm-up", " (warm-up, step 0)"}, {"proof", " (proof)"}};
+  const std::vector<std::pair<RankPhase, std::string>> cases{
+      {RankPhase::set_up, " (set-up)"},
+      {RankPhase::warm_up, " (warm-up, step 0)"},
+      {RankPhase::proof, " (proof)"}};
   for (const auto& [phase, expected] : cases) {
     std::string script;
     print(script, heartbeat(0, phase, 0));
@@ -122,6 +124,17 @@ TEST(JobFailure, TheFirstStepIsNamedBeforeItIsDone) {
     job.update_for(std::chrono::milliseconds(500));
     EXPECT_EQ(place_of_standstill(job.process), expected);
   }
+}
+
+TEST(JobFailure, EventsOfAnotherVersionArePassedOver) {
+  std::string line = heartbeat(0, RankPhase::window, 7);
+  const std::string known = "\"progress\"";
+  line.replace(line.find(known), known.size(), "\"cooled\"");
+  std::string script;
+  print(script, line);
+  ScriptedJob job(script + "exit 6");
+  job.update_for(long_enough);
+  EXPECT_EQ(reason_of_end(job.process), "it said nothing (exit code 6; before it said anything)");
 }
 
 TEST(JobFailure, LinesThatOnlyLookLikeProgressAreKept) {
