@@ -28,13 +28,6 @@ void take_places(Judging& judging, const std::vector<std::string>& places) {
   }
 }
 
-void take_fail_on(GateOptions& gate, const std::string& text) {
-  require_choice("--fail-on", text, {"regression", "not-equivalent", "any"});
-  gate.fail_on = text == "regression"       ? FailOn::regression
-                 : text == "not-equivalent" ? FailOn::not_equivalent
-                                            : FailOn::any;
-}
-
 RunSet read_base(const GateForm& form, const RunSet& next) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.judging.base.front());
@@ -74,7 +67,9 @@ void add_gate_options(Options& options, GateForm& form) {
   add_rule_options(options, judging.options);
   options.value("--fail-on", "regression|not-equivalent|any",
                 "worse is shown; not worse is not shown; any change [regression]",
-                [&form](const std::string& text) { take_fail_on(form.gate, text); });
+                [&form](const std::string& text) {
+                  form.gate.fail_on = parse_choice<FailOn>("--fail-on", text);
+                });
   options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000}, "that each side must have");
   options.toggle("--require-clean", form.gate.require_clean,
                  "exit 4 unless each run's monitor shows it undisturbed");
