@@ -25,6 +25,11 @@ constexpr auto names_of(Verdict) {
   return std::array{"NOT-COMPARABLE", "INVALID", "SLOWER", "INCONCLUSIVE", "EQUIVALENT", "FASTER"};
 }
 
+/// How a difference and its error were estimated: from two independent samples of runs (Welch),
+/// from pairs of runs, or as the mean of the rows of several arms.
+enum class Method { none, welch, paired, mean_of_rows };
+constexpr auto names_of(Method) { return std::array{"", "welch", "paired", "mean of rows"}; }
+
 struct CompareOptions {
   DecisionRule rule;
   std::vector<std::string> metrics;       // names; empty: throughput
@@ -61,7 +66,7 @@ struct ComparisonRow {
   std::string metric;
   Verdict verdict = Verdict::inconclusive;
   std::string reason;  // of the verdict, in words
-  std::string method;  // welch, paired, mean of rows, or empty where there is none
+  Method method = Method::none;
   SideSummary base_side;
   SideSummary new_side;
   Maybe<LogEstimate> log_difference;    // ln(new / base)

@@ -153,7 +153,7 @@ void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& m
 std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& estimate,
                                 const CompareOptions& options) {
   const int64_t n = row.new_side.runs;
-  if (row.method == "paired") {
+  if (row.method == Method::paired) {
     return {{estimate.standard_error * std::sqrt(static_cast<double>(n)), n, true}};
   }
   return {{row.base_side.spread->deviation, row.base_side.runs, options.base_can_grow},
@@ -254,7 +254,7 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     estimate = difference(*of_base, *of_new);
   }
   if (estimate) {
-    row.method = paired ? "paired" : "welch";
+    row.method = paired ? Method::paired : Method::welch;
     fill_tests(row, *estimate, metric, options.rule);
     row.rank_test_p = mann_whitney_p(next.values, base.values);
     fill_plan(row, *estimate, metric, options);
@@ -272,7 +272,7 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
   for (const ComparisonRow* row : rows) terms.push_back({weight, *row->log_difference});
   ComparisonRow mean_row = row_without_figures("geometric mean", metric, Verdict::inconclusive,
                                                "not determined for a mean of rows");
-  mean_row.method = "mean of rows";
+  mean_row.method = Method::mean_of_rows;
   fill_tests(mean_row, combined(terms), metric, rule);
   return mean_row;
 }

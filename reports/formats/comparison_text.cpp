@@ -87,8 +87,8 @@ std::vector<std::string> notes_of(const ComparisonRow& row, const CompareOptions
 }
 
 std::string counts_text(const ComparisonRow& row) {
-  if (row.method == "mean of rows") return "-";
-  if (row.method == "paired") return counted(row.new_side.runs, "pair");
+  if (row.method == Method::mean_of_rows) return "-";
+  if (row.method == Method::paired) return counted(row.new_side.runs, "pair");
   return std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
 }
 

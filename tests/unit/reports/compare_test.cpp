@@ -54,7 +54,7 @@ TEST(Compare, VerdictsFollowTheIntervalAndTheMargin) {
 
 TEST(Compare, ARowHoldsBothSidesAndTheDifference) {
   const ComparisonRow row = row_of(base_set(), new_set(0.97));
-  EXPECT_EQ(row.method, "welch");
+  EXPECT_EQ(row.method, Method::welch);
   EXPECT_EQ(row.base_side.runs, 5);
   EXPECT_NEAR(*row.base_side.geometric_mean, 1000, 0.01);
   EXPECT_LT(row.base_side.interval->lower, 998);
@@ -129,7 +129,7 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
     return set;
   }();
   const ComparisonRow paired = row_of(made_up_set({{"run", base}}), second);
-  EXPECT_EQ(paired.method, "paired");
+  EXPECT_EQ(paired.method, Method::paired);
   EXPECT_EQ(paired.verdict, Verdict::equivalent);
   std::ostringstream text;
   print_comparison(text, compare(made_up_set({{"run", base}}), second, {}), false);
@@ -137,7 +137,7 @@ TEST(Compare, RunsInPairsAreComparedInPairs) {
   EXPECT_LT(*paired.p, 0.001);
   const ComparisonRow apart =
       row_of(made_up_set({{"run", base}}), made_up_set({{"run", next}}, 60));
-  EXPECT_EQ(apart.method, "welch");
+  EXPECT_EQ(apart.method, Method::welch);
   EXPECT_EQ(apart.verdict, Verdict::inconclusive);
 }
 
