@@ -17,10 +17,15 @@ constexpr auto names_of(Layer) {
   return std::array{"clock", "compute", "memory", "cpu", "launch", "input", "communication"};
 }
 
+enum class ProbeUnit { seconds, hertz, share, bytes_per_second, flops_per_second };
+constexpr auto names_of(ProbeUnit) {
+  return std::array{"seconds", "hertz", "share", "bytes_per_second", "flops_per_second"};
+}
+
 /// What was seen of a layer on each side, its median over the runs.
 struct SeenProbe {
   std::string name;
-  std::string unit;
+  ProbeUnit unit = ProbeUnit::seconds;
   Maybe<double> base;
   Maybe<double> other;
 };

@@ -57,31 +57,34 @@ class Probes {
   }
 
   SeenProbe bytes(const std::string& name) const {
-    return {name, "bytes_per_second", rate_of(base_, name, &ProbeTime::bytes),
+    return {name, ProbeUnit::bytes_per_second, rate_of(base_, name, &ProbeTime::bytes),
             rate_of(next_, name, &ProbeTime::bytes)};
   }
   SeenProbe seconds(const std::string& name) const {
-    return {name, "seconds", base_.seconds(name), next_.seconds(name)};
+    return {name, ProbeUnit::seconds, base_.seconds(name), next_.seconds(name)};
   }
-  SeenProbe sm_clock() const { return {"sm_clock_hertz", "hertz", base_.sm_hertz, next_.sm_hertz}; }
+  SeenProbe sm_clock() const {
+    return {"sm_clock_hertz", ProbeUnit::hertz, base_.sm_hertz, next_.sm_hertz};
+  }
   SeenProbe product() const {
     const ProbeTime* probe = base_.first_of("product/");
-    return {probe == nullptr ? "product" : probe->name, "flops_per_second",
+    return {probe == nullptr ? "product" : probe->name, ProbeUnit::flops_per_second,
             rate_of(base_, "product/", &ProbeTime::flops),
             rate_of(next_, "product/", &ProbeTime::flops)};
   }
   std::vector<SeenProbe> cpu() const {
     const std::string name = quantum_probe;
-    return {{name + " mean", "seconds", base_.seconds(name, &ProbeTime::mean_seconds),
+    return {{name + " mean", ProbeUnit::seconds, base_.seconds(name, &ProbeTime::mean_seconds),
              next_.seconds(name, &ProbeTime::mean_seconds)},
-            {name + " p99", "seconds", base_.seconds(name, &ProbeTime::p99_seconds),
+            {name + " p99", ProbeUnit::seconds, base_.seconds(name, &ProbeTime::p99_seconds),
              next_.seconds(name, &ProbeTime::p99_seconds)},
-            {"cpu_steal_share", "share", base_.steal_share, next_.steal_share}};
+            {"cpu_steal_share", ProbeUnit::share, base_.steal_share, next_.steal_share}};
   }
   std::vector<SeenProbe> communication() const {
-    return {{"exposed communication", "seconds", base_.exposed_seconds, next_.exposed_seconds},
-            {"sums alone", "seconds", base_.sums_alone_seconds, next_.sums_alone_seconds},
-            bytes("p2p/")};
+    return {
+        {"exposed communication", ProbeUnit::seconds, base_.exposed_seconds, next_.exposed_seconds},
+        {"sums alone", ProbeUnit::seconds, base_.sums_alone_seconds, next_.sums_alone_seconds},
+        bytes("p2p/")};
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "reports/formats/attribution_text.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include "reports/text/text.h"
 
@@ -17,16 +18,22 @@ std::string time_text(double seconds) {
   return significant(1e3 * seconds, 4) + " ms";
 }
 
-std::string value_text(const std::string& unit, const Maybe<double>& value) {
+std::string value_text(ProbeUnit unit, const Maybe<double>& value) {
   if (!value) return "?";
-  if (unit == "seconds") return time_text(*value);
-  if (unit == "bytes_per_second") return significant(1e-9 * *value, 4) + " GB/s";
-  if (unit == "flops_per_second") {
-    return *value >= 1e12 ? significant(1e-12 * *value, 4) + " TFLOP/s"
-                          : significant(1e-9 * *value, 4) + " GFLOP/s";
+  switch (unit) {
+    case ProbeUnit::seconds:
+      return time_text(*value);
+    case ProbeUnit::hertz:
+      return significant(1e-6 * *value, 4) + " MHz";
+    case ProbeUnit::share:
+      return significant(100 * *value, 3) + " %";
+    case ProbeUnit::bytes_per_second:
+      return significant(1e-9 * *value, 4) + " GB/s";
+    case ProbeUnit::flops_per_second:
+      return *value >= 1e12 ? significant(1e-12 * *value, 4) + " TFLOP/s"
+                            : significant(1e-9 * *value, 4) + " GFLOP/s";
   }
-  if (unit == "hertz") return significant(1e-6 * *value, 4) + " MHz";
-  return significant(100 * *value, 3) + " %";
+  throw std::logic_error("unnamed ProbeUnit");
 }
 
 // What neither side knows says nothing.

@@ -123,8 +123,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, SeenProbe> seen) {
   field.type("seen_probe", "What was seen of a layer on each side, its median over the runs");
   field("name", seen.name);
-  field("unit", seen.unit,
-        one_of("seconds", "hertz", "share", "bytes_per_second", "flops_per_second"));
+  field("unit", seen.unit);
   field("base", seen.base);
   field("other", seen.other);
 }
