@@ -61,10 +61,16 @@ struct StepRecord {
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
 };
 
+/// The parts of a step, in its order.
+enum class Phase { input, forward, backward, exchange, update };
+constexpr auto names_of(Phase) {
+  return std::array{"input", "forward", "backward", "exchange", "update"};
+}
+
 /// One kernel or primitive of the step, timed alone.
 struct ProfileEntry {
-  std::string name;   // node(s) of the graph it computes
-  std::string phase;  // "input", "forward", "backward", "exchange" or "update"
+  std::string name;  // node(s) of the graph it computes
+  Phase phase{};
   std::string implementation;
   double seconds = 0;
   double flops = 0;  // of convolutions and products

@@ -237,7 +237,7 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
         3);
   };
   for (const ProfileEntry& entry : profile.entries) {
-    row(entry.name, entry.phase, fixed(1e3 * entry.seconds, 3),
+    row(entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
         fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
         rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
         entry.implementation);

@@ -67,10 +67,12 @@ void CpuProgram::allocate() {
 
 void CpuProgram::surround_with_input_and_update() {
   std::vector<Operation> input(1);
-  input[0] = {"labels", "input", "", "own loop", 0, 0, {}, {}, nullptr, [this] { draw_labels(); }};
+  input[0] = {"labels", Phase::input, "", "own loop", 0,
+              0,        {},           {}, nullptr,    [this] { draw_labels(); }};
   input[0].bytes = 4.0 * static_cast<double>(options_.batch_size);
   if (options_.input != Input::device) {
-    Operation copy{"images", "input", "", "own copy", 0, 0, {step_.images}, {}, nullptr, nullptr};
+    Operation copy{"images", Phase::input,   "", "own copy", 0,
+                   0,        {step_.images}, {}, nullptr,    nullptr};
     copy.bytes = 2.0 * static_cast<double>(step_.images->bytes());
     copy.run = [this, bytes = step_.images->bytes()] {
       parallel_copy(step_.images->data(), host_images_.get(), bytes);
@@ -81,12 +83,12 @@ void CpuProgram::surround_with_input_and_update() {
 
   const auto bytes = static_cast<double>(step_.bytes(Region::gradients));
   step_.operations.push_back(
-      {"loss + gradient norm", "update", "", "own loop", 0, bytes, {}, {}, nullptr, [this] {
+      {"loss + gradient norm", Phase::update, "", "own loop", 0, bytes, {}, {}, nullptr, [this] {
          finish_step();
        }});
   if (options_.forward_only) return;
   step_.operations.push_back({"sgd",
-                              "update",
+                              Phase::update,
                               "",
                               "own loop",
                               0,

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <iterator>
 #include <map>
-#include <string_view>
 
 #include "models/gradient_buckets.h"
 
@@ -26,8 +25,9 @@ std::vector<GradientSlice> slices_of(const LoweredStep& step) {
 
 Operation own_operation(const std::string& name, const std::string& implementation, int64_t bytes,
                         std::function<void()> run) {
-  Operation operation{name, "exchange", "",      implementation, 0, static_cast<double>(bytes),
-                      {},   {},         nullptr, nullptr};
+  Operation operation{
+      name, Phase::exchange, "",     implementation, 0, static_cast<double>(bytes), {},
+      {},   nullptr,         nullptr};
   operation.run = std::move(run);
   return operation;
 }
@@ -98,8 +98,7 @@ std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllR
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      const FlatGradient& gradient, StepState& state) {
-  std::erase_if(step.operations,
-                [](const Operation& o) { return std::string_view(o.phase) == "exchange"; });
+  std::erase_if(step.operations, [](const Operation& o) { return o.phase == Phase::exchange; });
   const int64_t bytes = step.bytes(Region::gradients);
   const std::vector<BucketRange> ranges =
       cut_buckets(slices_of(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
@@ -115,9 +114,8 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
                    all_reduce, state);
     }
   }
-  const auto update = std::find_if(operations.begin(), operations.end(), [](const Operation& o) {
-    return std::string_view(o.phase) == "update";
-  });
+  const auto update = std::find_if(operations.begin(), operations.end(),
+                                   [](const Operation& o) { return o.phase == Phase::update; });
   std::vector<Operation> end = ends(gradient, bytes / 4, all_reduce, state);
   operations.insert(update, std::make_move_iterator(end.begin()),
                     std::make_move_iterator(end.end()));

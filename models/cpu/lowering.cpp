@@ -106,9 +106,8 @@ std::string Lowering::key(const std::string& what, int node) const {
   return key + " " + to_string(options_.precision);
 }
 
-Operation& Lowering::emit(const std::string& name, const char* phase,
-                          const std::string& implementation, std::vector<Tensor*> operands,
-                          std::function<void()> run) {
+Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
+                          std::vector<Tensor*> operands, std::function<void()> run) {
   std::erase(operands, nullptr);
   Operation operation;
   operation.name = name;
@@ -120,7 +119,7 @@ Operation& Lowering::emit(const std::string& name, const char* phase,
   return step_.operations.emplace_back(std::move(operation));
 }
 
-Tensor* Lowering::reordered(const std::string& name, const char* phase, Tensor* from,
+Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
                             const Desc& wanted) {
   if (from->desc() == wanted) return from;
   Tensor* to = tensor(wanted);
@@ -128,7 +127,7 @@ Tensor* Lowering::reordered(const std::string& name, const char* phase, Tensor* 
   return to;
 }
 
-void Lowering::reorder_into(const std::string& name, const char* phase, Tensor* from, Tensor* to) {
+void Lowering::reorder_into(const std::string& name, Phase phase, Tensor* from, Tensor* to) {
   const dnnl::reorder::primitive_desc desc(engine_, from->desc(), engine_, to->desc(), attributes_);
   emit<dnnl::reorder>(name + " reorder", phase, "", desc,
                       {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
@@ -162,7 +161,7 @@ Tensor* Lowering::gradient_target(int parameter, const Desc& desc) {
 
 void Lowering::store_gradient(const std::string& name, int parameter, Tensor* gradient) {
   Tensor* stored = step_.slices[parameter].gradient;
-  if (gradient != stored) reorder_into(name, "backward", gradient, stored);
+  if (gradient != stored) reorder_into(name, Phase::backward, gradient, stored);
 }
 
 // Last layer first: the order in which the backward pass completes gradients.

@@ -43,7 +43,7 @@ struct ParameterSlice {
 /// One primitive or loop.
 struct Operation {
   std::string name;   // node(s) of the graph it computes
-  std::string phase;  // as in ProfileEntry
+  Phase phase{};
   std::string key;    // of its plan; empty for a loop
   std::string implementation;
   double flops = 0;

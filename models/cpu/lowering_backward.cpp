@@ -32,7 +32,7 @@ void Lowering::backward(int i) {
 
 void Lowering::add_gradient(int node, Tensor* gradient) {
   gradients_[node].push_back(
-      reordered(graph_.node(node).name, "backward", gradient, value(node)->desc()));
+      reordered(graph_.node(node).name, Phase::backward, gradient, value(node)->desc()));
 }
 
 Tensor* Lowering::gradient_of(int node) {
@@ -42,7 +42,7 @@ Tensor* Lowering::gradient_of(int node) {
     Tensor* right = parts.back();
     Tensor* sum = tensor(left->desc());
     const int64_t elements = sum->bytes() / element_bytes(options_.precision);
-    emit(graph_.node(node).name + " gradients", "backward", "own loop", {left, right, sum},
+    emit(graph_.node(node).name + " gradients", Phase::backward, "own loop", {left, right, sum},
          [=, precision = options_.precision] {
            add(precision, left->data(), right->data(), false, sum->data(), elements);
          });
@@ -66,11 +66,11 @@ void Lowering::backward_convolution(int i) {
       {algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims), any(dims(i)),
        strides, padding, padding},
       attributes_, engine_, hint);
-  Tensor* x = reordered(node.name, "backward", value(input), weights.src_desc());
-  Tensor* dy_for_weights = reordered(node.name, "backward", dy, weights.diff_dst_desc());
+  Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
+  Tensor* dy_for_weights = reordered(node.name, Phase::backward, dy, weights.diff_dst_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
   emit<dnnl::convolution_backward_weights>(
-      node.name, "backward", key("conv backward_weights", i), weights,
+      node.name, Phase::backward, key("conv backward_weights", i), weights,
       {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy_for_weights}, {DNNL_ARG_DIFF_WEIGHTS, dw}})
       .flops = flops(i);
   store_gradient(node.name, weight, dw);
@@ -80,11 +80,11 @@ void Lowering::backward_convolution(int i) {
       {algorithm::convolution_direct, any(dims(input)), any(weight_dims), any(dims(i)), strides,
        padding, padding},
       attributes_, engine_, hint);
-  Tensor* w = reordered(node.name, "backward", operand(weight), data.weights_desc());
-  Tensor* dy_for_data = reordered(node.name, "backward", dy, data.diff_dst_desc());
+  Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
+  Tensor* dy_for_data = reordered(node.name, Phase::backward, dy, data.diff_dst_desc());
   Tensor* dx = tensor(data.diff_src_desc());
   emit<dnnl::convolution_backward_data>(
-      node.name, "backward", key("conv backward_data", i), data,
+      node.name, Phase::backward, key("conv backward_data", i), data,
       {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy_for_data}, {DNNL_ARG_DIFF_SRC, dx}})
       .flops = flops(i);
   add_gradient(input, dx);
@@ -103,7 +103,7 @@ void Lowering::backward_norm(int i) {
   Tensor* scale = operand(node.parameters[0]);
   Tensor* scale_gradient = step_.slices[node.parameters[0]].gradient;
   Tensor* bias_gradient = step_.slices[node.parameters[1]].gradient;
-  emit(node.name, "backward", "own loop",
+  emit(node.name, Phase::backward, "own loop",
        {x, y, dy, scale, mean, variance, dx, scale_gradient, bias_gradient, scratch},
        [=, mean = mean, variance = variance, precision = options_.precision] {
          norm_backward(precision, extent,
@@ -131,7 +131,7 @@ void Lowering::backward_relu(int i) {
   Tensor* y = value(i);
   Tensor* dx = tensor(y->desc());
   const int64_t elements = y->bytes() / element_bytes(options_.precision);
-  emit(graph_.node(i).name, "backward", "own loop", {y, dy, other, dx},
+  emit(graph_.node(i).name, Phase::backward, "own loop", {y, dy, other, dx},
        [=, precision = options_.precision] {
          relu_backward(precision, y->data(), dy->data(), other != nullptr ? other->data() : nullptr,
                        dx->data(), elements);
@@ -160,7 +160,7 @@ void Lowering::backward_pool(int i) {
   Tensor* dx = tensor(desc.diff_src_desc());
   Arguments arguments{{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}};
   if (workspaces_[i] != nullptr) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
-  emit<dnnl::pooling_backward>(node.name, "backward",
+  emit<dnnl::pooling_backward>(node.name, Phase::backward,
                                key(std::string(to_string(node.op)) + " backward", i), desc,
                                arguments);
   add_gradient(node.inputs[0], dx);
@@ -178,9 +178,9 @@ void Lowering::backward_linear(int i) {
   const dnnl::inner_product_backward_weights::primitive_desc weights(
       {any(dims(input)), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_,
       hint);
-  Tensor* x = reordered(node.name, "backward", value(input), weights.src_desc());
+  Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
-  emit<dnnl::inner_product_backward_weights>(node.name, "backward",
+  emit<dnnl::inner_product_backward_weights>(node.name, Phase::backward,
                                              key("linear backward_weights", i), weights,
                                              {{DNNL_ARG_SRC, x},
                                               {DNNL_ARG_DIFF_DST, dy},
@@ -191,10 +191,10 @@ void Lowering::backward_linear(int i) {
 
   const dnnl::inner_product_backward_data::primitive_desc data(
       {any(dims(input)), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
-  Tensor* w = reordered(node.name, "backward", operand(weight), data.weights_desc());
+  Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
   Tensor* dx = tensor(data.diff_src_desc());
   emit<dnnl::inner_product_backward_data>(
-      node.name, "backward", key("linear backward_data", i), data,
+      node.name, Phase::backward, key("linear backward_data", i), data,
       {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}})
       .flops = flops(i);
   add_gradient(input, dx);

@@ -62,9 +62,9 @@ void Lowering::forward_convolution(int i) {
     values_[input] = step_.images = tensor(desc.src_desc());
   }
   define_parameter(node.parameters[0], desc.weights_desc());
-  Tensor* x = reordered(node.name, "forward", value(input), desc.src_desc());
+  Tensor* x = reordered(node.name, Phase::forward, value(input), desc.src_desc());
   values_[i] = tensor(desc.dst_desc());
-  emit<dnnl::convolution_forward>(node.name, "forward", key("conv forward", i), desc,
+  emit<dnnl::convolution_forward>(node.name, Phase::forward, key("conv forward", i), desc,
                                   {{DNNL_ARG_SRC, x},
                                    {DNNL_ARG_WEIGHTS, operand(node.parameters[0])},
                                    {DNNL_ARG_DST, values_[i]}})
@@ -93,8 +93,9 @@ void Lowering::forward_norm(int i) {
   Tensor* scale = operand(node.parameters[0]);
   Tensor* bias = operand(node.parameters[1]);
   Tensor* scratch = norm_scratch(extent);
-  emit(with_relu ? node.name + " + " + graph_.node(relu).name : node.name, "forward", "own loop",
-       {x, scale, bias, y, mean, variance, scratch}, [=, precision = options_.precision] {
+  emit(with_relu ? node.name + " + " + graph_.node(relu).name : node.name, Phase::forward,
+       "own loop", {x, scale, bias, y, mean, variance, scratch},
+       [=, precision = options_.precision] {
          norm_forward(precision, extent,
                       {x->data(), scale->floats(), bias->floats(), with_relu, y->data(),
                        mean->floats(), variance->floats(), static_cast<double*>(scratch->data())});
@@ -104,7 +105,7 @@ void Lowering::forward_norm(int i) {
 void Lowering::forward_add(int i, int output, bool relu) {
   const Node& node = graph_.node(i);
   Tensor* left = value(node.inputs[0]);
-  Tensor* right = reordered(node.name, "forward", value(node.inputs[1]), left->desc());
+  Tensor* right = reordered(node.name, Phase::forward, value(node.inputs[1]), left->desc());
   // In place where nothing else reads the left summand: batch norm's backward pass needs its input
   // and, without a ReLU of its own, not its output.
   const int source = node.inputs[0];
@@ -113,7 +114,7 @@ void Lowering::forward_add(int i, int output, bool relu) {
   values_[output] = out;
   const std::string name = relu ? node.name + " + " + graph_.node(output).name : node.name;
   const int64_t elements = left->bytes() / element_bytes(options_.precision);
-  emit(name, "forward", "own loop", {left, right, out}, [=, precision = options_.precision] {
+  emit(name, Phase::forward, "own loop", {left, right, out}, [=, precision = options_.precision] {
     add(precision, left->data(), right->data(), relu, out->data(), elements);
   });
 }
@@ -125,9 +126,10 @@ void Lowering::forward_relu(int i) {
   Tensor* x = value(input);
   Tensor* y = values_[i] = tensor(x->desc());
   const int64_t elements = x->bytes() / element_bytes(options_.precision);
-  emit(graph_.node(i).name, "forward", "own loop", {x, y}, [=, precision = options_.precision] {
-    cpu::relu(precision, x->data(), y->data(), elements);
-  });
+  emit(graph_.node(i).name, Phase::forward, "own loop", {x, y},
+       [=, precision = options_.precision] {
+         cpu::relu(precision, x->data(), y->data(), elements);
+       });
 }
 
 void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, const Dims& kernel,
@@ -145,8 +147,9 @@ void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, con
     workspaces_[i] = tensor(desc.workspace_desc());
     arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
   }
-  emit<dnnl::pooling_forward>(
-      node.name, "forward", key(std::string(to_string(node.op)) + " forward", i), desc, arguments);
+  emit<dnnl::pooling_forward>(node.name, Phase::forward,
+                              key(std::string(to_string(node.op)) + " forward", i), desc,
+                              arguments);
 }
 
 void Lowering::forward_linear(int i) {
@@ -165,9 +168,9 @@ void Lowering::forward_linear(int i) {
       attributes_, engine_);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
-  Tensor* x = reordered(node.name, "forward", value(node.inputs[0]), desc.src_desc());
+  Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
   values_[i] = tensor(logits);
-  emit<dnnl::inner_product_forward>(node.name, "forward", key("linear forward", i), desc,
+  emit<dnnl::inner_product_forward>(node.name, Phase::forward, key("linear forward", i), desc,
                                     {{DNNL_ARG_SRC, x},
                                      {DNNL_ARG_WEIGHTS, operand(weight)},
                                      {DNNL_ARG_BIAS, operand(bias)},
@@ -187,7 +190,7 @@ void Lowering::forward_loss(int i) {
     gradient = tensor({{batch, classes}, type_, dnnl::memory::format_tag::nc});
     gradients_[input].push_back(gradient);
   }
-  emit(graph_.node(i).name, "forward", "own loop", {logits, gradient},
+  emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
        [=, precision = options_.precision, &state = state_] {
          softmax_loss(precision, static_cast<const float*>(logits->data()), state.labels.data(),
                       batch, classes, state.loss_scale / static_cast<float>(batch),
@@ -198,7 +201,7 @@ void Lowering::forward_loss(int i) {
 void Lowering::update_statistics() {
   if (step_.norms.empty()) return;
   Tensor* first = batch_statistics_.begin()->second.first;  // where the region begins
-  emit("running statistics", "forward", "own loop", {},
+  emit("running statistics", Phase::forward, "own loop", {},
        [first, norms = step_.norms, &state = state_] {
          update_running_statistics(norms, static_cast<const float*>(first->data()),
                                    state.running_statistics.data());

@@ -38,15 +38,15 @@ class Lowering {
   double flops(int node) const;
   std::string key(const std::string& what, int node) const;
 
-  Operation& emit(const std::string& name, const char* phase, const std::string& implementation,
+  Operation& emit(const std::string& name, Phase phase, const std::string& implementation,
                   std::vector<Tensor*> operands, std::function<void()> run);
   // A primitive, with a scratchpad that lives as long as it runs.
   template <class Primitive, class PrimitiveDesc>
-  Operation& emit(const std::string& name, const char* phase, const std::string& key,
+  Operation& emit(const std::string& name, Phase phase, const std::string& key,
                   const PrimitiveDesc& desc, Arguments arguments);
   // The same values in the wanted layout: `from` itself if it has that.
-  Tensor* reordered(const std::string& name, const char* phase, Tensor* from, const Desc& wanted);
-  void reorder_into(const std::string& name, const char* phase, Tensor* from, Tensor* to);
+  Tensor* reordered(const std::string& name, Phase phase, Tensor* from, const Desc& wanted);
+  void reorder_into(const std::string& name, Phase phase, Tensor* from, Tensor* to);
 
   // A parameter's layout is that which its forward primitive takes.
   void define_parameter(int parameter, const Desc& desc);
@@ -100,7 +100,7 @@ class Lowering {
 };
 
 template <class Primitive, class PrimitiveDesc>
-Operation& Lowering::emit(const std::string& name, const char* phase, const std::string& key,
+Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& key,
                           const PrimitiveDesc& desc, Arguments arguments) {
   if (desc.scratchpad_desc().get_size() > 0) {
     arguments.emplace_back(DNNL_ARG_SCRATCHPAD, tensor(desc.scratchpad_desc()));

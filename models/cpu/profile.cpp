@@ -55,7 +55,7 @@ std::vector<Probe> CpuProgram::probes() {
   use_threads();
   std::vector<Probe> probes;
   for (const Operation& operation : step_.operations) {
-    probes.push_back({.name = step_probe_name(operation.phase, operation.name),
+    probes.push_back({.name = step_probe_name(to_string(operation.phase), operation.name),
                       .work = operation.implementation,
                       .bytes = operation.bytes,
                       .flops = operation.flops,

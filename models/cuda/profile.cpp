@@ -66,7 +66,7 @@ TimedRuns CudaProgram::time_alone(const Kernel& kernel) {
 std::vector<Probe> CudaProgram::probes() {
   std::vector<Probe> probes;
   for (const Kernel& kernel : step_.kernels) {
-    probes.push_back({.name = step_probe_name(kernel.phase, kernel.name),
+    probes.push_back({.name = step_probe_name(to_string(kernel.phase), kernel.name),
                       .work = kernel.implementation,
                       .bytes = kernel.bytes,
                       .flops = kernel.flops,

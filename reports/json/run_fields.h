@@ -81,7 +81,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, ProfileEntry> entry) {
   field.type("profile_entry", "One kernel or primitive of the step, timed alone");
   field("name", entry.name, "Nodes of the model that it computes");
-  field("phase", entry.phase, one_of("input", "forward", "backward", "exchange", "update"));
+  field("phase", entry.phase);
   field("implementation", entry.implementation);
   field("seconds", entry.seconds, at_least(0));
   field("flops", entry.flops, at_least(0), "Operations of convolutions and matrix products");

@@ -170,7 +170,7 @@ TEST_F(ProgramTest, ProbesTimeEveryKernelOfTheStep) {
   const std::vector<Probe> probes = program->probes();
   ASSERT_EQ(probes.size(), entries.size());
   for (size_t i = 0; i < probes.size(); ++i) {
-    EXPECT_EQ(probes[i].name, step_probe_name(entries[i].phase, entries[i].name));
+    EXPECT_EQ(probes[i].name, step_probe_name(to_string(entries[i].phase), entries[i].name));
     EXPECT_EQ(probes[i].work, entries[i].implementation);
     EXPECT_EQ(probes[i].flops, entries[i].flops);
     EXPECT_GT(probes[i].start()(2), 0) << probes[i].name;
@@ -214,13 +214,13 @@ TEST_F(ProgramTest, ProfileCoversEveryConvolution) {
   }
   for (const Node& node : graph.nodes()) {
     if (node.op != OpKind::conv) continue;
-    for (const char* phase : {"forward", "backward"}) {
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
       EXPECT_TRUE(std::any_of(profile.entries.begin(), profile.entries.end(),
                               [&](const ProfileEntry& entry) {
                                 return entry.phase == phase && computes(entry, node.name) &&
                                        entry.flops > 0;
                               }))
-          << node.name << " " << phase;
+          << node.name << " " << to_string(phase);
     }
   }
   EXPECT_NEAR(flops / (graph.training_flops_per_sample() * batch_size), 1, 1e-9);

@@ -79,7 +79,7 @@ inline Run sample_run() {
                             .first_loss = 7.0,
                             .last_loss = 3.4};
   run.plans = {{"conv 64", "cudnn eng1", 1e-4, 1e-5}};
-  run.profile = StepProfile{.entries = {{"conv1", "forward", "cudnn eng1", 1e-3, 1e9, 1e8}},
+  run.profile = StepProfile{.entries = {{"conv1", Phase::forward, "cudnn eng1", 1e-3, 1e9, 1e8}},
                             .sum_seconds = 1e-3,
                             .step_seconds = 0.1,
                             .copy_bytes_per_second = 4.26e12,

@@ -1,7 +1,6 @@
 #include "models/cuda/compiler/exchange.h"
 
 #include <map>
-#include <string_view>
 
 #include "models/cuda/kernels/convert.h"
 #include "models/gradient_buckets.h"
@@ -47,7 +46,7 @@ Kernel exchange(const std::string& name, const std::string& implementation, int6
                 std::function<void(cudaStream_t)> launch) {
   Kernel kernel;
   kernel.name = name;
-  kernel.phase = "exchange";
+  kernel.phase = Phase::exchange;
   kernel.implementation = implementation;
   kernel.bytes = static_cast<double>(bytes);
   kernel.launch = std::move(launch);
@@ -124,8 +123,7 @@ class Exchange {
 
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes) {
-  std::erase_if(step.kernels,
-                [](const Kernel& kernel) { return std::string_view(kernel.phase) == "exchange"; });
+  std::erase_if(step.kernels, [](const Kernel& kernel) { return kernel.phase == Phase::exchange; });
   Exchange exchange(layout, options, resources, all_reduce);
   const std::vector<BucketRange> buckets =
       cut_buckets(slices_of(step, layout), layout.matrix_elements,
@@ -135,7 +133,7 @@ void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramO
   std::vector<Kernel> kernels;
   size_t next = 0;
   for (size_t k = 0; k < step.kernels.size(); ++k) {
-    if (std::string_view(step.kernels[k].phase) == "update" && next < buckets.size()) {
+    if (step.kernels[k].phase == Phase::update && next < buckets.size()) {
       exchange.append_start(next++, 2, kernels);
       exchange.append_end(kernels);
     }

@@ -62,8 +62,8 @@ LogitsShape Lowering::logits_shape() const {
   return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
 }
 
-Kernel& Lowering::emit(const std::string& name, const char* phase,
-                       const std::string& implementation, std::vector<const Tensor*> operands,
+Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
+                       std::vector<const Tensor*> operands,
                        std::function<void(cudaStream_t)> launch) {
   std::erase(operands, nullptr);
   Kernel kernel{name, phase, implementation, 0, 0, std::move(operands), {}, {}, std::move(launch)};
@@ -76,7 +76,7 @@ Kernel& Lowering::emit(const std::string& name, const char* phase,
 void Lowering::labels_and_images() {
   const int64_t batch = options_.batch_size, classes = graph_.classes();
   const uint64_t seed = label_seed(options_.data_seed);
-  emit("labels", "input", "own", {}, [=, &r = resources_](cudaStream_t stream) {
+  emit("labels", Phase::input, "own", {}, [=, &r = resources_](cudaStream_t stream) {
     launch_draw_labels(seed, batch, classes, r.state, r.fixed_labels, r.use_fixed_labels, r.labels,
                        stream);
   });
@@ -95,7 +95,7 @@ ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
           options_.precision};
 }
 
-void Lowering::emit_convolution(int conv, ConvolutionOp op, const char* phase, const Tensor* x,
+void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
                                 const Tensor* y, const Tensor* sums) {
   const Node& node = graph_.node(conv);
   Kernel& kernel = emit(node.name, phase, "", {x, y, sums}, nullptr);
@@ -118,8 +118,8 @@ PoolShape Lowering::pool_shape(int pool) const {
           static_cast<int>(node.shape.width)};
 }
 
-Kernel& Lowering::emit_product(const std::string& name, const char* phase,
-                               const ProductShape& shape, std::vector<const Tensor*> operands,
+Kernel& Lowering::emit_product(const std::string& name, Phase phase, const ProductShape& shape,
+                               std::vector<const Tensor*> operands,
                                const std::function<void(const Product&, cudaStream_t)>& launch) {
   const auto product = std::make_shared<std::unique_ptr<Product>>();
   const auto& r = resources_;
@@ -141,7 +141,7 @@ void Lowering::finish() {
   const Precision precision = options_.precision;
   const auto& r = resources_;
   const double elements = static_cast<double>(layout_.elements());
-  emit("gradient norm", "update", "own", {},
+  emit("gradient norm", Phase::update, "own", {},
        [=, batch = options_.batch_size, dynamic = options_.loss_scale.dynamic,
         forward_only = options_.forward_only, &r](cudaStream_t stream) {
          launch_finish_step(
@@ -153,7 +153,7 @@ void Lowering::finish() {
       .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
   if (options_.forward_only) return;
   const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
-  emit("sgd", "update", "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
+  emit("sgd", Phase::update, "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
     launch_sgd(precision, r.parameters, sgd, r.state, stream);
   }).bytes = elements * (4 * 4 + static_cast<double>(element_size()) + copy);
 }

@@ -38,7 +38,7 @@ struct ConvolutionCall {
 /// One launch of the step.
 struct Kernel {
   std::string name;  // the nodes it computes
-  const char* phase = "";
+  Phase phase{};
   std::string implementation;
   double flops = 0;
   double bytes = 0;  // each operand once

@@ -40,18 +40,18 @@ void Lowering::backward_classifier(int i) {
   const int64_t weight = layout_.slices[linear.parameters[0]].offset;
   const int64_t bias = layout_.slices[linear.parameters[1]].offset;
   const auto& r = resources_;
-  emit(linear.name, "backward", "own", {dy},
+  emit(linear.name, Phase::backward, "own", {dy},
        [=, precision = options_.precision, &r](cudaStream_t stream) {
          launch_bias_gradient(precision, shape, dy->data, r.parameters.vector_gradients + bias,
                               stream);
        });
-  emit_product(linear.name, "backward", weight_gradient_product(shape, features()), {dy, x},
+  emit_product(linear.name, Phase::backward, weight_gradient_product(shape, features()), {dy, x},
                [=, &r](const Product& product, cudaStream_t stream) {
                  product.launch(dy->data, x->data, gradient_address(r.parameters, weight, size),
                                 r.workspace, stream);
                })
       .gradient_of = linear.parameters[0];
-  emit_product(linear.name, "backward", feature_gradient_product(shape, features()), {dy, dx},
+  emit_product(linear.name, Phase::backward, feature_gradient_product(shape, features()), {dy, dx},
                [=, &r](const Product& product, cudaStream_t stream) {
                  product.launch(dy->data, matrix_address(r.parameters, weight, size), dx->data,
                                 r.workspace, stream);
@@ -64,7 +64,7 @@ void Lowering::backward_average_pool(int i) {
   const Tensor* dy = gradients_of(i).first;
   Tensor* dx = tensor(value_bytes(node.inputs[0]));
   gradients_[node.inputs[0]].push_back(dx);
-  emit(node.name, "backward", "own", {dy, dx},
+  emit(node.name, Phase::backward, "own", {dy, dx},
        [=, precision = options_.precision, batch = options_.batch_size](cudaStream_t stream) {
          launch_average_pool_backward(precision, dy->data, dx->data, batch,
                                       static_cast<int>(input.height * input.width),
@@ -115,14 +115,14 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   };
   const Precision precision = options_.precision;
   const std::string name = patterns_.name(pattern);
-  emit(name, "backward", "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
+  emit(name, Phase::backward, "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
        [=, &r](cudaStream_t stream) {
          launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
        });
   if (fused) return;
   std::vector<const Tensor*> read{dy, dy_second, mask, x, residual_x, dx, residual_dx};
   if (dz != nullptr) read = {dz, x, dx};
-  emit(name, "backward", "own apply sweep", read, [=, &r](cudaStream_t stream) {
+  emit(name, Phase::backward, "own apply sweep", read, [=, &r](cudaStream_t stream) {
     launch_norm_backward_apply(precision, operands(), extent, r.reduction.multiprocessors, stream);
   });
 }
@@ -138,7 +138,7 @@ void Lowering::backward_norm_pool(int pool) {
   const PoolShape shape = pool_shape(pool);
   const Precision precision = options_.precision;
   const std::string name = patterns_.name(pattern);
-  emit(name, "backward", "own sums sweep", {dy, dy_second, winner_x, dz},
+  emit(name, Phase::backward, "own sums sweep", {dy, dy_second, winner_x, dz},
        [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
          NormBackwardOperands operands;
          operands.count = shape.input().rows;
@@ -155,7 +155,7 @@ void Lowering::backward_norm_pool(int pool) {
   }
   Tensor* dx = tensor(value_bytes(pattern.conv));
   gradients_[pattern.conv].push_back(dx);
-  emit(name, "backward", "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
+  emit(name, Phase::backward, "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
     const PoolBackwardOperands operands{dz->data, static_cast<const uint8_t*>(winner->data),
                                         x->data, r.norms[pattern.norm], dx->data};
     launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors, stream);
@@ -168,11 +168,11 @@ void Lowering::backward_convolution(int i) {
   if (pending_.contains(i)) return backward_pointwise(i);
   if (is_stem(i) && pending_stem_) return backward_stem(i);
   const Tensor* dy = gradients_of(i).first;
-  emit_convolution(i, ConvolutionOp::backward_weights, "backward", values_[input], dy);
+  emit_convolution(i, ConvolutionOp::backward_weights, Phase::backward, values_[input], dy);
   if (is_stem(i)) return mask_stem_gradient(node);
   Tensor* dx = tensor(value_bytes(input));
   gradients_[input].push_back(dx);
-  emit_convolution(i, ConvolutionOp::backward_data, "backward", dx, dy);
+  emit_convolution(i, ConvolutionOp::backward_data, Phase::backward, dx, dy);
 }
 
 bool Lowering::fuses_backward(const NormPattern& pattern) const {
@@ -201,7 +201,7 @@ void Lowering::backward_pointwise(int i) {
       tensor(pointwise_backward_scratch_bytes(shape, r.reduction.multiprocessors));
   const int64_t offset = layout_.slices[node.parameters[0]].offset;
   Kernel& kernel = emit(
-      graph_.node(norm).name + " + " + node.name, "backward", "own fused", {dz, y, x, dx},
+      graph_.node(norm).name + " + " + node.name, Phase::backward, "own fused", {dz, y, x, dx},
       [=, norm = norm, dz = dz, relu = relu, precision = options_.precision, size = element_size(),
        &r](cudaStream_t stream) {
         PointwiseBackwardOperands operands;
@@ -230,7 +230,8 @@ void Lowering::backward_stem(int i) {
   Tensor* partial_sums = tensor(stem_backward_scratch_bytes(r.reduction.multiprocessors));
   const int64_t offset = layout_.slices[node.parameters[0]].offset;
   Kernel& kernel = emit(
-      patterns_.name(pattern) + " + " + node.name, "backward", "own fused", {dz, winner, x, images},
+      patterns_.name(pattern) + " + " + node.name, Phase::backward, "own fused",
+      {dz, winner, x, images},
       [=, dz = dz, precision = options_.precision, shape = stem_shape(i),
        pool_shape = pool_shape(pool), size = element_size(), &r](cudaStream_t stream) {
         const StemBackwardOperands operands{{dz->data, static_cast<const uint8_t*>(winner->data),
@@ -249,7 +250,7 @@ void Lowering::backward_stem(int i) {
 void Lowering::mask_stem_gradient(const Node& conv) {
   const ParameterSlice& slice = layout_.slices[conv.parameters[0]];
   if (choices_.stem != StemForm::space_to_depth) return;  // padded channels are zero images
-  emit(conv.name, "backward", "own mask", {},
+  emit(conv.name, Phase::backward, "own mask", {},
        [=, precision = options_.precision, offset = slice.offset, elements = slice.elements,
         size = element_size(), &r = resources_](cudaStream_t stream) {
          launch_mask_gradient(precision, gradient_address(r.parameters, offset, size), r.stem_mask,

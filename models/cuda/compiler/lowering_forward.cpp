@@ -42,15 +42,15 @@ void Lowering::forward_convolution(int i) {
   if (is_stem(i) && choices_.own_stem_forward) return forward_stem(i);
   const bool fused = choices_.fused_statistics.contains(problem(ConvolutionOp::forward, i).key());
   if (!fused) {
-    emit_convolution(i, ConvolutionOp::forward, "forward", x, y);
-    emit(norm_name, "forward", "own statistics sweep", {y},
+    emit_convolution(i, ConvolutionOp::forward, Phase::forward, x, y);
+    emit(norm_name, Phase::forward, "own statistics sweep", {y},
          [=, precision = options_.precision, &r](cudaStream_t stream) {
            launch_batch_statistics(precision, y->data, extent, r.norms[norm], r.reduction, stream);
          });
     return;
   }
   const Tensor* sums = tensor(2 * extent.channels * static_cast<int64_t>(sizeof(float)));
-  emit_convolution(i, ConvolutionOp::forward_statistics, "forward", x, y, sums);
+  emit_convolution(i, ConvolutionOp::forward_statistics, Phase::forward, x, y, sums);
   sums_[i] = sums;
 }
 
@@ -61,7 +61,7 @@ void Lowering::forward_stem(int i) {
   sums_[i] = sums;
   const int64_t offset = layout_.slices[node.parameters[0]].offset;
   Kernel& kernel =
-      emit(node.name, "forward", "own", {x, y, sums},
+      emit(node.name, Phase::forward, "own", {x, y, sums},
            [=, precision = options_.precision, shape = stem_shape(i), size = element_size(),
             &r = resources_](cudaStream_t stream) {
              auto* sum = static_cast<float*>(sums->data);
@@ -102,7 +102,7 @@ void Lowering::forward_norm(const NormPattern& pattern) {
     residual_norm = norm_input(pattern.residual_conv, pattern.residual_norm);
     residual_sums = sums_[pattern.residual_conv];
   }
-  emit(patterns_.name(pattern), "forward", "own sweep",
+  emit(patterns_.name(pattern), Phase::forward, "own sweep",
        {x, residual, y, mask, sums_[pattern.conv], residual_sums},
        [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
          NormaliseOperands operands;
@@ -131,7 +131,7 @@ void Lowering::forward_norm_pool(int pool) {
   values_[pool] = y;
   masks_[pool] = winner;
   winner_x_[pool] = winner_x;
-  emit(patterns_.name(pattern), "forward", "own sweep",
+  emit(patterns_.name(pattern), Phase::forward, "own sweep",
        {x, y, winner, winner_x, sums_[pattern.conv]},
        [=, precision = options_.precision, shape = pool_shape(pool),
         norm = norm_input(pattern.conv, pattern.norm), &r = resources_](cudaStream_t stream) {
@@ -151,7 +151,7 @@ void Lowering::forward_average_pool(int i) {
   if (x == nullptr) patterns_.unsupported(i);
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
-  emit(node.name, "forward", "own", {x, y},
+  emit(node.name, Phase::forward, "own", {x, y},
        [=, precision = options_.precision, batch = options_.batch_size](cudaStream_t stream) {
          launch_average_pool(precision, x->data, y->data, batch,
                              static_cast<int>(input.height * input.width),
@@ -170,7 +170,7 @@ void Lowering::forward_classifier(int loss) {
   Tensor* logits = tensor(elements * static_cast<int64_t>(sizeof(float)));
   const int64_t weight = layout_.slices[linear.parameters[0]].offset;
   emit_product(
-      linear.name, "forward", logits_product(shape, features()), {x, logits},
+      linear.name, Phase::forward, logits_product(shape, features()), {x, logits},
       [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
         product.launch(x->data, matrix_address(r.parameters, weight, size), logits->data,
                        r.workspace, stream);
@@ -178,7 +178,7 @@ void Lowering::forward_classifier(int loss) {
   Tensor* gradient = options_.forward_only ? nullptr : tensor(elements * element_size());
   gradients_[linear_].push_back(gradient);
   const int64_t bias = layout_.offset(linear.parameters[1]);
-  emit(graph_.node(loss).name, "forward", "own", {logits, gradient},
+  emit(graph_.node(loss).name, Phase::forward, "own", {logits, gradient},
        [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
          launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
                              r.parameters.values + bias, r.labels, &r.state->loss_scale, r.losses,

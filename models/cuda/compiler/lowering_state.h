@@ -39,12 +39,12 @@ class Lowering {
   ConvolutionProblem problem(ConvolutionOp op, int conv) const;
 
   // Append a kernel. Absent operands may be null.
-  Kernel& emit(const std::string& name, const char* phase, const std::string& implementation,
+  Kernel& emit(const std::string& name, Phase phase, const std::string& implementation,
                std::vector<const Tensor*> operands, Launch launch);
-  void emit_convolution(int conv, ConvolutionOp op, const char* phase, const Tensor* x,
-                        const Tensor* y, const Tensor* sums = nullptr);
+  void emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x, const Tensor* y,
+                        const Tensor* sums = nullptr);
   // A product is made at its first launch, which is not in a captured graph: it needs the handle.
-  Kernel& emit_product(const std::string& name, const char* phase, const ProductShape& shape,
+  Kernel& emit_product(const std::string& name, Phase phase, const ProductShape& shape,
                        std::vector<const Tensor*> operands,
                        const std::function<void(const Product&, cudaStream_t)>& launch);
 

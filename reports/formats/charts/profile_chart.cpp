@@ -15,11 +15,10 @@ struct Part {
 
 // By phase; what a step takes beyond the kernels is a part, too.
 std::vector<Part> parts_of(const StepProfile& profile) {
-  std::vector<Part> parts = {{"input"}, {"forward"}, {"backward"}, {"exchange"}, {"update"}};
+  std::vector<Part> parts;
+  for (const char* name : names_of(Phase{})) parts.push_back({name});
   for (const ProfileEntry& entry : profile.entries) {
-    for (Part& part : parts) {
-      if (part.name == entry.phase) part.seconds += entry.seconds;
-    }
+    parts[static_cast<size_t>(entry.phase)].seconds += entry.seconds;
   }
   parts.push_back({"not in kernels", std::max(0.0, profile.step_seconds - profile.sum_seconds)});
   return parts;

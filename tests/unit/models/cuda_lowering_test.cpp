@@ -124,7 +124,7 @@ TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
   const LoweredStep step = lowered(graph, options, {});
   EXPECT_THAT(step.kernels, Contains(Field(&Kernel::name, HasSubstr("layer4.1.conv2"))));
   for (const Kernel& kernel : step.kernels) {
-    EXPECT_STRNE(kernel.phase, "backward") << kernel.name;
+    EXPECT_NE(kernel.phase, Phase::backward) << kernel.name;
   }
 }
 
@@ -186,16 +186,16 @@ TEST_P(CudaExchange, EachBucketStartsBehindTheLastKernelThatWritesIntoIt) {
   std::set<int> written;
   bool finished = false;
   for (const Kernel& kernel : step.kernels) {
-    const std::string phase = kernel.phase;
+    const Phase phase = kernel.phase;
     if (kernel.name == "all buckets") {
       finished = true;
-    } else if (phase == "exchange") {
+    } else if (phase == Phase::exchange) {
       kernel.launch(nullptr);
     } else if (kernel.gradient_of) {
       written.insert(*kernel.gradient_of);
       EXPECT_THAT(all_reduce.started, Not(Contains(bucket_of(*kernel.gradient_of)))) << kernel.name;
     }
-    EXPECT_EQ(finished, phase == "update" || kernel.name == "all buckets") << kernel.name;
+    EXPECT_EQ(finished, phase == Phase::update || kernel.name == "all buckets") << kernel.name;
   }
   std::vector<int> in_order(all_reduce.buckets.size());
   std::iota(in_order.begin(), in_order.end(), 0);
@@ -225,7 +225,7 @@ std::vector<std::string> exchange_kernels(Precision type, std::vector<GradientBu
   EXPECT_EQ(buckets.at(1).data, resources.sent.vectors);
   std::vector<std::string> names;
   for (const Kernel& kernel : step.kernels) {
-    if (kernel.phase == std::string("exchange")) names.push_back(kernel.name);
+    if (kernel.phase == Phase::exchange) names.push_back(kernel.name);
   }
   return names;
 }

@@ -107,8 +107,8 @@ TEST_F(CmdRun, VerifyPassesWhenTheNetworkLearns) {
 }
 
 TEST_F(CmdRun, TheProfileIsComparedWithTheRoofline) {
-  script.profile = {.entries = {{"conv1", "forward", "fast conv", 0.004, 2e9, 1e6},
-                                {"bn1", "forward", "sweep", 0.003, 0, 4e6}},
+  script.profile = {.entries = {{"conv1", Phase::forward, "fast conv", 0.004, 2e9, 1e6},
+                                {"bn1", Phase::forward, "sweep", 0.003, 0, 4e6}},
                     .copy_bytes_per_second = 2e9,
                     .matrix_flops_per_second = 1e12};
   EXPECT_EQ(run({"--steps", "3", "--profile"}), ExitCode::ok);
@@ -121,7 +121,7 @@ TEST_F(CmdRun, TheProfileIsComparedWithTheRoofline) {
 }
 
 TEST_F(CmdRun, WithoutCeilingsTheRooflineIsUnknown) {
-  script.profile.entries = {{"conv1", "forward", "conv", 0.004, 2e9, 1e6}};
+  script.profile.entries = {{"conv1", Phase::forward, "conv", 0.004, 2e9, 1e6}};
   EXPECT_EQ(run({"--steps", "3", "--profile"}), ExitCode::ok);
   EXPECT_FALSE(only_run().profile->roofline_seconds);
 }
