@@ -41,6 +41,7 @@ struct ProgramOptions {
   bool forward_only = false;  // forward and loss alone
   Input input = Input::device;
   bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
+  bool host_sleeps = false;     // GPU: while it waits for a step, else as CUDA chooses
   SgdOptions sgd;
   LossScale loss_scale;
   // In which gradients travel to other ranks, if any: fp32, bf16 or fp16; empty: as computed.

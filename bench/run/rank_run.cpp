@@ -210,6 +210,7 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
   options.forward_only = config.forward_only;
   options.input = config.input;
   options.launch_as_graph = config.launch != LaunchMode::stream;
+  options.host_sleeps = config.host_wait == HostWait::block;
   options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
   options.loss_scale = config.loss_scale.value();
   options.data_seed = substream(seed_of(config), static_cast<uint64_t>(rank));

@@ -61,7 +61,8 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     : CudaProgram(graph, options, WithoutMemory()) {
   allocate();
   bind_convolutions();
-  for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event());
+  const unsigned wait = options_.host_sleeps ? cudaEventBlockingSync : cudaEventDefault;
+  for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event(wait));
   use_synthetic_batch();
   settle_step();
 }

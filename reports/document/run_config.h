@@ -26,6 +26,11 @@ constexpr auto names_of(Device) { return std::array{"auto", "cpu", "cuda"}; }
 enum class LaunchMode { graph, stream, call };
 constexpr auto names_of(LaunchMode) { return std::array{"graph", "stream", "call"}; }
 
+/// How the host waits for the end of a GPU's step: as CUDA chooses (it looks again and again), or
+/// asleep until the GPU's interrupt, which costs a VM more than bare metal.
+enum class HostWait { automatic, block };
+constexpr auto names_of(HostWait) { return std::array{"auto", "block"}; }
+
 /// To CPUs and memory next to the GPU, or not.
 enum class Bind { automatic, off };
 constexpr auto names_of(Bind) { return std::array{"auto", "off"}; }
@@ -53,6 +58,7 @@ struct RunConfig {
   std::optional<int64_t> warmup;  // fewest steps before the timed window
   Input input = Input::device;
   std::optional<LaunchMode> launch;  // of GPU work
+  HostWait host_wait = HostWait::automatic;
   std::optional<double> learning_rate;
   double momentum = 0.9;
   double weight_decay = 1e-4;

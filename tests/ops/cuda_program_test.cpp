@@ -98,6 +98,16 @@ TEST_F(ProgramTest, GraphAndStreamLaunchComputeTheSame) {
   }
 }
 
+TEST_F(ProgramTest, AHostThatSleepsSeesTheSameLosses) {
+  const Graph graph = small_graph();
+  ProgramOptions options;
+  options.batch_size = 8;
+  options.plans = backend().prepare(graph, options)->plans();
+  const std::vector<float> awake = losses(backend(), graph, options);
+  options.host_sleeps = true;
+  EXPECT_EQ(losses(backend(), graph, options), awake);
+}
+
 TEST_F(ProgramTest, PinnedPlansMustBeThereAndLoad) {
   const Graph graph = small_graph();
   ProgramOptions options;

@@ -20,9 +20,9 @@ StreamHandle make_stream() {
   return StreamHandle(stream);
 }
 
-EventHandle make_event() {
+EventHandle make_event(unsigned flags) {
   cudaEvent_t event = nullptr;
-  NM_CALL(cudaEventCreate(&event));
+  NM_CALL(cudaEventCreateWithFlags(&event, flags));
   return EventHandle(event);
 }
 

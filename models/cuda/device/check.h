@@ -41,7 +41,8 @@ using PinnedMemory = Handle<void*, cudaFreeHost>;
 using RegisteredMemory = Handle<void*, cudaHostUnregister>;
 
 StreamHandle make_stream();
-EventHandle make_event();
+/// `flags`: such as cudaEventBlockingSync.
+EventHandle make_event(unsigned flags = cudaEventDefault);
 DeviceMemory allocate_device(int64_t bytes);
 
 /// A call apart loads the kernel and keeps the device from waiting for the host's next launches.

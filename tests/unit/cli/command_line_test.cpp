@@ -84,6 +84,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"warmup", "--warmup", "9"},
       {"input", "--input", "host"},
       {"launch", "--launch", "stream"},
+      {"host_wait", "--host-wait", "block"},
       {"learning_rate", "--learning-rate", "0.25"},
       {"momentum", "--momentum", "0.5"},
       {"weight_decay", "--weight-decay", "0"},
