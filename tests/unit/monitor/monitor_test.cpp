@@ -240,7 +240,7 @@ TEST(Monitor, OnADeviceOfItsOwnASecondProcessIsShared) {
   MonitorTable table;
   table.most_processes = 2;
   EXPECT_EQ(judge_samples(table, {.jobs = 4, .through_mps = false, .own_device = true}).verdict,
-            "shared");
+            MonitorVerdict::shared);
   EXPECT_EQ(judge_samples(table, {.jobs = 4}).verdict, MonitorVerdict::clean);
 }
 
