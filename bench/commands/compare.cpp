@@ -19,12 +19,7 @@ Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWE
 it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree or have no
 row in common. Of runs with --attribute it also says what the difference comes from.
 
-Metrics: throughput_images_per_second, median_step_seconds, p95_step_seconds, p99_step_seconds,
-  set_up_seconds.
-Fields, which must agree unless --allow-differ names them: model, device, precision, batch,
-  image_size, classes, forward_only, input, launch, zero_init, loss_scale, learning_rate, momentum,
-  weight_decay, update, gradient_type, communication, share, ranks_per_job, world_size,
-  ranks_per_instance, gpu_chip, cpu_model, threads, libraries, or one of them: libraries.cudnn.)";
+)";
 
 // One FILE of each side; BASE NEW.
 void take_both(CompareForm& form, const std::vector<std::string>& places) {
@@ -79,8 +74,8 @@ void add_compare_options(Options& options, CompareForm& form) {
 }
 
 Command compare_command() {
-  return make_command("compare", "Compare two sets of runs", compare_examples, add_compare_options,
-                      run_compare);
+  return make_command("compare", "Compare two sets of runs",
+                      compare_examples + names_to_choose_from(), add_compare_options, run_compare);
 }
 
 }  // namespace nearmetal

@@ -35,13 +35,15 @@ void add_names(Options& options, const std::string& flag, const char* value, con
   });
 }
 
-void check_metric(const std::string& name) {
-  Texts known;
+Texts metric_names() {
+  Texts names;
   std::vector<SampleUnit> units;
   for (const Network& network : networks()) units.push_back(network.sample);
-  for (const Metric* metric : metrics_of(units)) known.emplace_back(metric->name);
-  require_choice("--metric", name, known);
+  for (const Metric* metric : metrics_of(units)) names.emplace_back(metric->name);
+  return names;
 }
+
+void check_metric(const std::string& name) { require_choice("--metric", name, metric_names()); }
 
 // Comparing says why the kind is never allowed; which libraries there are, only reports tell.
 void check_field(const std::string& name) {
@@ -110,6 +112,20 @@ void write_files(const Judged& judged, const Judging& judging) {
 }
 
 }  // namespace
+
+std::string names_to_choose_from() {
+  Texts fields = fields_that_may_differ();
+  std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
+  std::ostringstream text;
+  print_wrapped(text, "Metrics: " + joined(metric_names()) + ".", 2);
+  print_wrapped(text,
+                "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
+                    ", or one of them: libraries.cudnn.",
+                2);
+  std::string lines = text.str();
+  lines.pop_back();  // the help ends its last line itself
+  return lines;
+}
 
 void add_rule_options(Options& options, CompareOptions& compare) {
   options.value("--margin", "SHARE", "that does not matter, such as 1.5% or 0.015 [2%]",

@@ -25,6 +25,8 @@ struct Judging {
   bool force = false;
 };
 
+/// The metrics and the fields that the options below take, for the help.
+std::string names_to_choose_from();
 /// Margin, alpha, metrics, and which fields may differ.
 void add_rule_options(Options& options, CompareOptions& compare);
 /// In which form the answer is printed.

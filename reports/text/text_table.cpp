@@ -56,9 +56,9 @@ void print_aligned(std::ostream& out, const TextTable& table,
   }
 }
 
-void print_wrapped(std::ostream& out, const std::string& line) {
+void print_wrapped(std::ostream& out, const std::string& line, int indent_columns) {
   constexpr size_t most_columns = 100;
-  const std::string indent = "    ";
+  const std::string indent(indent_columns, ' ');
   std::istringstream words(printable(line));
   size_t columns = 0;
   for (std::string word; words >> word;) {

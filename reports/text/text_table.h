@@ -27,9 +27,9 @@ struct TitledTable {
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles = {});
 
-/// A line of words on lines of at most 100 columns, the following ones indented; control characters
-/// are shown as '?'.
-void print_wrapped(std::ostream& out, const std::string& line);
+/// A line of words on lines of at most 100 columns, the following ones indented by so many columns;
+/// control characters are shown as '?'.
+void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
 
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);
