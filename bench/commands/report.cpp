@@ -21,6 +21,7 @@ namespace {
 constexpr const char* report_examples = R"(
 Examples:
   nearmetal report run*.json                                 a table in Markdown
+  nearmetal report run*.json --format text                   the same for a terminal
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
@@ -53,6 +54,7 @@ void print_page(std::ostream& out, const RunSet& set, bool charts) {
 
 constexpr ReportFormat report_formats[] = {
     {"markdown", without_charts<print_markdown>},
+    {"text", without_charts<print_text>},
     {"html", print_page, false, Keep::steps_and_profile},
     {"github", without_charts<print_github_summary>},
     {"csv", without_charts<print_csv>},

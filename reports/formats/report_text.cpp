@@ -80,6 +80,25 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   return lines;
 }
 
+void print_text(std::ostream& out, const RunSet& set) {
+  if (const std::string work = work_line(set); !work.empty()) {
+    print_wrapped(out, work);
+    out << '\n';
+  }
+  if (shares_a_gpu(set)) {
+    for (const TitledTable& shown : fraction_tables(set)) {
+      out << shown.title << ":\n";
+      print_aligned(out, shown.table);
+      if (!shown.legend.empty()) print_wrapped(out, shown.legend);
+      out << '\n';
+    }
+  }
+  print_aligned(out, report_table(set));
+  const std::vector<std::string> warnings = run_warnings(set);
+  if (!warnings.empty()) out << '\n';
+  for (const std::string& line : warnings) print_wrapped(out, line);
+}
+
 void print_markdown(std::ostream& out, const RunSet& set) {
   if (const std::string work = work_line(set); !work.empty()) {
     out << markdown_escaped(work) << "\n\n";

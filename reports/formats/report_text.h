@@ -1,4 +1,4 @@
-// Runs of reports as tables: Markdown, the summary of GitHub, CSV.
+// Runs of reports as tables: for a terminal, Markdown, the summary of GitHub, CSV.
 #pragma once
 
 #include <ostream>
@@ -17,7 +17,10 @@ TextTable report_table(const RunSet& set);
 /// runs once, with how many gave it.
 std::vector<std::string> run_warnings(const RunSet& set);
 
-/// What was measured, that table and those warnings.
+/// What was measured, that table and those warnings, for a terminal.
+void print_text(std::ostream& out, const RunSet& set);
+
+/// The same as Markdown.
 void print_markdown(std::ostream& out, const RunSet& set);
 
 /// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.

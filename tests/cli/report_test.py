@@ -63,6 +63,14 @@ class Report(cli.CliTest):
             self.assertIn("| 50.11 |", process.out)
             self.assertNotIn("<a", process.out)
 
+    def test_text(self):
+        process = self.call("report", self.hostile, "--format", "text")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("throughput_images_per_second, images/s", process.out)
+        self.assertIn("  50.11  ", process.out)
+        self.assertNotIn("\x01", process.out)
+        self.assertNotIn("|", process.out)
+
     def test_html(self):
         arguments = ["report", self.hostile, "--format", "html", "--output", "runs.html"]
         if shutil.which("gnuplot") is None:
