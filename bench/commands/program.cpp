@@ -10,6 +10,7 @@
 #include "bench/commands/generate.h"
 #include "bench/commands/info.h"
 #include "bench/commands/micro.h"
+#include "bench/commands/models.h"
 #include "bench/commands/plan.h"
 #include "bench/commands/report.h"
 #include "bench/commands/rerun.h"
@@ -55,9 +56,10 @@ Command program() {
       make_command("nearmetal", "Trains a real ResNet on synthetic data and reports how fast.",
                    program_examples, declare_program, run_program);
   program.commands = {
-      run_command(),    export_command(), compare_command(),  gate_command(),   baseline_command(),
-      rerun_command(),  report_command(), plan_command(),     sweep_command(),  micro_command(),
-      stress_command(), doctor_command(), validate_command(), schema_command(), generate_command(),
+      run_command(),      export_command(), compare_command(),  gate_command(),
+      baseline_command(), rerun_command(),  report_command(),   plan_command(),
+      sweep_command(),    micro_command(),  stress_command(),   doctor_command(),
+      validate_command(), schema_command(), generate_command(), models_command(),
   };
   return program;
 }

@@ -15,6 +15,16 @@ class Help(cli.CliTest):
             self.assertIn(word, process.out)
         self.assertEqual(process.err, "")
 
+    def test_models_lists_every_network(self):
+        process = self.call("models")
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        rows = {line.split()[0]: line.split()[1:] for line in process.out.splitlines()[1:]}
+        self.assertEqual(rows["resnet50"], ["image", "25557032", "8.18", "24.30"])
+        smaller = self.call("models", "--image-size", "64").out
+        self.assertEqual(len(smaller.splitlines()), len(rows) + 1)
+        self.assertNotIn(" 8.18 ", smaller)
+        self.assert_refused(self.call("models", "--image-size", "0"), 2, "--image-size")
+
     def test_run_lists_its_options_with_defaults(self):
         process = self.call("run", "--help")
         self.assertEqual(process.returncode, 0)

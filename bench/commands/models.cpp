@@ -1,0 +1,47 @@
+#include "bench/commands/models.h"
+
+#include "models/networks/registry.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* models_examples = R"(
+Examples:
+  nearmetal models                        what --model takes, with parameters and FLOPs
+  nearmetal models --image-size 64        FLOPs of smaller images
+
+FLOPs count multiplications and additions of convolutions and products apart, as reports do.)";
+
+void add_models_options(Options& options, NetworkOptions& form) {
+  options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");
+  options.number("--classes", "N", form.classes, {2, 1e6}, "of the classifier");
+}
+
+std::string giga(double value) { return fixed(1e-9 * value, 2); }
+
+ExitCode run_models(const NetworkOptions& form, const Context& context) {
+  TextTable table;
+  table.columns = {{"model"},
+                   {"sample"},
+                   {"parameters", true},
+                   {"GFLOP forward", true},
+                   {"GFLOP training", true}};
+  for (const Network& network : networks()) {
+    const Graph graph = network.build(form);
+    table.rows.push_back(
+        {network.name, words_of(network.sample).singular, std::to_string(graph.parameter_count()),
+         giga(graph.forward_flops_per_sample()), giga(graph.training_flops_per_sample())});
+  }
+  print_aligned(context.terminal.out, table);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command models_command() {
+  return make_command("models", "List the networks that can be trained", models_examples,
+                      add_models_options, run_models);
+}
+
+}  // namespace nearmetal
