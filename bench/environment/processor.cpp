@@ -96,6 +96,9 @@ Limits find_limits(const fs::path& root) {
   found.shared_memory_bytes = shared_memory(root);
   found.huge_pages = memory_line(root, "HugePages_Total", 1);
   found.huge_page_bytes = memory_line(root, "Hugepagesize", 1024);
+  const Maybe<int64_t> balancing = number_in(root / "proc/sys/kernel/numa_balancing");
+  found.numa_balancing =
+      balancing ? Maybe<bool>(*balancing != 0) : Maybe<bool>(Unknown{balancing.reason});
   const Maybe<std::string> modes = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
   found.transparent_huge_pages = Unknown{modes.reason};
   if (modes && modes->find('[') != std::string::npos) {  // always [madvise] never

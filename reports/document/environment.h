@@ -57,6 +57,7 @@ struct Limits {
   Maybe<int64_t> huge_pages;           // reserved
   Maybe<int64_t> huge_page_bytes;
   Maybe<std::string> transparent_huge_pages;
+  Maybe<bool> numa_balancing;  // pages move to the node that uses them
 
   bool operator==(const Limits&) const = default;
 };

@@ -49,6 +49,8 @@ void fields(Archive& field, In<Archive, Limits> limits) {
   field("huge_pages", limits.huge_pages, at_least(0), "Reserved pages");
   field("huge_page_bytes", limits.huge_page_bytes, at_least(0));
   field("transparent_huge_pages", limits.transparent_huge_pages);
+  field.added("numa_balancing", limits.numa_balancing,
+              "Whether the kernel moves pages to the NUMA node that uses them");
 }
 
 template <class Archive>

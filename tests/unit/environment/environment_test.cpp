@@ -82,6 +82,7 @@ TEST(Environment, LimitsAndNetworkComeFromTheSystem) {
   const TemporaryFolder root;
   root.write("proc/meminfo", "HugePages_Total: 8\nHugepagesize: 2048 kB\n");
   root.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  root.write("proc/sys/kernel/numa_balancing", "1\n");
   root.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
   root.write("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n");
   root.write("sys/class/net/eth0/operstate", "up\n");
@@ -94,6 +95,7 @@ TEST(Environment, LimitsAndNetworkComeFromTheSystem) {
   EXPECT_EQ(*found.limits.huge_pages, 8);
   EXPECT_EQ(*found.limits.huge_page_bytes, 2 << 20);
   EXPECT_EQ(*found.limits.transparent_huge_pages, "madvise");
+  EXPECT_TRUE(*found.limits.numa_balancing);
   EXPECT_EQ(*found.processor.governor, "performance, powersave");
   ASSERT_EQ(found.network.size(), 1);
   EXPECT_EQ(found.network[0].name, "eth0");
