@@ -19,11 +19,12 @@ Maybe<double> slowest_step_time(const Run& run) {
   return slowest;
 }
 
+template <auto Member>
 Maybe<double> slowest_set_up(const Run& run) {
   Maybe<double> slowest = Unknown{"the run has no rank"};
   for (const Rank& rank : run.ranks) {
     if (!rank.set_up) return Unknown{rank.set_up.reason};
-    const double seconds = rank.set_up->total_seconds;
+    const double seconds = (*rank.set_up).*Member;
     slowest = slowest ? std::max(*slowest, seconds) : seconds;
   }
   return slowest;
@@ -36,7 +37,7 @@ Maybe<double> throughput(const Run& run) {
 }
 
 template <SampleUnit unit>
-constexpr std::array<Metric, 5> metrics_in = {
+constexpr std::array metrics_in = {
     Metric{words_of(unit).throughput_key, words_of(unit).rate, words_of(unit).rate, 1, true, true,
            throughput<unit>},
     Metric{"median_step_seconds", "s", "ms", 1e3, false, false,
@@ -45,7 +46,8 @@ constexpr std::array<Metric, 5> metrics_in = {
            slowest_step_time<&StepTime::p95_seconds>},
     Metric{"p99_step_seconds", "s", "ms", 1e3, false, false,
            slowest_step_time<&StepTime::p99_seconds>},
-    Metric{"set_up_seconds", "s", "s", 1, false, false, slowest_set_up},
+    Metric{"set_up_seconds", "s", "s", 1, false, false, slowest_set_up<&SetUp::total_seconds>},
+    Metric{"prepare_seconds", "s", "s", 1, false, false, slowest_set_up<&SetUp::prepare_seconds>},
 };
 
 }  // namespace

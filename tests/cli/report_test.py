@@ -44,7 +44,7 @@ class Report(cli.CliTest):
         process = self.call("report", self.hostile, "--format", "csv")
         self.assertEqual(process.returncode, 0, process.err)
         rows = list(csv.DictReader(io.StringIO(process.out)))
-        self.assertEqual(len(rows), 5)
+        self.assertEqual(len(rows), 6)
         self.assertEqual(rows[0]["metric"], "throughput_images_per_second")
         self.assertEqual(float(rows[0]["value"]), 50.11471854186516)
         config = json.loads(SOURCE.read_text(encoding="utf-8"))["invocation"]["config"]
