@@ -20,6 +20,27 @@ struct ParsedCommand {
   Action action;
 };
 
+// Choices that do not fit behind their option on a line of 100 columns go on below one another.
+std::string value_in_help(const OptionSpec& spec) {
+  constexpr size_t most_columns = 100;
+  const size_t indent = 2 + spec.name.size() + 1;
+  std::string text;
+  size_t columns = indent;
+  for (size_t start = 0; start < spec.value.size();) {
+    const size_t bar = spec.value.find('|', start);
+    const std::string choice =
+        spec.value.substr(start, bar - start) + (bar == spec.value.npos ? "" : "|");
+    if (columns + choice.size() > most_columns && columns > indent) {
+      text += "\n" + std::string(indent, ' ');
+      columns = indent;
+    }
+    text += choice;
+    columns += choice.size();
+    start += choice.size();
+  }
+  return text;
+}
+
 void add_option(CLI::App& app, const OptionSpec& spec) {
   CLI::Option* option = nullptr;
   switch (spec.takes) {
@@ -36,7 +57,7 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
       option = app.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
       break;
   }
-  if (!spec.value.empty()) option->option_text(spec.value);
+  if (!spec.value.empty()) option->option_text(value_in_help(spec));
   option->group(spec.hidden ? "" : spec.group)->required(spec.required);
 }
 
