@@ -42,9 +42,9 @@ struct ParameterSlice {
 
 /// One primitive or loop.
 struct Operation {
-  std::string name;   // node(s) of the graph it computes
+  std::string name;  // node(s) of the graph it computes
   Phase phase{};
-  std::string key;    // of its plan; empty for a loop
+  std::string key;  // of its plan; empty for a loop
   std::string implementation;
   double flops = 0;
   double bytes = 0;

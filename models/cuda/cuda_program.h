@@ -8,8 +8,8 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/compiler/resources.h"
-#include "models/cuda/libraries/library_check.h"
 #include "models/cuda/host_input.h"
+#include "models/cuda/libraries/library_check.h"
 #include "models/cuda/tuning/tuner.h"
 #include "models/graph.h"
 #include "models/program.h"

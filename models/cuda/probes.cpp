@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "models/cuda/libraries/library_check.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/libraries/classifier.h"
+#include "models/cuda/libraries/library_check.h"
 
 namespace nearmetal::cuda {
 namespace {
