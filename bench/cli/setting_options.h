@@ -31,11 +31,6 @@ class RunOptions {
   void number(const std::string& flag, T& member, Bounds bounds, const char* help) {
     record(setting_of(flag), options_.number(flag, "N", member, bounds, help));
   }
-  template <class T>
-  void choice(const std::string& flag, T& member, const std::vector<std::string>& choices,
-              const char* type, const char* help) {
-    record(setting_of(flag), options_.choice(flag, type, member, choices, help));
-  }
   void path(const std::string& flag, std::optional<std::string>& member, const char* type,
             const char* help) {
     record(setting_of(flag), options_.path(flag, type, member, help));

@@ -72,8 +72,12 @@ void for_each_in_key(Decides decides, const Add& add) {
   for (const auto& [place, call] : calls) call();
 }
 
+// A setting that earlier reports lack is in the key where it is not the default alone, so that the
+// folders of baselines, which are named after the key, stay theirs.
 void add_work(Key& key, const RunConfig& config) {
+  const RunConfig standard;
   for_each_in_key(Decides::work, [&](const Setting& setting, auto member) {
+    if (setting.added && config.*member == standard.*member) return;
     add_setting(key, setting.name, config.*member, Severity::work);
   });
 }

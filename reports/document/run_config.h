@@ -26,8 +26,8 @@ constexpr auto names_of(Device) { return std::array{"auto", "cpu", "cuda"}; }
 enum class LaunchMode { graph, stream, call };
 constexpr auto names_of(LaunchMode) { return std::array{"graph", "stream", "call"}; }
 
-/// How the host waits for the end of a GPU's step: as CUDA chooses (it looks again and again), or
-/// asleep until the GPU's interrupt, which costs a VM more than bare metal.
+/// How the host waits for the end of a GPU's step: as CUDA chooses (it polls or yields), or
+/// asleep until the GPU's interrupt, which in a VM the hypervisor delivers.
 enum class HostWait { automatic, block };
 constexpr auto names_of(HostWait) { return std::array{"auto", "block"}; }
 

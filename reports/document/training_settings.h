@@ -113,6 +113,8 @@ inline constexpr std::tuple training_settings{
                    .help = "for a step: as CUDA chooses, or asleep until an interrupt",
                    .meaning = "How the host waits for a step of a GPU: as CUDA chooses, or asleep "
                               "until an interrupt",
+                   .decides = Decides::work,
+                   .key_place = 2,
                    .commands = in_run | in_sweep,
                    .only_for = Device::cuda,
                    .added = true,

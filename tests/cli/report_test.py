@@ -47,6 +47,11 @@ class Report(cli.CliTest):
         self.assertEqual(len(rows), 6)
         self.assertEqual(rows[0]["metric"], "throughput_images_per_second")
         self.assertEqual(float(rows[0]["value"]), 50.11471854186516)
+        report = json.loads(SOURCE.read_text(encoding="utf-8"))
+        ranks = report["arms"][0]["runs"][0]["ranks"]
+        self.assertEqual((rows[5]["metric"], float(rows[5]["value"])),
+                         ("prepare_seconds",
+                          max(rank["set_up"]["prepare_seconds"] for rank in ranks)))
         config = json.loads(SOURCE.read_text(encoding="utf-8"))["invocation"]["config"]
         for field in ("model", "device", "precision", "batch"):
             self.assertEqual(rows[0][field], str(config[field]["value"]))

@@ -39,6 +39,8 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("input"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).launch = LaunchMode::stream; }),
               ElementsAre("launch"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).host_wait = HostWait::block; }),
+              ElementsAre("host_wait"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));
@@ -67,6 +69,7 @@ TEST(ComparableKey, AllButItsKindMayBeAllowedToDiffer) {
     run.communication.emplace();
     run.jobs.emplace_back();
     report.invocation.config.gradient_type = GradientType::bf16;
+    report.invocation.config.host_wait = HostWait::block;
     report.arms[0].share.emplace();
   };
   Report on_gpu = sample_report();
