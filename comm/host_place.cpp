@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <vector>
 
@@ -41,25 +42,30 @@ RankHost rank_host() {
 }
 
 HostPlace place_of(std::span<const RankHost> hosts, int rank) {
-  const std::vector<RankHost> distinct = distinct_of(hosts);
   const RankHost& own = hosts[rank];
-  HostPlace place{.rank = rank, .hosts = static_cast<int>(distinct.size())};
-  place.local_ranks = static_cast<int>(std::count(hosts.begin(), hosts.end(), own));
-  place.local_rank = static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank, own));
-  place.first_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), own) - hosts.begin());
-  for (const RankHost& host : distinct) {
-    if (std::count(hosts.begin(), hosts.end(), host) == place.local_ranks) continue;
-    throw std::invalid_argument("--all-reduce hierarchical needs as many ranks on each host: " +
-                                ranks_by_host(hosts, distinct));
-  }
-  return place;
+  const auto count_in = [&](auto some) {
+    return static_cast<int>(std::count(some.begin(), some.end(), own));
+  };
+  return {
+      .hosts = static_cast<int>(distinct_of(hosts).size()),
+      .local_rank = count_in(hosts.first(rank)),
+      .local_ranks = count_in(hosts),
+      .first_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), own) - hosts.begin())};
 }
 
-void require_one_host(std::span<const RankHost> hosts) {
+void require_hosts_for(const Collective& collective, std::span<const RankHost> hosts) {
   const std::vector<RankHost> distinct = distinct_of(hosts);
-  if (distinct.size() == 1) return;
-  throw std::invalid_argument("--all-reduce host is for ranks of one host: " +
-                              ranks_by_host(hosts, distinct));
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument("--all-reduce " + std::string(collective.name) + " " + why + ": " +
+                                ranks_by_host(hosts, distinct));
+  };
+  if (collective.needs_one_host && distinct.size() > 1) refuse("is for ranks of one host");
+  if (collective.nccl != NcclGroup::each_host) return;
+  for (const RankHost& host : distinct) {
+    if (std::count(hosts.begin(), hosts.end(), host) * std::ssize(distinct) != std::ssize(hosts)) {
+      refuse("needs as many ranks on each host");
+    }
+  }
 }
 
 }  // namespace nearmetal

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "reports/document/collectives.h"
+
 namespace nearmetal {
 
 /// The operating-system instance of a rank, as NCCL tells them apart: by NCCL_HOSTID where that is
@@ -20,21 +22,17 @@ struct RankHost {
 /// Of this process.
 RankHost rank_host();
 
+/// Of one rank of a job.
 struct HostPlace {
-  int rank = 0;  // in the job
   int hosts = 1;
   int local_rank = 0;   // among those of its host, in the order of their ranks
-  int local_ranks = 1;  // the same on each host
+  int local_ranks = 1;  // on its host
   int first_rank = 0;   // of its host
-
-  int ranks() const { return hosts * local_ranks; }
 };
-
-/// Throws std::invalid_argument, which names the hosts, where some have more ranks than others.
 HostPlace place_of(std::span<const RankHost> hosts, int rank);
 
-/// Throws std::invalid_argument, which names the hosts, where there are several.
-void require_one_host(std::span<const RankHost> hosts);
+/// Throws std::invalid_argument, which names the hosts, where `collective` does not sum over them.
+void require_hosts_for(const Collective& collective, std::span<const RankHost> hosts);
 
 /// A range of elements.
 struct Part {

@@ -24,7 +24,6 @@ class AloneWorld : public World {
   void maximum(std::span<int64_t>) override {}
   void start_maximum(int64_t value) override { started_ = value; }
   std::optional<int64_t> started_maximum() override { return started_; }
-  std::unique_ptr<AllReduce> all_reduce() override { return nullptr; }
   std::unique_ptr<HostSum> host_sum(int) override { return nullptr; }
   std::vector<Probe> probes() override { return {}; }
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
@@ -46,9 +45,9 @@ std::optional<int64_t> launched_processes() {
   return std::nullopt;
 }
 
-std::unique_ptr<World> join_launched(int64_t processes, bool threads) {
+std::unique_ptr<World> join_launched(int64_t processes, const std::string& threads_for) {
   void* entry = load_module("mpi", "MPI module", world_entry_name, true);
-  std::unique_ptr<World> world(reinterpret_cast<WorldEntry>(entry)(threads));
+  std::unique_ptr<World> world(reinterpret_cast<WorldEntry>(entry)(threads_for));
   if (world->size() != processes) {
     throw std::invalid_argument("the launcher started " + std::to_string(processes) +
                                 " processes, but MPI sees " + std::to_string(world->size()) +
@@ -66,9 +65,9 @@ std::string host_name() {
   return name.data();
 }
 
-std::unique_ptr<World> join_world(int64_t expected_ranks, bool threads) {
+std::unique_ptr<World> join_world(int64_t expected_ranks, const std::string& threads_for) {
   const auto processes = launched_processes();
-  auto world = processes ? join_launched(*processes, threads) : std::make_unique<AloneWorld>();
+  auto world = processes ? join_launched(*processes, threads_for) : std::make_unique<AloneWorld>();
   if (expected_ranks > 0 && world->size() != expected_ranks) {
     throw std::invalid_argument("--ranks " + std::to_string(expected_ranks) + ": this job has " +
                                 counted(world->size(), "rank"));

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "comm/host_sum.h"
-#include "models/all_reduce.h"
 #include "models/probe.h"
 
 namespace nearmetal {
@@ -40,9 +39,6 @@ class World {
   virtual void start_maximum(int64_t value) = 0;
   virtual std::optional<int64_t> started_maximum() = 0;
 
-  /// Over buffers in the host's memory; serves one program.
-  virtual std::unique_ptr<AllReduce> all_reduce() = 0;
-
   /// Over the ranks that give the same `part`, in an order of its own beside all other calls. Only
   /// where the world was joined for more than one thread; null for a world of one.
   virtual std::unique_ptr<HostSum> host_sum(int part) = 0;
@@ -58,12 +54,12 @@ class World {
 /// MPI where a launcher (mpirun, srun) started this process, else a world of one. Throws
 /// NotSupported where the MPI module or its library is missing, std::invalid_argument where the
 /// launcher started more processes than MPI sees, or `expected_ranks` (0: any number) are not
-/// there. `threads`: a HostSum will be used beside the thread that joins, which costs MPI locks;
-/// NotSupported where it cannot.
-std::unique_ptr<World> join_world(int64_t expected_ranks, bool threads = false);
+/// there. `threads_for`: what will use a HostSum beside the thread that joins, which costs MPI
+/// locks; NotSupported where it cannot.
+std::unique_ptr<World> join_world(int64_t expected_ranks, const std::string& threads_for = "");
 
 /// What the MPI module exports under this name.
-using WorldEntry = World* (*)(bool threads);
+using WorldEntry = World* (*)(const std::string& threads_for);
 inline constexpr const char* world_entry_name = "nearmetal_world";
 
 }  // namespace nearmetal

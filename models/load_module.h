@@ -5,6 +5,9 @@
 #include <stdexcept>
 #include <string>
 
+/// Before a function of a module that load_module() finds by its name.
+#define NM_EXPORT extern "C" __attribute__((visibility("default")))
+
 namespace nearmetal {
 
 /// Where the executable of this process lies. Throws std::filesystem::filesystem_error without

@@ -101,9 +101,8 @@ void check_settings(const RunConfig& config, const Origins& origins) {
   });
   require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; leave it out with --device cpu");
-  const bool by_nccl =
-      config.all_reduce == AllReduceKind::automatic || config.all_reduce == AllReduceKind::nccl;
-  require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl,
+  const bool by_nccl_alone = collective_for(config.all_reduce, true).nccl == NcclGroup::all_ranks;
+  require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl_alone,
           "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " +
               std::string(to_string(config.all_reduce)) + " out");
   require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,

@@ -25,9 +25,11 @@ nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json
 
 ExitCode run_job(const RunRequest& request, const Context& context) {
   const RunConfig& asked = request.config;
-  const bool sums_on_threads = asked.all_reduce == AllReduceKind::hierarchical &&
-                               asked.update == Update::allreduce && !asked.forward_only;
-  const std::unique_ptr<World> world = join_world(asked.ranks, sums_on_threads);
+  const Collective& collective = collective_for(asked.all_reduce, asked.device != Device::cpu);
+  const bool sums_on_threads =
+      collective.needs_mpi_threads && asked.update == Update::allreduce && !asked.forward_only;
+  const std::unique_ptr<World> world = join_world(
+      asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
   return as_rank(*world, context.terminal.err, [&] { return run_rank(request, context, *world); });
 }
 

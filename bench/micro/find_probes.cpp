@@ -17,9 +17,9 @@ void append(std::vector<Probe>& all, std::vector<Probe> more) {
 }
 
 std::vector<Probe> nccl_probes(const ProbeSource& source) {
-  const NcclGroup group = new_nccl_group(source.world);
-  return group.nccl.probes(group.name, source.world.rank(), source.world.size(),
-                           static_cast<int>(source.config.gpu));
+  Nccl& nccl = set_up_nccl(source.world);
+  return nccl.probes(new_nccl_group(source.world, nccl), source.world.rank(), source.world.size(),
+                     static_cast<int>(source.config.gpu));
 }
 
 }  // namespace

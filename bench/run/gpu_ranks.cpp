@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "bench/run/together.h"
 
@@ -28,13 +27,12 @@ Nccl& set_up_nccl(World& world, const NcclSetUp& set_up) {
   return *nccl;
 }
 
-NcclGroup new_nccl_group(World& world, const NcclSetUp& set_up) {
-  Nccl& nccl = set_up_nccl(world, set_up);
+std::string new_nccl_group(World& world, Nccl& nccl, int maker) {
   std::string name;
   together(world, [&] {
-    if (world.rank() == 0) name = nccl.new_group();
+    if (world.rank() == maker) name = nccl.new_group();
   });
-  return {nccl, world.broadcast(name)};
+  return world.all_gather(name)[maker];
 }
 
 std::vector<RankHost> hosts_of_ranks(World& world) {
@@ -45,21 +43,6 @@ std::vector<RankHost> hosts_of_ranks(World& world) {
     hosts.push_back({text.substr(0, end), text.substr(end + 1)});
   }
   return hosts;
-}
-
-std::string new_host_group(World& world, Nccl& nccl, const HostPlace& place) {
-  std::string name;
-  together(world, [&] {
-    if (world.rank() == place.first_rank) name = nccl.new_group();
-  });
-  return world.all_gather(name)[place.first_rank];
-}
-
-std::unique_ptr<AllReduce> join_hierarchical(World& world, Nccl& nccl, const std::string& group,
-                                             const HostPlace& place, int gpu,
-                                             std::function<void(const std::string& why)> failed) {
-  return nccl.join_hierarchical(group, place, gpu,
-                                {world.host_sum(place.local_rank), std::move(failed)});
 }
 
 }  // namespace nearmetal

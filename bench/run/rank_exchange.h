@@ -19,7 +19,7 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 
 struct Exchange {
   std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
-  AllReduceKind kind = AllReduceKind::automatic;
+  const Collective* collective = nullptr;
 };
 
 /// What the configuration asks for; collective. A hierarchical one over a single host is NCCL

@@ -7,8 +7,9 @@
 
 namespace nearmetal {
 
-GpuAllReduce::GpuAllReduce(int rank, int ranks, int gpu) : rank_(rank), ranks_(ranks) {
-  NM_CALL(cudaSetDevice(gpu));
+GpuAllReduce::GpuAllReduce(const JoinRequest& request)
+    : rank_(request.world.rank()), ranks_(request.world.size()) {
+  NM_CALL(cudaSetDevice(request.gpu));
   int lowest = 0, highest = 0;
   NM_CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   cudaStream_t stream = nullptr;

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "models/all_reduce.h"
+#include "comm/join_all_reduce.h"
 #include "models/cuda/device/check.h"
 
 namespace nearmetal {
@@ -15,8 +15,7 @@ namespace nearmetal {
 /// destroyed before this is.
 class GpuAllReduce : public AllReduce {
  public:
-  /// `rank` of `ranks` that take part in the sums.
-  GpuAllReduce(int rank, int ranks, int gpu);
+  explicit GpuAllReduce(const JoinRequest& request);
 
   int ranks() const override { return ranks_; }
   void bind(std::vector<GradientBucket> buckets) override { buckets_ = std::move(buckets); }

@@ -1,55 +1,36 @@
-#include "comm/gpu/nccl_all_reduce.h"
-
-#include <cstring>
-#include <stdexcept>
+// Sums gradients in the memory of GPUs by NCCL, over one group of all ranks.
+#include "comm/gpu/gpu_all_reduce.h"
+#include "comm/gpu/nccl_group.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
+namespace {
 
-void cuda::require_ok(ncclResult_t status, const char* call, const char* file, int line) {
-  if (status == ncclSuccess) return;
-  fail_call(std::string("NCCL: ") + ncclGetErrorString(status) + " " + ncclGetLastError(nullptr),
-            call, file, line);
-}
+class NcclAllReduce : public GpuAllReduce {
+ public:
+  explicit NcclAllReduce(const JoinRequest& request)
+      : GpuAllReduce(request), communicator_(join_group(request.group, rank(), ranks())) {}
 
-std::string nccl_version() {
-  int version = 0;
-  NM_CALL(ncclGetVersion(&version));
-  return "nccl " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
-         "." + std::to_string(version % 100);
-}
+  std::string library() const override { return nccl_version(); }
 
-ncclDataType_t nccl_type(Precision type) {
-  switch (type) {
-    case Precision::fp16:
-      return ncclFloat16;
-    case Precision::bf16:
-      return ncclBfloat16;
-    default:
-      return ncclFloat32;
+ private:
+  // The update divides by the ranks: an average inside NCCL rules out some of its algorithms.
+  void sum(int first, int count) override {
+    NM_CALL(ncclGroupStart());
+    for (int i = first; i < first + count; ++i) {
+      const GradientBucket& bucket = buckets()[i];
+      NM_CALL(ncclAllReduce(bucket.data, bucket.data, bucket.elements, nccl_type(bucket.type),
+                            ncclSum, communicator_.get(), stream()));
+    }
+    NM_CALL(ncclGroupEnd());
   }
-}
 
-Communicator join_group(const std::string& group, int rank, int ranks) {
-  ncclUniqueId id{};
-  if (group.size() != sizeof(id)) throw std::invalid_argument("this names no group of NCCL");
-  std::memcpy(&id, group.data(), sizeof(id));
-  ncclComm_t communicator = nullptr;
-  NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
-  return Communicator(communicator);
-}
+  Communicator communicator_;
+};
 
-NcclAllReduce::NcclAllReduce(const std::string& group, int rank, int ranks, int gpu)
-    : GpuAllReduce(rank, ranks, gpu), communicator_(join_group(group, rank, ranks)) {}
-
-// The update divides by the ranks: an average inside NCCL rules out some of its algorithms.
-void NcclAllReduce::sum(int first, int count) {
-  NM_CALL(ncclGroupStart());
-  for (int i = first; i < first + count; ++i) {
-    const GradientBucket& bucket = buckets()[i];
-    NM_CALL(ncclAllReduce(bucket.data, bucket.data, bucket.elements, nccl_type(bucket.type),
-                          ncclSum, communicator_.get(), stream()));
-  }
-  NM_CALL(ncclGroupEnd());
-}
-
+}  // namespace
 }  // namespace nearmetal
+
+NM_EXPORT nearmetal::AllReduce* nearmetal_join_nccl(const nearmetal::JoinRequest& request) {
+  return new nearmetal::NcclAllReduce(request);
+}

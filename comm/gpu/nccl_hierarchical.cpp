@@ -1,17 +1,54 @@
-#include "comm/gpu/nccl_hierarchical.h"
-
+// Sums gradients in the memory of GPUs: inside each host by NCCL, between hosts in their memory.
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
-namespace nearmetal {
+#include "comm/gpu/gpu_all_reduce.h"
+#include "comm/gpu/nccl_group.h"
+#include "models/load_module.h"
 
-HierarchicalAllReduce::HierarchicalAllReduce(const std::string& group, const HostPlace& place,
-                                             int gpu, BetweenHosts between)
-    : GpuAllReduce(place.rank, place.ranks(), gpu),
-      place_(place),
-      between_(std::move(between)),
-      communicator_(join_group(group, place.local_rank, place.local_ranks)) {}
+namespace nearmetal {
+namespace {
+
+// A bucket is cut into as many parts as a host has ranks. NCCL leaves part i of the sums of a host
+// with its rank i, which copies it into pinned memory, sums it with the ranks i of the other hosts
+// on a thread of the driver, and copies it back; NCCL spreads the parts over the host. Each host
+// takes part with every bucket once, its ranks side by side. For hosts whose NICs do not reach GPU
+// memory.
+class HierarchicalAllReduce : public GpuAllReduce {
+ public:
+  explicit HierarchicalAllReduce(const JoinRequest& request);
+
+  std::string library() const override { return nccl_version() + " + " + between_->library(); }
+  void bind(std::vector<GradientBucket> buckets) override;
+
+ private:
+  // What the driver's thread is given: this rank's part of a bucket, in pinned memory.
+  struct Staged {
+    const HierarchicalAllReduce* sums = nullptr;
+    GradientBucket values;
+  };
+
+  static void sum_staged(void* staged);
+  void sum(int first, int count) override;
+  GradientBucket part(int bucket, int local_rank) const;
+  void reduce_parts(int first, int count);
+  void spread_parts(int first, int count);
+
+  HostPlace place_;
+  std::unique_ptr<HostSum> between_;  // over the ranks with the same local_rank
+  std::function<void(const std::string& why)> failed_;
+  Communicator communicator_;
+  cuda::PinnedMemory pinned_;
+  std::vector<Staged> staged_;  // by bucket; a graph holds their addresses
+};
+
+HierarchicalAllReduce::HierarchicalAllReduce(const JoinRequest& request)
+    : GpuAllReduce(request),
+      place_(request.place),
+      between_(request.world.host_sum(place_.local_rank)),
+      failed_(request.failed),
+      communicator_(join_group(request.group, place_.local_rank, place_.local_ranks)) {}
 
 GradientBucket HierarchicalAllReduce::part(int bucket, int local_rank) const {
   const GradientBucket& whole = buckets()[bucket];
@@ -28,7 +65,7 @@ void HierarchicalAllReduce::bind(std::vector<GradientBucket> buckets) {
   std::vector<int64_t> offsets;
   int64_t bytes = 0;
   for (size_t i = 0; i < this->buckets().size(); ++i) {
-    staged_.push_back({&between_, part(static_cast<int>(i), place_.local_rank)});
+    staged_.push_back({this, part(static_cast<int>(i), place_.local_rank)});
     offsets.push_back(bytes);
     bytes += (staged_.back().values.bytes() + alignment - 1) / alignment * alignment;
   }
@@ -46,9 +83,9 @@ void HierarchicalAllReduce::bind(std::vector<GradientBucket> buckets) {
 void HierarchicalAllReduce::sum_staged(void* staged) {
   const Staged& task = *static_cast<const Staged*>(staged);
   try {
-    task.between->sum->sum(task.values);
+    task.sums->between_->sum(task.values);
   } catch (const std::exception& error) {
-    task.between->failed(error.what());
+    task.sums->failed_(error.what());
   }
 }
 
@@ -92,4 +129,9 @@ void HierarchicalAllReduce::sum(int first, int count) {
   spread_parts(first, count);
 }
 
+}  // namespace
 }  // namespace nearmetal
+
+NM_EXPORT nearmetal::AllReduce* nearmetal_join_hierarchical(const nearmetal::JoinRequest& request) {
+  return new nearmetal::HierarchicalAllReduce(request);
+}

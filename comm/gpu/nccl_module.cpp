@@ -1,15 +1,14 @@
-// The entry of libnearmetal_nccl.so.
+// NCCL as the program sees it (comm/nccl_library.h).
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <iterator>
 
-#include "comm/gpu/host_all_reduce.h"
-#include "comm/gpu/nccl_all_reduce.h"
-#include "comm/gpu/nccl_hierarchical.h"
+#include "comm/gpu/nccl_group.h"
 #include "comm/gpu/nccl_probes.h"
 #include "comm/nccl_library.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
@@ -40,19 +39,6 @@ class NcclLibrary : public Nccl {
     return {id.internal, sizeof(id.internal)};
   }
 
-  std::unique_ptr<AllReduce> join(const std::string& group, int rank, int ranks, int gpu) override {
-    return std::make_unique<NcclAllReduce>(group, rank, ranks, gpu);
-  }
-
-  std::unique_ptr<AllReduce> join_hierarchical(const std::string& group, const HostPlace& place,
-                                               int gpu, BetweenHosts between) override {
-    return std::make_unique<HierarchicalAllReduce>(group, place, gpu, std::move(between));
-  }
-
-  std::unique_ptr<AllReduce> join_through_host(World& world, int gpu) override {
-    return std::make_unique<HostAllReduce>(world, gpu);
-  }
-
   std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) override {
     return nccl_probes(group, rank, ranks, gpu);
   }
@@ -74,7 +60,7 @@ class NcclLibrary : public Nccl {
 }  // namespace
 }  // namespace nearmetal
 
-extern "C" __attribute__((visibility("default"))) nearmetal::Nccl* nearmetal_nccl() {
+NM_EXPORT nearmetal::Nccl* nearmetal_nccl() {
   static nearmetal::NcclLibrary library;
   return &library;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "comm/gpu/nccl_all_reduce.h"
+#include "comm/gpu/nccl_group.h"
 
 namespace nearmetal {
 namespace {

@@ -1,20 +1,46 @@
-#include "comm/mpi/mpi_all_reduce.h"
-
+// Sums gradients in host memory over the ranks of an MPI job.
 #include <algorithm>
 #include <cstring>
 #include <string>
 
+#include "comm/join_all_reduce.h"
 #include "comm/known_sums.h"
+#include "comm/mpi/mpi_sums.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
+namespace {
 
-MpiAllReduce::MpiAllReduce(MPI_Comm everyone) {
-  require_mpi(MPI_Comm_dup(everyone, &gradients_), "MPI_Comm_dup");
+// One non-blocking reduction per bucket. MPI moves data only inside its calls, so that each start
+// pushes the earlier ones on.
+class MpiAllReduce : public AllReduce {
+ public:
+  MpiAllReduce();
+  ~MpiAllReduce() override { MPI_Comm_free(&gradients_); }
+  MpiAllReduce(const MpiAllReduce&) = delete;
+  MpiAllReduce& operator=(const MpiAllReduce&) = delete;
+
+  std::string library() const override { return mpi_version(); }
+  int ranks() const override { return ranks_; }
+  void bind(std::vector<GradientBucket> buckets) override;
+  void start(int first, int count, void* stream) override;
+  void finish(void* stream) override;
+  std::vector<BucketTest> test(int repeats) override;
+
+ private:
+  MPI_Comm gradients_ = MPI_COMM_NULL;  // apart from all other talk of the ranks
+  MpiSums sums_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  std::vector<GradientBucket> buckets_;
+  std::vector<MPI_Request> requests_;  // by bucket
+};
+
+MpiAllReduce::MpiAllReduce() {
+  require_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &gradients_), "MPI_Comm_dup");
   require_mpi(MPI_Comm_rank(gradients_, &rank_), "MPI_Comm_rank");
   require_mpi(MPI_Comm_size(gradients_, &ranks_), "MPI_Comm_size");
 }
-
-MpiAllReduce::~MpiAllReduce() { MPI_Comm_free(&gradients_); }
 
 void MpiAllReduce::bind(std::vector<GradientBucket> buckets) {
   for (const GradientBucket& bucket : buckets) mpi_count(bucket.elements);
@@ -62,4 +88,9 @@ std::vector<BucketTest> MpiAllReduce::test(int repeats) {
   return tests;
 }
 
+}  // namespace
 }  // namespace nearmetal
+
+NM_EXPORT nearmetal::AllReduce* nearmetal_join_mpi(const nearmetal::JoinRequest& /*request*/) {
+  return new nearmetal::MpiAllReduce;
+}

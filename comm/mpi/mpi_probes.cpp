@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "comm/mpi/mpi_all_reduce.h"
+#include "comm/mpi/mpi_sums.h"
 
 namespace nearmetal {
 namespace {

@@ -5,25 +5,49 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "comm/mpi/mpi_all_reduce.h"
-#include "comm/mpi/mpi_host_sum.h"
 #include "comm/mpi/mpi_probes.h"
+#include "comm/mpi/mpi_sums.h"
 #include "comm/world.h"
 #include "models/errors.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 namespace {
 
+// Over those ranks that give the same `part`.
+class MpiHostSum : public HostSum {
+ public:
+  explicit MpiHostSum(int part) {
+    constexpr int in_the_same_order = 0;
+    require_mpi(MPI_Comm_split(MPI_COMM_WORLD, part, in_the_same_order, &ranks_), "MPI_Comm_split");
+  }
+  ~MpiHostSum() override { MPI_Comm_free(&ranks_); }
+  MpiHostSum(const MpiHostSum&) = delete;
+  MpiHostSum& operator=(const MpiHostSum&) = delete;
+
+  std::string library() const override { return mpi_version(); }
+
+  void sum(const GradientBucket& values) override {
+    require_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data, mpi_count(values.elements),
+                              sums_.type(values.type), sums_.operation(values.type), ranks_),
+                "MPI_Allreduce");
+  }
+
+ private:
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  MpiSums sums_;
+};
+
 class MpiWorld : public World {
  public:
-  explicit MpiWorld(bool threads) {
-    const int wanted = threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  explicit MpiWorld(const std::string& threads_for) {
+    const int wanted = threads_for.empty() ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
     int provided = 0;
     require_mpi(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init");
     if (provided < MPI_THREAD_FUNNELED) throw std::runtime_error("this MPI knows no threads");
     if (provided < wanted) {
       MPI_Finalize();
-      throw NotSupported("--all-reduce hierarchical calls MPI from two threads at once, which " +
+      throw NotSupported(threads_for + " calls MPI from two threads at once, which " +
                          mpi_version() + " here does not allow (MPI_THREAD_MULTIPLE)");
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -94,12 +118,8 @@ class MpiWorld : public World {
     return started_;
   }
 
-  std::unique_ptr<AllReduce> all_reduce() override {
-    return std::make_unique<MpiAllReduce>(MPI_COMM_WORLD);
-  }
-
   std::unique_ptr<HostSum> host_sum(int part) override {
-    return std::make_unique<MpiHostSum>(MPI_COMM_WORLD, part);
+    return std::make_unique<MpiHostSum>(part);
   }
 
   std::vector<Probe> probes() override { return mpi_probes(MPI_COMM_WORLD); }
@@ -121,6 +141,6 @@ class MpiWorld : public World {
 }  // namespace
 }  // namespace nearmetal
 
-extern "C" __attribute__((visibility("default"))) nearmetal::World* nearmetal_world(bool threads) {
-  return new nearmetal::MpiWorld(threads);
+NM_EXPORT nearmetal::World* nearmetal_world(const std::string& threads_for) {
+  return new nearmetal::MpiWorld(threads_for);
 }

@@ -4,6 +4,7 @@
 #include "models/cpu/host.h"
 #include "models/cpu/probes.h"
 #include "models/errors.h"
+#include "models/load_module.h"
 
 namespace nearmetal::cpu {
 namespace {
@@ -30,7 +31,7 @@ class CpuBackend : public Backend {
 }  // namespace
 }  // namespace nearmetal::cpu
 
-extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
+NM_EXPORT nearmetal::Backend* nearmetal_backend() {
   static nearmetal::cpu::CpuBackend backend;
   return &backend;
 }

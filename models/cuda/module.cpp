@@ -3,6 +3,7 @@
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/probes.h"
+#include "models/load_module.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -40,7 +41,7 @@ class CudaBackend : public Backend {
 }  // namespace
 }  // namespace nearmetal::cuda
 
-extern "C" __attribute__((visibility("default"))) nearmetal::Backend* nearmetal_backend() {
+NM_EXPORT nearmetal::Backend* nearmetal_backend() {
   static nearmetal::cuda::CudaBackend backend;
   return &backend;
 }

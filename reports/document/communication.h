@@ -8,16 +8,10 @@
 
 #include "models/names.h"
 #include "models/program.h"
+#include "reports/document/collectives.h"
 #include "reports/document/maybe.h"
 
 namespace nearmetal {
-
-/// What sums the gradients of several ranks: MPI (of CPUs), NCCL, NCCL inside each host and MPI
-/// between them, or copy engines through the memory of one host.
-enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
-constexpr auto names_of(AllReduceKind) {
-  return std::array{"auto", "mpi", "nccl", "hierarchical", "host"};
-}
 
 /// By which NCCL must sum; automatic: its choice, or the user's.
 enum class NcclAlgorithm { automatic, ring, tree };

@@ -143,7 +143,7 @@ TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
 // Each rank gives `mine`; what the first element of their sum is.
 template <class T>
 float sum_in_host_memory(Precision type, float mine) {
-  const auto all_reduce = world->all_reduce();
+  const auto all_reduce = all_reduce_on_device(AllReduceKind::mpi);
   std::vector<T> values(1023, from_float<T>(mine));  // of no even part for each rank
   all_reduce->bind({{values.data(), static_cast<int64_t>(values.size()), type}});
   all_reduce->start(0, 1, nullptr);
@@ -182,7 +182,7 @@ void expect_sums_one_by_one(Precision type) {
   };
   std::vector<T> values;
   for (int64_t i = 0; i < count; ++i) values.push_back(given(i, world->rank()));
-  const auto all_reduce = world->all_reduce();
+  const auto all_reduce = all_reduce_on_device(AllReduceKind::mpi);
   all_reduce->bind({{values.data(), count, type}});
   all_reduce->start(0, 1, nullptr);
   all_reduce->finish(nullptr);

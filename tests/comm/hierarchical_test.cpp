@@ -78,12 +78,15 @@ class Hierarchical : public testing::Test {
 
   static std::unique_ptr<AllReduce> over_hosts(int hosts) {
     const HostPlace place = place_on(hosts);
-    const std::string group = new_host_group(*world, load_nccl(), place);
-    return join_hierarchical(*world, load_nccl(), group, place, world->local_rank(),
-                             [](const std::string& why) {
-                               std::fprintf(stderr, "between hosts: %s\n", why.c_str());
-                               std::abort();
-                             });
+    return join_all_reduce(collective_for(AllReduceKind::hierarchical, true),
+                           {.world = *world,
+                            .place = place,
+                            .gpu = world->local_rank(),
+                            .group = new_nccl_group(*world, load_nccl(), place.first_rank),
+                            .failed = [](const std::string& why) {
+                              std::fprintf(stderr, "between hosts: %s\n", why.c_str());
+                              std::abort();
+                            }});
   }
 
   const Graph graph_ = build_network("resnet18", {32, 10});

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "comm/nccl_library.h"
 #include "models/networks/registry.h"
 #include "tests/comm/job.h"
 
@@ -18,9 +17,7 @@ class ThroughHost : public testing::Test {
     if (device != "cuda") GTEST_SKIP() << "for GPUs";
   }
 
-  static std::unique_ptr<AllReduce> join() {
-    return load_nccl().join_through_host(*world, world->local_rank());
-  }
+  static std::unique_ptr<AllReduce> join() { return all_reduce_on_device(AllReduceKind::host); }
 
   TestedStep step_with(AllReduce& all_reduce, Precision precision) const {
     return {&all_reduce, 1 << 20, {}, precision, {.initial = 16}};

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "comm/nccl_library.h"
+#include "bench/run/gpu_ranks.h"
 #include "models/initialise.h"
 #include "models/synthetic.h"
 #include "reports/json/plan_cache.h"
@@ -66,11 +66,11 @@ bool has_gpu_for_each_rank() {
 
 }  // namespace
 
-std::unique_ptr<AllReduce> all_reduce_on_device() {
-  if (device == "cpu") return world->all_reduce();
-  Nccl& nccl = load_nccl();
-  const std::string group = world->broadcast(world->rank() == 0 ? nccl.new_group() : "");
-  return nccl.join(group, world->rank(), world->size(), world->local_rank());
+std::unique_ptr<AllReduce> all_reduce_on_device(AllReduceKind kind) {
+  const Collective& collective = collective_for(kind, device == "cuda");
+  JoinRequest request{.world = *world, .gpu = world->local_rank()};
+  if (collective.nccl != NcclGroup::none) request.group = new_nccl_group(*world, load_nccl());
+  return join_all_reduce(collective, request);
 }
 
 std::unique_ptr<Program> program_on(const Graph& graph, int rank, const TestedStep& step) {
@@ -126,7 +126,7 @@ double relative_difference(const std::vector<float>& found, const std::vector<do
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1) nearmetal::device = argv[1];
-  nearmetal::world = nearmetal::join_world(0, true);
+  nearmetal::world = nearmetal::join_world(0, "a test");
   if (nearmetal::world->size() < 2) {
     std::fputs("to be started by mpirun, with two ranks at least\n", stderr);
     return 1;

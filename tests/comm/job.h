@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/join_all_reduce.h"
 #include "comm/world.h"
 #include "models/backend.h"
 #include "models/graph.h"
@@ -16,8 +17,8 @@ namespace nearmetal {
 extern std::unique_ptr<World> world;  // of all tests: MPI starts once
 extern std::string device;            // cpu or cuda: the first argument
 
-/// What sums gradients on `device`; collective.
-std::unique_ptr<AllReduce> all_reduce_on_device();
+/// What sums gradients on `device`, over one group of all ranks where NCCL does; collective.
+std::unique_ptr<AllReduce> all_reduce_on_device(AllReduceKind kind = AllReduceKind::automatic);
 
 /// What a test asks of a program beside its graph.
 struct TestedStep {

@@ -10,19 +10,29 @@
 namespace nearmetal {
 namespace {
 
-using testing::HasSubstr;
+using testing::StrEq;
 using testing::ThrowsMessage;
+
+const Collective& row_of(AllReduceKind kind) { return collective_for(kind, true); }
+
+TEST(Collectives, HaveARowEachAndOneForEveryDevice) {
+  for (size_t i = 1; i < names_of(AllReduceKind{}).size(); ++i) {
+    const auto kind = static_cast<AllReduceKind>(i);
+    EXPECT_EQ(row_of(kind).kind, kind);
+    EXPECT_STREQ(to_string(kind), row_of(kind).name);
+  }
+  EXPECT_EQ(collective_for(AllReduceKind::automatic, true).kind, AllReduceKind::nccl);
+  EXPECT_EQ(collective_for(AllReduceKind::automatic, false).kind, AllReduceKind::mpi);
+}
 
 TEST(HostPlace, RanksOfAHostInTheirOrder) {
   const std::vector<RankHost> hosts = {{"b", ""}, {"a", ""}, {"b", ""}, {"a", ""}};
   for (int rank = 0; rank < 4; ++rank) {
     const HostPlace place = place_of(hosts, rank);
-    EXPECT_EQ(place.rank, rank);
     EXPECT_EQ(place.hosts, 2);
     EXPECT_EQ(place.local_ranks, 2);
     EXPECT_EQ(place.local_rank, rank / 2);
     EXPECT_EQ(place.first_rank, rank % 2);
-    EXPECT_EQ(place.ranks(), 4);
   }
 }
 
@@ -43,17 +53,20 @@ TEST(HostPlace, CopiesOfAVmHaveOneNameButStartedApart) {
 
 TEST(HostPlace, UnevenHostsAreNamed) {
   const std::vector<RankHost> hosts = {{"a", ""}, {"a", ""}, {"b", ""}};
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT([&] { place_of(hosts, rank); },
-                ThrowsMessage<std::invalid_argument>(HasSubstr("2 on a, 1 on b")));
-  }
+  EXPECT_THAT([&] { require_hosts_for(row_of(AllReduceKind::hierarchical), hosts); },
+              ThrowsMessage<std::invalid_argument>(
+                  StrEq("--all-reduce hierarchical needs as many ranks on each host: 2 on a, "
+                        "1 on b")));
+  EXPECT_NO_THROW(require_hosts_for(row_of(AllReduceKind::nccl), hosts));
 }
 
 TEST(HostPlace, SeveralHostsAreNamedWhereOneIsNeeded) {
   const std::vector<RankHost> hosts = {{"a", ""}, {"b", ""}, {"a", ""}};
-  EXPECT_THAT([&] { require_one_host(hosts); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("of one host: 2 on a, 1 on b")));
-  EXPECT_NO_THROW(require_one_host(std::vector<RankHost>(3, {"a", ""})));
+  const Collective& row = row_of(AllReduceKind::host);
+  EXPECT_THAT([&] { require_hosts_for(row, hosts); },
+              ThrowsMessage<std::invalid_argument>(
+                  StrEq("--all-reduce host is for ranks of one host: 2 on a, 1 on b")));
+  EXPECT_NO_THROW(require_hosts_for(row, std::vector<RankHost>(3, {"a", ""})));
 }
 
 TEST(HostPlace, ThisProcess) {

@@ -1,11 +1,12 @@
-// Sums gradients in the memory of GPUs over the ranks of an NCCL communicator.
+// Groups of ranks as NCCL knows them.
 #pragma once
 
 #include <nccl.h>
 
 #include <string>
 
-#include "comm/gpu/gpu_all_reduce.h"
+#include "models/cuda/device/check.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cuda {
 
@@ -25,19 +26,5 @@ using Communicator = cuda::Handle<ncclComm_t, ncclCommAbort>;
 
 /// Waits for all ranks of the group.
 Communicator join_group(const std::string& group, int rank, int ranks);
-
-/// One group of NCCL for all ranks.
-class NcclAllReduce : public GpuAllReduce {
- public:
-  /// Waits for all ranks of the group.
-  NcclAllReduce(const std::string& group, int rank, int ranks, int gpu);
-
-  std::string library() const override { return nccl_version(); }
-
- private:
-  void sum(int first, int count) override;
-
-  Communicator communicator_;
-};
 
 }  // namespace nearmetal

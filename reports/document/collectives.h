@@ -1,0 +1,63 @@
+// The ways to sum gradients over the ranks of a job: a value and a row for each.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "models/names.h"
+
+namespace nearmetal {
+
+/// What sums the gradients of several ranks; automatic: the first that is for the device.
+enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
+
+/// Over which ranks NCCL sums.
+enum class NcclGroup { none, all_ranks, each_host };
+
+/// What the program must know of an all-reduce before it joins one (comm/join_all_reduce.h).
+struct Collective {
+  AllReduceKind kind{};
+  const char* name = "";
+  bool on_gpus = true;  // sums in their memory; else in that of hosts
+  NcclGroup nccl = NcclGroup::none;
+  const char* nccl_operations = "";  // as NCCL's log names them, separated by |
+  bool needs_one_host = false;
+  bool needs_mpi_threads = false;
+  bool has_rate_of_ring = true;  // bytes per second are what each link of a ring carries
+};
+
+inline constexpr std::array collectives{
+    Collective{.kind = AllReduceKind::mpi, .name = "mpi", .on_gpus = false},
+    Collective{.kind = AllReduceKind::nccl,
+               .name = "nccl",
+               .nccl = NcclGroup::all_ranks,
+               .nccl_operations = "AllReduce"},
+    // NCCL inside each host and MPI between them.
+    Collective{.kind = AllReduceKind::hierarchical,
+               .name = "hierarchical",
+               .nccl = NcclGroup::each_host,
+               .nccl_operations = "Reduce|Broadcast",
+               .needs_mpi_threads = true,
+               .has_rate_of_ring = false},
+    // Copy engines through the memory of one host.
+    Collective{.kind = AllReduceKind::host,
+               .name = "host",
+               .needs_one_host = true,
+               .has_rate_of_ring = false},
+};
+
+constexpr auto names_of(AllReduceKind) {
+  std::array<const char*, collectives.size() + 1> names{"auto"};
+  for (const Collective& row : collectives) names.at(static_cast<size_t>(row.kind)) = row.name;
+  return names;
+}
+
+/// The row of `asked`; of automatic, the first that is for the device.
+constexpr const Collective& collective_for(AllReduceKind asked, bool on_gpus) {
+  return *std::find_if(collectives.begin(), collectives.end(), [&](const Collective& row) {
+    return asked == AllReduceKind::automatic ? row.on_gpus == on_gpus : row.kind == asked;
+  });
+}
+
+}  // namespace nearmetal
