@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/document/throughput.h"
 #include "reports/merge/merge_environments.h"
 
 namespace nearmetal {
@@ -76,13 +77,11 @@ int64_t ranks_of(const Report& job) {
   return static_cast<int64_t>(job.arms[0].runs[0].ranks.size());
 }
 
-void set_throughput(double samples, double seconds, Run& run) {
+void fill_window(double samples, double seconds, Run& run) {
   run.jain_fairness = jain_fairness(run.jobs);
   run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
-  run.throughput = samples / seconds;
-  run.flops_per_second = samples / seconds * run.flops_per_sample;
-  if (run.share_of_peak) run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
+  set_throughput(samples / seconds, run);
 }
 
 void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
@@ -99,7 +98,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const double seconds = common.end - common.begin;
   if (!(seconds > 0)) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};
-    run.throughput = run.flops_per_second = run.share_of_peak = Unknown{run.window.reason};
+    set_throughput(Unknown{run.window.reason}, run);
     return;
   }
   const double first = first_start(jobs);
@@ -109,7 +108,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
     samples += of_job;
     add_job(report, of_job / seconds, first, run);
   }
-  set_throughput(samples, seconds, run);
+  fill_window(samples, seconds, run);
 }
 
 // Each in its own window.
@@ -120,9 +119,9 @@ void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
     const TimedWindow& window = *report.arms[0].runs[0].window;
     samples += static_cast<double>(window.samples);
     seconds += window.seconds;
-    add_job(report, static_cast<double>(window.samples) / window.seconds, first, run);
+    add_job(report, throughput_of(window), first, run);
   }
-  set_throughput(samples, seconds, run);
+  fill_window(samples, seconds, run);
 }
 
 std::string name_of(size_t job) { return "job " + std::to_string(job + 1) + ": "; }
@@ -136,7 +135,7 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
     if (job.failure) run.failure = name_of(i) + *job.failure;
   }
   if (run.status == Status::complete) return true;
-  run.throughput = run.flops_per_second = run.share_of_peak = Unknown{"not all jobs are complete"};
+  set_throughput(Unknown{"not all jobs are complete"}, run);
   return false;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reports/document/throughput.h"
 #include "reports/merge/merge_environments.h"
 #include "reports/text/text.h"
 
@@ -42,18 +43,9 @@ void merge_throughput(std::vector<Report>& reports, bool in_step, Run& run) {
         return a;
       });
   Maybe<double> throughput = sum(reports, [](const Run& r) { return r.throughput; });
-  if (throughput && in_step) {
-    throughput = static_cast<double>(run.window->samples) / run.window->seconds;
-  }
-  run.throughput = throughput;
+  if (throughput && in_step) throughput = throughput_of(*run.window);
   run.peak_flops_per_second = sum(reports, [](const Run& r) { return r.peak_flops_per_second; });
-  run.flops_per_second = run.share_of_peak = Unknown{throughput.reason};
-  if (!throughput) return;
-  run.flops_per_second = *throughput * run.flops_per_sample;
-  run.share_of_peak = Unknown{run.peak_flops_per_second.reason};
-  if (run.peak_flops_per_second) {
-    run.share_of_peak = *run.flops_per_second / *run.peak_flops_per_second;
-  }
+  set_throughput(throughput, run);
 }
 
 void merge_proof(std::vector<Report>& reports, Proof& proof) {
