@@ -5,8 +5,6 @@
 #include <optional>
 #include <stdexcept>
 
-#include "models/backend.h"
-#include "models/errors.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
@@ -134,26 +132,6 @@ std::vector<std::string> flags_without_effect(const RunConfig& config, int world
     if (!why.empty()) remarks.push_back(flag_of(setting) + " has no effect: " + why);
   });
   return remarks;
-}
-
-void require_trainable(const Graph& graph, const RunConfig& config) {
-  for (const Node& node : graph.nodes()) {
-    if (node.op != OpKind::batch_norm || config.batch != 1 || config.forward_only) continue;
-    if (node.shape.height * node.shape.width > 1) continue;
-    throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
-                                " is too small for a batch of 1: " + node.name +
-                                " would normalise single values; use a larger one of the two");
-  }
-}
-
-DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice) {
-  try {
-    return backend.describe(static_cast<int>(config.gpu));
-  } catch (const std::runtime_error& error) {
-    const char* other = config.device == Device::cuda ? "; --device cpu does without" : "";
-    throw NotSupported(std::string("the ") + to_string(config.device) + " device (" +
-                       choice.reason + ") does not work: " + error.what() + other);
-  }
 }
 
 }  // namespace nearmetal

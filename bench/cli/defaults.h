@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <string>
 
-#include "models/graph.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -42,12 +41,5 @@ void check_settings(const RunConfig& config, const Origins& origins);
 /// A remark on each setting that was changed and that these ranks make no use of. Not refused, as
 /// the layouts of a sweep have their settings in common.
 std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size);
-
-/// Throws std::invalid_argument where batch norm would see one value per channel and give zero,
-/// whatever the value.
-void require_trainable(const Graph& graph, const RunConfig& config);
-
-/// The device that was chosen. Throws NotSupported where it does not work.
-DeviceInfo describe_device(Backend& backend, const RunConfig& config, const DeviceChoice& choice);
 
 }  // namespace nearmetal

@@ -4,15 +4,14 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <vector>
 
 #include "bench/cli/build_info.h"
-#include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
-#include "bench/run/plan_source.h"
-#include "bench/run/rank_run.h"
+#include "bench/run/prepare_device.h"
 #include "models/initialise.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
@@ -94,20 +93,14 @@ void train_one_step(Program& program, Training& training) {
   training.gradients.push_back(program.gradients());
 }
 
-Training train(const Graph& graph, RunConfig& config, const State& initial, Backend& backend,
-               const DeviceInfo& device, const Terminal& terminal) {
-  std::vector<Warning> warnings;
-  const PlanSource plans = find_plans(config, device, warnings);
-  const ProgramOptions options = program_options(config, plans, 0);
-  const std::unique_ptr<Program> program = backend.prepare(graph, options);
-  keep_plans(plans, program->plans(), warnings);
-  for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
-
+Training train(PreparedDevice& device, const State& initial, const Terminal& terminal) {
+  const std::unique_ptr<Program> program = prepare_program(device, terminal);
   Training training;
   program->restart(initial.parameters);
-  use_first_batch(*program, graph, options, training);
-  for (int64_t step = 0; step < *config.steps; ++step) train_one_step(*program, training);
-  training.trained = {program->parameters(), program->running_statistics(), {*config.steps}};
+  use_first_batch(*program, device.graph, program_options(device.config, {}), training);
+  const int64_t steps = *device.config.steps;
+  for (int64_t step = 0; step < steps; ++step) train_one_step(*program, training);
+  training.trained = {program->parameters(), program->running_statistics(), {steps}};
   return training;
 }
 
@@ -168,55 +161,50 @@ void require_steps_for(const Origins& origins) {
                               (flags.size() > 1 ? "them" : "it") + " out");
 }
 
-DeviceChoice settle(RunConfig& config, const Origins& origins, const Graph& graph) {
-  if (!config.steps) {
-    require_steps_for(origins);
-    return {};
-  }
-  if (config.batch == largest_that_fits) {
-    throw std::invalid_argument("--batch auto is for run; give export a number");
-  }
-  DeviceChoice choice = choose_device(config.device);
-  fill_defaults(config, choice);
-  check_settings(config, origins);
-  require_trainable(graph, config);
-  return choice;
-}
-
 std::filesystem::path destination_of(const RunConfig& config) {
   if (config.output == "-") throw std::invalid_argument("--output: export writes to files alone");
   return config.output.value_or("nearmetal-" + config.model + ".safetensors");
 }
 
+// A device is only needed to train.
+std::optional<PreparedDevice> find_device(const RunRequest& request, const Context& context,
+                                          const std::filesystem::path& path) {
+  const auto require_path = [&](const RunConfig& config) { require_writable(path, config.force); };
+  if (request.config.steps) return prepare_device(request, context, 0, require_path);
+  require_steps_for(request.origins);
+  require_path(request.config);
+  return std::nullopt;
+}
+
 ExitCode run_export(const RunRequest& request, const Context& context) {
-  RunConfig config = request.config;
+  const RunConfig& asked = request.config;
   Terminal terminal = context.terminal;
-  terminal.quiet = config.quiet;
-  const Graph graph = build_network(config.model, {config.image_size, config.classes});
-  const DeviceChoice choice = settle(config, request.origins, graph);
-  const std::filesystem::path path = destination_of(config);
-  require_writable(path, config.force);
+  terminal.quiet = asked.quiet;
+  const Graph graph = build_network(asked.model, {asked.image_size, asked.classes});
+  if (asked.steps && asked.batch == largest_that_fits) {
+    throw std::invalid_argument("--batch auto is for run; give export a number");
+  }
+  const std::filesystem::path path = destination_of(asked);
+  std::optional<PreparedDevice> device = find_device(request, context, path);
 
   const Tool tool = build_info();
   Metadata metadata = {{"format", "pt"},
                        {"nearmetal_version", tool.version},
                        {"git_commit", tool.git_commit.value.value_or("unknown")}};
-  const State initial = initial_state(graph, config);
+  const State initial = initial_state(graph, asked);
   std::vector<TensorView> tensors;
   add_state(tensors, "", graph, initial);
   Training training;
-  if (config.steps) {
-    terminal.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" +
-                    choice.reason + ")");
-    Backend& backend = context.load(to_string(choice.device));
-    const DeviceInfo device = describe_device(backend, config, choice);
-    metadata["device_name"] = device.name;
-    metadata.insert(device.libraries.begin(), device.libraries.end());
-    training = train(graph, config, initial, backend, device, terminal);
+  if (device) {
+    terminal.remark("nearmetal: device " + std::string(to_string(device->choice.device)) + " (" +
+                    device->choice.reason + ")");
+    metadata["device_name"] = device->info.name;
+    metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
+    training = train(*device, initial, terminal);
     add_training(tensors, graph, training);
   }
-  metadata["config"] = to_json(config);
-  write_safetensors(path, tensors, metadata, config.force);
+  metadata["config"] = to_json(device ? device->config : asked);
+  write_safetensors(path, tensors, metadata, asked.force);
   terminal.remark("exported: " + path.string());
   return ExitCode::ok;
 }

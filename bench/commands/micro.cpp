@@ -1,15 +1,14 @@
 #include "bench/commands/micro.h"
 
 #include <algorithm>
+#include <optional>
 #include <regex>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
 #include "bench/micro/find_probes.h"
 #include "bench/micro/time_probes.h"
-#include "bench/run/gpu_ranks.h"
+#include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
-#include "models/networks/registry.h"
 
 namespace nearmetal {
 namespace {
@@ -102,12 +101,11 @@ class Micro {
  public:
   Micro(const MicroForm& form, const Context& context, World& world)
       : form_(form),
+        context_(context),
         terminal_(context.terminal),
-        load_(context.load),
         world_(world),
-        filter_(form.patterns),
-        config_(form.request.config) {
-    terminal_.quiet = config_.quiet || world.rank() > 0;
+        filter_(form.patterns) {
+    terminal_.quiet = form.request.config.quiet || world.rank() > 0;
   }
 
   ExitCode run() {
@@ -137,50 +135,36 @@ class Micro {
 
  private:
   void settle() {
-    if (config_.batch == largest_that_fits) {
+    if (form_.request.config.batch == largest_that_fits) {
       throw std::invalid_argument("--batch auto is for run; give micro a number");
     }
     together(world_, [&] {
-      choice_ = choose_device(config_.device);
-      fill_defaults(config_, choice_);
-      check_settings(config_, form_.request.origins);
-      graph_ = build_network(config_.model, {config_.image_size, config_.classes});
-      require_trainable(*graph_, config_);
-      backend_ = &load_(to_string(config_.device));
-      choose_gpu(config_, form_.request.origins, *backend_, world_);
-      device_ = describe_device(*backend_, config_, choice_);
+      device_.emplace(prepare_device(form_.request, context_, world_.local_rank()));
     });
-    terminal_.remark("nearmetal: device " + std::string(to_string(choice_.device)) + " (" +
-                     choice_.reason + "), " + device_.name);
+    terminal_.remark("nearmetal: device " + std::string(to_string(device_->choice.device)) + " (" +
+                     device_->choice.reason + "), " + device_->info.name);
   }
 
   std::vector<Probe> chosen_probes(Ceilings& ceilings) {
-    const ProbeSource source{*backend_, config_, *graph_, device_, world_};
-    const std::vector<Probe> machine = find_probes(source);
+    const std::vector<Probe> machine = find_probes(*device_, world_);
     if (!filter_.asks_for_step()) return filter_.choose(machine);
     if (world_.size() > 1) {
       throw std::invalid_argument("PROBE: those of a step are of one rank");
     }
-    if (!form_.list) ceilings = measured_ceilings(machine, *config_.precision);
+    if (!form_.list) ceilings = measured_ceilings(machine, *device_->config.precision);
     std::vector<Probe> chosen = filter_.choose(machine);
-    std::vector<Warning> warnings;
-    for (Probe& probe : filter_.choose(find_step_probes(source, warnings))) {
+    for (Probe& probe : filter_.choose(find_step_probes(*device_, terminal_))) {
       chosen.push_back(std::move(probe));
     }
-    for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
     return chosen;
   }
 
   const MicroForm& form_;
+  const Context& context_;
   Terminal terminal_;
-  const BackendLoader& load_;
   World& world_;
   Filter filter_;
-  RunConfig config_;
-  DeviceChoice choice_;
-  DeviceInfo device_;
-  std::optional<Graph> graph_;
-  Backend* backend_ = nullptr;
+  std::optional<PreparedDevice> device_;
 };
 
 ExitCode run_micro(const MicroForm& form, const Context& context) {

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/exit_status.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
 #include "bench/run/conductor.h"
+#include "bench/run/prepare_device.h"
 #include "comm/layout/layout.h"
 #include "reports/json/run_fields.h"
 #include "reports/sharing/fraction_tables.h"
@@ -176,15 +176,10 @@ ExitCode run_stress(const StressForm& form, const Context& context) {
   Terminal talk = terminal;
   talk.quiet = request.config.quiet || request.conducted;
   talk.rewrites = terminal.rewrites && !talk.quiet;
-  RunConfig config = request.config;
-  const DeviceChoice choice = choose_device(config.device);
-  fill_defaults(config, choice);
-  Backend& backend = context.load(to_string(config.device));
-  const DeviceInfo device = describe_device(backend, config, choice);
-  if (request.gpu_part) backend.take_part(static_cast<int>(config.gpu), *request.gpu_part);
-  const Probe probe = find_probe(backend, config, form.load);
-  talk.remark("nearmetal: device " + std::string(to_string(choice.device)) + " (" + choice.reason +
-              "), " + device.name);
+  const PreparedDevice device = prepare_device(request, context);
+  const Probe probe = find_probe(device.backend, device.config, form.load);
+  talk.remark("nearmetal: device " + std::string(to_string(device.choice.device)) + " (" +
+              device.choice.reason + "), " + device.info.name);
   Load load(probe);
   if (request.conducted) {
     load_until_told(load, form.load, terminal);

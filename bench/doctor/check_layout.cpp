@@ -24,17 +24,13 @@ std::string too_few_gpus(const Host& host, const Checkup& checkup) {
 // As a rank looks before it trains.
 std::string not_as_expected(const Layout& layout, const Placement& placement,
                             const Checkup& checkup) {
-  Environment environment = checkup.environment;
-  environment.gpus = checkup.gpus;
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& placed : job.ranks) {
-      const bool known = !placed.gpu || *placed.gpu < std::ssize(environment.gpus);
+      const bool known = !placed.gpu || *placed.gpu < std::ssize(checkup.gpus);
       if (!is_this_machine(placed.address) || !known) continue;
-      Rank rank;
-      rank.gpu = placed.gpu;
       try {
         require_expected({.gpu = layout.expect.gpu, .environment = layout.expect.environment},
-                         environment, rank);
+                         checkup.environment, placed.gpu ? &checkup.gpus[*placed.gpu] : nullptr);
       } catch (const std::invalid_argument& error) {
         return layout.source + "/expect: " + error.what();
       }

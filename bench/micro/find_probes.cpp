@@ -2,11 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 
-#include "bench/run/chain.h"
 #include "bench/run/gpu_ranks.h"
-#include "bench/run/plan_source.h"
-#include "bench/run/rank_run.h"
+#include "bench/run/quanta.h"
 #include "models/initialise.h"
 
 namespace nearmetal {
@@ -16,10 +15,10 @@ void append(std::vector<Probe>& all, std::vector<Probe> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-std::vector<Probe> nccl_probes(const ProbeSource& source) {
-  Nccl& nccl = set_up_nccl(source.world);
-  return nccl.probes(new_nccl_group(source.world, nccl), source.world.rank(), source.world.size(),
-                     static_cast<int>(source.config.gpu));
+std::vector<Probe> nccl_probes(const PreparedDevice& device, World& world) {
+  Nccl& nccl = set_up_nccl(world);
+  return nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(),
+                     static_cast<int>(device.config.gpu));
 }
 
 }  // namespace
@@ -39,26 +38,22 @@ Probe cpu_quantum_probe() {
           }};
 }
 
-std::vector<Probe> find_probes(const ProbeSource& source) {
+std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
   std::vector<Probe> probes;
-  if (source.world.size() > 1) {
-    append(probes, source.world.probes());
-    if (source.config.device == Device::cuda) append(probes, nccl_probes(source));
+  if (world.size() > 1) {
+    append(probes, world.probes());
+    if (device.config.device == Device::cuda) append(probes, nccl_probes(device, world));
     return probes;
   }
   probes.push_back(cpu_quantum_probe());
-  append(probes, source.backend.probes(static_cast<int>(source.config.gpu)));
+  append(probes, device.backend.probes(static_cast<int>(device.config.gpu)));
   return probes;
 }
 
-std::vector<Probe> find_step_probes(const ProbeSource& source, std::vector<Warning>& warnings) {
-  RunConfig config = source.config;
-  const PlanSource plans = find_plans(config, source.device, warnings);
-  const std::shared_ptr<Program> program =
-      source.backend.prepare(source.graph, program_options(config, plans, 0));
-  keep_plans(plans, program->plans(), warnings);
-  program->restart(initial_parameters(source.graph, static_cast<uint64_t>(source.config.seed),
-                                      source.config.zero_init));
+std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal) {
+  const std::shared_ptr<Program> program = prepare_program(device, terminal);
+  program->restart(initial_parameters(device.graph, static_cast<uint64_t>(device.config.seed),
+                                      device.config.zero_init));
   std::vector<Probe> probes = program->probes();
   for (Probe& probe : probes) {
     probe.start = [program, start = std::move(probe.start)] { return start(); };

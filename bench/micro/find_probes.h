@@ -1,16 +1,12 @@
 // Collects what `nearmetal micro` can time here.
 #pragma once
 
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "bench/cli/terminal.h"
+#include "bench/run/prepare_device.h"
 #include "comm/world.h"
-#include "models/backend.h"
-#include "models/graph.h"
 #include "models/probe.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
 
@@ -18,20 +14,10 @@ namespace nearmetal {
 /// or a hypervisor takes away shows in its slowest runs.
 Probe cpu_quantum_probe();
 
-/// What the probes of one command stand on.
-struct ProbeSource {
-  Backend& backend;
-  RunConfig config;  // complete
-  const Graph& graph;
-  const DeviceInfo& device;
-  World& world;
-};
-
 /// With several ranks those of the paths between them, else those of this host and its device.
-std::vector<Probe> find_probes(const ProbeSource& source);
+std::vector<Probe> find_probes(const PreparedDevice& device, World& world);
 
-/// The kernels of a step: prepares a program, which the probes need and which they keep, with the
-/// plans of the cache, where new ones are kept.
-std::vector<Probe> find_step_probes(const ProbeSource& source, std::vector<Warning>& warnings);
+/// The kernels of a step, on a program that they keep (prepare_program()).
+std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal);
 
 }  // namespace nearmetal

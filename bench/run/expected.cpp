@@ -9,9 +9,8 @@ namespace {
 
 class Expectations {
  public:
-  Expectations(const Environment& environment, const Rank& rank)
-      : environment_(environment),
-        gpu_(rank.gpu ? &environment.gpus.at(static_cast<size_t>(*rank.gpu)) : nullptr) {}
+  Expectations(const Environment& environment, const Gpu* gpu)
+      : environment_(environment), gpu_(gpu) {}
 
   void gpu(const std::string& part) const {
     const std::string& name = gpu_for("gpu " + part).name;
@@ -72,8 +71,8 @@ class Expectations {
 
 }  // namespace
 
-void require_expected(const Expected& expected, const Environment& environment, const Rank& rank) {
-  const Expectations look(environment, rank);
+void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu) {
+  const Expectations look(environment, gpu);
   if (expected.gpu) look.gpu(*expected.gpu);
   if (expected.uuid) look.uuid(*expected.uuid);
   if (expected.mig) look.mig(*expected.mig);

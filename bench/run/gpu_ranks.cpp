@@ -1,17 +1,10 @@
 #include "bench/run/gpu_ranks.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "bench/run/together.h"
 
 namespace nearmetal {
-
-void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world) {
-  if (config.device != Device::cuda || origins.at("gpu") == Origin::flag || world.size() == 1)
-    return;
-  config.gpu = world.local_rank() % std::max(1, backend.device_count());
-}
 
 Nccl& set_up_nccl(World& world, const NcclSetUp& set_up) {
   Nccl* nccl = nullptr;

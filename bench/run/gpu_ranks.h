@@ -1,4 +1,4 @@
-// Which GPU a rank takes, and how the ranks of several find one another.
+// How the ranks of several GPUs find one another.
 #pragma once
 
 #include <string>
@@ -7,14 +7,8 @@
 #include "comm/host_place.h"
 #include "comm/nccl_library.h"
 #include "comm/world.h"
-#include "models/backend.h"
-#include "reports/document/types.h"
 
 namespace nearmetal {
-
-/// Sets config.gpu: of the GPUs that this process sees one for each rank of a host, unless one was
-/// named.
-void choose_gpu(RunConfig& config, const Origins& origins, Backend& backend, const World& world);
 
 /// NCCL before it makes its first group here; collective. Throws JobFailure where a rank has none
 /// or another one.

@@ -24,7 +24,7 @@ std::vector<Plan> plans_of(const std::string& place) {
 
 }  // namespace
 
-PlanSource find_plans(RunConfig& config, const DeviceInfo& device, std::vector<Warning>& warnings) {
+PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
   PlanSource source;
   if (config.plans) {
     config.plan_cache = "off";
@@ -40,19 +40,19 @@ PlanSource find_plans(RunConfig& config, const DeviceInfo& device, std::vector<W
   source.cache = *config.plan_cache;
   source.context = plan_context(device);
   CachedPlans cached = load_plans(source.cache, source.context);
-  if (!cached.warning.empty()) warnings.push_back({"plan_cache", cached.warning});
+  if (!cached.warning.empty()) source.warnings = {{"plan_cache", cached.warning}};
   source.known = std::move(cached.plans);
   return source;
 }
 
-void keep_plans(const PlanSource& source, const std::vector<Plan>& plans,
-                std::vector<Warning>& warnings) {
-  if (source.cache.empty() || plans.empty() || plans == source.known) return;
+std::vector<Warning> keep_plans(const PlanSource& source, const std::vector<Plan>& plans) {
+  if (source.cache.empty() || plans.empty() || plans == source.known) return {};
   try {
     save_plans(source.cache, source.context, plans);
   } catch (const OutputError& error) {
-    warnings.push_back({"plan_cache", error.what()});
+    return {{"plan_cache", error.what()}};
   }
+  return {};
 }
 
 }  // namespace nearmetal

@@ -10,19 +10,19 @@ namespace nearmetal {
 
 struct PlanSource {
   std::vector<Plan> known;
-  bool pinned = false;  // exactly these
-  std::string cache;    // path, empty: none
-  std::string context;  // of the cache
+  bool pinned = false;            // exactly these
+  std::string cache;              // path, empty: none
+  std::string context;            // of the cache
+  std::vector<Warning> warnings;  // of a cache that cannot be used
 };
 
 /// --plans REPORT pins those of its first run that has any; else those of the plan cache are taken,
 /// and config.plan_cache says which it is. Throws InvalidReport or std::invalid_argument for a
-/// report to pin; a cache that cannot be used is a warning.
-PlanSource find_plans(RunConfig& config, const DeviceInfo& device, std::vector<Warning>& warnings);
+/// report to pin.
+PlanSource find_plans(RunConfig& config, const DeviceInfo& device);
 
 /// Keeps plans that are new. A cache that cannot be written is a warning: the next run tunes again,
 /// and this one is none the worse.
-void keep_plans(const PlanSource& source, const std::vector<Plan>& plans,
-                std::vector<Warning>& warnings);
+std::vector<Warning> keep_plans(const PlanSource& source, const std::vector<Plan>& plans);
 
 }  // namespace nearmetal

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <thread>
 
-#include "bench/run/chain.h"
 
 namespace nearmetal {
 namespace {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "bench/cli/build_info.h"
 #include "reports/files/sha256.h"
 #include "reports/json/json.h"
 
@@ -31,16 +32,17 @@ std::string value_of(const RankFacts& facts, const std::string& name) {
 
 }  // namespace
 
-RankFacts facts_of(const Report& report, const DeviceInfo& device,
+RankFacts facts_of(const Environment& environment, const DeviceInfo& device,
                    const std::string& config_sha256) {
   RankFacts facts;
-  facts.host_name = report.environments.at(0).host_name;
+  facts.host_name = environment.host_name;
   facts.cpus = allowed_cpus();
   facts.gpu_uuid = device.uuid;
   facts.common = device.libraries;
   facts.common["device"] = device.name;
   facts.common["settings"] = config_sha256;
-  facts.common["nearmetal"] = report.tool.version + " " + report.tool.git_commit.value.value_or("");
+  const Tool tool = build_info();
+  facts.common["nearmetal"] = tool.version + " " + tool.git_commit.value.value_or("");
   facts.common["executable"] = sha256(file_text("/proc/self/exe"));
   return facts;
 }

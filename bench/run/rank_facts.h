@@ -17,7 +17,7 @@ struct RankFacts {
 };
 
 /// `config_sha256`: of the settings, before a rank takes a GPU and threads of its own.
-RankFacts facts_of(const Report& report, const DeviceInfo& device,
+RankFacts facts_of(const Environment& environment, const DeviceInfo& device,
                    const std::string& config_sha256);
 
 std::string to_bytes(const RankFacts& facts);

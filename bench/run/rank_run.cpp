@@ -1,25 +1,28 @@
 #include "bench/run/rank_run.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
 
-#include "bench/cli/defaults.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
 #include "bench/run/progress_line.h"
 #include "bench/run/rank_exchange.h"
-#include "bench/run/rank_proof.h"
-#include "bench/run/summary.h"
+#include "bench/run/step_figures.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "bench/run/verify.h"
 #include "models/errors.h"
 #include "models/initialise.h"
-#include "models/synthetic.h"
-#include "reports/json/json.h"
+#include "models/networks/registry.h"
+#include "reports/document/throughput.h"
+#include "reports/files/sha256.h"
 #include "reports/json/plan_cache.h"
 #include "reports/text/text.h"
 
@@ -29,6 +32,7 @@ namespace {
 constexpr int64_t verify_steps_cuda = 60;
 constexpr int64_t verify_steps_cpu = 30;  // a step takes seconds there
 constexpr int profile_repeats = 10;
+constexpr int exchange_repeats = 5;
 
 uint64_t seed_of(const RunConfig& config) { return static_cast<uint64_t>(config.seed); }
 
@@ -51,12 +55,6 @@ void telling_memory(const std::function<void()>& work) {
   }
 }
 
-ProgramOptions options_of(const RankTask& task, const PlanSource& plans, int64_t rank) {
-  ProgramOptions options = program_options(task.config, plans, rank);
-  options.gradient_type = gradient_type_of(task.config, task.world.size());
-  return options;
-}
-
 // GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
 PlanSource plans_of_all(const RankTask& task) {
   PlanSource plans = task.plans;
@@ -64,8 +62,8 @@ PlanSource plans_of_all(const RankTask& task) {
   std::vector<Plan> chosen;
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
-    telling_memory(
-        [&] { chosen = task.backend.choose_plans(task.graph, options_of(task, plans, 0)); });
+    const ProgramOptions options = program_options(task.config, plans, task.world.size());
+    telling_memory([&] { chosen = task.backend.choose_plans(task.graph, options); });
   });
   plans.known = plans_from_json(task.world.broadcast(plans_to_json(chosen)));
   plans.pinned = true;
@@ -73,53 +71,53 @@ PlanSource plans_of_all(const RankTask& task) {
 }
 
 std::unique_ptr<Program> prepare_together(const RankTask& task) {
-  const PlanSource plans = plans_of_all(task);
+  const World& world = task.world;
+  const ProgramOptions options =
+      program_options(task.config, plans_of_all(task), world.size(), world.rank());
   std::unique_ptr<Program> program;
-  together(task.world, [&] {
-    telling_memory([&] {
-      program = task.backend.prepare(task.graph, options_of(task, plans, task.world.rank()));
-    });
-  });
+  together(task.world,
+           [&] { telling_memory([&] { program = task.backend.prepare(task.graph, options); }); });
   return program;
 }
 
-std::unique_ptr<Program> prepare(const RankTask& task, const Exchange& exchange,
-                                 Communication& communication, Run& run, Rank& rank) {
-  auto program = prepare_together(task);
+std::string hash_of(std::span<const float> values) {
+  return sha256({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+}
+
+// The first rank whose text is another than rank 0's; 0: none.
+int64_t first_that_differs(World& world, const std::string& text) {
+  const std::vector<std::string> all = world.all_gather(text);
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](const std::string& theirs) { return theirs != all[0]; });
+  return other == all.end() ? 0 : other - all.begin();
+}
+
+void require_same_parameters(World& world, std::span<const float> parameters) {
+  if (world.size() == 1) return;
+  const int64_t other = first_that_differs(world, hash_of(parameters));
+  if (other == 0) return;
+  throw std::runtime_error("the seed gave rank " + std::to_string(other) +
+                           " other initial parameters than rank 0: their libraries differ");
+}
+
+// Gives the program its parameters and its exchange.
+Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program& program) {
   const std::vector<float> parameters =
       initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
+  Prepared prepared;
   if (exchange.all_reduce != nullptr) {
-    communication = prepare_exchange(task, *program, exchange, parameters);
+    prepared.communication = prepare_exchange(task, program, exchange, parameters);
+    prepared.communication->library = exchange.all_reduce->library();
   }
-  program->restart(parameters);
-  run.plans = program->plans();
-  if (task.world.rank() == 0) keep_plans(task.plans, run.plans, run.warnings);
-  rank.plans_sha256 = plans_sha256(run.plans);
-  rank.device_bytes = program->device_bytes();
-  return program;
+  program.restart(parameters);
+  prepared.plans = program.plans();
+  if (task.world.rank() == 0) prepared.warnings = keep_plans(task.plans, prepared.plans);
+  prepared.device_bytes = program.device_bytes();
+  return prepared;
 }
 
-// Of the window, as far as it went.
-Maybe<double> samples_per_second(const TrainerResult& result, int64_t batch) {
-  double seconds = 0;
-  int64_t steps = 0;
-  for (size_t i = result.window_first_step; result.warm_up && i < result.steps.size(); ++i) {
-    seconds += result.steps[i].seconds;
-    ++steps;
-  }
-  if (steps == 0) return Unknown{"the window did not open"};
-  return static_cast<double>(steps * batch) / seconds;
-}
-
-void keep_monitoring(std::optional<Monitoring> found, Run& run, Rank& rank) {
-  rank.monitoring = std::move(found);
-  if (!rank.monitoring || rank.monitoring->verdict == MonitorVerdict::clean) return;
-  run.warnings.push_back({std::string("monitor_") + to_string(rank.monitoring->verdict),
-                          "in the timed window: " + joined(rank.monitoring->seen, "; ")});
-}
-
-TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank& rank) {
+Trained train_shown(const RankTask& task, Program& program) {
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
@@ -127,17 +125,19 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
                    .ranks_on_host = task.world.local_size(),
                    .sharers = task.sharers},
                   progress);
+  const int64_t batch = *task.config.batch;
+  const SampleUnit sample = find_network(task.config.model).sample;
   std::optional<ProgressLine> line;
-  if (task.terminal.rewrites)
-    line.emplace(task.terminal.err, progress, *task.config.batch, run.sample);
+  if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, batch, sample);
   const TrainerOptions options{.warm_up = warm_up_rule(task.config),
                                .window_steps = task.config.steps,
                                .window_seconds = task.config.duration_seconds};
   const auto ranks = make_consensus(
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
-  TrainerResult result;
+  Trained trained;
+  TrainerResult& result = trained.result;
   if (task.teller != nullptr) {
-    task.teller->follow(progress, *task.config.batch * task.world.size(), run.sample);
+    task.teller->follow(progress, batch * task.world.size(), sample);
   }
   if (task.conductor != nullptr) {
     ConductedConsensus consensus(*ranks, *task.conductor);
@@ -146,16 +146,20 @@ TrainerResult train_shown(const RankTask& task, Program& program, Run& run, Rank
     result = train(program, options, *ranks, task.stop, progress);
   }
   if (task.teller != nullptr) task.teller->unfollow();
-  keep_monitoring(monitor.stop(samples_per_second(result, *task.config.batch)), run, rank);
+  const auto window = window_of(result, batch);
+  trained.monitoring =
+      monitor.stop(window ? Maybe(throughput_of(*window)) : Unknown{"the window did not open"});
+  trained.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
   if (!result.failure.empty() && task.world.size() > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
               result.failure);
   }
-  return result;
+  return trained;
 }
 
-void verify(const RankTask& task, Program& program, Run& run) {
+// None where it was stopped before its end.
+std::optional<Verify> verify(const RankTask& task, Program& program) {
   const VerifyOptions options{
       .batch = *task.config.batch,
       .seed = seed_of(task.config),
@@ -163,88 +167,76 @@ void verify(const RankTask& task, Program& program, Run& run) {
       .maximum_steps = task.config.device == Device::cuda ? verify_steps_cuda : verify_steps_cpu};
   if (task.stop == 0) task.terminal.remark("verifying that the network learns");
   const Verify result = verify_learning(program, task.graph, options, task.stop);
-  if (task.stop != 0) {
-    run.status = Status::partial;
-    run.failure = "interrupted before the end of --verify";
-    return;
-  }
-  run.proof.verify = result;
-  if (!result.passed) fail_run(run, "the network did not memorise the fixed set (--verify)");
+  return task.stop == 0 ? std::optional(result) : std::nullopt;
 }
 
-// What is asked of a run beside its speed; where it fails, so has the run.
-void look_closer(const RankTask& task, Program& program, AllReduce* all_reduce,
-                 const Communication& communication, Run& run, Rank& rank) {
+// The gradient and the parameters are lost.
+Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
+  Checks checks;
   try {
-    if (all_reduce != nullptr) prove_replicas(task.world, program, run);
-    if (task.config.profile) {
-      run.profile = summarise(program.profile(profile_repeats), rank.step_time->median_seconds);
+    if (all_reduce != nullptr) {
+      checks.other_replica = first_that_differs(
+          task.world, hash_of(program.parameters()) + hash_of(program.momentum()));
     }
+    if (task.config.profile) checks.profile = program.profile(profile_repeats);
     if (task.config.attribute) {
       task.terminal.remark("timing this machine (--attribute)");
-      rank.probes = time_machine(task, program);
+      checks.probes = time_machine(task, program);
     }
-    if (task.config.verify) verify(task, program, run);
-    if (all_reduce != nullptr) measure_exchange(*all_reduce, communication, run);
+    if (task.config.verify) {
+      checks.verify = verify(task, program);
+      checks.verify_interrupted = !checks.verify;
+    }
+    if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
   } catch (const std::exception& error) {
     // The others are in what all do together, and would wait there for ever.
     if (task.world.size() > 1 && (all_reduce != nullptr || task.config.attribute)) {
       abort_job(task, "after the window", error.what());
     }
-    fail_run(run, error.what());
+    checks.failure = error.what();
   }
+  return checks;
 }
 
 }  // namespace
 
-std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size) {
-  if (config.gradient_type == GradientType::computed || !exchanges_gradients(config, world_size))
-    return {};
-  return from_name<Precision>(to_string(config.gradient_type));
-}
-
-ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank) {
-  ProgramOptions options;
-  options.batch_size = config.batch.value();
-  options.precision = config.precision.value();
-  options.forward_only = config.forward_only;
-  options.input = config.input;
-  options.launch_as_graph = config.launch != LaunchMode::stream;
-  options.host_sleeps = config.host_wait == HostWait::block;
-  options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
-  options.loss_scale = config.loss_scale.value();
-  options.data_seed = substream(seed_of(config), static_cast<uint64_t>(rank));
-  options.gpu = static_cast<int>(config.gpu);
-  options.threads = static_cast<int>(config.threads);
-  options.plans = plans.known;
-  options.plans_pinned = plans.pinned;
-  return options;
-}
-
-void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank) {
-  const double start = task.clock.elapsed_seconds();
-  // Outlives the program, which may still have work of it queued.
-  const Exchange exchange = join_exchange(task);
-  Communication communication;
-  const std::unique_ptr<Program> program = prepare(task, exchange, communication, run, rank);
-  const double prepared = task.clock.elapsed_seconds();
-  set_up.prepare_seconds = prepared - start;
-  task.terminal.remark("prepared in " + significant(set_up.prepare_seconds, 3) + " s: batch " +
-                       std::to_string(*task.config.batch) + " on " + task.device.name);
-
-  const TrainerResult result = train_shown(task, *program, run, rank);
-  if (!result.steps.empty()) {
-    set_up.total_seconds = task.clock.seconds_at(result.first_step_end);
-    set_up.first_step_seconds = set_up.total_seconds - prepared;
-    rank.set_up = set_up;
+std::optional<std::string> failure_of(const World& world, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::invalid_argument&) {
+    throw;  // a setting that this device does not take
+  } catch (const JobFailure& failure) {
+    if (failure.exit_code == ExitCode::usage) throw;
+    return failure.what();
+  } catch (const std::exception& error) {
+    if (world.size() > 1) throw;
+    return error.what();
   }
-  summarise(result, task.config, task.device, run, rank);
-  std::array<int64_t, 1> incomplete{run.status != Status::complete};
-  task.world.maximum(incomplete);
-  if (incomplete[0] != 0) return;
-  together(task.world, [&] {
-    look_closer(task, *program, exchange.all_reduce.get(), communication, run, rank);
+  return std::nullopt;
+}
+
+RankResult run_rank(const RankTask& task) {
+  RankResult result;
+  result.failure = failure_of(task.world, [&] {
+    const double begin = task.clock.elapsed_seconds();
+    // Outlives the program, which may still have work of it queued.
+    const Exchange exchange = join_exchange(task);
+    const std::unique_ptr<Program> program = prepare_together(task);
+    Prepared prepared = start_from_seed(task, exchange, *program);
+    prepared.begin_seconds = begin;
+    prepared.end_seconds = task.clock.elapsed_seconds();
+    task.terminal.remark("prepared in " + significant(prepared.end_seconds - begin, 3) +
+                         " s: batch " + std::to_string(*task.config.batch) + " on " +
+                         task.device.name);
+    result.prepared = std::move(prepared);
+    result.trained = train_shown(task, *program);
+    std::array<int64_t, 1> incomplete{result.trained->result.stopped ||
+                                      failure_of(result.trained->result)};
+    task.world.maximum(incomplete);
+    if (incomplete[0] != 0) return;
+    together(task.world, [&] { result.checks = check(task, *program, exchange.all_reduce.get()); });
   });
+  return result;
 }
 
 }  // namespace nearmetal

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
 
 #include "bench/cli/terminal.h"
 #include "bench/environment/process_clock.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/conductor.h"
 #include "bench/run/plan_source.h"
+#include "bench/run/rank_report.h"
 #include "comm/world.h"
 #include "models/graph.h"
 #include "models/program.h"
@@ -30,16 +34,12 @@ struct RankTask {
   Sharers sharers{};
 };
 
-/// In which gradients travel, of a job of so many ranks; empty: as they are computed.
-std::optional<Precision> gradient_type_of(const RunConfig& config, int64_t world_size);
-/// What the configuration asks of a program, nothing left to settle; alone, as rank `rank`, so that
-/// gradients stay as computed.
-ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t rank);
+/// Prepares, trains and checks as far as it gets. An error of the device in the middle of training
+/// ends the job where other ranks wait for this one's gradients. Throws as failure_of() does.
+RankResult run_rank(const RankTask& task);
 
-/// Fills what was measured; `set_up` holds the times until the device was there. A check that does
-/// not hold, and an error of the device in the middle of training, make the run failed; where other
-/// ranks wait for this one's gradients, such an error ends the job. Throws what Backend::prepare()
-/// throws, by together().
-void run_rank(const RankTask& task, SetUp set_up, Run& run, Rank& rank);
+/// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
+/// nothing was run because of a setting, and where one rank of several failed.
+std::optional<std::string> failure_of(const World& world, const std::function<void()>& work);
 
 }  // namespace nearmetal

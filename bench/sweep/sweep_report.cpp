@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "bench/cli/destination.h"
-#include "bench/run/summary.h"
+#include "bench/run/rank_report.h"
 #include "bench/sweep/make_plan.h"
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
+#include "reports/document/throughput.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge_environments.h"
@@ -26,10 +27,9 @@ namespace {
 // Of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout) {
   const RunConfig config = run_config(plan, layout);
-  Run run = run_of(build_network(config.model, {config.image_size, config.classes}), config);
-  Rank unused;
-  leave_open(run, unused, {"the job ended without a report"});
-  run.device = config.device;
+  Run run = unmeasured_run(build_network(config.model, {config.image_size, config.classes}), config,
+                           {"the job ended without a report"});
+  run.started_at = time_stamp();
   run.device_name = "unknown";
   run.device_reason = "by the layout";
   run.world_size = plan.placements.at(layout).ranks();
@@ -179,7 +179,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     found.run.failure = "stopped before all jobs had run";
   }
   report.environments = found.environments;
-  if (!outcome.failure.empty()) fail_run(found.run, outcome.failure);
+  if (!outcome.failure.empty()) fail_run(outcome.failure, found.run);
   report.kind = placement.kind;
   report.status = found.run.status;
   report.exit_code = static_cast<int>(outcome.code);

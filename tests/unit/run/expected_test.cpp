@@ -32,11 +32,8 @@ Gpu vgpu() {
 std::string said(const Gpu& gpu, const Expected& expected) {
   Environment environment;
   environment.host_name = "here";
-  environment.gpus = {gpu};
-  Rank rank;
-  rank.gpu = 0;
   try {
-    require_expected(expected, environment, rank);
+    require_expected(expected, environment, &gpu);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -70,7 +67,7 @@ TEST(Expected, ARankOnCpusHasNoGpu) {
   environment.host_name = "here";
   for (const Expected& expected : {Expected{.gpu = "H200"}, Expected{.uuid = "GPU-1"},
                                    Expected{.mig = "1g.18gb"}, Expected{.vgpu = "A100-40C"}}) {
-    EXPECT_THROW(require_expected(expected, environment, Rank{}), std::invalid_argument);
+    EXPECT_THROW(require_expected(expected, environment, nullptr), std::invalid_argument);
   }
 }
 

@@ -1,0 +1,284 @@
+#include "bench/run/rank_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/cli/build_info.h"
+#include "bench/environment/virtualisation.h"
+#include "bench/run/step_figures.h"
+#include "models/networks/registry.h"
+#include "reports/document/throughput.h"
+#include "reports/json/json.h"
+#include "reports/json/plan_cache.h"
+#include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double clocks_may_differ_by = 0.02;
+constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
+constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
+constexpr double diverged_above = 10;          // times the loss of guessing, ln(classes)
+
+void warn(Run& run, const std::string& code, const std::string& text) {
+  run.warnings.push_back({code, text});
+}
+
+bool sums_are_exact(const Checks& checks) {
+  return std::all_of(checks.bucket_tests->begin(), checks.bucket_tests->end(),
+                     [](const BucketTest& test) { return test.exact; });
+}
+
+// The check that did not pass, of several the last.
+std::optional<std::string> failure_of(const Checks& checks) {
+  if (checks.failure) return checks.failure;
+  if (checks.bucket_tests && !sums_are_exact(checks)) {
+    return "the gradients of the ranks are not summed right";
+  }
+  if (checks.verify && !checks.verify->passed) {
+    return "the network did not memorise the fixed set (--verify)";
+  }
+  if (checks.other_replica.value_or(0) > 0) {
+    return "the parameters or momentum of rank " + std::to_string(*checks.other_replica) +
+           " are not those of rank 0 at the end";
+  }
+  return std::nullopt;
+}
+
+void fill_status(const RankResult& result, Run& run) {
+  std::optional<std::string> failure = result.failure;
+  if (!failure) failure = failure_of(result.checks);
+  if (!failure && result.trained) failure = failure_of(result.trained->result);
+  if (failure) return fail_run(*failure, run);
+  const bool stopped = !result.trained || result.trained->result.stopped;
+  if (!stopped && !result.checks.verify_interrupted) return;
+  run.status = Status::partial;
+  run.failure = stopped ? "interrupted" : "interrupted before the end of --verify";
+}
+
+void warn_of_environment(const RunConfig& config, const Environment& environment, Run& run) {
+  if (environment.claim) {
+    const std::string why = contradiction(*environment.claim, environment.virtualisation);
+    const std::string claim = to_string(*environment.claim);
+    if (!why.empty()) {
+      warn(run, "claim_contradicted", "--environment says " + claim + ", but " + why);
+    }
+  }
+  if (config.device == Device::cpu && config.threads > environment.usable_cpus) {
+    warn(run, "threads",
+         counted(config.threads, "thread") + " share " + counted(environment.usable_cpus, "CPU"));
+  }
+}
+
+void append(const std::vector<Warning>& more, std::vector<Warning>& warnings) {
+  warnings.insert(warnings.end(), more.begin(), more.end());
+}
+
+Maybe<double> gradient_norm(const StepRecord& step, bool forward_only) {
+  if (forward_only) return Unknown{"forward pass only"};
+  if (!std::isfinite(step.gradient_norm))
+    return Unknown{"the gradient of that step was not finite"};
+  return double{step.gradient_norm};
+}
+
+void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run& run) {
+  Proof& proof = run.proof;
+  const bool forward_only = config.forward_only;
+  proof.window_start_loss = double{window.front().loss};
+  proof.window_end_loss = double{window.back().loss};
+  proof.window_start_gradient_norm = gradient_norm(window.front(), forward_only);
+  proof.window_end_gradient_norm = gradient_norm(window.back(), forward_only);
+  if (*proof.window_end_loss > diverged_above * std::log(static_cast<double>(config.classes))) {
+    warn(run, "diverged", "the loss is far above that of guessing; see --learning-rate");
+  }
+  if (fell(window, &StepRecord::loss)) {
+    warn(run, "falling_loss", "the loss fell more than ten-fold: not the work of usual training");
+  }
+  if (!forward_only && fell(window, &StepRecord::gradient_norm)) {
+    warn(run, "vanishing_gradient",
+         "the gradient fell more than ten-fold: small values take less power and may run faster");
+  }
+}
+
+void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
+  if (!warm_up.steady) {
+    warn(run, "not_steady",
+         "step times were not steady after " + std::to_string(warm_up.steps) +
+             " warm-up steps; a longer --warmup may help");
+  }
+  const Maybe<double>& drift = rank.step_time->drift;
+  if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
+    warn(run, "drift", "step times changed by " + percent(*drift, 2) + " over the timed window");
+  }
+  const double seconds = run.window->seconds;
+  const double difference = *rank.host_window_seconds - seconds;
+  if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
+    warn(run, "clocks_differ",
+         "the host's clock differs from the sum of the window's steps by " +
+             percent(difference / seconds, 2));
+  }
+}
+
+Maybe<double> exposed_communication(const RunConfig& config, int64_t world_size,
+                                    std::span<const StepRecord> window) {
+  if (!exchanges_gradients(config, world_size)) return Unknown{"no gradients are exchanged"};
+  std::vector<double> exposed;
+  for (const StepRecord& step : window) exposed.push_back(step.exposed_communication_seconds);
+  return median(exposed);
+}
+
+void fill_window(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {
+  const RunConfig& config = device.config;
+  const std::span window = steps_of_window(result);
+  run.window = *window_of(result, *config.batch);
+  rank.step_time = step_time_of(std::span(rank.step_seconds).subspan(result.window_first_step));
+  rank.host_window_seconds = result.host_window_seconds;
+  rank.window_start_unix_seconds =
+      std::chrono::duration<double>(result.window_start.time_since_epoch()).count();
+  rank.exposed_communication_seconds = exposed_communication(config, run.world_size, window);
+  rank.skipped_updates = skipped_updates(window);
+  if (rank.skipped_updates > 0) {
+    warn(run, "skipped_updates",
+         std::to_string(rank.skipped_updates) + " of " + std::to_string(run.window->steps) +
+             " updates were skipped as their gradient was not finite");
+  }
+  const auto& peaks = device.info.peak_flops_per_second;
+  const auto peak = peaks.find(*config.precision);
+  run.peak_flops_per_second = Unknown{"no peak is known for this device and precision"};
+  if (peak != peaks.end() && peak->second > 0) run.peak_flops_per_second = peak->second;
+  set_throughput(throughput_of(*run.window), run);
+  fill_proof(window, config, run);
+  warn_of_timing(*result.warm_up, rank, run);
+}
+
+void fill_trained(const PreparedDevice& device, const Trained& trained, Run& run, Rank& rank) {
+  const TrainerResult& result = trained.result;
+  for (const StepRecord& step : result.steps) {
+    rank.step_seconds.push_back(step.seconds);
+    rank.loss.push_back(step.loss);
+  }
+  rank.monitoring = trained.monitoring;
+  if (rank.monitoring && rank.monitoring->verdict != MonitorVerdict::clean) {
+    warn(run, std::string("monitor_") + to_string(rank.monitoring->verdict),
+         "in the timed window: " + joined(rank.monitoring->seen, "; "));
+  }
+  if (result.warm_up) run.warm_up = *result.warm_up;
+  if (!steps_of_window(result).empty()) fill_window(device, result, run, rank);
+  run.proof.loss_finite = !result.failed_step;
+  run.proof.failed_step = result.failed_step;
+}
+
+// A ring of so many ranks carries 2 (ranks - 1) / ranks of the bytes over each link.
+Communication tested_communication(Communication communication,
+                                   const std::vector<BucketTest>& tests, int64_t world_size) {
+  const auto ranks = static_cast<double>(world_size);
+  for (const BucketTest& test : tests) {
+    communication.bytes_per_step += test.bytes;
+    communication.buckets_seconds += test.seconds;
+    communication.buckets.push_back(
+        {.bytes = test.bytes,
+         .seconds = test.seconds,
+         .bus_bandwidth_bytes_per_second =
+             2 * (ranks - 1) / ranks * static_cast<double>(test.bytes) / test.seconds,
+         .type = test.type});
+  }
+  return communication;
+}
+
+void fill_checks(const RankResult& result, Run& run, Rank& rank) {
+  const Checks& checks = result.checks;
+  if (checks.other_replica) run.proof.replicas_identical = *checks.other_replica == 0;
+  if (checks.profile) run.profile = step_profile(*checks.profile, rank.step_time->median_seconds);
+  rank.probes = checks.probes;
+  run.proof.verify = checks.verify;
+  if (!checks.bucket_tests) return;
+  run.communication =
+      tested_communication(*result.prepared->communication, *checks.bucket_tests, run.world_size);
+  run.proof.sums_exact = sums_are_exact(checks);
+}
+
+Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
+  Rank rank;
+  rank.rank = start.rank;
+  if (!start.environment.gpus.empty()) rank.gpu = 0;
+  rank.binding = start.binding;
+  rank.set_up = why;
+  rank.step_time = why;
+  rank.plans_sha256 = why;
+  rank.device_bytes = why;
+  rank.host_window_seconds = rank.exposed_communication_seconds = why;
+  return rank;
+}
+
+SetUp set_up_of(SetUp set_up, const Prepared& prepared, const Trained& trained) {
+  set_up.prepare_seconds = prepared.end_seconds - prepared.begin_seconds;
+  set_up.first_step_seconds = trained.first_step_end_seconds - prepared.end_seconds;
+  set_up.total_seconds = trained.first_step_end_seconds;
+  return set_up;
+}
+
+Run run_of(const PreparedDevice& device, const RankStart& start, const RankResult& result) {
+  const Unknown ended_before{"the run ended before"};
+  Run run = unmeasured_run(device.graph, device.config, ended_before);
+  Rank rank = unmeasured_rank(start, ended_before);
+  run.started_at = start.started_at;
+  run.world_size = start.world_size;
+  run.device_name = device.info.name;
+  run.device_reason = device.choice.reason;
+  warn_of_environment(device.config, start.environment, run);
+  append(start.warnings, run.warnings);
+  if (result.prepared) {
+    append(result.prepared->warnings, run.warnings);
+    run.plans = result.prepared->plans;
+    rank.plans_sha256 = plans_sha256(run.plans);
+    rank.device_bytes = result.prepared->device_bytes;
+  }
+  if (result.trained) {
+    fill_trained(device, *result.trained, run, rank);
+    if (!rank.step_seconds.empty()) {
+      rank.set_up = set_up_of(start.set_up, *result.prepared, *result.trained);
+    }
+  }
+  fill_checks(result, run, rank);
+  fill_status(result, run);
+  run.ranks = {std::move(rank)};
+  return run;
+}
+
+}  // namespace
+
+Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& why) {
+  Run run;
+  run.device = config.device;
+  run.parameters = graph.parameter_count();
+  run.sample = find_network(config.model).sample;
+  run.flops_per_sample =
+      config.forward_only ? graph.forward_flops_per_sample() : graph.training_flops_per_sample();
+  run.warm_up = why;
+  run.window = why;
+  run.peak_flops_per_second = why;
+  set_throughput(why, run);
+  run.proof.window_start_loss = run.proof.window_end_loss = why;
+  run.proof.window_start_gradient_norm = run.proof.window_end_gradient_norm = why;
+  return run;
+}
+
+Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
+                        const RankStart& start, const RankResult& result) {
+  Report report;
+  report.kind = request.emulated ? Kind::emulated : Kind::measured;
+  report.tool = build_info();
+  report.invocation = {.argv = start.argv,
+                       .started_at = start.started_at,
+                       .config = device.config,
+                       .origins = request.origins,
+                       .config_sha256 = config_sha256(device.config)};
+  report.environments = {start.environment};
+  Run run = run_of(device, start, result);
+  report.status = run.status;
+  report.arms.push_back({.name = request.arm, .kind = report.kind, .runs = {std::move(run)}});
+  return report;
+}
+
+}  // namespace nearmetal

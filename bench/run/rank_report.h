@@ -1,0 +1,73 @@
+// The report of one rank, made at once from what was asked, found, trained and checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/run/prepare_device.h"
+#include "bench/run/trainer.h"
+#include "models/all_reduce.h"
+#include "models/graph.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// What is known of a rank before it prepares its program.
+struct RankStart {
+  std::vector<std::string> argv;
+  std::string started_at;  // RFC 3339, UTC
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  Environment environment;
+  Binding binding{};
+  SetUp set_up{};                   // until the device was there
+  std::vector<Warning> warnings{};  // of the plan cache
+};
+
+/// What preparing the program gave. Times are in seconds since the process started.
+struct Prepared {
+  double begin_seconds = 0;
+  double end_seconds = 0;
+  std::vector<Plan> plans;
+  int64_t device_bytes = 0;
+  std::optional<Communication> communication;  // as prepared; none: no gradients are exchanged
+  std::vector<Warning> warnings;               // of the plan cache
+};
+
+struct Trained {
+  TrainerResult result;
+  double first_step_end_seconds = 0;  // since the process started; only with a step
+  std::optional<Monitoring> monitoring;
+};
+
+/// What was checked after a complete window, where it was asked for.
+struct Checks {
+  std::optional<int64_t> other_replica;  // first rank with other parameters or momentum; 0: none
+  std::optional<Profile> profile;
+  std::optional<RankProbes> probes;
+  std::optional<Verify> verify;
+  bool verify_interrupted = false;
+  std::optional<std::vector<BucketTest>> bucket_tests;
+  std::optional<std::string> failure;  // of the device or a library
+};
+
+/// How far a rank came.
+struct RankResult {
+  std::optional<Prepared> prepared;
+  std::optional<Trained> trained;
+  Checks checks;
+  std::optional<std::string> failure;  // what kept it from going on
+};
+
+/// A run of this network of which nothing is measured, for this reason.
+Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& why);
+
+/// One arm with one run with one rank. A run whose loss is not finite, whose device fails or that
+/// does not pass a check has failed and has no throughput; one that was stopped is partial, with
+/// the figures of what was measured. What was not reached is unknown.
+Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
+                        const RankStart& start, const RankResult& result);
+
+}  // namespace nearmetal

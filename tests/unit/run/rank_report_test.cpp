@@ -1,0 +1,211 @@
+#include "bench/run/rank_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/networks/registry.h"
+#include "reports/json/json.h"
+#include "tests/support/fake_backend.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+
+// A rank whose 3 steps of warm-up and 4 of the window, of 8 images each, take half a second.
+struct RankReport : testing::Test {
+  RankReport() {
+    request.config.model = "resnet18";
+    request.config.device = Device::cpu;
+    device.config = request.config;
+    device.config.batch = 8;
+    device.config.precision = Precision::fp32;
+    device.info.name = "Fake One";
+    device.info.peak_flops_per_second[Precision::fp32] =
+        32 * device.graph.training_flops_per_sample();
+    result.prepared = Prepared{.begin_seconds = 1,
+                               .end_seconds = 3,
+                               .plans = {},
+                               .device_bytes = 1000,
+                               .communication = {},
+                               .warnings = {{"plan_cache", "full"}}};
+    Trained& trained = result.trained.emplace();
+    trained.first_step_end_seconds = 3.5;
+    const std::vector<double> warm_up_seconds(3, 0.5);
+    trained.result.warm_up = judge_warm_up(warm_up_seconds, {});
+    trained.result.window_first_step = 3;
+    trained.result.window_steps = 4;
+    trained.result.host_window_seconds = 2;
+    trained.result.steps.assign(7, {.seconds = 0.5, .loss = 2, .gradient_norm = 1});
+  }
+
+  nearmetal::Run make() const {
+    const Report report = make_rank_report(request, device, start, result);
+    EXPECT_EQ(report.arms.at(0).runs.size(), 1u);
+    EXPECT_EQ(report.status, report.arms[0].runs[0].status);
+    EXPECT_NO_THROW(report_from_json(to_json(report))) << "as the schema says";
+    return report.arms[0].runs[0];
+  }
+  nearmetal::Run make_with_two_ranks(bool exact) {
+    start.world_size = 2;
+    result.prepared->communication.emplace().library = "mpi 4";
+    result.checks.other_replica = 0;
+    result.checks.bucket_tests = {
+        {.bytes = 100, .type = Precision::fp32, .seconds = 2, .exact = true},
+        {.bytes = 300, .type = Precision::fp32, .seconds = 3, .exact = exact}};
+    return make();
+  }
+
+  Script script;
+  FakeBackend backend{script};
+  RunRequest request;
+  PreparedDevice device{
+      {}, {Device::cpu, "asked for"}, build_network("resnet18", {224, 1000}), backend, {}};
+  RankStart start{.argv = {"nearmetal", "run"},
+                  .started_at = "2026-01-02T03:04:05Z",
+                  .environment = {},
+                  .set_up = {.clock = "a test", .start_seconds = 0.1, .backend_seconds = 0.4}};
+  RankResult result;
+};
+
+const char* const ended_before = "the run ended before";
+
+TEST_F(RankReport, OfACompleteRun) {
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::complete);
+  EXPECT_EQ(run.failure, std::nullopt);
+  EXPECT_EQ(run.started_at, "2026-01-02T03:04:05Z");
+  EXPECT_EQ(run.device_reason, "asked for");
+  EXPECT_EQ(*run.window, (TimedWindow{.first_step = 3, .steps = 4, .samples = 32, .seconds = 2}));
+  EXPECT_EQ(*run.throughput, 16);
+  EXPECT_EQ(*run.flops_per_second, 16 * run.flops_per_sample);
+  EXPECT_EQ(*run.share_of_peak, 0.5);
+  EXPECT_EQ(*run.proof.window_end_loss, 2);
+  EXPECT_EQ(run.communication, std::nullopt);
+  EXPECT_THAT(run.warnings, ElementsAre(nearmetal::Warning{"plan_cache", "full"}));
+}
+
+TEST_F(RankReport, OfItsRank) {
+  const Rank rank = make().ranks.at(0);
+  EXPECT_EQ(rank.set_up->start_seconds, 0.1);
+  EXPECT_EQ(rank.set_up->backend_seconds, 0.4);
+  EXPECT_EQ(rank.set_up->prepare_seconds, 2);
+  EXPECT_EQ(rank.set_up->first_step_seconds, 0.5);
+  EXPECT_EQ(rank.set_up->total_seconds, 3.5);
+  EXPECT_EQ(rank.step_seconds.size(), 7u);
+  EXPECT_EQ(rank.step_time->median_seconds, 0.5);
+  EXPECT_EQ(*rank.host_window_seconds, 2);
+  EXPECT_EQ(*rank.device_bytes, 1000);
+  EXPECT_EQ(rank.exposed_communication_seconds.reason, "no gradients are exchanged");
+}
+
+TEST_F(RankReport, OfALossThatIsNotFinite) {
+  result.trained->result.steps.resize(5);
+  result.trained->result.failed_step = 5;
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_THAT(*run.failure, testing::HasSubstr("the loss of step 5 is not finite"));
+  EXPECT_FALSE(run.proof.loss_finite);
+  EXPECT_EQ(run.window->samples, 16) << "what was measured stays";
+  EXPECT_EQ(run.throughput.reason, "the run failed");
+  EXPECT_EQ(run.share_of_peak.reason, "the run failed");
+  EXPECT_TRUE(run.peak_flops_per_second);
+}
+
+TEST_F(RankReport, OfATrainingWithoutAnyUpdate) {
+  for (StepRecord& step : result.trained->result.steps) step.update_skipped = true;
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_THAT(*run.failure, testing::HasSubstr("every update was skipped"));
+  EXPECT_EQ(run.ranks[0].skipped_updates, 4);
+}
+
+TEST_F(RankReport, OfAnInterruptedRunHasTheFiguresSoFar) {
+  result.trained->result.steps.resize(5);
+  result.trained->result.stopped = true;
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::partial);
+  EXPECT_EQ(run.failure, "interrupted");
+  EXPECT_EQ(run.window->steps, 2);
+  EXPECT_EQ(*run.throughput, 16);
+}
+
+TEST_F(RankReport, OfAnInterruptedWarmUpHasNoWindow) {
+  result.trained->result.steps.resize(2);
+  result.trained->result.warm_up.reset();
+  result.trained->result.window_first_step = 0;
+  result.trained->result.stopped = true;
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::partial);
+  EXPECT_EQ(run.warm_up.reason, ended_before);
+  EXPECT_EQ(run.throughput.reason, ended_before);
+  EXPECT_TRUE(run.ranks[0].set_up);
+  EXPECT_EQ(run.ranks[0].step_seconds.size(), 2u);
+}
+
+TEST_F(RankReport, OfARunThatCouldNotBePrepared) {
+  result = {};
+  result.failure = "out of memory";
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_EQ(run.failure, "out of memory");
+  EXPECT_EQ(run.throughput.reason, "the run failed");
+  for (const std::string& reason :
+       {run.window.reason, run.warm_up.reason, run.peak_flops_per_second.reason,
+        run.proof.window_start_loss.reason, run.ranks[0].set_up.reason,
+        run.ranks[0].step_time.reason, run.ranks[0].device_bytes.reason,
+        run.ranks[0].plans_sha256.reason}) {
+    EXPECT_EQ(reason, ended_before);
+  }
+  EXPECT_GT(run.parameters, 0);
+}
+
+TEST_F(RankReport, OfChecksThatPass) {
+  const nearmetal::Run run = make_with_two_ranks(true);
+  EXPECT_EQ(run.status, Status::complete);
+  EXPECT_EQ(run.proof.replicas_identical, true);
+  EXPECT_EQ(run.proof.sums_exact, true);
+  EXPECT_EQ(run.communication->library, "mpi 4");
+  EXPECT_EQ(run.communication->bytes_per_step, 400);
+  EXPECT_EQ(run.communication->buckets_seconds, 5);
+  EXPECT_EQ(run.communication->buckets.at(1).bus_bandwidth_bytes_per_second, 100);
+}
+
+TEST_F(RankReport, OfChecksThatDoNotPass) {
+  nearmetal::Run run = make_with_two_ranks(false);
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_EQ(run.failure, "the gradients of the ranks are not summed right");
+  EXPECT_EQ(run.proof.sums_exact, false);
+  EXPECT_FALSE(run.throughput);
+  result.checks.other_replica = 1;
+  result.checks.bucket_tests.reset();
+  run = make();
+  EXPECT_EQ(run.proof.replicas_identical, false);
+  EXPECT_THAT(*run.failure, testing::HasSubstr("parameters or momentum of rank 1"));
+}
+
+TEST_F(RankReport, OfAVerificationThatWasInterrupted) {
+  result.checks.verify_interrupted = true;
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::partial);
+  EXPECT_EQ(run.failure, "interrupted before the end of --verify");
+  EXPECT_EQ(*run.throughput, 16);
+}
+
+TEST_F(RankReport, SetsTheStepBesideItsRoofline) {
+  result.checks.profile = Profile{
+      .entries =
+          {{.name = "conv", .implementation = "a", .seconds = 0.2, .flops = 100, .bytes = 10},
+           {.name = "norm", .implementation = "b", .seconds = 0.1, .flops = 0, .bytes = 50}},
+      .copy_bytes_per_second = 500,
+      .matrix_flops_per_second = 1000};
+  const nearmetal::Run run = make();
+  EXPECT_DOUBLE_EQ(run.profile->sum_seconds, 0.3);
+  EXPECT_DOUBLE_EQ(*run.profile->roofline_seconds, 0.2);  // 0.1 by flops, 0.1 by bytes
+  EXPECT_DOUBLE_EQ(*run.profile->share_of_roofline, 0.4);
+}
+
+}  // namespace
+}  // namespace nearmetal
