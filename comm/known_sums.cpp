@@ -31,7 +31,7 @@ int given(Precision type, int place, int rank, int ranks) {
 template <class Value>
 std::string repeated(const GradientBucket& bucket, Value value) {
   std::string bytes(bucket.bytes(), '\0');
-  with_stored_type(bucket.type, [&]<class T>(T*) {
+  with_stored_type(bucket.type, [&]<class T>() {
     std::array<T, pattern_length> pattern;
     for (int i = 0; i < pattern_length; ++i) {
       pattern[i] = from_float<T>(static_cast<float>(value(i)));

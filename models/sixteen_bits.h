@@ -61,15 +61,15 @@ inline Fp16 from_float<Fp16>(float value) {
   return {static_cast<uint16_t>(sign | (magnitude < two_to_16 ? finite : beyond))};
 }
 
-/// Calls `body` with a null pointer of the type that `precision` is stored in.
+/// Calls `body`, a template of the type that `precision` is stored in.
 template <class Body>
 void with_stored_type(Precision precision, Body body) {
   if (precision == Precision::bf16) {
-    body(static_cast<Bf16*>(nullptr));
+    body.template operator()<Bf16>();
   } else if (precision == Precision::fp16) {
-    body(static_cast<Fp16*>(nullptr));
+    body.template operator()<Fp16>();
   } else {
-    body(static_cast<float*>(nullptr));
+    body.template operator()<float>();
   }
 }
 

@@ -40,8 +40,7 @@ __global__ void sum_rows_kernel(Rows rows, T* out) {
 }  // namespace
 
 void launch_sum_rows(Precision type, const Rows& rows, void* out, cudaStream_t stream) {
-  cuda::with_element_type(type, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  cuda::with_element_type(type, [&]<class T>() {
     const int64_t per_block = int64_t{row_threads} * pack_width<T>;
     const int64_t blocks = std::min((rows.elements + per_block - 1) / per_block, most_row_blocks);
     sum_rows_kernel<T>

@@ -9,13 +9,13 @@ namespace nearmetal::cpu {
 /// max(value, 0), written so that a NaN passes.
 inline float positive_part(float value) { return value < 0 ? 0 : value; }
 
-/// Calls body with a null pointer of the activations' type.
+/// Calls `body`, a template of the activations' type.
 template <class Body>
 void with_element_type(Precision precision, Body body) {
   if (precision == Precision::bf16) {
-    body(static_cast<Bf16*>(nullptr));
+    body.template operator()<Bf16>();
   } else {
-    body(static_cast<float*>(nullptr));
+    body.template operator()<float>();
   }
 }
 

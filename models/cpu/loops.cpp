@@ -23,7 +23,7 @@ void fill_each(T* out, int64_t elements, const Value& value) {
 
 void add(Precision precision, const void* left, const void* right, bool relu, void* out,
          int64_t elements) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
     const T* a = static_cast<const T*>(left);
     const T* b = static_cast<const T*>(right);
     T* y = static_cast<T*>(out);
@@ -37,7 +37,7 @@ void add(Precision precision, const void* left, const void* right, bool relu, vo
 }
 
 void relu(Precision precision, const void* x, void* y, int64_t elements) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
     const T* in = static_cast<const T*>(x);
     fill_each(static_cast<T*>(y), elements,
               [in](int64_t i) { return positive_part(to_float(in[i])); });
@@ -46,7 +46,7 @@ void relu(Precision precision, const void* x, void* y, int64_t elements) {
 
 void relu_backward(Precision precision, const void* y, const void* dy, const void* other, void* dx,
                    int64_t elements) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
     const T* value = static_cast<const T*>(y);
     const T* a = static_cast<const T*>(dy);
     const T* b = static_cast<const T*>(other);
@@ -71,7 +71,7 @@ void fill_images(uint64_t data_seed, float* images, int64_t elements) {
 
 void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
                   int64_t classes, float factor, float* losses, void* gradient) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
 #pragma omp parallel for schedule(static)
     for (int64_t image = 0; image < images; ++image) {
       const float* row = logits + image * classes;
@@ -134,9 +134,9 @@ void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements) {
 }
 
 void convert(Precision from, const void* in, Precision to, void* out, int64_t elements) {
-  with_stored_type(from, [&]<class From>(From*) {
+  with_stored_type(from, [&]<class From>() {
     const From* values = static_cast<const From*>(in);
-    with_stored_type(to, [&]<class To>(To*) {
+    with_stored_type(to, [&]<class To>() {
       fill_each(static_cast<To*>(out), elements,
                 [values](int64_t i) { return to_float(values[i]); });
     });

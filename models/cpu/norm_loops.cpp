@@ -246,13 +246,13 @@ int64_t norm_scratch_bytes(const NormExtent& extent) {
 }
 
 void norm_forward(Precision precision, const NormExtent& extent, const NormForward& operands) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
     with_lanes(extent.lanes, [&](auto lanes) { forward<T, lanes()>(extent, operands); });
   });
 }
 
 void norm_backward(Precision precision, const NormExtent& extent, const NormBackward& operands) {
-  with_element_type(precision, [&]<class T>(T*) {
+  with_element_type(precision, [&]<class T>() {
     with_lanes(extent.lanes, [&](auto lanes) {
       if (operands.y != nullptr) {
         backward<T, lanes(), true>(extent, operands);

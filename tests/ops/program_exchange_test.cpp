@@ -29,7 +29,7 @@ class SumOfOne : public AllReduce {
 
 float rounded(Precision type, float value) {
   float result = 0;
-  with_stored_type(type, [&]<class T>(T*) { result = to_float(from_float<T>(value)); });
+  with_stored_type(type, [&]<class T>() { result = to_float(from_float<T>(value)); });
   return result;
 }
 

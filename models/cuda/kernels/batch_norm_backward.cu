@@ -210,8 +210,7 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
                                Extent extent, const ReductionScratch& scratch,
                                cudaStream_t stream) {
   const bool stores_dz = operands.dz != nullptr;
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     with_consumers(operands, [&](auto two) {
       const auto launch = [&]<ReluMask relu, Residual residual>() {
         const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, two, residual>,
@@ -235,8 +234,7 @@ void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& 
 
 void launch_norm_backward_apply(Precision precision, const NormBackwardOperands& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, apply_unroll, multiprocessors);
     const auto launch = [&](auto kernel, const NormBackwardOperands& used) {
       kernel<<<shape.grid(), sweep_threads, 0, stream>>>(used, extent, shape);

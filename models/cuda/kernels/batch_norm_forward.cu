@@ -106,8 +106,7 @@ int64_t ReductionScratch::arrivals_bytes() { return most_slices * sizeof(unsigne
 void launch_batch_statistics(Precision precision, const void* x, Extent extent,
                              const BatchNormState& state, const ReductionScratch& scratch,
                              cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const dim3 grid = reduction_grid(extent, slice_rows<T> * statistics_unroll,
                                      scratch.multiprocessors, statistics_blocks);
     statistics_kernel<T><<<grid, reduction_threads, 0, stream>>>(
@@ -118,8 +117,7 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
 
 void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
                       int multiprocessors, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
     const NormInput other =
         operands.residual_norm != nullptr ? *operands.residual_norm : NormInput{};

@@ -32,10 +32,8 @@ void launch_convert(Precision from, const void* in, Precision to, void* out, int
                     cudaStream_t stream) {
   const int64_t per_block = int64_t{convert_threads} * at_once;
   const auto blocks = static_cast<unsigned>((elements + per_block - 1) / per_block);
-  with_element_type(from, [&](auto* from_null) {
-    using From = std::remove_pointer_t<decltype(from_null)>;
-    with_element_type(to, [&](auto* to_null) {
-      using To = std::remove_pointer_t<decltype(to_null)>;
+  with_element_type(from, [&]<class From>() {
+    with_element_type(to, [&]<class To>() {
       convert_kernel<From, To><<<blocks, convert_threads, 0, stream>>>(
           static_cast<const From*>(in), static_cast<To*>(out), elements);
     });

@@ -114,8 +114,7 @@ unsigned blocks_for(int64_t threads) {
 
 void launch_average_pool(Precision precision, const void* x, void* y, int64_t images, int pixels,
                          int channels, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * channels / pack_width<T>;
     average_pool_kernel<T><<<blocks_for(packs), head_threads, 0, stream>>>(
         static_cast<const T*>(x), static_cast<T*>(y), packs, pixels, channels);
@@ -125,8 +124,7 @@ void launch_average_pool(Precision precision, const void* x, void* y, int64_t im
 
 void launch_average_pool_backward(Precision precision, const void* dy, void* dx, int64_t images,
                                   int pixels, int channels, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * pixels * channels / pack_width<T>;
     average_pool_backward_kernel<T><<<blocks_for(packs), head_threads, 0, stream>>>(
         static_cast<const T*>(dy), static_cast<T*>(dx), packs, pixels, channels);
@@ -137,8 +135,7 @@ void launch_average_pool_backward(Precision precision, const void* dy, void* dx,
 void launch_softmax_loss(Precision precision, const LogitsShape& shape, const float* logits,
                          const float* bias, const int32_t* labels, const float* loss_scale,
                          float* losses, void* gradient, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     softmax_loss_kernel<T><<<static_cast<unsigned>(shape.images), head_threads, 0, stream>>>(
         shape, logits, bias, labels, loss_scale, losses, static_cast<T*>(gradient));
   });
@@ -147,8 +144,7 @@ void launch_softmax_loss(Precision precision, const LogitsShape& shape, const fl
 
 void launch_bias_gradient(Precision precision, const LogitsShape& shape, const void* gradient,
                           float* bias_gradient, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     bias_gradient_kernel<T><<<(shape.classes + 31) / 32, head_threads, 0, stream>>>(
         shape, static_cast<const T*>(gradient), bias_gradient);
   });

@@ -89,8 +89,7 @@ unsigned blocks_for(int64_t threads) {
 
 void launch_synthetic_images(Precision precision, const ImageLayout& layout, uint64_t seed,
                              void* images, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
     synthetic_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
         layout, seed, static_cast<T*>(images));
@@ -100,8 +99,7 @@ void launch_synthetic_images(Precision precision, const ImageLayout& layout, uin
 
 void launch_convert_images(Precision precision, const ImageLayout& layout, const float* source,
                            void* images, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
     convert_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
         layout, source, static_cast<T*>(images));
@@ -111,8 +109,7 @@ void launch_convert_images(Precision precision, const ImageLayout& layout, const
 
 void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
                           void* images, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     repack_images_kernel<T, true><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
         layout, static_cast<const T*>(source), static_cast<T*>(images));
   });
@@ -121,8 +118,7 @@ void launch_unpack_images(Precision precision, const ImageLayout& layout, const 
 
 void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
                         void* destination, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     repack_images_kernel<T, false><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
         layout, static_cast<const T*>(images), static_cast<T*>(destination));
   });

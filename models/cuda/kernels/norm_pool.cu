@@ -225,8 +225,7 @@ __global__ void __launch_bounds__(pool_threads, pool_backward_blocks)
 
 void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoolOperands& operands,
                       int multiprocessors, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, norm_pool_blocks);
     norm_pool_kernel<T><<<grid.blocks, pool_threads, 0, stream>>>(shape, operands,
                                                                   Count(shape.input().rows), grid);
@@ -237,8 +236,7 @@ void launch_norm_pool(Precision precision, const PoolShape& shape, const NormPoo
 void launch_pool_backward_apply(Precision precision, const PoolShape& shape,
                                 const PoolBackwardOperands& operands, int multiprocessors,
                                 cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const PoolGrid grid(shape, pack_width<T>, multiprocessors, pool_backward_blocks);
     pool_backward_apply_kernel<T><<<grid.blocks, pool_threads, 0, stream>>>(shape, operands, grid);
   });

@@ -100,17 +100,17 @@ __device__ Pack<T> from_floats(const Channels<T>& channels) {
   return pack;
 }
 
-/// Calls `body` with a null pointer to the element type of `precision`.
+/// Calls `body`, a template of the element type of `precision`.
 template <class Body>
 void with_element_type(Precision precision, Body&& body) {
   switch (precision) {
     case Precision::fp16:
-      return body(static_cast<__half*>(nullptr));
+      return body.template operator()<__half>();
     case Precision::bf16:
-      return body(static_cast<__nv_bfloat16*>(nullptr));
+      return body.template operator()<__nv_bfloat16>();
     case Precision::tf32:
     case Precision::fp32:
-      return body(static_cast<float*>(nullptr));
+      return body.template operator()<float>();
   }
 }
 

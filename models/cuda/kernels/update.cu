@@ -154,8 +154,7 @@ unsigned blocks_for(int64_t threads) {
 }  // namespace
 
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     const int blocks = operands.forward_only ? 1 : finish_blocks;
     finish_step_kernel<T><<<blocks, update_threads, 0, stream>>>(operands);
   });
@@ -177,8 +176,7 @@ void launch_sgd(Precision precision, const FlatParameters& parameters, const Sgd
         static_cast<float>(sgd.weight_decay), state);
     NM_CHECK_LAUNCH();
   };
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     launch(0, static_cast<const T*>(parameters.matrix_gradients),
            static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
   });
@@ -189,8 +187,7 @@ void launch_sgd(Precision precision, const FlatParameters& parameters, const Sgd
 void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
                           cudaStream_t stream) {
   if (parameters.matrix_copies == nullptr) return;
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     copy_matrices_kernel<<<blocks_for(parameters.matrix_elements), update_threads, 0, stream>>>(
         parameters.values, static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
   });
@@ -199,8 +196,7 @@ void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
 
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream) {
-  with_element_type(precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(precision, [&]<class T>() {
     mask_gradient_kernel<<<blocks_for(elements), update_threads, 0, stream>>>(
         static_cast<T*>(gradients), mask, elements);
   });

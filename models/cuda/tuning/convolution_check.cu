@@ -162,8 +162,7 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
   const DeviceMemory device_samples = allocate_device(samples * sizeof(Sample));
   const DeviceMemory device_count = allocate_device(sizeof(unsigned long long));
   NM_CALL(cudaMemsetAsync(device_count.get(), 0, sizeof(unsigned long long), stream));
-  with_element_type(problem.precision, [&](auto* null) {
-    using T = std::remove_pointer_t<decltype(null)>;
+  with_element_type(problem.precision, [&]<class T>() {
     const Tensors<T> tensors{static_cast<const T*>(operands.x),
                              static_cast<const T*>(operands.weights),
                              static_cast<const T*>(operands.y)};
