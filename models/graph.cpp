@@ -7,30 +7,6 @@
 
 namespace nearmetal {
 
-const char* to_string(OpKind op) {
-  switch (op) {
-    case OpKind::input:
-      return "input";
-    case OpKind::conv:
-      return "conv";
-    case OpKind::batch_norm:
-      return "batch_norm";
-    case OpKind::relu:
-      return "relu";
-    case OpKind::add:
-      return "add";
-    case OpKind::max_pool:
-      return "max_pool";
-    case OpKind::global_average_pool:
-      return "global_average_pool";
-    case OpKind::linear:
-      return "linear";
-    case OpKind::softmax_cross_entropy:
-      return "softmax_cross_entropy";
-  }
-  throw std::logic_error("unnamed OpKind");
-}
-
 namespace {
 
 int64_t slid(int64_t extent, const Window& window, const std::string& name) {
@@ -55,8 +31,11 @@ int Graph::append(Node node) {
       throw std::logic_error(node.name + ": its input is not an earlier node");
     }
   }
+  const int index = static_cast<int>(nodes_.size());
+  for (const int input : node.inputs) consumers_[input].push_back(index);
+  consumers_.emplace_back();
   nodes_.push_back(std::move(node));
-  return static_cast<int>(nodes_.size()) - 1;
+  return index;
 }
 
 int Graph::add_parameter(std::string name, std::vector<int64_t> dims, Initialiser initialiser,
@@ -127,8 +106,8 @@ int Graph::softmax_cross_entropy(int input, const std::string& name) {
   return append({OpKind::softmax_cross_entropy, name, {input}, {1}, {}, {}});
 }
 
-const Shape& Graph::input_shape(const Node& node, int which) const {
-  return nodes_.at(node.inputs.at(which)).shape;
+const Shape& Graph::input_shape(const Node& node) const {
+  return nodes_.at(node.inputs.at(0)).shape;
 }
 
 int64_t Graph::parameter_count() const {

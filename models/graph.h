@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "models/names.h"
+
 namespace nearmetal {
 
 enum class OpKind {
@@ -19,7 +21,17 @@ enum class OpKind {
   softmax_cross_entropy,
 };
 
-const char* to_string(OpKind op);
+constexpr auto names_of(OpKind) {
+  return std::array{"input",
+                    "conv",
+                    "batch_norm",
+                    "relu",
+                    "add",
+                    "max_pool",
+                    "global_average_pool",
+                    "linear",
+                    "softmax_cross_entropy"};
+}
 
 /// Shape of one image's tensor; the batch dimension belongs to the program.
 struct Shape {
@@ -88,7 +100,15 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Node& node(int index) const { return nodes_.at(index); }
-  const Shape& input_shape(const Node& node, int which = 0) const;
+  /// Of the node's first input.
+  const Shape& input_shape(const Node& node) const;
+  /// Whether there is such a node (-1: none) and it is of this kind.
+  bool is(int node, OpKind op) const { return node >= 0 && nodes_[node].op == op; }
+  /// Nodes that take this one's value, and the only one that does, or -1.
+  const std::vector<int>& consumers(int node) const { return consumers_.at(node); }
+  int sole_consumer(int node) const {
+    return consumers(node).size() == 1 ? consumers(node)[0] : -1;
+  }
 
   int64_t parameter_count() const;
   int64_t classes() const;
@@ -109,6 +129,7 @@ class Graph {
 
   std::string name_;
   std::vector<Node> nodes_;
+  std::vector<std::vector<int>> consumers_;  // by node
   std::vector<Parameter> parameters_;
 };
 

@@ -1,7 +1,8 @@
 #include "models/probe.h"
 
 #include <algorithm>
-#include <vector>
+#include <iterator>
+#include <utility>
 
 namespace nearmetal {
 
@@ -18,13 +19,17 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
   return library + "/" + work + "/" + size;
 }
 
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 double median_seconds(const Probe& probe, int repeats) {
   const TimedRuns run = probe.start();
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) seconds.push_back(run(1));
-  const auto middle = seconds.begin() + repeats / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return median_of(std::move(seconds));
 }
 
 }  // namespace nearmetal

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace nearmetal {
 
@@ -32,6 +33,9 @@ std::string exchange_probe_name(const std::string& library, const std::string& w
 
 /// Work that takes as long as there are few multiprocessors of a GPU.
 inline constexpr const char* hold_probe_name = "hold/multiprocessors";
+
+/// The upper one of two in the middle.
+double median_of(std::vector<double> values);
 
 /// Of one run, after the set-up: the median of `repeats`, each timed alone.
 double median_seconds(const Probe& probe, int repeats);

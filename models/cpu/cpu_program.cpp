@@ -66,37 +66,35 @@ void CpuProgram::allocate() {
 }
 
 void CpuProgram::surround_with_input_and_update() {
-  std::vector<Operation> input(1);
-  input[0] = {"labels", Phase::input, "", "own loop", 0,
-              0,        {},           {}, nullptr,    [this] { draw_labels(); }};
-  input[0].bytes = 4.0 * static_cast<double>(options_.batch_size);
+  std::vector<Operation> input{{.name = "labels",
+                                .phase = Phase::input,
+                                .implementation = "own loop",
+                                .bytes = 4.0 * static_cast<double>(options_.batch_size),
+                                .run = [this] { draw_labels(); }}};
   if (options_.input != Input::device) {
-    Operation copy{"images", Phase::input,   "", "own copy", 0,
-                   0,        {step_.images}, {}, nullptr,    nullptr};
-    copy.bytes = 2.0 * static_cast<double>(step_.images->bytes());
-    copy.run = [this, bytes = step_.images->bytes()] {
-      parallel_copy(step_.images->data(), host_images_.get(), bytes);
-    };
-    input.push_back(std::move(copy));
+    const int64_t bytes = step_.images->bytes();
+    input.push_back(
+        {.name = "images",
+         .phase = Phase::input,
+         .implementation = "own copy",
+         .bytes = 2.0 * static_cast<double>(bytes),
+         .operands = {step_.images},
+         .run = [this, bytes] { parallel_copy(step_.images->data(), host_images_.get(), bytes); }});
   }
   step_.operations.insert(step_.operations.begin(), input.begin(), input.end());
 
   const auto bytes = static_cast<double>(step_.bytes(Region::gradients));
-  step_.operations.push_back(
-      {"loss + gradient norm", Phase::update, "", "own loop", 0, bytes, {}, {}, nullptr, [this] {
-         finish_step();
-       }});
+  step_.operations.push_back({.name = "loss + gradient norm",
+                              .phase = Phase::update,
+                              .implementation = "own loop",
+                              .bytes = bytes,
+                              .run = [this] { finish_step(); }});
   if (options_.forward_only) return;
-  step_.operations.push_back({"sgd",
-                              Phase::update,
-                              "",
-                              "own loop",
-                              0,
-                              5 * bytes + static_cast<double>(step_.bytes(Region::copies)),
-                              {},
-                              {},
-                              nullptr,
-                              [this] { update(); }});
+  step_.operations.push_back({.name = "sgd",
+                              .phase = Phase::update,
+                              .implementation = "own loop",
+                              .bytes = 5 * bytes + static_cast<double>(step_.bytes(Region::copies)),
+                              .run = [this] { update(); }});
 }
 
 void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {

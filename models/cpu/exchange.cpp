@@ -10,26 +10,24 @@
 namespace nearmetal::cpu {
 namespace {
 
-// The flat gradient lies last layer first. In bytes; by the last operation that writes each.
-std::vector<GradientSlice> slices_of(const LoweredStep& step) {
+// By the begin of each gradient, in bytes, the last operation that writes it.
+std::map<int64_t, size_t> completed_by(const LoweredStep& step) {
   std::map<int64_t, size_t> last;
   for (size_t i = 0; i < step.operations.size(); ++i) {
     for (const Tensor* operand : step.operations[i].operands) {
       if (operand->region == Region::gradients) last[operand->offset_bytes] = i;
     }
   }
-  std::vector<GradientSlice> slices;
-  for (const auto& [begin, operation] : last) slices.push_back({begin, operation});
-  return slices;
+  return last;
 }
 
 Operation own_operation(const std::string& name, const std::string& implementation, int64_t bytes,
                         std::function<void()> run) {
-  Operation operation{
-      name, Phase::exchange, "",     implementation, 0, static_cast<double>(bytes), {},
-      {},   nullptr,         nullptr};
-  operation.run = std::move(run);
-  return operation;
+  return {.name = name,
+          .phase = Phase::exchange,
+          .implementation = implementation,
+          .bytes = static_cast<double>(bytes),
+          .run = std::move(run)};
 }
 
 // Nothing else is computed meanwhile.
@@ -101,7 +99,7 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
   std::erase_if(step.operations, [](const Operation& o) { return o.phase == Phase::exchange; });
   const int64_t bytes = step.bytes(Region::gradients);
   const std::vector<BucketRange> ranges =
-      cut_buckets(slices_of(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
+      cut_buckets(completed_by(step), bytes, bucket_bytes / element_bytes(gradient.sent_type) * 4);
   const std::vector<GradientBucket> buckets = memory_of(ranges, gradient);
   all_reduce.bind(buckets);
 

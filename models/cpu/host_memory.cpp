@@ -23,8 +23,6 @@ void for_each_piece(int64_t bytes, Body body) {
 
 }  // namespace
 
-void HostMemoryDeleter::operator()(void* memory) const { std::free(memory); }
-
 HostMemory allocate_host(int64_t bytes) {
   const int64_t rounded =
       std::max<int64_t>(1, (bytes + huge_page_bytes - 1) / huge_page_bytes) * huge_page_bytes;

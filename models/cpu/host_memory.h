@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 
 namespace nearmetal::cpu {
 
 struct HostMemoryDeleter {
-  void operator()(void* memory) const;
+  void operator()(void* memory) const { std::free(memory); }
 };
 using HostMemory = std::unique_ptr<void, HostMemoryDeleter>;
 

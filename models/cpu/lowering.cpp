@@ -1,6 +1,5 @@
 #include "models/cpu/lowering.h"
 
-#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -39,16 +38,10 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl
       engine_(engine),
       state_(state),
       type_(data_type(options.precision)),
-      consumers_(graph.nodes().size()),
       values_(graph.nodes().size()),
       workspaces_(graph.nodes().size()),
       gradients_(graph.nodes().size()) {
   attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    for (const int input : graph.nodes()[i].inputs) {
-      consumers_[input].push_back(static_cast<int>(i));
-    }
-  }
   step_.slices.resize(graph.parameters().size());
 }
 
@@ -83,10 +76,6 @@ Lowering::Dims Lowering::dims(int node) const {
   return {options_.batch_size, shape.channels, shape.height, shape.width};
 }
 
-int Lowering::sole_consumer(int node) const {
-  return consumers_[node].size() == 1 ? consumers_[node][0] : -1;
-}
-
 double Lowering::flops(int node) const {
   return graph_.forward_flops(graph_.node(node)) * static_cast<double>(options_.batch_size);
 }
@@ -109,14 +98,14 @@ std::string Lowering::key(const std::string& what, int node) const {
 Operation& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
                           std::vector<Tensor*> operands, std::function<void()> run) {
   std::erase(operands, nullptr);
-  Operation operation;
-  operation.name = name;
-  operation.phase = phase;
-  operation.implementation = implementation;
-  for (const Tensor* operand : operands) operation.bytes += static_cast<double>(operand->bytes());
-  operation.operands = std::move(operands);
-  operation.run = std::move(run);
-  return step_.operations.emplace_back(std::move(operation));
+  double bytes = 0;
+  for (const Tensor* operand : operands) bytes += static_cast<double>(operand->bytes());
+  return step_.operations.emplace_back(Operation{.name = name,
+                                                 .phase = phase,
+                                                 .implementation = implementation,
+                                                 .bytes = bytes,
+                                                 .operands = std::move(operands),
+                                                 .run = std::move(run)});
 }
 
 Tensor* Lowering::reordered(const std::string& name, Phase phase, Tensor* from,
@@ -176,11 +165,9 @@ void Lowering::place_parameters() {
     place(slice->copy, 2);
     elements += aligned(slice->value->bytes()) / 4;
   }
-  auto& bytes = step_.region_bytes;
-  bytes[static_cast<size_t>(Region::values)] = 4 * elements;
-  bytes[static_cast<size_t>(Region::gradients)] = options_.forward_only ? 0 : 4 * elements;
-  const bool copies = type_ != dnnl::memory::data_type::f32;
-  bytes[static_cast<size_t>(Region::copies)] = copies ? 2 * elements : 0;
+  step_.bytes(Region::values) = 4 * elements;
+  step_.bytes(Region::gradients) = options_.forward_only ? 0 : 4 * elements;
+  step_.bytes(Region::copies) = type_ != dnnl::memory::data_type::f32 ? 2 * elements : 0;
 }
 
 void Lowering::place_step() {
@@ -205,7 +192,7 @@ void Lowering::place_step() {
   }
   const MemoryPlan plan = plan_memory(lives);
   for (size_t i = 0; i < placed.size(); ++i) placed[i]->offset_bytes = plan.offsets[i];
-  step_.region_bytes[static_cast<size_t>(Region::step)] = plan.total_bytes;
+  step_.bytes(Region::step) = plan.total_bytes;
 }
 
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,

@@ -42,16 +42,16 @@ struct ParameterSlice {
 
 /// One primitive or loop.
 struct Operation {
-  std::string name;  // node(s) of the graph it computes
+  std::string name{};  // node(s) of the graph it computes
   Phase phase{};
-  std::string key;  // of its plan; empty for a loop
-  std::string implementation;
+  std::string key{};  // of its plan; empty for a loop
+  std::string implementation{};
   double flops = 0;
   double bytes = 0;
-  std::vector<Tensor*> operands;
-  std::unordered_map<int, dnnl::memory> arguments;
-  std::function<dnnl::primitive()> make;  // null for a loop
-  std::function<void()> run;              // of a primitive: after bind_memory()
+  std::vector<Tensor*> operands{};
+  std::unordered_map<int, dnnl::memory> arguments{};
+  std::function<dnnl::primitive()> make{};  // null for a loop
+  std::function<void()> run{};              // of a primitive: after bind_memory()
 };
 
 /// What loops read and write beside tensors; the program owns it and keeps its address.
@@ -71,6 +71,7 @@ struct LoweredStep {
   Tensor* images = nullptr;
   std::array<int64_t, region_count> region_bytes{};
 
+  int64_t& bytes(Region region) { return region_bytes[static_cast<size_t>(region)]; }
   int64_t bytes(Region region) const { return region_bytes[static_cast<size_t>(region)]; }
   int64_t total_bytes() const;
 };

@@ -74,7 +74,7 @@ void Lowering::backward_convolution(int i) {
       {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy_for_weights}, {DNNL_ARG_DIFF_WEIGHTS, dw}})
       .flops = flops(i);
   store_gradient(node.name, weight, dw);
-  if (is(input, OpKind::input)) return;
+  if (graph_.is(input, OpKind::input)) return;
 
   const dnnl::convolution_backward_data::primitive_desc data(
       {algorithm::convolution_direct, any(dims(input)), any(weight_dims), any(dims(i)), strides,
@@ -116,7 +116,7 @@ void Lowering::backward_norm(int i) {
 
 void Lowering::backward_relu(int i) {
   const int input = graph_.node(i).inputs[0];
-  if (is(input, OpKind::batch_norm) && fuses_relu(input)) {
+  if (graph_.is(input, OpKind::batch_norm) && fuses_relu(input)) {
     if (Tensor* gradient = gradient_of(i)) add_gradient(input, gradient);
     return;
   }
@@ -137,7 +137,7 @@ void Lowering::backward_relu(int i) {
                        dx->data(), elements);
        });
   // A sum before the ReLU has no value of its own.
-  const bool fused = is(input, OpKind::add) && values_[input] == nullptr;
+  const bool fused = graph_.is(input, OpKind::add) && values_[input] == nullptr;
   for (const int target : fused ? graph_.node(input).inputs : std::vector<int>{input}) {
     add_gradient(target, dx);
   }

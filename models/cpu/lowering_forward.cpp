@@ -20,7 +20,7 @@ void Lowering::forward(int i) {
     case OpKind::relu:
       return forward_relu(i);
     case OpKind::add:
-      if (!is(sole_consumer(i), OpKind::relu)) forward_add(i, i, false);
+      if (!graph_.is(graph_.sole_consumer(i), OpKind::relu)) forward_add(i, i, false);
       return;
     case OpKind::max_pool:
       return forward_pool(i, algorithm::pooling_max, {node.window.stride, node.window.stride},
@@ -40,7 +40,7 @@ void Lowering::forward(int i) {
 
 Tensor* Lowering::value(int node) {
   if (values_[node] == nullptr) {
-    if (!is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
+    if (!graph_.is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
     values_[node] = tensor({dims(node), type_, dnnl::memory::format_tag::nchw});
     step_.images = values_[node];
   }
@@ -58,7 +58,7 @@ void Lowering::forward_convolution(int i) {
        any(weight_dims), any(dims(i)), strides, padding, padding},
       attributes_, engine_);
   convolutions_.emplace(i, desc);
-  if (is(input, OpKind::input) && values_[input] == nullptr) {
+  if (graph_.is(input, OpKind::input) && values_[input] == nullptr) {
     values_[input] = step_.images = tensor(desc.src_desc());
   }
   define_parameter(node.parameters[0], desc.weights_desc());
@@ -74,11 +74,11 @@ void Lowering::forward_convolution(int i) {
 void Lowering::forward_norm(int i) {
   const Node& node = graph_.node(i);
   Tensor* x = value(node.inputs[0]);
-  const int relu = sole_consumer(i);
+  const int relu = graph_.sole_consumer(i);
   const bool with_relu = fuses_relu(i);
   for (const int parameter : node.parameters) define_vector(parameter);
 
-  int64_t& end = step_.region_bytes[static_cast<size_t>(Region::statistics)];
+  int64_t& end = step_.bytes(Region::statistics);
   const int64_t padded = (node.shape.channels + 15) / 16 * 16;
   step_.norms.push_back({end / 4, padded, node.shape.channels,
                          options_.batch_size * node.shape.height * node.shape.width});
@@ -109,7 +109,8 @@ void Lowering::forward_add(int i, int output, bool relu) {
   // In place where nothing else reads the left summand: batch norm's backward pass needs its input
   // and, without a ReLU of its own, not its output.
   const int source = node.inputs[0];
-  const bool in_place = is(source, OpKind::batch_norm) && consumers_[source].size() == 1;
+  const bool in_place =
+      graph_.is(source, OpKind::batch_norm) && graph_.consumers(source).size() == 1;
   Tensor* out = in_place ? left : tensor(left->desc());
   values_[output] = out;
   const std::string name = relu ? node.name + " + " + graph_.node(output).name : node.name;
@@ -122,7 +123,8 @@ void Lowering::forward_add(int i, int output, bool relu) {
 void Lowering::forward_relu(int i) {
   const int input = graph_.node(i).inputs[0];
   if (values_[i] != nullptr) return;  // with the batch norm before it
-  if (is(input, OpKind::add) && sole_consumer(input) == i) return forward_add(input, i, true);
+  if (graph_.is(input, OpKind::add) && graph_.sole_consumer(input) == i)
+    return forward_add(input, i, true);
   Tensor* x = value(input);
   Tensor* y = values_[i] = tensor(x->desc());
   const int64_t elements = x->bytes() / element_bytes(options_.precision);
@@ -180,7 +182,7 @@ void Lowering::forward_linear(int i) {
 
 void Lowering::forward_loss(int i) {
   const int input = graph_.node(i).inputs[0];
-  if (!is(input, OpKind::linear)) {
+  if (!graph_.is(input, OpKind::linear)) {
     throw std::invalid_argument("the CPU backend takes the loss of a linear layer alone");
   }
   const int64_t batch = options_.batch_size, classes = graph_.classes();

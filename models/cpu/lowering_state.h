@@ -31,9 +31,7 @@ class Lowering {
     return {{elements}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
   }
   Dims dims(int node) const;
-  int sole_consumer(int node) const;
-  bool is(int node, OpKind op) const { return node >= 0 && graph_.node(node).op == op; }
-  bool fuses_relu(int norm) const { return is(sole_consumer(norm), OpKind::relu); }
+  bool fuses_relu(int norm) const { return graph_.is(graph_.sole_consumer(norm), OpKind::relu); }
   Tensor* norm_scratch(const NormExtent& extent);
   double flops(int node) const;
   std::string key(const std::string& what, int node) const;
@@ -87,7 +85,6 @@ class Lowering {
   StepState& state_;
   dnnl::memory::data_type type_;
   dnnl::primitive_attr attributes_;
-  std::vector<std::vector<int>> consumers_;
   LoweredStep step_;
   // All by node.
   std::vector<Tensor*> values_;

@@ -1,5 +1,4 @@
 // What a CpuProgram tells about its operations.
-#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -40,10 +39,8 @@ Profile CpuProgram::profile(int repeats) {
   Profile profile;
   for (size_t i = 0; i < step_.operations.size(); ++i) {
     const Operation& operation = step_.operations[i];
-    const auto middle = seconds[i].begin() + repeats / 2;
-    std::nth_element(seconds[i].begin(), middle, seconds[i].end());
-    profile.entries.push_back({operation.name, operation.phase, operation.implementation, *middle,
-                               operation.flops, operation.bytes});
+    profile.entries.push_back({operation.name, operation.phase, operation.implementation,
+                               median_of(seconds[i]), operation.flops, operation.bytes});
   }
   const Probe copy = host_copy_probe(), product = host_product_probe(options_.precision);
   profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 5);

@@ -47,9 +47,7 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, With
   NM_CALL(cudnnCreate(&cudnn));
   cudnn_.reset(cudnn);
   NM_CALL(cudnnSetStream(cudnn, stream_.get()));
-  cublasLtHandle_t cublas = nullptr;
-  NM_CALL(cublasLtCreate(&cublas));
-  cublas_.reset(cublas);
+  cublas_ = make_cublas();
   choose_kernels();
 }
 
@@ -122,13 +120,9 @@ void CudaProgram::bind_convolutions() {
     ConvolutionOperands operands;
     operands.x = call.x->data;
     operands.y = call.y->data;
-    if (call.problem.op == ConvolutionOp::backward_weights) {
-      operands.weights = static_cast<char*>(flat.matrix_gradients) + offset * size;
-    } else if (flat.matrix_copies != nullptr) {
-      operands.weights = static_cast<char*>(flat.matrix_copies) + offset * size;
-    } else {
-      operands.weights = flat.values + offset;
-    }
+    operands.weights = call.problem.op == ConvolutionOp::backward_weights
+                           ? flat.gradient(offset, size)
+                           : flat.matrix(offset, size);
     if (call.sums != nullptr) {
       operands.sum = call.sums->data;
       operands.square_sum =
@@ -151,15 +145,8 @@ void CudaProgram::launch_step() {
 }
 
 void CudaProgram::capture_step() {
-  cudaGraph_t raw = nullptr;
-  NM_CALL(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-  launch_step();
-  NM_CALL(cudaStreamEndCapture(stream_.get(), &raw));
-  const GraphHandle graph(raw);
-  cudaGraphExec_t executable = nullptr;
-  NM_CALL(cudaGraphInstantiate(&executable, graph.get(), 0));
-  executable_.reset(executable);
-  NM_CALL(cudaGraphUpload(executable, stream_.get()));
+  executable_ = captured(stream_.get(), [this] { launch_step(); });
+  NM_CALL(cudaGraphUpload(executable_.get(), stream_.get()));
 }
 
 void CudaProgram::settle_step() {
@@ -196,12 +183,10 @@ StepRecord CudaProgram::wait_step() {
   const auto ring = static_cast<int64_t>(step_ends_.size());
   cudaEvent_t begin = step_ends_[finished_ % ring].get();
   cudaEvent_t end = step_ends_[(finished_ + 1) % ring].get();
-  NM_CALL(cudaEventSynchronize(end));
-  float milliseconds = 0;
-  NM_CALL(cudaEventElapsedTime(&milliseconds, begin, end));
+  const double seconds = seconds_between(begin, end);
   const DeviceRecord record = persistent_->record(finished_);
   ++finished_;
-  return {milliseconds * 1e-3, record.loss, record.gradient_norm, record.update_skipped != 0,
+  return {seconds, record.loss, record.gradient_norm, record.update_skipped != 0,
           record.exposed_communication_seconds};
 }
 

@@ -1,7 +1,6 @@
 // A graph prepared for one NVIDIA GPU.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>

@@ -15,8 +15,8 @@ HostInput::HostInput(const Graph& graph, const ProgramOptions& options, const Im
       taken_(make_event()),
       copied_(make_event()) {
   if (options.input == Input::pinned) {
-    NM_CALL(cudaHostAlloc(&host_, bytes_, cudaHostAllocDefault));
-    pinned_.reset(host_);
+    pinned_ = allocate_pinned(bytes_);
+    host_ = pinned_.get();
   } else {
     pageable_.resize(bytes_);
     host_ = pageable_.data();

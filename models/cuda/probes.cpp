@@ -29,10 +29,7 @@ TimedRuns by_events(Work work) {
     NM_CALL(cudaEventRecord(begin.get(), stream.get()));
     for (int64_t run = 0; run < runs; ++run) work(stream.get());
     NM_CALL(cudaEventRecord(end.get(), stream.get()));
-    NM_CALL(cudaEventSynchronize(end.get()));
-    float milliseconds = 0;
-    NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-    return 1e-3 * milliseconds;
+    return seconds_between(begin.get(), end.get());
   };
 }
 
@@ -54,14 +51,9 @@ TimedRuns by_host(Work work, bool each) {
 
 std::shared_ptr<CUgraphExec_st> graph_of_nothing() {
   const StreamHandle stream = make_stream();
-  NM_CALL(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < graph_kernels; ++i) launch_nothing(stream.get());
-  cudaGraph_t graph = nullptr;
-  NM_CALL(cudaStreamEndCapture(stream.get(), &graph));
-  const GraphHandle owner(graph);
-  cudaGraphExec_t executable = nullptr;
-  NM_CALL(cudaGraphInstantiate(&executable, graph, 0));
-  return GraphExecHandle(executable);
+  return captured(stream.get(), [&] {
+    for (int i = 0; i < graph_kernels; ++i) launch_nothing(stream.get());
+  });
 }
 
 std::vector<Probe> launch_probes() {
@@ -107,9 +99,7 @@ std::shared_ptr<void> host_memory(bool pinned) {
     const auto bytes = std::make_shared<std::vector<char>>(copied_bytes, '\1');
     return {bytes, bytes->data()};
   }
-  void* memory = nullptr;
-  NM_CALL(cudaMallocHost(&memory, copied_bytes));
-  return {memory, [](void* pointer) { cudaFreeHost(pointer); }};
+  return allocate_pinned(copied_bytes);
 }
 
 Probe host_copy_probe(bool to_device, bool pinned) {
@@ -219,11 +209,9 @@ Probe product_probe(Precision precision) {
             const auto a = random_matrix(n, 1, precision), b = random_matrix(n, 2, precision);
             const std::shared_ptr<void> d = allocate_device(n * n * element_bytes(precision));
             const std::shared_ptr<void> workspace = allocate_device(workspace_bytes);
-            cublasLtHandle_t raw = nullptr;
-            NM_CALL(cublasLtCreate(&raw));
-            const std::shared_ptr<cublasLtContext> handle = CublasLtHandle(raw);
+            const std::shared_ptr<cublasLtContext> handle = make_cublas();
             const auto product = std::make_shared<Product>(
-                raw, precision, ProductShape{n, n, n, false, true, n, n, n, false},
+                handle.get(), precision, ProductShape{n, n, n, false, true, n, n, n, false},
                 workspace_bytes);
             return by_events([a, b, d, workspace, handle, product](cudaStream_t stream) {
               product->launch(a.get(), b.get(), d.get(), workspace.get(), stream);

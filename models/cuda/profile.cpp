@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/kernels/probe_kernels.h"
 #include "models/cuda/probes.h"
@@ -11,7 +9,7 @@ Profile CudaProgram::profile(int repeats) {
   const size_t kernels = step_.kernels.size();
   std::vector<EventHandle> marks;
   for (size_t i = 0; i <= kernels; ++i) marks.push_back(make_event());
-  std::vector<std::vector<float>> milliseconds(kernels, std::vector<float>(repeats));
+  std::vector<std::vector<double>> seconds(kernels);
   for (int run = 0; run < repeats; ++run) {
     NM_CALL(cudaEventRecord(marks[0].get(), stream_.get()));
     for (size_t i = 0; i < kernels; ++i) {
@@ -20,16 +18,14 @@ Profile CudaProgram::profile(int repeats) {
     }
     wait_until_idle();
     for (size_t i = 0; i < kernels; ++i) {
-      NM_CALL(cudaEventElapsedTime(&milliseconds[i][run], marks[i].get(), marks[i + 1].get()));
+      seconds[i].push_back(seconds_between(marks[i].get(), marks[i + 1].get()));
     }
   }
   Profile profile;
   for (size_t i = 0; i < kernels; ++i) {
     const Kernel& kernel = step_.kernels[i];
-    auto middle = milliseconds[i].begin() + repeats / 2;
-    std::nth_element(milliseconds[i].begin(), middle, milliseconds[i].end());
-    profile.entries.push_back({kernel.name, kernel.phase, kernel.implementation, *middle * 1e-3,
-                               kernel.flops, kernel.bytes});
+    profile.entries.push_back({kernel.name, kernel.phase, kernel.implementation,
+                               median_of(seconds[i]), kernel.flops, kernel.bytes});
   }
   const Probe copy = device_copy_probe(), product = product_probe(options_.precision);
   profile.copy_bytes_per_second = copy.bytes / median_seconds(copy, 10);
@@ -54,10 +50,7 @@ TimedRuns CudaProgram::time_alone(const Kernel& kernel) {
       NM_CALL(cudaEventRecord(begin.get(), stream_.get()));
       kernel.launch(stream_.get());
       NM_CALL(cudaEventRecord(end.get(), stream_.get()));
-      NM_CALL(cudaEventSynchronize(end.get()));
-      float milliseconds = 0;
-      NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-      seconds += 1e-3 * milliseconds;
+      seconds += seconds_between(begin.get(), end.get());
     }
     return seconds;
   };

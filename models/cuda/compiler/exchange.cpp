@@ -8,15 +8,13 @@
 namespace nearmetal::cuda {
 namespace {
 
-// Of the matrices, which lie last layer first. In elements; by the last kernel that writes each.
-std::vector<GradientSlice> slices_of(const LoweredStep& step, const FlatLayout& layout) {
+// By the begin of each matrix, in elements, the last kernel that writes its gradient.
+std::map<int64_t, size_t> completed_by(const LoweredStep& step, const FlatLayout& layout) {
   std::map<int64_t, size_t> last;
   for (size_t k = 0; k < step.kernels.size(); ++k) {
     if (const auto& matrix = step.kernels[k].gradient_of) last[layout.slices[*matrix].offset] = k;
   }
-  std::vector<GradientSlice> slices;
-  for (const auto& [begin, kernel] : last) slices.push_back({begin, kernel});
-  return slices;
+  return last;
 }
 
 // Where the backward pass leaves gradients, and where they are summed: in the same memory unless
@@ -44,13 +42,11 @@ Sent section(void* gradients, Precision type, int64_t elements, void* sent,
 
 Kernel exchange(const std::string& name, const std::string& implementation, int64_t bytes,
                 std::function<void(cudaStream_t)> launch) {
-  Kernel kernel;
-  kernel.name = name;
-  kernel.phase = Phase::exchange;
-  kernel.implementation = implementation;
-  kernel.bytes = static_cast<double>(bytes);
-  kernel.launch = std::move(launch);
-  return kernel;
+  return {.name = name,
+          .phase = Phase::exchange,
+          .implementation = implementation,
+          .bytes = static_cast<double>(bytes),
+          .launch = std::move(launch)};
 }
 
 Kernel conversion(const std::string& name, const GradientBucket& from, const GradientBucket& to) {
@@ -126,7 +122,7 @@ void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramO
   std::erase_if(step.kernels, [](const Kernel& kernel) { return kernel.phase == Phase::exchange; });
   Exchange exchange(layout, options, resources, all_reduce);
   const std::vector<BucketRange> buckets =
-      cut_buckets(slices_of(step, layout), layout.matrix_elements,
+      cut_buckets(completed_by(step, layout), layout.matrix_elements,
                   bucket_bytes / element_bytes(exchange.sent_type()));
   exchange.bind(buckets);
 

@@ -8,14 +8,15 @@ constexpr int64_t slice_alignment = 128;  // elements: 256 bytes of a 16-bit typ
 // The weight of a convolution in the layout that its kernels read.
 ParameterSlice convolution_slice(const Graph& graph, const Node& conv, StemForm stem) {
   const Shape& input = graph.input_shape(conv);
+  const Parameter& weight = graph.parameters()[conv.parameters[0]];
   ParameterSlice slice;
   slice.is_matrix = true;
   if (graph.node(conv.inputs[0]).op == OpKind::input) {
     slice.elements = stem_shape(stem, conv, input, 1).weight_elements();
-    slice.places = stem_weight_places(stem, conv, input);
+    slice.places = stem_weight_places(stem, weight);
   } else {
     slice.elements = convolution_shape(conv, input, 1).weight_elements();
-    slice.places = weight_places(graph.parameters()[conv.parameters[0]]);
+    slice.places = weight_places(weight);
   }
   return slice;
 }

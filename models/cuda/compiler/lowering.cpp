@@ -9,15 +9,6 @@
 
 namespace nearmetal::cuda {
 
-const void* matrix_address(const FlatParameters& flat, int64_t offset, int64_t element_size) {
-  if (flat.matrix_copies == nullptr) return flat.values + offset;
-  return static_cast<const char*>(flat.matrix_copies) + offset * element_size;
-}
-
-void* gradient_address(const FlatParameters& flat, int64_t offset, int64_t element_size) {
-  return static_cast<char*>(flat.matrix_gradients) + offset * element_size;
-}
-
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
                    const LoweringChoices& choices, const FlatLayout& layout,
                    const StepResources& resources)
@@ -66,11 +57,14 @@ Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& 
                        std::vector<const Tensor*> operands,
                        std::function<void(cudaStream_t)> launch) {
   std::erase(operands, nullptr);
-  Kernel kernel{name, phase, implementation, 0, 0, std::move(operands), {}, {}, std::move(launch)};
-  for (const Tensor* operand : kernel.operands) {
-    kernel.bytes += static_cast<double>(operand->bytes);
-  }
-  return step_.kernels.emplace_back(std::move(kernel));
+  double bytes = 0;
+  for (const Tensor* operand : operands) bytes += static_cast<double>(operand->bytes);
+  return step_.kernels.emplace_back(Kernel{.name = name,
+                                           .phase = phase,
+                                           .implementation = implementation,
+                                           .bytes = bytes,
+                                           .operands = std::move(operands),
+                                           .launch = std::move(launch)});
 }
 
 void Lowering::labels_and_images() {
@@ -186,11 +180,11 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
   std::map<std::string, ConvolutionProblem> found;
   for (const Kernel& kernel : step.kernels) {
     if (!kernel.convolution) continue;
-    ConvolutionProblem problem = kernel.convolution->problem;
+    const ConvolutionProblem& problem = kernel.convolution->problem;
     found.emplace(problem.key(), problem);
     if (with_statistics && problem.op == ConvolutionOp::forward) {
-      problem.op = ConvolutionOp::forward_statistics;
-      found.emplace(problem.key(), problem);
+      const ConvolutionProblem summed = problem.with(ConvolutionOp::forward_statistics);
+      found.emplace(summed.key(), summed);
     }
   }
   std::vector<ConvolutionProblem> problems;

@@ -37,15 +37,15 @@ struct ConvolutionCall {
 
 /// One launch of the step.
 struct Kernel {
-  std::string name;  // the nodes it computes
+  std::string name{};  // the nodes it computes
   Phase phase{};
-  std::string implementation;
+  std::string implementation{};
   double flops = 0;
   double bytes = 0;  // each operand once
   std::vector<const Tensor*> operands{};
-  std::optional<int> gradient_of;  // the parameter, a matrix, whose gradient this leaves
-  std::optional<ConvolutionCall> convolution;  // `launch` is set when its plan is chosen
-  std::function<void(cudaStream_t)> launch;
+  std::optional<int> gradient_of{};  // the parameter, a matrix, whose gradient this leaves
+  std::optional<ConvolutionCall> convolution{};  // `launch` is set when its plan is chosen
+  std::function<void(cudaStream_t)> launch{};
 };
 
 /// Bytes of workspace that any one convolution may ask for: strict fp32 has engines that need much.

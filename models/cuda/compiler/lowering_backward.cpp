@@ -11,7 +11,7 @@ void Lowering::backward(int i) {
     case OpKind::global_average_pool:
       return backward_average_pool(i);
     case OpKind::relu:
-      if (patterns_.is(patterns_.sole_consumer(i), OpKind::max_pool)) return;
+      if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
       return backward_norm(patterns_.ending_in_relu(i));
     case OpKind::max_pool:
       return backward_norm_pool(i);
@@ -47,14 +47,14 @@ void Lowering::backward_classifier(int i) {
        });
   emit_product(linear.name, Phase::backward, weight_gradient_product(shape, features()), {dy, x},
                [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, x->data, gradient_address(r.parameters, weight, size),
-                                r.workspace, stream);
+                 product.launch(dy->data, x->data, r.parameters.gradient(weight, size), r.workspace,
+                                stream);
                })
       .gradient_of = linear.parameters[0];
   emit_product(linear.name, Phase::backward, feature_gradient_product(shape, features()), {dy, dx},
                [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, matrix_address(r.parameters, weight, size), dx->data,
-                                r.workspace, stream);
+                 product.launch(dy->data, r.parameters.matrix(weight, size), dx->data, r.workspace,
+                                stream);
                });
 }
 
@@ -210,9 +210,9 @@ void Lowering::backward_pointwise(int i) {
         operands.state = r.norms[norm];
         operands.relu = relu;
         operands.x = x->data;
-        operands.weights = matrix_address(r.parameters, offset, size);
+        operands.weights = r.parameters.matrix(offset, size);
         operands.dx = dx->data;
-        operands.weight_gradient = gradient_address(r.parameters, offset, size);
+        operands.weight_gradient = r.parameters.gradient(offset, size);
         operands.partial_sums = static_cast<float*>(partial_sums->data);
         launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
       });
@@ -237,7 +237,7 @@ void Lowering::backward_stem(int i) {
         const StemBackwardOperands operands{{dz->data, static_cast<const uint8_t*>(winner->data),
                                              x->data, r.norms[pattern.norm], nullptr},
                                             images->data,
-                                            gradient_address(r.parameters, offset, size),
+                                            r.parameters.gradient(offset, size),
                                             static_cast<float*>(partial_sums->data)};
         launch_stem_backward(precision, operands, shape, pool_shape, r.reduction.multiprocessors,
                              stream);
@@ -253,8 +253,8 @@ void Lowering::mask_stem_gradient(const Node& conv) {
   emit(conv.name, Phase::backward, "own mask", {},
        [=, precision = options_.precision, offset = slice.offset, elements = slice.elements,
         size = element_size(), &r = resources_](cudaStream_t stream) {
-         launch_mask_gradient(precision, gradient_address(r.parameters, offset, size), r.stem_mask,
-                              elements, stream);
+         launch_mask_gradient(precision, r.parameters.gradient(offset, size), r.stem_mask, elements,
+                              stream);
        })
       .gradient_of = conv.parameters[0];
 }

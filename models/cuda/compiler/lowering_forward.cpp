@@ -14,7 +14,7 @@ void Lowering::forward(int i) {
       return;  // part of a pattern that ends in a ReLU
     case OpKind::relu:
       // A ReLU before pooling is part of the pattern that ends there.
-      if (patterns_.is(patterns_.sole_consumer(i), OpKind::max_pool)) return;
+      if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
       return forward_norm(patterns_.ending_in_relu(i));
     case OpKind::max_pool:
       return forward_norm_pool(i);
@@ -28,10 +28,10 @@ void Lowering::forward(int i) {
 }
 
 void Lowering::forward_convolution(int i) {
-  const int norm = patterns_.sole_consumer(i);
+  const int norm = graph_.sole_consumer(i);
   const Tensor* x = values_[graph_.node(i).inputs[0]];
   const bool aligned = graph_.node(i).shape.channels % 8 == 0;
-  if (!patterns_.is(norm, OpKind::batch_norm) || x == nullptr || !aligned) {
+  if (!graph_.is(norm, OpKind::batch_norm) || x == nullptr || !aligned) {
     patterns_.unsupported(i);
   }
   Tensor* y = tensor(value_bytes(i));
@@ -65,8 +65,8 @@ void Lowering::forward_stem(int i) {
            [=, precision = options_.precision, shape = stem_shape(i), size = element_size(),
             &r = resources_](cudaStream_t stream) {
              auto* sum = static_cast<float*>(sums->data);
-             const StemForwardOperands operands{x->data, matrix_address(r.parameters, offset, size),
-                                                y->data, sum, sum + stem_channels};
+             const StemForwardOperands operands{x->data, r.parameters.matrix(offset, size), y->data,
+                                                sum, sum + stem_channels};
              launch_stem_forward(precision, operands, shape, r.reduction, stream);
            });
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
@@ -172,8 +172,8 @@ void Lowering::forward_classifier(int loss) {
   emit_product(
       linear.name, Phase::forward, logits_product(shape, features()), {x, logits},
       [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
-        product.launch(x->data, matrix_address(r.parameters, weight, size), logits->data,
-                       r.workspace, stream);
+        product.launch(x->data, r.parameters.matrix(weight, size), logits->data, r.workspace,
+                       stream);
       });
   Tensor* gradient = options_.forward_only ? nullptr : tensor(elements * element_size());
   gradients_[linear_].push_back(gradient);

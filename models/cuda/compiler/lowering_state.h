@@ -32,7 +32,7 @@ class Lowering {
   }
   Extent extent(int node) const;
   StemShape stem_shape(int conv) const;
-  bool is_stem(int conv) const { return patterns_.is(graph_.node(conv).inputs[0], OpKind::input); }
+  bool is_stem(int conv) const { return graph_.is(graph_.node(conv).inputs[0], OpKind::input); }
   LogitsShape logits_shape() const;
   PoolShape pool_shape(int pool) const;
   int64_t features() const { return graph_.input_shape(graph_.node(linear_)).channels; }
@@ -101,9 +101,5 @@ class Lowering {
   std::optional<std::pair<int, const Tensor*>> pending_stem_;
   int linear_ = -1;
 };
-
-/// Addresses in the flat buffers: of a matrix in the type of the activations, and of its gradient.
-const void* matrix_address(const FlatParameters& flat, int64_t offset, int64_t element_size);
-void* gradient_address(const FlatParameters& flat, int64_t offset, int64_t element_size);
 
 }  // namespace nearmetal::cuda

@@ -6,35 +6,23 @@
 
 namespace nearmetal::cuda {
 
-PatternMatcher::PatternMatcher(const Graph& graph)
-    : graph_(graph), consumers_(graph.nodes().size()) {
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    for (const int input : graph.nodes()[i].inputs) {
-      consumers_[input].push_back(static_cast<int>(i));
-    }
-  }
-}
-
-int PatternMatcher::sole_consumer(int node) const {
-  return consumers_[node].size() == 1 ? consumers_[node][0] : -1;
-}
-
 // Is this node's value written to memory, so that a sweep can add it?
 bool PatternMatcher::is_stored(int node) const {
-  return is(node, OpKind::max_pool) ||
-         (is(node, OpKind::relu) && !is(sole_consumer(node), OpKind::max_pool));
+  return graph_.is(node, OpKind::max_pool) ||
+         (graph_.is(node, OpKind::relu) &&
+          !graph_.is(graph_.sole_consumer(node), OpKind::max_pool));
 }
 
 bool PatternMatcher::is_norm_of_convolution(int node) const {
-  return is(node, OpKind::batch_norm) && consumers_[node].size() == 1 &&
-         is(graph_.node(node).inputs[0], OpKind::conv);
+  return graph_.is(node, OpKind::batch_norm) && graph_.consumers(node).size() == 1 &&
+         graph_.is(graph_.node(node).inputs[0], OpKind::conv);
 }
 
 NormPattern PatternMatcher::ending_in_relu(int relu) const {
   NormPattern pattern;
   pattern.output = relu;
   pattern.norm = graph_.node(relu).inputs[0];
-  if (is(pattern.norm, OpKind::add) && sole_consumer(pattern.norm) == relu) {
+  if (graph_.is(pattern.norm, OpKind::add) && graph_.sole_consumer(pattern.norm) == relu) {
     const std::vector<int>& added = graph_.node(pattern.norm).inputs;
     const bool left = is_norm_of_convolution(added[0]);
     pattern.norm = left ? added[0] : added[1];
@@ -55,7 +43,7 @@ NormPattern PatternMatcher::ending_in_relu(int relu) const {
 
 NormPattern PatternMatcher::ending_in_pool(int pool) const {
   const int relu = graph_.node(pool).inputs[0];
-  if (!is(relu, OpKind::relu) || sole_consumer(relu) != pool) unsupported(pool);
+  if (!graph_.is(relu, OpKind::relu) || graph_.sole_consumer(relu) != pool) unsupported(pool);
   if (graph_.node(pool).window != stem_pool_window) unsupported(pool);
   NormPattern pattern = ending_in_relu(relu);
   if (pattern.adds()) unsupported(pool);

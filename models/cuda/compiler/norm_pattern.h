@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "models/graph.h"
 
@@ -25,11 +24,7 @@ struct NormPattern {
 
 class PatternMatcher {
  public:
-  explicit PatternMatcher(const Graph& graph);
-
-  bool is(int node, OpKind op) const { return node >= 0 && graph_.node(node).op == op; }
-  /// The node that alone uses this one's value, or -1.
-  int sole_consumer(int node) const;
+  explicit PatternMatcher(const Graph& graph) : graph_(graph) {}
 
   /// conv, norm, ReLU or conv, norm, add, ReLU, by its last node. These throw std::invalid_argument
   /// for anything else.
@@ -46,7 +41,6 @@ class PatternMatcher {
   bool is_norm_of_convolution(int node) const;
 
   const Graph& graph_;
-  std::vector<std::vector<int>> consumers_;  // by node
 };
 
 }  // namespace nearmetal::cuda

@@ -1,6 +1,5 @@
 #include "models/cuda/compiler/resources.h"
 
-#include <functional>
 #include <stdexcept>
 
 namespace nearmetal::cuda {

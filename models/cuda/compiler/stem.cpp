@@ -18,19 +18,30 @@ bool fits_space_to_depth(const Window& window, const Shape& image) {
 
 int64_t padded_channels(StemForm form) { return form == StemForm::pad_to_4 ? 4 : 8; }
 
-}  // namespace
-
-const char* to_string(StemForm form) {
-  switch (form) {
-    case StemForm::pad_to_4:
-      return "pad_to_4";
-    case StemForm::pad_to_8:
-      return "pad_to_8";
-    case StemForm::space_to_depth:
-      return "space_to_depth";
+// place(k, c, r, s) of every weight of a convolution, in canonical order.
+template <class Place>
+std::vector<int64_t> places_of(const Parameter& weight, Place place) {
+  std::vector<int64_t> places;
+  places.reserve(weight.size);
+  for (int64_t k = 0; k < weight.dims[0]; ++k) {
+    for (int64_t c = 0; c < weight.dims[1]; ++c) {
+      for (int64_t r = 0; r < weight.dims[2]; ++r) {
+        for (int64_t s = 0; s < weight.dims[3]; ++s) places.push_back(place(k, c, r, s));
+      }
+    }
   }
-  throw std::logic_error("unnamed StemForm");
+  return places;
 }
+
+// OHWI with so many stored inputs.
+std::vector<int64_t> weight_places(const Parameter& weight, int64_t inputs) {
+  const int64_t height = weight.dims[2], width = weight.dims[3];
+  return places_of(weight, [=](int64_t k, int64_t c, int64_t r, int64_t s) {
+    return ((k * height + r) * width + s) * inputs + c;
+  });
+}
+
+}  // namespace
 
 std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision precision) {
   std::vector<StemForm> forms;
@@ -90,42 +101,17 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
   return shape;
 }
 
-std::vector<int64_t> stem_weight_places(StemForm form, const Node& conv, const Shape& image) {
-  const int64_t kernel = conv.window.kernel;
-  std::vector<int64_t> places;
-  for (int64_t k = 0; k < conv.shape.channels; ++k) {
-    for (int64_t c = 0; c < image.channels; ++c) {
-      for (int64_t r = 0; r < kernel; ++r) {
-        for (int64_t s = 0; s < kernel; ++s) {
-          if (form == StemForm::space_to_depth) {
-            const int64_t row = r + 1, column = s + 1;
-            const int64_t part = (row % block * block + column % block) * image.channels + c;
-            places.push_back(((k * 4 + row / block) * 4 + column / block) * blocked_channels +
-                             part);
-          } else {
-            places.push_back(((k * kernel + r) * kernel + s) * padded_channels(form) + c);
-          }
-        }
-      }
-    }
-  }
-  return places;
+std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight) {
+  if (form != StemForm::space_to_depth) return weight_places(weight, padded_channels(form));
+  return places_of(weight, [inputs = weight.dims[1]](int64_t k, int64_t c, int64_t r, int64_t s) {
+    const int64_t row = r + 1, column = s + 1;
+    const int64_t part = (row % block * block + column % block) * inputs + c;
+    return ((k * 4 + row / block) * 4 + column / block) * blocked_channels + part;
+  });
 }
 
 std::vector<int64_t> weight_places(const Parameter& weight) {
-  const int64_t inputs = weight.dims[1], height = weight.dims[2], width = weight.dims[3];
-  std::vector<int64_t> places;
-  places.reserve(weight.size);
-  for (int64_t k = 0; k < weight.dims[0]; ++k) {
-    for (int64_t c = 0; c < inputs; ++c) {
-      for (int64_t r = 0; r < height; ++r) {
-        for (int64_t s = 0; s < width; ++s) {
-          places.push_back(((k * height + r) * width + s) * inputs + c);
-        }
-      }
-    }
-  }
-  return places;
+  return weight_places(weight, weight.dims[1]);
 }
 
 }  // namespace nearmetal::cuda

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "models/cuda/kernels/images.h"
@@ -16,8 +15,6 @@ namespace nearmetal::cuda {
 /// stride 1 with one row and one column of zero taps: the same sums, in another order.
 enum class StemForm { pad_to_4, pad_to_8, space_to_depth };
 
-const char* to_string(StemForm form);
-
 /// The forms that fit this convolution. space_to_depth is for 16-bit types alone: it pads unequally
 /// before and behind the image, and cuDNN's fp32 weight gradient (9.14, engine 1) then reads beyond
 /// its operand.
@@ -28,7 +25,7 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
 
 /// For each weight in canonical order (OIHW) its place in the filter of this form; the places that
 /// are left over are not parameters and stay zero.
-std::vector<int64_t> stem_weight_places(StemForm form, const Node& conv, const Shape& image);
+std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight);
 
 /// The same for any other convolution: OIHW to OHWI.
 std::vector<int64_t> weight_places(const Parameter& weight);

@@ -14,6 +14,16 @@ void require_ok(cudaError_t status, const char* call, const char* file, int line
   fail_call(std::string("CUDA: ") + cudaGetErrorString(status), call, file, line);
 }
 
+void* driver_function(const char* name, unsigned version) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult answer{};
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &answer);
+  if (status == cudaSuccess && answer == cudaDriverEntryPointSuccess) return found;
+  cudaGetLastError();  // nothing that a later call may find
+  return nullptr;
+}
+
 StreamHandle make_stream() {
   cudaStream_t stream = nullptr;
   NM_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -30,6 +40,30 @@ DeviceMemory allocate_device(int64_t bytes) {
   void* memory = nullptr;
   NM_CALL(cudaMalloc(&memory, static_cast<size_t>(bytes)));
   return DeviceMemory(memory);
+}
+
+PinnedMemory allocate_pinned(int64_t bytes) {
+  void* memory = nullptr;
+  NM_CALL(cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocDefault));
+  return PinnedMemory(memory);
+}
+
+double seconds_between(cudaEvent_t begin, cudaEvent_t end) {
+  NM_CALL(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  NM_CALL(cudaEventElapsedTime(&milliseconds, begin, end));
+  return 1e-3 * milliseconds;
+}
+
+GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work) {
+  NM_CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  work();
+  cudaGraph_t raw = nullptr;
+  NM_CALL(cudaStreamEndCapture(stream, &raw));
+  const Handle<cudaGraph_t, cudaGraphDestroy> graph(raw);
+  cudaGraphExec_t executable = nullptr;
+  NM_CALL(cudaGraphInstantiate(&executable, raw, 0));
+  return GraphExecHandle(executable);
 }
 
 }  // namespace nearmetal::cuda

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -33,16 +34,26 @@ using Handle = std::unique_ptr<std::remove_pointer_t<H>, Destroyer<Destroy>>;
 
 using StreamHandle = Handle<cudaStream_t, cudaStreamDestroy>;
 using EventHandle = Handle<cudaEvent_t, cudaEventDestroy>;
-using GraphHandle = Handle<cudaGraph_t, cudaGraphDestroy>;
 using GraphExecHandle = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 using DeviceMemory = Handle<void*, cudaFree>;
 using PinnedMemory = Handle<void*, cudaFreeHost>;
 using RegisteredMemory = Handle<void*, cudaHostUnregister>;
 
+/// A function of the driver, which is not linked so that modules load where there is none. Null
+/// where the driver lacks it. `version`: since which it has this form, such as 12040.
+void* driver_function(const char* name, unsigned version);
+
 StreamHandle make_stream();
 /// `flags`: such as cudaEventBlockingSync.
 EventHandle make_event(unsigned flags = cudaEventDefault);
 DeviceMemory allocate_device(int64_t bytes);
+PinnedMemory allocate_pinned(int64_t bytes);
+
+/// Waits for `end`.
+double seconds_between(cudaEvent_t begin, cudaEvent_t end);
+
+/// What `work` queues on `stream`, not run.
+GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work);
 
 /// A call apart loads the kernel and keeps the device from waiting for the host's next launches.
 struct Calls {
@@ -58,10 +69,7 @@ double milliseconds_of(Launch&& launch, Calls calls, cudaStream_t stream) {
   NM_CALL(cudaEventRecord(begin.get(), stream));
   for (int i = 0; i < calls.timed; ++i) launch();
   NM_CALL(cudaEventRecord(end.get(), stream));
-  NM_CALL(cudaEventSynchronize(end.get()));
-  float milliseconds = 0;
-  NM_CALL(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()));
-  return milliseconds / calls.timed;
+  return 1e3 * seconds_between(begin.get(), end.get()) / calls.timed;
 }
 
 }  // namespace nearmetal::cuda

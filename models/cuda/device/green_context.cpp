@@ -13,17 +13,10 @@ namespace {
 
 constexpr unsigned green_contexts_since = 12040;  // CUDA 12.4
 
-// By its name, so that this library loads where there is no driver.
 template <class Function>
-Function* driver_function(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult answer{};
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, green_contexts_since,
-                                                              cudaEnableDefault, &answer);
-  if (status == cudaSuccess && answer == cudaDriverEntryPointSuccess) {
-    return reinterpret_cast<Function*>(found);
-  }
-  cudaGetLastError();
+Function* green_function(const char* name) {
+  void* found = driver_function(name, green_contexts_since);
+  if (found != nullptr) return reinterpret_cast<Function*>(found);
   throw NotSupported(std::string("a part of a GPU needs a driver of CUDA 12.4 or later: no ") +
                      name);
 }
@@ -31,13 +24,13 @@ Function* driver_function(const char* name) {
 void require_driver(CUresult status, const char* call) {
   if (status == CUDA_SUCCESS) return;
   const char* text = nullptr;
-  driver_function<decltype(cuGetErrorString)>("cuGetErrorString")(status, &text);
+  green_function<decltype(cuGetErrorString)>("cuGetErrorString")(status, &text);
   throw NotSupported(std::string("no part of this GPU: ") + call + ": " +
                      (text == nullptr ? "error " + std::to_string(status) : text));
 }
 
 #define NM_DRIVER(function, ...) \
-  require_driver(driver_function<decltype(function)>(#function)(__VA_ARGS__), #function)
+  require_driver(green_function<decltype(function)>(#function)(__VA_ARGS__), #function)
 
 // As many groups of this size as there are, but at most so many; of one split, since parts of
 // several would overlap.

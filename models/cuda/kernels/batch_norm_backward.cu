@@ -1,4 +1,3 @@
-#include <stdexcept>
 
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/batch_norm.h"

@@ -30,8 +30,7 @@ __global__ void convert_kernel(const From* in, To* out, int64_t elements) {
 
 void launch_convert(Precision from, const void* in, Precision to, void* out, int64_t elements,
                     cudaStream_t stream) {
-  const int64_t per_block = int64_t{convert_threads} * at_once;
-  const auto blocks = static_cast<unsigned>((elements + per_block - 1) / per_block);
+  const unsigned blocks = blocks_for(elements, int64_t{convert_threads} * at_once);
   with_element_type(from, [&]<class From>() {
     with_element_type(to, [&]<class To>() {
       convert_kernel<From, To><<<blocks, convert_threads, 0, stream>>>(

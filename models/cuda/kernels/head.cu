@@ -106,17 +106,13 @@ __global__ void bias_gradient_kernel(LogitsShape shape, const T* gradient, float
   bias_gradient[k] = sum;
 }
 
-unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>((threads + head_threads - 1) / head_threads);
-}
-
 }  // namespace
 
 void launch_average_pool(Precision precision, const void* x, void* y, int64_t images, int pixels,
                          int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * channels / pack_width<T>;
-    average_pool_kernel<T><<<blocks_for(packs), head_threads, 0, stream>>>(
+    average_pool_kernel<T><<<blocks_for(packs, head_threads), head_threads, 0, stream>>>(
         static_cast<const T*>(x), static_cast<T*>(y), packs, pixels, channels);
   });
   NM_CHECK_LAUNCH();
@@ -126,7 +122,7 @@ void launch_average_pool_backward(Precision precision, const void* dy, void* dx,
                                   int pixels, int channels, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int64_t packs = images * pixels * channels / pack_width<T>;
-    average_pool_backward_kernel<T><<<blocks_for(packs), head_threads, 0, stream>>>(
+    average_pool_backward_kernel<T><<<blocks_for(packs, head_threads), head_threads, 0, stream>>>(
         static_cast<const T*>(dy), static_cast<T*>(dx), packs, pixels, channels);
   });
   NM_CHECK_LAUNCH();

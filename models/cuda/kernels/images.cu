@@ -81,18 +81,14 @@ __global__ void draw_labels_kernel(uint64_t seed, int64_t images, int64_t classe
                       : label_at(seed, state->step, static_cast<uint64_t>(image), classes);
 }
 
-unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>((threads + image_threads - 1) / image_threads);
-}
-
 }  // namespace
 
 void launch_synthetic_images(Precision precision, const ImageLayout& layout, uint64_t seed,
                              void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    synthetic_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
-        layout, seed, static_cast<T*>(images));
+    synthetic_images_kernel<<<blocks_for(layout.pixels(), image_threads), image_threads, 0,
+                              stream>>>(layout, seed, static_cast<T*>(images));
   });
   NM_CHECK_LAUNCH();
 }
@@ -101,7 +97,7 @@ void launch_convert_images(Precision precision, const ImageLayout& layout, const
                            void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     NM_CALL(cudaMemsetAsync(images, 0, layout.stored_elements() * sizeof(T), stream));
-    convert_images_kernel<<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
+    convert_images_kernel<<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
         layout, source, static_cast<T*>(images));
   });
   NM_CHECK_LAUNCH();
@@ -110,8 +106,9 @@ void launch_convert_images(Precision precision, const ImageLayout& layout, const
 void launch_unpack_images(Precision precision, const ImageLayout& layout, const void* source,
                           void* images, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    repack_images_kernel<T, true><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
-        layout, static_cast<const T*>(source), static_cast<T*>(images));
+    repack_images_kernel<T, true>
+        <<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
+            layout, static_cast<const T*>(source), static_cast<T*>(images));
   });
   NM_CHECK_LAUNCH();
 }
@@ -119,8 +116,9 @@ void launch_unpack_images(Precision precision, const ImageLayout& layout, const 
 void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
                         void* destination, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    repack_images_kernel<T, false><<<blocks_for(layout.pixels()), image_threads, 0, stream>>>(
-        layout, static_cast<const T*>(images), static_cast<T*>(destination));
+    repack_images_kernel<T, false>
+        <<<blocks_for(layout.pixels(), image_threads), image_threads, 0, stream>>>(
+            layout, static_cast<const T*>(images), static_cast<T*>(destination));
   });
   NM_CHECK_LAUNCH();
 }
@@ -128,7 +126,7 @@ void launch_pack_images(Precision precision, const ImageLayout& layout, const vo
 void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const StepState* state,
                         const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
                         cudaStream_t stream) {
-  draw_labels_kernel<<<blocks_for(images), image_threads, 0, stream>>>(
+  draw_labels_kernel<<<blocks_for(images, image_threads), image_threads, 0, stream>>>(
       seed, images, classes, state, fixed_labels, use_fixed, labels);
   NM_CHECK_LAUNCH();
 }

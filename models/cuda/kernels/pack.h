@@ -100,6 +100,11 @@ __device__ Pack<T> from_floats(const Channels<T>& channels) {
   return pack;
 }
 
+/// As many blocks as give each piece of work a thread.
+inline unsigned blocks_for(int64_t pieces, int64_t threads) {
+  return static_cast<unsigned>((pieces + threads - 1) / threads);
+}
+
 /// Calls `body`, a template of the element type of `precision`.
 template <class Body>
 void with_element_type(Precision precision, Body&& body) {

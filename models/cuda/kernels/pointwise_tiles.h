@@ -2,7 +2,6 @@
 // the way (device code).
 #pragma once
 
-#include <algorithm>
 
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/pointwise_backward.h"

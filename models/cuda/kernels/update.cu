@@ -147,10 +147,6 @@ __global__ void mask_gradient_kernel(T* gradients, const uint8_t* mask, int64_t 
   if (i < elements && mask[i] == 0) gradients[i] = from_float<T>(0);
 }
 
-unsigned blocks_for(int64_t threads) {
-  return static_cast<unsigned>((threads + update_threads - 1) / update_threads);
-}
-
 }  // namespace
 
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
@@ -170,7 +166,7 @@ void launch_sgd(Precision precision, const FlatParameters& parameters, const Sgd
                 const StepState* state, cudaStream_t stream) {
   const auto launch = [&]<class T, class G>(int64_t first, const G* gradients, T* copies,
                                             int64_t elements) {
-    sgd_kernel<T, G><<<blocks_for(elements / 4), update_threads, 0, stream>>>(
+    sgd_kernel<T, G><<<blocks_for(elements / 4, update_threads), update_threads, 0, stream>>>(
         parameters.values + first, parameters.momentum + first, gradients, copies, elements,
         static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
         static_cast<float>(sgd.weight_decay), state);
@@ -188,7 +184,8 @@ void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
                           cudaStream_t stream) {
   if (parameters.matrix_copies == nullptr) return;
   with_element_type(precision, [&]<class T>() {
-    copy_matrices_kernel<<<blocks_for(parameters.matrix_elements), update_threads, 0, stream>>>(
+    copy_matrices_kernel<<<blocks_for(parameters.matrix_elements, update_threads), update_threads,
+                           0, stream>>>(
         parameters.values, static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
   });
   NM_CHECK_LAUNCH();
@@ -197,7 +194,7 @@ void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    mask_gradient_kernel<<<blocks_for(elements), update_threads, 0, stream>>>(
+    mask_gradient_kernel<<<blocks_for(elements, update_threads), update_threads, 0, stream>>>(
         static_cast<T*>(gradients), mask, elements);
   });
   NM_CHECK_LAUNCH();

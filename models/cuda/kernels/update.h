@@ -44,6 +44,15 @@ struct FlatParameters {
   void* matrix_gradients = nullptr;   // scaled by the loss scale
   float* vector_gradients = nullptr;  // likewise
   void* matrix_copies = nullptr;      // in the type of the activations; null where that is fp32
+
+  /// A matrix in the type of the activations, and its gradient.
+  void* matrix(int64_t offset, int64_t element_size) const {
+    if (matrix_copies == nullptr) return values + offset;
+    return static_cast<char*>(matrix_copies) + offset * element_size;
+  }
+  void* gradient(int64_t offset, int64_t element_size) const {
+    return static_cast<char*>(matrix_gradients) + offset * element_size;
+  }
 };
 
 /// Ends the step: mean loss, unscaled gradient norm (if there are gradients), whether to skip the

@@ -39,6 +39,22 @@ __device__ inline uint64_t panel_operand(const void* address) {
   return swizzle_128_bytes | between_groups | unused | (shared & 0x3FFFF) >> 4;
 }
 
+// The results d[from] to d[from + 7] of a product, and the numbers of operands in its text.
+#define NM_RESULTS(from)                                                                     \
+  "+f"(d[from]), "+f"(d[from + 1]), "+f"(d[from + 2]), "+f"(d[from + 3]), "+f"(d[from + 4]), \
+      "+f"(d[from + 5]), "+f"(d[from + 6]), "+f"(d[from + 7])
+#define NM_0_TO_15 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NM_16_TO_31 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+// NM_WGMMA(type) for the operands' type T.
+#define NM_WGMMA_OF_T()                        \
+  do {                                         \
+    if constexpr (std::is_same_v<T, __half>) { \
+      NM_WGMMA("f16");                         \
+    } else {                                   \
+      NM_WGMMA("bf16");                        \
+    }                                          \
+  } while (false)
+
 /// d (64 x 64, spread over 128 threads) = a b, added to d if `accumulate`, for 16 of the inner
 /// dimension. An operand that is not transposed has the inner dimension along its rows. Thread t of
 /// warp w holds in d[4 j + 2 h + e] row 16 w + 8 h + t / 4, column 8 j + 2 (t % 4) + e.
@@ -49,24 +65,14 @@ __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool acc
       "{\n"                                                                                        \
       ".reg .pred accumulate;\n"                                                                   \
       "setp.ne.b32 accumulate, %34, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                  \
-      " "                                                                                          \
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                    \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NM_0_TO_15 ", " NM_16_TO_31 \
+      "}, "                                                                                        \
       "%32, %33, accumulate, 1, 1, %35, %36;\n"                                                    \
       "}\n"                                                                                        \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                                         \
+      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)                               \
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(transposed_a)),    \
         "n"(static_cast<int>(transposed_b)))
-  if constexpr (std::is_same_v<T, __half>) {
-    NM_WGMMA("f16");
-  } else {
-    NM_WGMMA("bf16");
-  }
+  NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }
 
@@ -76,33 +82,22 @@ __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool acc
 template <class T>
 __device__ void wgmma_m64n112k16(float (&d)[56], const uint32_t (&a)[4], uint64_t b,
                                  bool accumulate) {
-#define NM_WGMMA(type)                                                                             \
-  asm volatile(                                                                                    \
-      "{\n"                                                                                        \
-      ".reg .pred accumulate;\n"                                                                   \
-      "setp.ne.b32 accumulate, %61, 0;\n"                                                          \
-      "wgmma.mma_async.sync.aligned.m64n112k16.f32." type "." type                                 \
-      " {"                                                                                         \
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                     \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "                     \
-      "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                     \
-      "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55}, "                              \
-      "{%56, %57, %58, %59}, %60, accumulate, 1, 1, 0;\n"                                          \
-      "}\n"                                                                                        \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),        \
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),    \
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), \
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), \
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), \
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), \
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])  \
+#define NM_WGMMA(type)                                                                \
+  asm volatile(                                                                       \
+      "{\n"                                                                           \
+      ".reg .pred accumulate;\n"                                                      \
+      "setp.ne.b32 accumulate, %61, 0;\n"                                             \
+      "wgmma.mma_async.sync.aligned.m64n112k16.f32." type "." type " {" NM_0_TO_15    \
+      ", " NM_16_TO_31                                                                \
+      ", "                                                                            \
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, "                  \
+      "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55}, "                 \
+      "{%56, %57, %58, %59}, %60, accumulate, 1, 1, 0;\n"                             \
+      "}\n"                                                                           \
+      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24), NM_RESULTS(32), \
+        NM_RESULTS(40), NM_RESULTS(48)                                                \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
-  if constexpr (std::is_same_v<T, __half>) {
-    NM_WGMMA("f16");
-  } else {
-    NM_WGMMA("bf16");
-  }
+  NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }
 
@@ -120,19 +115,12 @@ __device__ inline uint64_t row_operand(const void* address) {
 template <class T>
 __device__ void wgmma_m64n32k16(float (&d)[16], uint64_t a, uint64_t b) {
 #define NM_WGMMA(type)                                                                     \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type                 \
-               " {"                                                                        \
-               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32." type "." type " {" NM_0_TO_15 \
+               "}, "                                                                       \
                "%16, %17, 1, 1, 1, 1, 1;\n"                                                \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),   \
-                 "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), \
-                 "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])                        \
+               : NM_RESULTS(0), NM_RESULTS(8)                                              \
                : "l"(a), "l"(b))
-  if constexpr (std::is_same_v<T, __half>) {
-    NM_WGMMA("f16");
-  } else {
-    NM_WGMMA("bf16");
-  }
+  NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }
 

@@ -1,7 +1,6 @@
 #include "models/cuda/libraries/convolution.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <sstream>
 #include <stdexcept>
@@ -18,11 +17,9 @@ cudnnDataType_t cudnn_type(Precision precision) {
       return CUDNN_DATA_HALF;
     case Precision::bf16:
       return CUDNN_DATA_BFLOAT16;
-    case Precision::tf32:
-    case Precision::fp32:
+    default:
       return CUDNN_DATA_FLOAT;
   }
-  throw std::logic_error("unnamed Precision");
 }
 
 // cuDNN counts dimensions as N, C, H, W; the strides say that memory is NHWC.

@@ -45,6 +45,19 @@ struct ConvolutionProblem {
 
   /// Names the work: two problems with the same key can run the same plan.
   std::string key() const;
+  ConvolutionProblem with(ConvolutionOp other) const { return {other, shape, precision}; }
+  int64_t result_elements() const {
+    if (op == ConvolutionOp::backward_data) return shape.input_elements();
+    return op == ConvolutionOp::backward_weights ? shape.weight_elements()
+                                                 : shape.output_elements();
+  }
+  /// How many products each element of the result is a sum of.
+  int64_t terms() const {
+    return op == ConvolutionOp::backward_data ? shape.weight_elements() / shape.input_channels
+           : op == ConvolutionOp::backward_weights
+               ? shape.output_elements() / shape.output_channels
+               : shape.weight_elements() / shape.output_channels;
+  }
 };
 
 /// Device addresses of one execution; `sum` and `square_sum` (fp32, one value per output channel)

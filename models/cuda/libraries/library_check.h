@@ -13,5 +13,6 @@ void require_ok(cublasStatus_t status, const char* call, const char* file, int l
 
 using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
+CublasLtHandle make_cublas();
 
 }  // namespace nearmetal::cuda

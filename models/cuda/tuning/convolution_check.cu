@@ -128,37 +128,27 @@ __global__ void count_not_finite_kernel(const T* values, int64_t count, unsigned
 }  // namespace
 
 bool CheckResult::passes(const ConvolutionProblem& problem) const {
-  const ConvolutionShape& shape = problem.shape;
-  const double terms = problem.op == ConvolutionOp::backward_weights
-                           ? static_cast<double>(shape.output_elements() / shape.output_channels)
-                           : static_cast<double>(shape.kernel * shape.kernel *
-                                                 (problem.op == ConvolutionOp::backward_data
-                                                      ? shape.output_channels
-                                                      : shape.input_channels));
   // Rounding of the result, of the operands where the precision rounds them, and of an fp32 sum,
   // whose error grows as the square root of its length; tensor cores keep a few bits less.
   const double rounding = problem.precision == Precision::fp16   ? 0x1p-11
                           : problem.precision == Precision::bf16 ? 0x1p-8
                           : problem.precision == Precision::tf32 ? 0x1p-10
                                                                  : 0x1p-23;
-  const double allowed = rounding + 16 * std::sqrt(terms) * 0x1p-24;
+  const double allowed = rounding + 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
   return not_finite == 0 && relative_error <= allowed && largest_error <= 16 * allowed;
 }
 
 int samples_to_check(const ConvolutionProblem& problem) {
-  const ConvolutionShape& shape = problem.shape;
   const int64_t terms = problem.op == ConvolutionOp::backward_weights
-                            ? shape.output_elements() / shape.output_channels
-                            : shape.weight_elements();
+                            ? problem.terms()
+                            : problem.shape.weight_elements();
   return static_cast<int>(std::clamp(1e9 / static_cast<double>(terms), 256.0, 2048.0));
 }
 
 CheckResult check_convolution(const ConvolutionProblem& problem,
                               const ConvolutionOperands& operands, int samples,
                               cudaStream_t stream) {
-  const ConvolutionShape& shape = problem.shape;
-  const int64_t pixels = shape.output_elements() / shape.output_channels;
-  const int64_t taps = shape.kernel * shape.kernel;
+  const int64_t outputs = problem.result_elements();
   const DeviceMemory device_samples = allocate_device(samples * sizeof(Sample));
   const DeviceMemory device_count = allocate_device(sizeof(unsigned long long));
   NM_CALL(cudaMemsetAsync(device_count.get(), 0, sizeof(unsigned long long), stream));
@@ -166,19 +156,11 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
     const Tensors<T> tensors{static_cast<const T*>(operands.x),
                              static_cast<const T*>(operands.weights),
                              static_cast<const T*>(operands.y)};
-    const T* result = tensors.y;
-    int64_t outputs = shape.output_elements(), terms = taps * shape.input_channels;
-    if (problem.op == ConvolutionOp::backward_data) {
-      result = tensors.x;
-      outputs = shape.input_elements();
-      terms = taps * shape.output_channels;
-    } else if (problem.op == ConvolutionOp::backward_weights) {
-      result = tensors.weights;
-      outputs = shape.weight_elements();
-      terms = pixels;
-    }
+    const T* result = problem.op == ConvolutionOp::backward_data      ? tensors.x
+                      : problem.op == ConvolutionOp::backward_weights ? tensors.weights
+                                                                      : tensors.y;
     sample_kernel<<<samples, check_threads, 0, stream>>>(
-        problem.op, shape, tensors, result, outputs, terms,
+        problem.op, problem.shape, tensors, result, outputs, problem.terms(),
         static_cast<Sample*>(device_samples.get()));
     NM_CHECK_LAUNCH();
     count_not_finite_kernel<<<1024, check_threads, 0, stream>>>(

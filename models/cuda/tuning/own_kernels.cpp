@@ -50,17 +50,15 @@ PointwiseShape pointwise_shape(const ConvolutionShape& shape) {
           static_cast<int>(shape.input_channels)};
 }
 
-PointwiseBackwardOperands pointwise_operands(ConvolutionProblem problem,
+PointwiseBackwardOperands pointwise_operands(const ConvolutionProblem& problem,
                                              const TuningBuffers& buffers) {
-  problem.op = ConvolutionOp::backward_weights;
-  const ConvolutionOperands all = buffers.operands(problem);
-  problem.op = ConvolutionOp::backward_data;
+  const ConvolutionOperands all = buffers.operands(problem.with(ConvolutionOp::backward_weights));
   PointwiseBackwardOperands operands;
   operands.dz = all.y;
   operands.y = buffers.second_y();
   operands.state = buffers.norm();
   operands.x = all.x;
-  operands.weights = buffers.operands(problem).weights;
+  operands.weights = buffers.operands(problem.with(ConvolutionOp::backward_data)).weights;
   operands.dx = buffers.result();
   operands.weight_gradient = buffers.second_result();
   operands.partial_sums = static_cast<float*>(buffers.workspace());
@@ -104,8 +102,7 @@ double pointwise_error(const ConvolutionProblem& problem, int multiprocessors,
                             stream);
   double error = 0;
   for (const ConvolutionOp op : {ConvolutionOp::backward_data, ConvolutionOp::backward_weights}) {
-    ConvolutionProblem part = problem;
-    part.op = op;
+    const ConvolutionProblem part = problem.with(op);
     ConvolutionOperands checked = buffers.operands(part);
     if (op == ConvolutionOp::backward_weights) checked.weights = operands.weight_gradient;
     error = std::max(error, checked_error(part, checked, stream));
@@ -114,7 +111,7 @@ double pointwise_error(const ConvolutionProblem& problem, int multiprocessors,
 }
 
 OwnKernel pointwise_backward(const ConvolutionProblem& problem, int multiprocessors) {
-  return {pointwise_backward_key(problem),
+  return {fused_backward_key(problem),
           [=](const TuningBuffers& buffers, cudaStream_t stream) {
             launch_pointwise_backward(problem.precision, pointwise_operands(problem, buffers),
                                       pointwise_shape(problem.shape), multiprocessors, stream);
@@ -150,9 +147,8 @@ PoolShape pool_shape(const ConvolutionShape& shape) {
 
 OwnKernel stem_forward(const ConvolutionProblem& problem) {
   const auto launch = [problem](const TuningBuffers& buffers, cudaStream_t stream) {
-    ConvolutionProblem summed = problem;
-    summed.op = ConvolutionOp::forward_statistics;
-    const ConvolutionOperands all = buffers.operands(summed);
+    const ConvolutionOperands all =
+        buffers.operands(problem.with(ConvolutionOp::forward_statistics));
     const StemForwardOperands operands{all.x, all.weights, all.y, static_cast<float*>(all.sum),
                                        static_cast<float*>(all.square_sum)};
     launch_stem_forward(problem.precision, operands, stem_shape(problem.shape), buffers.scratch(),
@@ -202,7 +198,7 @@ double stem_backward_error(const ConvolutionProblem& problem, int multiprocessor
 }
 
 OwnKernel stem_backward(const ConvolutionProblem& problem, int multiprocessors) {
-  return {stem_backward_key(problem),
+  return {fused_backward_key(problem),
           [=](const TuningBuffers& buffers, cudaStream_t stream) {
             launch_stem_backward(problem.precision, stem_backward_operands(problem, buffers),
                                  stem_shape(problem.shape), pool_shape(problem.shape),
@@ -257,15 +253,11 @@ std::string apply_sweep_key(const ConvolutionProblem& problem) {
   return extent_key("backward_apply sweep", problem);
 }
 
-std::string pointwise_backward_key(const ConvolutionProblem& problem) {
+std::string fused_backward_key(const ConvolutionProblem& problem) {
   return "fused " + problem.key();
 }
 
 std::string stem_forward_key(const ConvolutionProblem& problem) { return "own " + problem.key(); }
-
-std::string stem_backward_key(const ConvolutionProblem& problem) {
-  return "fused " + problem.key();
-}
 
 std::string pool_sweep_key(const ConvolutionProblem& problem) {
   return extent_key("pool_backward sweep", problem);

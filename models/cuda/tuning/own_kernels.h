@@ -27,12 +27,11 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
 std::string statistics_sweep_key(const ConvolutionProblem& problem);
 /// Our sweep that forms the gradient at a convolution's output.
 std::string apply_sweep_key(const ConvolutionProblem& problem);
-/// That sweep, the convolution's backward_data and backward_weights in one kernel.
-std::string pointwise_backward_key(const ConvolutionProblem& problem);
-
-/// The first convolution forward with its sums, and backward from the pooled gradient.
+/// A sweep and what follows it in one kernel: backward_data and backward_weights of a pointwise
+/// convolution, or backward_weights of the first one.
+std::string fused_backward_key(const ConvolutionProblem& problem);
+/// The first convolution forward with its sums.
 std::string stem_forward_key(const ConvolutionProblem& problem);
-std::string stem_backward_key(const ConvolutionProblem& problem);
 /// Our sweep from the pooled gradient to that at the first convolution's output.
 std::string pool_sweep_key(const ConvolutionProblem& problem);
 

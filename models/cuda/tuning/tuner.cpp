@@ -20,28 +20,12 @@ constexpr double retimed_within = 1.15;  // of the first look's best
 constexpr double hopeless_beyond = 2;    // times the best, in the first call, that also loads it:
 constexpr double loading_milliseconds = 5;
 
-ConvolutionProblem with_statistics(ConvolutionProblem problem) {
-  problem.op = ConvolutionOp::forward_statistics;
-  return problem;
-}
-
-int64_t result_elements(const ConvolutionProblem& problem) {
-  switch (problem.op) {
-    case ConvolutionOp::backward_data:
-      return problem.shape.input_elements();
-    case ConvolutionOp::backward_weights:
-      return problem.shape.weight_elements();
-    default:
-      return problem.shape.output_elements();
-  }
-}
-
 // Runs the plan once onto NaN (bytes of 0xff are NaN in every type that we use) and compares.
 CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
                        const ConvolutionProblem& problem, const ConvolutionOperands& operands,
                        void* result, void* workspace, cudaStream_t stream) {
-  NM_CALL(cudaMemsetAsync(result, 0xff, result_elements(problem) * element_bytes(problem.precision),
-                          stream));
+  NM_CALL(cudaMemsetAsync(result, 0xff,
+                          problem.result_elements() * element_bytes(problem.precision), stream));
   const Descriptor bound = plan.bind(operands, workspace);
   NM_CALL(plan.try_execute(handle, bound));
   return check_convolution(problem, operands, samples_to_check(problem), stream);
@@ -226,13 +210,13 @@ Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
     double apart = seconds_of(problem.key()), own = 0;
     if (problem.op == ConvolutionOp::forward) {
       apart = std::min(apart + seconds_of(statistics_sweep_key(problem)),
-                       seconds_of(with_statistics(problem).key()));
+                       seconds_of(problem.with(ConvolutionOp::forward_statistics).key()));
       own = seconds_of(stem_forward_key(problem));
       choice.own_forward = own < apart;
     } else {
       // Timed where it has a rival.
       if (used_.contains(pool_sweep_key(problem))) apart += seconds_of(pool_sweep_key(problem));
-      own = seconds_of(stem_backward_key(problem));
+      own = seconds_of(fused_backward_key(problem));
       choice.own_backward = own < apart;
     }
     choice.seconds += std::min(own, apart);
@@ -245,7 +229,7 @@ std::set<std::string> Tuner::faster_with_statistics(const LoweredStep& step) con
   for (const Kernel& kernel : step.kernels) {
     if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::forward) continue;
     const ConvolutionProblem& problem = kernel.convolution->problem;
-    const double fused = seconds_of(with_statistics(problem).key());
+    const double fused = seconds_of(problem.with(ConvolutionOp::forward_statistics).key());
     const double apart = seconds_of(problem.key()) + seconds_of(statistics_sweep_key(problem));
     if (fused < apart) keys.insert(problem.key());
   }
@@ -259,11 +243,10 @@ std::set<std::string> Tuner::faster_with_fused_backward(const LoweredStep& step)
       continue;
     }
     const ConvolutionProblem& data = kernel.convolution->problem;
-    ConvolutionProblem weights = data;
-    weights.op = ConvolutionOp::backward_weights;
-    const double apart =
-        seconds_of(data.key()) + seconds_of(weights.key()) + seconds_of(apply_sweep_key(data));
-    if (seconds_of(pointwise_backward_key(data)) < apart) keys.insert(data.key());
+    const double apart = seconds_of(data.key()) +
+                         seconds_of(data.with(ConvolutionOp::backward_weights).key()) +
+                         seconds_of(apply_sweep_key(data));
+    if (seconds_of(fused_backward_key(data)) < apart) keys.insert(data.key());
   }
   return keys;
 }

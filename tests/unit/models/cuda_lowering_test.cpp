@@ -44,9 +44,7 @@ LoweringChoices all_fused(const Graph& graph, const ProgramOptions& options) {
        distinct_problems(lowered(graph, options, choices), false)) {
     if (problem.op == ConvolutionOp::forward) choices.fused_statistics.insert(problem.key());
     for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
-      if (kernel.key == pointwise_backward_key(problem)) {
-        choices.fused_backward.insert(problem.key());
-      }
+      if (kernel.key == fused_backward_key(problem)) choices.fused_backward.insert(problem.key());
     }
   }
   return choices;
@@ -266,11 +264,12 @@ TEST(CudaStem, FormsPlaceEveryWeightOnce) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const Node& conv = graph.node(1);
   for (const StemForm form : {StemForm::pad_to_4, StemForm::pad_to_8, StemForm::space_to_depth}) {
-    std::vector<int64_t> places = stem_weight_places(form, conv, graph.image());
+    std::vector<int64_t> places = stem_weight_places(form, graph.parameters().front());
     EXPECT_EQ(places.size(), 64u * 3 * 7 * 7);
     const ConvolutionShape shape = stem_shape(form, conv, graph.image(), 1);
     std::sort(places.begin(), places.end());
-    EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end()) << to_string(form);
+    EXPECT_EQ(std::adjacent_find(places.begin(), places.end()), places.end())
+        << static_cast<int>(form);
     EXPECT_GE(places.front(), 0);
     EXPECT_LT(places.back(), shape.weight_elements());
   }

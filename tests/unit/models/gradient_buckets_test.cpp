@@ -6,8 +6,8 @@ namespace nearmetal {
 namespace {
 
 // Eight gradients of 10, complete in the order of their places but for the fourth.
-const std::vector<GradientSlice> slices{{0, 1},  {10, 2}, {20, 3}, {30, 9},
-                                        {40, 5}, {50, 6}, {60, 7}, {70, 12}};
+const std::map<int64_t, size_t> slices{{0, 1},  {10, 2}, {20, 3}, {30, 9},
+                                       {40, 5}, {50, 6}, {60, 7}, {70, 12}};
 
 std::vector<int64_t> begins(int64_t total, int64_t wanted) {
   std::vector<int64_t> found;
@@ -43,7 +43,7 @@ TEST(GradientBuckets, NoneIsCompleteBeforeTheOneInFront) {
 
 // Padding makes the gradient larger than the sum of its slices; here the first are the large ones.
 TEST(GradientBuckets, TheEndOfAllIsSentApartAsNothingHidesIt) {
-  const std::vector<GradientSlice> shrinking{{0, 1}, {600, 2}, {900, 3}, {990, 4}, {996, 5}};
+  const std::map<int64_t, size_t> shrinking{{0, 1}, {600, 2}, {900, 3}, {990, 4}, {996, 5}};
   const auto begins_of = [&](int64_t wanted) {
     std::vector<int64_t> found;
     for (const BucketRange& bucket : cut_buckets(shrinking, 1000, wanted)) {
