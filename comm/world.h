@@ -8,13 +8,26 @@
 #include <string>
 #include <vector>
 
-#include "comm/host_sum.h"
+#include "models/all_reduce.h"
 #include "models/probe.h"
 
 namespace nearmetal {
 
 /// Of this operating-system instance.
 std::string host_name();
+
+/// Sums in the memory of hosts, over some of the ranks of a job, for what sums in other memory
+/// first.
+class HostSum {
+ public:
+  virtual ~HostSum() = default;
+  /// "Open MPI v4.1.4".
+  virtual std::string library() const = 0;
+  /// Each element of `values`, which lie in this host's memory, becomes its sum over the ranks;
+  /// they all call it, in the same order. Waits for them, on whatever thread, one at a time. Throws
+  /// std::runtime_error, std::invalid_argument for 2^31 elements or more.
+  virtual void sum(const GradientBucket& values) = 0;
+};
 
 /// All calls but the first four and abort() are collective: every rank makes them, in
 /// the same order, from the thread that made the world. They throw std::runtime_error.

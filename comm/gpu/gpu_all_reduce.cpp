@@ -1,6 +1,5 @@
 #include "comm/gpu/gpu_all_reduce.h"
 
-#include <algorithm>
 #include <string>
 
 #include "comm/known_sums.h"
@@ -68,16 +67,11 @@ BucketTest GpuAllReduce::test_bucket(int number, int repeats) {
     NM_CALL(cudaEventRecord(begin_.get(), stream_.get()));
     sum(number, 1);
     NM_CALL(cudaEventRecord(end_.get(), stream_.get()));
-    NM_CALL(cudaEventSynchronize(end_.get()));
-    float milliseconds = 0;
-    NM_CALL(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
-    if (run > 0) seconds.push_back(milliseconds * 1e-3);
+    const double taken = cuda::seconds_between(begin_.get(), end_.get());
+    if (run > 0) seconds.push_back(taken);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
-  return {.bytes = bucket.bytes(),
-          .type = bucket.type,
-          .seconds = seconds[repeats / 2],
-          .exact = exact};
+  return {
+      .bytes = bucket.bytes(), .type = bucket.type, .seconds = median_of(seconds), .exact = exact};
 }
 
 }  // namespace nearmetal

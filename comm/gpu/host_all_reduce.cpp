@@ -30,19 +30,6 @@ std::vector<Part> around(const Part& left_out, int64_t total) {
   return parts;
 }
 
-// Of the driver, which the module is not linked to: it loads where there is none.
-decltype(&cuStreamBatchMemOp) batch_of_flags() {
-  constexpr unsigned second_version_since = 11070;
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult answer{};
-  NM_CALL(cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &found, second_version_since,
-                                           cudaEnableDefault, &answer));
-  if (answer != cudaDriverEntryPointSuccess) {
-    throw std::runtime_error("this driver has no cuStreamBatchMemOp");
-  }
-  return reinterpret_cast<decltype(&cuStreamBatchMemOp)>(found);
-}
-
 CUstreamBatchMemOpParams write_of(uint32_t value, CUdeviceptr flag) {
   CUstreamBatchMemOpParams operation{};
   operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
@@ -62,7 +49,10 @@ CUstreamBatchMemOpParams wait_for(uint32_t value, CUdeviceptr flag) {
 }
 
 void enqueue(std::vector<CUstreamBatchMemOpParams>& operations, cudaStream_t stream) {
-  static const auto batch = batch_of_flags();
+  constexpr unsigned second_form_since = 11070;
+  static const auto batch = reinterpret_cast<decltype(&cuStreamBatchMemOp)>(
+      cuda::driver_function("cuStreamBatchMemOp", second_form_since));
+  if (batch == nullptr) throw std::runtime_error("this driver has no cuStreamBatchMemOp");
   const CUresult status =
       batch(stream, static_cast<unsigned>(operations.size()), operations.data(), 0);
   cuda::require_ok(static_cast<cudaError_t>(status), "cuStreamBatchMemOp", __FILE__,

@@ -4,8 +4,10 @@
 #include <nccl.h>
 
 #include <string>
+#include <vector>
 
 #include "models/cuda/device/check.h"
+#include "models/probe.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -26,5 +28,8 @@ using Communicator = cuda::Handle<ncclComm_t, ncclCommAbort>;
 
 /// Waits for all ranks of the group.
 Communicator join_group(const std::string& group, int rank, int ranks);
+
+/// See Nccl::probes().
+std::vector<Probe> nccl_probes(const std::string& group, int rank, int ranks, int gpu);
 
 }  // namespace nearmetal

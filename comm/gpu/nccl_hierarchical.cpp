@@ -69,12 +69,10 @@ void HierarchicalAllReduce::bind(std::vector<GradientBucket> buckets) {
     offsets.push_back(bytes);
     bytes += (staged_.back().values.bytes() + alignment - 1) / alignment * alignment;
   }
-  void* memory = nullptr;
   pinned_.reset();
-  NM_CALL(cudaHostAlloc(&memory, std::max(bytes, alignment), cudaHostAllocDefault));
-  pinned_.reset(memory);
+  pinned_ = cuda::allocate_pinned(std::max(bytes, alignment));
   for (size_t i = 0; i < staged_.size(); ++i) {
-    staged_[i].values.data = static_cast<char*>(memory) + offsets[i];
+    staged_[i].values.data = static_cast<char*>(pinned_.get()) + offsets[i];
   }
 }
 

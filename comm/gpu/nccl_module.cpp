@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "comm/gpu/nccl_group.h"
-#include "comm/gpu/nccl_probes.h"
 #include "comm/nccl_library.h"
 #include "models/load_module.h"
 

@@ -1,5 +1,4 @@
-#include "comm/gpu/nccl_probes.h"
-
+// How fast NCCL moves bytes of the GPUs' memory between the ranks.
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -82,10 +81,7 @@ TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t
       NM_CALL(exchange(*group, in.get(), out.get(), count));
     }
     NM_CALL(cudaEventRecord(group->end.get(), group->stream.get()));
-    NM_CALL(cudaEventSynchronize(group->end.get()));
-    float milliseconds = 0;
-    NM_CALL(cudaEventElapsedTime(&milliseconds, group->begin.get(), group->end.get()));
-    return 1e-3 * milliseconds;
+    return cuda::seconds_between(group->begin.get(), group->end.get());
   };
 }
 

@@ -1,5 +1,4 @@
 // Sums gradients in host memory over the ranks of an MPI job.
-#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -81,8 +80,7 @@ std::vector<BucketTest> MpiAllReduce::test(int repeats) {
       seconds.push_back(MPI_Wtime() - begin);
       test.exact = test.exact && std::memcmp(bucket.data, sums.data(), sums.size()) == 0;
     }
-    std::nth_element(seconds.begin(), seconds.begin() + repeats / 2, seconds.end());
-    test.seconds = seconds[repeats / 2];
+    test.seconds = median_of(seconds);
     tests.push_back(test);
   }
   return tests;
