@@ -32,8 +32,9 @@ class HierarchicalAllReduce : public GpuAllReduce {
   static void sum_staged(void* staged);
   void sum(int first, int count) override;
   GradientBucket part(int bucket, int local_rank) const;
-  void reduce_parts(int first, int count);
-  void spread_parts(int first, int count);
+  // operation(part, its type, local rank to which it belongs), as one group of NCCL's.
+  template <class Operation>
+  void for_each_part(int first, int count, Operation operation);
 
   HostPlace place_;
   std::unique_ptr<HostSum> between_;  // over the ranks with the same local_rank
@@ -87,32 +88,23 @@ void HierarchicalAllReduce::sum_staged(void* staged) {
   }
 }
 
-void HierarchicalAllReduce::reduce_parts(int first, int count) {
+template <class Operation>
+void HierarchicalAllReduce::for_each_part(int first, int count, Operation operation) {
   NM_CALL(ncclGroupStart());
   for (int bucket = first; bucket < first + count; ++bucket) {
     for (int owner = 0; owner < place_.local_ranks; ++owner) {
       const GradientBucket values = part(bucket, owner);
-      NM_CALL(ncclReduce(values.data, values.data, values.elements, nccl_type(values.type), ncclSum,
-                         owner, communicator_.get(), stream()));
-    }
-  }
-  NM_CALL(ncclGroupEnd());
-}
-
-void HierarchicalAllReduce::spread_parts(int first, int count) {
-  NM_CALL(ncclGroupStart());
-  for (int bucket = first; bucket < first + count; ++bucket) {
-    for (int owner = 0; owner < place_.local_ranks; ++owner) {
-      const GradientBucket values = part(bucket, owner);
-      NM_CALL(ncclBroadcast(values.data, values.data, values.elements, nccl_type(values.type),
-                            owner, communicator_.get(), stream()));
+      NM_CALL(operation(values, nccl_type(values.type), owner));
     }
   }
   NM_CALL(ncclGroupEnd());
 }
 
 void HierarchicalAllReduce::sum(int first, int count) {
-  reduce_parts(first, count);
+  for_each_part(first, count, [&](const GradientBucket& values, ncclDataType_t type, int owner) {
+    return ncclReduce(values.data, values.data, values.elements, type, ncclSum, owner,
+                      communicator_.get(), stream());
+  });
   for (int bucket = first; bucket < first + count; ++bucket) {
     Staged& staged = staged_[bucket];
     // So is that of the other hosts' ranks with which it would be summed.
@@ -124,7 +116,10 @@ void HierarchicalAllReduce::sum(int first, int count) {
     NM_CALL(cudaMemcpyAsync(own.data, staged.values.data, own.bytes(), cudaMemcpyHostToDevice,
                             stream()));
   }
-  spread_parts(first, count);
+  for_each_part(first, count, [&](const GradientBucket& values, ncclDataType_t type, int owner) {
+    return ncclBroadcast(values.data, values.data, values.elements, type, owner,
+                         communicator_.get(), stream());
+  });
 }
 
 }  // namespace

@@ -36,9 +36,9 @@ class MpiAllReduce : public AllReduce {
 };
 
 MpiAllReduce::MpiAllReduce() {
-  require_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &gradients_), "MPI_Comm_dup");
-  require_mpi(MPI_Comm_rank(gradients_, &rank_), "MPI_Comm_rank");
-  require_mpi(MPI_Comm_size(gradients_, &ranks_), "MPI_Comm_size");
+  NM_MPI(MPI_Comm_dup, MPI_COMM_WORLD, &gradients_);
+  NM_MPI(MPI_Comm_rank, gradients_, &rank_);
+  NM_MPI(MPI_Comm_size, gradients_, &ranks_);
 }
 
 void MpiAllReduce::bind(std::vector<GradientBucket> buckets) {
@@ -50,19 +50,16 @@ void MpiAllReduce::bind(std::vector<GradientBucket> buckets) {
 void MpiAllReduce::start(int first, int count, void*) {
   for (int bucket = first; bucket < first + count; ++bucket) {
     const GradientBucket& gradient = buckets_[bucket];
-    require_mpi(MPI_Iallreduce(MPI_IN_PLACE, gradient.data, mpi_count(gradient.elements),
-                               sums_.type(gradient.type), sums_.operation(gradient.type),
-                               gradients_, &requests_[bucket]),
-                "MPI_Iallreduce");
+    NM_MPI(MPI_Iallreduce, MPI_IN_PLACE, gradient.data, mpi_count(gradient.elements),
+           sums_.type(gradient.type), sums_.operation(gradient.type), gradients_,
+           &requests_[bucket]);
   }
   int done = 0;
-  require_mpi(MPI_Testall(first, requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+  NM_MPI(MPI_Testall, first, requests_.data(), &done, MPI_STATUSES_IGNORE);
 }
 
 void MpiAllReduce::finish(void*) {
-  require_mpi(
-      MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE),
-      "MPI_Waitall");
+  NM_MPI(MPI_Waitall, static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
 }
 
 std::vector<BucketTest> MpiAllReduce::test(int repeats) {
@@ -73,7 +70,7 @@ std::vector<BucketTest> MpiAllReduce::test(int repeats) {
     std::vector<double> seconds;
     for (int run = 0; run < repeats; ++run) {
       std::memcpy(bucket.data, mine.data(), mine.size());
-      require_mpi(MPI_Barrier(gradients_), "MPI_Barrier");
+      NM_MPI(MPI_Barrier, gradients_);
       const double begin = MPI_Wtime();
       start(static_cast<int>(tests.size()), 1, nullptr);
       finish(nullptr);

@@ -23,33 +23,28 @@ using Exchange = std::function<void(const Ranks&, const Values& in, Values& out)
 void ping_pong(const Ranks& ranks, const Values& in, Values& out) {
   const int count = static_cast<int>(in.size()), last = ranks.size - 1;
   if (ranks.rank == 0) {
-    require_mpi(MPI_Send(in.data(), count, MPI_DOUBLE, last, 0, ranks.everyone), "MPI_Send");
-    require_mpi(MPI_Recv(out.data(), count, MPI_DOUBLE, last, 0, ranks.everyone, MPI_STATUS_IGNORE),
-                "MPI_Recv");
+    NM_MPI(MPI_Send, in.data(), count, MPI_DOUBLE, last, 0, ranks.everyone);
+    NM_MPI(MPI_Recv, out.data(), count, MPI_DOUBLE, last, 0, ranks.everyone, MPI_STATUS_IGNORE);
   } else if (ranks.rank == last) {
-    require_mpi(MPI_Recv(out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone, MPI_STATUS_IGNORE),
-                "MPI_Recv");
-    require_mpi(MPI_Send(out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone), "MPI_Send");
+    NM_MPI(MPI_Recv, out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone, MPI_STATUS_IGNORE);
+    NM_MPI(MPI_Send, out.data(), count, MPI_DOUBLE, 0, 0, ranks.everyone);
   }
 }
 
 void all_reduce(const Ranks& ranks, const Values& in, Values& out) {
-  require_mpi(MPI_Allreduce(in.data(), out.data(), static_cast<int>(in.size()), MPI_DOUBLE, MPI_SUM,
-                            ranks.everyone),
-              "MPI_Allreduce");
+  NM_MPI(MPI_Allreduce, in.data(), out.data(), static_cast<int>(in.size()), MPI_DOUBLE, MPI_SUM,
+         ranks.everyone);
 }
 
 void all_gather(const Ranks& ranks, const Values& in, Values& out) {
   const int count = static_cast<int>(in.size()) / ranks.size;
-  require_mpi(
-      MPI_Allgather(in.data(), count, MPI_DOUBLE, out.data(), count, MPI_DOUBLE, ranks.everyone),
-      "MPI_Allgather");
+  NM_MPI(MPI_Allgather, in.data(), count, MPI_DOUBLE, out.data(), count, MPI_DOUBLE,
+         ranks.everyone);
 }
 
 void broadcast(const Ranks& ranks, const Values& in, Values& out) {
   if (ranks.rank == 0) out = in;
-  require_mpi(MPI_Bcast(out.data(), static_cast<int>(out.size()), MPI_DOUBLE, 0, ranks.everyone),
-              "MPI_Bcast");
+  NM_MPI(MPI_Bcast, out.data(), static_cast<int>(out.size()), MPI_DOUBLE, 0, ranks.everyone);
 }
 
 struct Kind {

@@ -69,7 +69,7 @@ void require_mpi(int status, const char* what) {
 std::string mpi_version() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  require_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  NM_MPI(MPI_Get_library_version, text, &length);
   const std::string version(text, length);
   return version.substr(0, version.find_first_of(",\n"));
 }
@@ -81,8 +81,8 @@ int mpi_count(int64_t elements) {
 
 MpiSums::MpiSums() {
   constexpr int commutes = 1;
-  require_mpi(MPI_Op_create(add_values<Bf16>, commutes, &bf16_), "MPI_Op_create");
-  require_mpi(MPI_Op_create(add_values<Fp16>, commutes, &fp16_), "MPI_Op_create");
+  NM_MPI(MPI_Op_create, add_values<Bf16>, commutes, &bf16_);
+  NM_MPI(MPI_Op_create, add_values<Fp16>, commutes, &fp16_);
 }
 
 MpiSums::~MpiSums() {

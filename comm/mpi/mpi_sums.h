@@ -12,6 +12,7 @@ namespace nearmetal {
 
 /// Throws std::runtime_error with MPI's own words where `status` is not MPI_SUCCESS.
 void require_mpi(int status, const char* what);
+#define NM_MPI(function, ...) ::nearmetal::require_mpi(function(__VA_ARGS__), #function)
 
 /// "Open MPI v4.1.4", as loaded: of what MPI says, the first words.
 std::string mpi_version();

@@ -19,7 +19,7 @@ class MpiHostSum : public HostSum {
  public:
   explicit MpiHostSum(int part) {
     constexpr int in_the_same_order = 0;
-    require_mpi(MPI_Comm_split(MPI_COMM_WORLD, part, in_the_same_order, &ranks_), "MPI_Comm_split");
+    NM_MPI(MPI_Comm_split, MPI_COMM_WORLD, part, in_the_same_order, &ranks_);
   }
   ~MpiHostSum() override { MPI_Comm_free(&ranks_); }
   MpiHostSum(const MpiHostSum&) = delete;
@@ -28,9 +28,8 @@ class MpiHostSum : public HostSum {
   std::string library() const override { return mpi_version(); }
 
   void sum(const GradientBucket& values) override {
-    require_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data, mpi_count(values.elements),
-                              sums_.type(values.type), sums_.operation(values.type), ranks_),
-                "MPI_Allreduce");
+    NM_MPI(MPI_Allreduce, MPI_IN_PLACE, values.data, mpi_count(values.elements),
+           sums_.type(values.type), sums_.operation(values.type), ranks_);
   }
 
  private:
@@ -54,9 +53,7 @@ class MpiWorld : public World {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     MPI_Comm local = MPI_COMM_NULL;
-    require_mpi(
-        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
-        "MPI_Comm_split_type");
+    NM_MPI(MPI_Comm_split_type, MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local);
     MPI_Comm_rank(local, &local_rank_);
     MPI_Comm_size(local, &local_size_);
     MPI_Comm_free(&local);
@@ -74,16 +71,14 @@ class MpiWorld : public World {
   std::vector<std::string> all_gather(const std::string& bytes) override {
     const int mine = static_cast<int>(bytes.size());
     std::vector<int> sizes(size_), offsets(size_);
-    require_mpi(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD),
-                "MPI_Allgather");
+    NM_MPI(MPI_Allgather, &mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD);
     if (std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) > std::numeric_limits<int>::max()) {
       throw std::runtime_error("the ranks' results are larger than MPI can gather: 2 GiB");
     }
     std::exclusive_scan(sizes.begin(), sizes.end(), offsets.begin(), 0);
     std::string all(offsets.back() + sizes.back(), '\0');
-    require_mpi(MPI_Allgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(),
-                               offsets.data(), MPI_BYTE, MPI_COMM_WORLD),
-                "MPI_Allgatherv");
+    NM_MPI(MPI_Allgatherv, bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(), offsets.data(),
+           MPI_BYTE, MPI_COMM_WORLD);
     std::vector<std::string> parts;
     for (int i = 0; i < size_; ++i) parts.push_back(all.substr(offsets[i], sizes[i]));
     return parts;
@@ -91,29 +86,27 @@ class MpiWorld : public World {
 
   std::string broadcast(const std::string& bytes) override {
     int size = static_cast<int>(bytes.size());
-    require_mpi(MPI_Bcast(&size, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    NM_MPI(MPI_Bcast, &size, 1, MPI_INT, 0, MPI_COMM_WORLD);
     std::string text = bytes;
     text.resize(size);
-    require_mpi(MPI_Bcast(text.data(), size, MPI_BYTE, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    NM_MPI(MPI_Bcast, text.data(), size, MPI_BYTE, 0, MPI_COMM_WORLD);
     return text;
   }
 
   void maximum(std::span<int64_t> values) override {
-    require_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()),
-                              MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD),
-                "MPI_Allreduce");
+    NM_MPI(MPI_Allreduce, MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T,
+           MPI_MAX, MPI_COMM_WORLD);
   }
 
   void start_maximum(int64_t value) override {
     started_ = value;
-    require_mpi(
-        MPI_Iallreduce(MPI_IN_PLACE, &started_, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD, &request_),
-        "MPI_Iallreduce");
+    NM_MPI(MPI_Iallreduce, MPI_IN_PLACE, &started_, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD,
+           &request_);
   }
 
   std::optional<int64_t> started_maximum() override {
     int arrived = 0;
-    require_mpi(MPI_Test(&request_, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
+    NM_MPI(MPI_Test, &request_, &arrived, MPI_STATUS_IGNORE);
     if (arrived == 0) return std::nullopt;
     return started_;
   }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <utility>
 
 namespace nearmetal::cpu {
 namespace {
@@ -87,30 +88,21 @@ double processor_quota() {
 }
 
 const char* instruction_set() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "sse41";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx512_mic:
-      return "avx512_mic";
-    case dnnl::cpu_isa::avx512_mic_4ops:
-      return "avx512_mic_4ops";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512_core";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_core_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_core_bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_core_amx";
-    default:
-      return "";
+  using Isa = dnnl::cpu_isa;
+  constexpr std::pair<Isa, const char*> names[] = {{Isa::sse41, "sse41"},
+                                                   {Isa::avx, "avx"},
+                                                   {Isa::avx2, "avx2"},
+                                                   {Isa::avx2_vnni, "avx2_vnni"},
+                                                   {Isa::avx512_mic, "avx512_mic"},
+                                                   {Isa::avx512_mic_4ops, "avx512_mic_4ops"},
+                                                   {Isa::avx512_core, "avx512_core"},
+                                                   {Isa::avx512_core_vnni, "avx512_core_vnni"},
+                                                   {Isa::avx512_core_bf16, "avx512_core_bf16"},
+                                                   {Isa::avx512_core_amx, "avx512_core_amx"}};
+  for (const auto& [isa, name] : names) {
+    if (isa == dnnl::get_effective_cpu_isa()) return name;
   }
+  return "";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ void Lowering::backward(int i) {
       return backward_average_pool(i);
     case OpKind::relu:
       if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
-      return backward_norm(patterns_.ending_in_relu(i));
+      return backward_norm(ending_in_relu(graph_, i));
     case OpKind::max_pool:
       return backward_norm_pool(i);
     case OpKind::conv:
@@ -24,7 +24,7 @@ void Lowering::backward(int i) {
 
 std::pair<const Tensor*, const Tensor*> Lowering::gradients_of(int node) const {
   const auto& found = gradients_[node];
-  if (found.empty() || found.size() > 2) patterns_.unsupported(node);
+  if (found.empty() || found.size() > 2) unsupported(graph_, node);
   return {found[0], found.size() == 2 ? found[1] : nullptr};
 }
 
@@ -114,7 +114,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
     return operands;
   };
   const Precision precision = options_.precision;
-  const std::string name = patterns_.name(pattern);
+  const std::string name = name_of(graph_, pattern);
   emit(name, Phase::backward, "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
        [=, &r](cudaStream_t stream) {
          launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
@@ -128,7 +128,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
 }
 
 void Lowering::backward_norm_pool(int pool) {
-  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const NormPattern pattern = ending_in_pool(graph_, pool);
   const auto [dy, dy_second] = gradients_of(pool);
   const Tensor* x = values_[pattern.conv];
   const Tensor* winner = masks_[pool];
@@ -137,7 +137,7 @@ void Lowering::backward_norm_pool(int pool) {
   const auto& r = resources_;
   const PoolShape shape = pool_shape(pool);
   const Precision precision = options_.precision;
-  const std::string name = patterns_.name(pattern);
+  const std::string name = name_of(graph_, pattern);
   emit(name, Phase::backward, "own sums sweep", {dy, dy_second, winner_x, dz},
        [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
          NormBackwardOperands operands;
@@ -224,13 +224,13 @@ void Lowering::backward_pointwise(int i) {
 void Lowering::backward_stem(int i) {
   const Node& node = graph_.node(i);
   const auto [pool, dz] = *pending_stem_;
-  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const NormPattern pattern = ending_in_pool(graph_, pool);
   const Tensor *images = values_[node.inputs[0]], *x = values_[i], *winner = masks_[pool];
   const auto& r = resources_;
   Tensor* partial_sums = tensor(stem_backward_scratch_bytes(r.reduction.multiprocessors));
   const int64_t offset = layout_.slices[node.parameters[0]].offset;
   Kernel& kernel = emit(
-      patterns_.name(pattern) + " + " + node.name, Phase::backward, "own fused",
+      name_of(graph_, pattern) + " + " + node.name, Phase::backward, "own fused",
       {dz, winner, x, images},
       [=, dz = dz, precision = options_.precision, shape = stem_shape(i),
        pool_shape = pool_shape(pool), size = element_size(), &r](cudaStream_t stream) {

@@ -5,7 +5,7 @@ namespace nearmetal::cuda {
 void Lowering::forward(int i) {
   switch (graph_.node(i).op) {
     case OpKind::input:
-      if (i != 0) patterns_.unsupported(i);
+      if (i != 0) unsupported(graph_, i);
       return;
     case OpKind::conv:
       return forward_convolution(i);
@@ -15,7 +15,7 @@ void Lowering::forward(int i) {
     case OpKind::relu:
       // A ReLU before pooling is part of the pattern that ends there.
       if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
-      return forward_norm(patterns_.ending_in_relu(i));
+      return forward_norm(ending_in_relu(graph_, i));
     case OpKind::max_pool:
       return forward_norm_pool(i);
     case OpKind::global_average_pool:
@@ -32,7 +32,7 @@ void Lowering::forward_convolution(int i) {
   const Tensor* x = values_[graph_.node(i).inputs[0]];
   const bool aligned = graph_.node(i).shape.channels % 8 == 0;
   if (!graph_.is(norm, OpKind::batch_norm) || x == nullptr || !aligned) {
-    patterns_.unsupported(i);
+    unsupported(graph_, i);
   }
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
@@ -102,7 +102,7 @@ void Lowering::forward_norm(const NormPattern& pattern) {
     residual_norm = norm_input(pattern.residual_conv, pattern.residual_norm);
     residual_sums = sums_[pattern.residual_conv];
   }
-  emit(patterns_.name(pattern), Phase::forward, "own sweep",
+  emit(name_of(graph_, pattern), Phase::forward, "own sweep",
        {x, residual, y, mask, sums_[pattern.conv], residual_sums},
        [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
          NormaliseOperands operands;
@@ -119,7 +119,7 @@ void Lowering::forward_norm(const NormPattern& pattern) {
 }
 
 void Lowering::forward_norm_pool(int pool) {
-  const NormPattern pattern = patterns_.ending_in_pool(pool);
+  const NormPattern pattern = ending_in_pool(graph_, pool);
   const Tensor* x = values_[pattern.conv];
   Tensor* y = tensor(value_bytes(pool));
   Tensor* winner = nullptr;
@@ -131,7 +131,7 @@ void Lowering::forward_norm_pool(int pool) {
   values_[pool] = y;
   masks_[pool] = winner;
   winner_x_[pool] = winner_x;
-  emit(patterns_.name(pattern), Phase::forward, "own sweep",
+  emit(name_of(graph_, pattern), Phase::forward, "own sweep",
        {x, y, winner, winner_x, sums_[pattern.conv]},
        [=, precision = options_.precision, shape = pool_shape(pool),
         norm = norm_input(pattern.conv, pattern.norm), &r = resources_](cudaStream_t stream) {
@@ -148,7 +148,7 @@ void Lowering::forward_average_pool(int i) {
   const Node& node = graph_.node(i);
   const Shape& input = graph_.input_shape(node);
   const Tensor* x = values_[node.inputs[0]];
-  if (x == nullptr) patterns_.unsupported(i);
+  if (x == nullptr) unsupported(graph_, i);
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
   emit(node.name, Phase::forward, "own", {x, y},
@@ -162,9 +162,9 @@ void Lowering::forward_average_pool(int i) {
 void Lowering::forward_classifier(int loss) {
   linear_ = graph_.node(loss).inputs[0];
   const Node& linear = graph_.node(linear_);
-  if (linear.op != OpKind::linear || features() % 8 != 0) patterns_.unsupported(loss);
+  if (linear.op != OpKind::linear || features() % 8 != 0) unsupported(graph_, loss);
   const Tensor* x = values_[linear.inputs[0]];
-  if (x == nullptr) patterns_.unsupported(loss);
+  if (x == nullptr) unsupported(graph_, loss);
   const LogitsShape shape = logits_shape();
   const int64_t elements = shape.images * shape.row_elements;
   Tensor* logits = tensor(elements * static_cast<int64_t>(sizeof(float)));

@@ -82,7 +82,6 @@ class Lowering {
   const LoweringChoices& choices_;
   const FlatLayout& layout_;
   const StepResources& resources_;
-  PatternMatcher patterns_;
   LoweredStep step_;
   // All by node.
   std::vector<const Tensor*> values_;

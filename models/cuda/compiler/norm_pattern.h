@@ -22,25 +22,14 @@ struct NormPattern {
   bool adds() const { return residual >= 0 || residual_norm >= 0; }
 };
 
-class PatternMatcher {
- public:
-  explicit PatternMatcher(const Graph& graph) : graph_(graph) {}
+/// conv, norm, ReLU or conv, norm, add, ReLU, by its last node. These throw std::invalid_argument
+/// for anything else.
+NormPattern ending_in_relu(const Graph& graph, int relu);
+/// conv, norm, ReLU, 3x3 max pooling of stride 2.
+NormPattern ending_in_pool(const Graph& graph, int pool);
+[[noreturn]] void unsupported(const Graph& graph, int node);
 
-  /// conv, norm, ReLU or conv, norm, add, ReLU, by its last node. These throw std::invalid_argument
-  /// for anything else.
-  NormPattern ending_in_relu(int relu) const;
-  /// conv, norm, ReLU, 3x3 max pooling of stride 2.
-  NormPattern ending_in_pool(int pool) const;
-  [[noreturn]] void unsupported(int node) const;
-
-  /// "layer1.0.bn3 + layer1.0.relu"
-  std::string name(const NormPattern& pattern) const;
-
- private:
-  bool is_stored(int node) const;
-  bool is_norm_of_convolution(int node) const;
-
-  const Graph& graph_;
-};
+/// "layer1.0.bn3 + layer1.0.relu"
+std::string name_of(const Graph& graph, const NormPattern& pattern);
 
 }  // namespace nearmetal::cuda
