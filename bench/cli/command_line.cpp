@@ -141,20 +141,6 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
       ->action;
 }
 
-void parse_options(const char* command, const std::function<void(Options&)>& declare,
-                   const std::vector<std::string>& words) {
-  const auto nothing = [](Options&) { return Action(); };
-  const auto declare_alone = [&](Options& options) {
-    declare(options);
-    return Action();
-  };
-  const Command program{
-      "nearmetal", "", "", nothing, {Command{command, "", "", declare_alone, {}}}};
-  std::vector<std::string> arguments = {program.name, command};
-  arguments.insert(arguments.end(), words.begin(), words.end());
-  parse_command_line(program, arguments);
-}
-
 DeclaredCommand declared(const Command& command) {
   Options options;
   command.declare(options);

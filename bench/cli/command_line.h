@@ -1,7 +1,6 @@
 // The command line: from words to what they ask for, by what commands declare.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,10 +13,6 @@ namespace nearmetal {
 /// name of the program. Throws std::invalid_argument with one line that says what was wrong and
 /// what would be right.
 Action parse_command_line(const Command& program, const std::vector<std::string>& arguments);
-
-/// Sets options by words that might follow `nearmetal COMMAND`. Throws as above.
-void parse_options(const char* command, const std::function<void(Options&)>& declare,
-                   const std::vector<std::string>& words);
 
 /// A command with what it declares, for completion and the manual.
 struct DeclaredCommand {

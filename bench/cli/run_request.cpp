@@ -2,7 +2,6 @@
 
 #include <stdexcept>
 
-#include "bench/cli/command_line.h"
 #include "bench/cli/parse_value.h"
 #include "comm/layout/mig_profiles.h"
 #include "comm/layout/vgpu_profile.h"
@@ -69,13 +68,6 @@ void add_conducted_options(Options& options, RunRequest& request) {
       .value("--gpu-part", "", "",
              [&](const std::string& text) { request.gpu_part = gpu_part_of(text); })
       .hidden = true;
-}
-
-RunRequest parse_run_flags(const std::vector<std::string>& flags) {
-  RunRequest request;
-  parse_options(
-      "run", [&](Options& options) { add_run_options(options, request); }, flags);
-  return request;
 }
 
 }  // namespace nearmetal

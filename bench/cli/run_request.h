@@ -24,8 +24,8 @@ struct Expected {
 
 struct RunRequest {
   RunConfig config;  // as typed: what depends on the device is still open
-  Origins origins = standard_origins();
-  std::vector<std::string> flags;  // those typed that set them, as --flag=value
+  Origins origins = origins_of();
+  std::vector<std::string> given{};  // settings by name, in the order of their flags
   Expected expected;
   bool emulated = false;    // this run is part of what pretends to be several machines
   bool conducted = false;   // by the sweep that started this process
@@ -56,9 +56,5 @@ void add_expect_options(Options& options, Expected& expected);
 
 /// How a sweep speaks with a process that it starts; not shown.
 void add_conducted_options(Options& options, RunRequest& request);
-
-/// `flags` are those that may follow `nearmetal run`. Throws std::invalid_argument as the parser of
-/// the command line does.
-RunRequest parse_run_flags(const std::vector<std::string>& flags);
 
 }  // namespace nearmetal

@@ -14,9 +14,9 @@ namespace nearmetal {
 // Ties each flag to a member of RunConfig: one call is the whole of an option.
 class RunOptions {
  public:
-  // `request` keeps who set each setting, and what set it as --flag=value.
+  // `request` keeps who set each setting, and in which order.
   RunOptions(Options& options, RunRequest& request)
-      : options_(options), origins_(request.origins), typed_(request.flags) {}
+      : options_(options), origins_(request.origins), given_(request.given) {}
 
   void group(const char* name) { group_ = name; }
 
@@ -50,17 +50,17 @@ class RunOptions {
   void record(const std::string& setting, OptionSpec& option) {
     origins_.at(setting) = Origin::standard;  // the report knows it
     option.group = group_;
-    option.set = [set = option.set, &origins = origins_, &typed = typed_, flag = option.name,
+    option.set = [set = option.set, &origins = origins_, &given = given_,
                   setting](const std::vector<std::string>& texts) {
       set(texts);
       origins[setting] = Origin::flag;
-      typed.push_back(texts.empty() ? flag : flag + "=" + texts.front());
+      given.push_back(setting);
     };
   }
 
   Options& options_;
   Origins& origins_;
-  std::vector<std::string>& typed_;
+  std::vector<std::string>& given_;
   const char* group_ = "";
 };
 

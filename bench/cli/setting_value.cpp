@@ -1,16 +1,11 @@
 #include "bench/cli/setting_value.h"
 
-#include <array>
-#include <charconv>
-#include <stdexcept>
-
 #include "bench/cli/parse_value.h"
 #include "models/networks/registry.h"
+#include "reports/document/run_arguments.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr double initial_of_dynamic = 65536;
 
 Bounds bounds_of(const Setting& setting) {
   return {setting.range.minimum, setting.most, setting.range.above_minimum};
@@ -47,23 +42,6 @@ void parse_setting(const Setting& setting, const std::string& text, LossScale& v
   value = text == "dynamic"
               ? LossScale{initial_of_dynamic, true}
               : LossScale{parse_number<double>(flag_of(setting), text, bounds), false};
-}
-
-std::string setting_text(const Setting&, const std::string& value) { return value; }
-std::string setting_text(const Setting&, int64_t value) { return std::to_string(value); }
-
-// The shortest text that reads back as the same number.
-std::string setting_text(const Setting&, double value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end.ptr};
-}
-
-std::string setting_text(const Setting& setting, const LossScale& scale) {
-  if (!scale.dynamic) return setting_text(setting, scale.initial);
-  if (scale.initial == initial_of_dynamic) return "dynamic";
-  throw std::invalid_argument("a dynamic loss scale that starts at " +
-                              setting_text(setting, scale.initial) + " cannot be asked for again");
 }
 
 }  // namespace nearmetal

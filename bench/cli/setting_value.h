@@ -1,4 +1,4 @@
-// The value of a setting of `run` as a command line and a layout file write it.
+// The value of a setting of `run`, from what a command line or a layout file says.
 #pragma once
 
 #include <optional>
@@ -46,26 +46,6 @@ void parse_setting(const Setting& setting, const std::string& text, std::optiona
   T value{};
   parse_setting(setting, text, value);
   member = value;
-}
-
-// The text that parse_setting() reads as this value. Throws std::invalid_argument where there is
-// none.
-std::string setting_text(const Setting& setting, const std::string& value);
-std::string setting_text(const Setting& setting, int64_t value);
-std::string setting_text(const Setting& setting, double value);
-std::string setting_text(const Setting& setting, const LossScale& value);
-template <Named E>
-std::string setting_text(const Setting&, E value) {
-  return to_string(value);
-}
-/// None where nothing was chosen.
-template <class T>
-std::optional<std::string> setting_text(const Setting& setting, const std::optional<T>& member) {
-  if constexpr (std::is_same_v<T, int64_t>) {
-    if (setting.takes_auto && member == setting.automatic) return "auto";
-  }
-  if (!member) return std::nullopt;
-  return setting_text(setting, *member);
 }
 
 }  // namespace nearmetal

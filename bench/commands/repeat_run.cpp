@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "bench/cli/exit_status.h"
-#include "bench/cli/run_arguments.h"
 #include "models/errors.h"
 #include "reports/compare/run_set.h"
+#include "reports/document/run_arguments.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 

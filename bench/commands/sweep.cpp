@@ -113,7 +113,7 @@ class Sweep {
     report_.invocation.argv = argv_;
     report_.invocation.origins = form.request.workload.origins;
     report_.invocation.started_at = time_stamp();
-    report_.invocation.config = run_config(plan_, 0);
+    report_.invocation.config = plan_.workloads.at(0).config;
     report_.invocation.config_sha256 = config_sha256(report_.invocation.config);
   }
 
@@ -173,8 +173,9 @@ class Sweep {
   void choose_plans() {
     std::set<size_t> layouts;
     for (const Launch& launch : plan_.launches) {
-      const Placement& placement = plan_.placements.at(launch.layout);
-      if (placement.share() && placement.on_gpus() && !done(launch)) layouts.insert(launch.layout);
+      if (chooses_kernels_alone(plan_, launch.layout) && !done(launch)) {
+        layouts.insert(launch.layout);
+      }
     }
     if (layouts.empty()) return;
     const auto failures = choose_plans_of_shares(plan_, layouts, stop_,

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
 #include "bench/sweep/fractions_found.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/sweep/layout_flags.h"
+#include "bench/sweep/layout_workload.h"
 #include "bench/sweep/mig_found.h"
 #include "comm/launch/plan_json.h"
 #include "comm/layout/fraction_layouts.h"
@@ -157,14 +156,6 @@ void require_script_can(const Layout& layout, const Placement& placement) {
 
 }  // namespace
 
-RunConfig run_config(const LaunchPlan& plan, size_t layout) {
-  const std::vector<std::string>& words = plan.run_arguments.at(layout);  // the first is "run"
-  RunRequest request = parse_run_flags({words.begin() + 1, words.end()});
-  fill_defaults(request.config, choose_device(request.config.device));
-  check_settings(request.config, request.origins);
-  return request.config;
-}
-
 LaunchPlan make_plan(const PlanRequest& request) {
   if (!request.batches.empty() && request.workload.origins.at("batch") == Origin::flag) {
     throw std::invalid_argument("--batch and --batches both say how large; give one of them");
@@ -177,16 +168,14 @@ LaunchPlan make_plan(const PlanRequest& request) {
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
                   .timeout_seconds = plan.file.limits.job_seconds};
+  plan.conducted = !script;
   try {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
       const Layout& layout = plan.file.layouts[i];
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       if (script) require_script_can(layout, plan.placements[i]);
-      std::vector<std::string> flags =
-          layout_flags(plan.file, layout, plan.placements[i], request.workload.flags);
-      flags.emplace_back(script ? "--json" : "--conducted");
-      plan.run_arguments.push_back(flags);
-      run_config(plan, i);
+      plan.workloads.push_back(layout_workload(plan.file, layout, plan.placements[i],
+                                               {request.workload.config, request.workload.given}));
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());

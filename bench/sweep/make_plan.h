@@ -23,7 +23,7 @@ struct PlanRequest {
   std::vector<NeighbourLoad> neighbours;  // what all of those but one do
   std::optional<int64_t> repeats;
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
-  RunRequest workload;                    // its flags stand over the workload of the file
+  RunRequest workload;                    // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
 };
 
@@ -31,8 +31,5 @@ struct PlanRequest {
 /// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts.
 /// Throws std::invalid_argument with file, JSON pointer and reason.
 LaunchPlan make_plan(const PlanRequest& request);
-
-/// The configuration of a layout's ranks, defaults filled.
-RunConfig run_config(const LaunchPlan& plan, size_t layout);
 
 }  // namespace nearmetal

@@ -14,21 +14,21 @@ namespace {
 constexpr double most_of_whole = 0.75;
 constexpr double least_of_alone = 0.75;
 
-// A client of MPS, which has one GPU.
-std::vector<std::string> holding(const std::string& part) {
+// A client of MPS, which has one GPU, on a part of it or, where that has no percentages, on all.
+std::vector<std::string> holding(const GpuPart& part) {
   std::vector<std::string> command = {
       "env",        "CUDA_VISIBLE_DEVICES=0", program_path().string(),
       "stress",     hold_probe_name,          "--device=cuda",
       "--conducted"};
-  if (!part.empty()) command.push_back("--gpu-part=" + part);
+  if (!part.percents.empty()) command.push_back(flag_of(part));
   return command;
 }
 
 // A process on each part at once; their rates go to `found`.
-PartsVerdict hold(int64_t gpu, const std::vector<std::string>& parts, std::vector<double>& found,
+PartsVerdict hold(int64_t gpu, const std::vector<GpuPart>& parts, std::vector<double>& found,
                   const TimeLimits& limits, const std::atomic<int>& stop) {
   Commands commands;
-  for (const std::string& part : parts) commands.push_back(holding(part));
+  for (const GpuPart& part : parts) commands.push_back(holding(part));
   const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
   if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
   if (!outcome.failure.empty()) return {.failure = outcome.failure};
@@ -57,9 +57,10 @@ std::string verdict_of_parts(const PartRates& rates) {
 PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
   PartRates rates;
   std::vector<double> whole, alone;
-  for (const auto& [parts, found] : {std::pair(std::vector<std::string>{""}, &whole),
-                                     {{"0:50,50"}, &alone},
-                                     {{"0:50,50", "1:50,50"}, &rates.together}}) {
+  const GpuPart all, first{0, {50, 50}}, second{1, {50, 50}};
+  for (const auto& [parts, found] : {std::pair(std::vector{all}, &whole),
+                                     {{first}, &alone},
+                                     {{first, second}, &rates.together}}) {
     PartsVerdict verdict = hold(gpu, parts, *found, limits, stop);
     if (!verdict.reason.empty() || !verdict.failure.empty()) return verdict;
   }
@@ -68,10 +69,10 @@ PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic
   return {.reason = verdict_of_parts(rates)};
 }
 
-PartsVerdict try_split(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+PartsVerdict try_split(int64_t gpu, const std::vector<int64_t>& percents, const TimeLimits& limits,
                        const std::atomic<int>& stop) {
   std::vector<double> unused;
-  return hold(gpu, {"0:" + percents}, unused, limits, stop);
+  return hold(gpu, {{0, percents}}, unused, limits, stop);
 }
 
 }  // namespace nearmetal

@@ -28,8 +28,8 @@ struct PartsVerdict {
 /// once; some seconds.
 PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop);
 
-/// The same, whether it can be split into parts of these percentages: "25,75".
-PartsVerdict try_split(int64_t gpu, const std::string& percents, const TimeLimits& limits,
+/// The same, whether it can be split into parts of these percentages.
+PartsVerdict try_split(int64_t gpu, const std::vector<int64_t>& percents, const TimeLimits& limits,
                        const std::atomic<int>& stop);
 
 }  // namespace nearmetal

@@ -12,6 +12,7 @@
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/parts_probe.h"
 #include "models/errors.h"
+#include "reports/document/run_arguments.h"
 
 namespace nearmetal {
 namespace {
@@ -49,11 +50,6 @@ LaunchOutcome run(const Commands& commands, const Placement& placement, const Ti
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
 
-bool ends_a_run(const std::string& word) {
-  return word.starts_with("--steps") || word.starts_with("--duration") ||
-         word.starts_with("--warmup");
-}
-
 // Kernels are chosen once for each: percent of the multiprocessors, or kind of device. The hosts of
 // vGPUs have caches of their own.
 std::string part_of(const PlacedJob& job) {
@@ -65,16 +61,12 @@ std::string part_of(const PlacedJob& job) {
   return share.way == SharingMode::sm ? "own " + percent : percent;
 }
 
-// The percentages of the parts of each GPU, "25,75", of jobs with multiprocessors of their own.
-std::set<std::string> parts_of(const LaunchPlan& plan, size_t layout) {
-  constexpr std::string_view flag = "--gpu-part=";
-  std::set<std::string> parts;
-  for (const auto& command : commands_of(plan, layout)) {
-    for (const std::string& word : command) {
-      if (word.starts_with(flag)) parts.insert(word.substr(word.find(':') + 1));
-    }
-  }
-  return parts;
+void take_one_step(Workload& workload) {
+  workload.config.steps = workload.config.warmup = 1;
+  std::erase_if(workload.given, [](const std::string& name) {
+    return name == "steps" || name == "duration_seconds" || name == "warmup";
+  });
+  workload.given.insert(workload.given.end(), {"steps", "warmup"});
 }
 
 }  // namespace
@@ -117,9 +109,10 @@ void require_shares(const LaunchPlan& plan) {
 std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::atomic<int>& stop,
                                                     const std::function<void(std::string)>& warn) {
-  std::map<std::pair<int64_t, std::string>, std::string> reasons;  // by GPU and percentages
+  using Percents = std::vector<int64_t>;
+  std::map<std::pair<int64_t, Percents>, std::string> reasons;  // by GPU
   // Of halves (no percentages) or of a split, tried once.
-  const auto reason_against = [&](int64_t gpu, const std::string& percents) -> const std::string& {
+  const auto reason_against = [&](int64_t gpu, const Percents& percents) -> const std::string& {
     const auto [place, is_new] = reasons.try_emplace({gpu, percents});
     if (!is_new) return place->second;
     const TimeLimits& limits = plan.file.limits;
@@ -134,9 +127,9 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
   for (size_t layout = 0; layout < plan.placements.size() && stop == 0; ++layout) {
     const Placement& placement = plan.placements[layout];
     if (!placement.share() || placement.share()->way != SharingMode::sm) continue;
-    std::set<std::string> tries = parts_of(plan, layout);
-    tries.insert("");
-    for (const std::string& percents : tries) {
+    std::set<Percents> tries = {{}};
+    for (const PlacedJob& job : placement.jobs) tries.insert(gpu_part_of(placement, job).percents);
+    for (const Percents& percents : tries) {
       const std::string& reason = reason_against(*placement.jobs[0].ranks[0].gpu, percents);
       if (!reason.empty()) without.emplace(layout, reason);
     }
@@ -149,24 +142,29 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
   return run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
 }
 
+bool chooses_kernels_alone(const LaunchPlan& plan, size_t layout) {
+  const Placement& placement = plan.placements.at(layout);
+  const RunConfig& config = plan.workloads.at(layout).config;
+  return placement.share() && placement.on_gpus() && !config.plans && config.plan_cache != "off";
+}
+
 std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
                                                      const std::set<size_t>& layouts,
                                                      const std::atomic<int>& stop,
                                                      const ShowProgress& show) {
   std::map<size_t, std::string> failures;
   std::set<std::pair<std::vector<std::string>, std::string>> chosen;  // workload, share
+  LaunchPlan brief = plan;
+  for (Workload& workload : brief.workloads) take_one_step(workload);
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
-    if (!placement.share() || !placement.on_gpus()) continue;
-    const Commands commands = commands_of(plan, layout);
+    const Workload& workload = brief.workloads.at(layout);
+    const Commands commands = commands_of(brief, layout);
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
       if (placement.jobs[job].stress) continue;
       const std::string part = part_of(placement.jobs[job]);
-      if (!chosen.emplace(plan.run_arguments.at(layout), part).second) continue;
-      std::vector<std::string> command = commands[job];
-      std::erase_if(command, ends_a_run);
-      command.insert(command.end(), {"--steps=1", "--warmup=1"});
-      const LaunchOutcome outcome = run({command}, placement, plan.file.limits, stop, show);
+      if (!chosen.emplace(run_arguments(workload), part).second) continue;
+      const LaunchOutcome outcome = run({commands[job]}, placement, plan.file.limits, stop, show);
       if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
     }
   }

@@ -37,6 +37,9 @@ LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show);
 
+/// Whether the jobs of a layout share a GPU, and choose and keep its kernels themselves.
+bool chooses_kernels_alone(const LaunchPlan& plan, size_t layout);
+
 /// Lets one job of each workload take a step alone on each share of a GPU that these layouts have,
 /// so that its kernels are chosen where no neighbour disturbs the choice. What it measures is
 /// dropped. Returns why that failed, by layout: its own start may fail for the same reason, or

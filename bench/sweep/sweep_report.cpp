@@ -5,7 +5,6 @@
 
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
-#include "bench/sweep/make_plan.h"
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
@@ -26,7 +25,7 @@ namespace {
 
 // Of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout) {
-  const RunConfig config = run_config(plan, layout);
+  const RunConfig& config = plan.workloads.at(layout).config;
   Run run = unmeasured_run(build_network(config.model, {config.image_size, config.classes}), config,
                            {"the job ended without a report"});
   run.started_at = time_stamp();
@@ -167,7 +166,7 @@ void print_failures(std::ostream& out, const Report& report) {
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
   const Placement& placement = plan.placements.at(layout);
   Report report;
-  report.invocation.config = run_config(plan, layout);
+  report.invocation.config = plan.workloads.at(layout).config;
   RunFound found{run_without_report(plan, layout), {}};
   if (outcome.reports.size() == placement.jobs_that_train()) {
     report.tool = outcome.reports[0].tool;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/document/run_arguments.h"
+
 namespace nearmetal {
 namespace {
 
@@ -29,40 +31,39 @@ int64_t sharers_of(const Placement& placement) {
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
-// Of the parts that jobs have of the GPU of this one: "INDEX:PERCENT,PERCENT,...".
-std::string part_argument(const Placement& placement, const PlacedJob& job) {
-  const auto same_gpu = [&](const PlacedJob& other) {
-    return other.ranks[0].host == job.ranks[0].host && other.ranks[0].gpu == job.ranks[0].gpu;
+// What ranks look for: what the layout expects, and what its hosts are claimed to be.
+void append_checks(std::vector<std::string>& arguments, const Workload& workload,
+                   const Expectation& expect) {
+  if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
+  if (expect.environment) {
+    arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
   };
-  std::string index, percents;
-  int64_t parts = 0;
-  for (const PlacedJob& other : placement.jobs) {
-    if (!same_gpu(other)) continue;
-    if (&other == &job) index = std::to_string(parts);
-    percents += (parts++ == 0 ? "" : ",") + std::to_string(*other.share->threads_percent);
+  const std::optional<MachineKind>& claim = workload.config.environment;
+  const auto& given = workload.given;
+  if (claim && std::find(given.begin(), given.end(), "environment") == given.end()) {
+    arguments.push_back(std::string("--environment=") + to_string(*claim));
   }
-  return "--gpu-part=" + index + ":" + percents;
 }
 
 // By which reports of a script's launches are put together. A sweep names its arms itself.
-void append_arm(std::vector<std::string>& arguments, const Placement& placement,
-                const PlacedJob& job) {
-  if (std::find(arguments.begin(), arguments.end(), "--json") == arguments.end()) return;
-  std::string name = placement.layout;
-  if (placement.jobs.size() > 1) {
-    name += ", job " + std::to_string(&job - placement.jobs.data() + 1);
-  }
-  arguments.push_back("--arm=" + name);
+std::string arm_argument(const Placement& placement, const PlacedJob& job) {
+  const std::string name = "--arm=" + placement.layout;
+  if (placement.jobs.size() == 1) return name;
+  return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
 }
 
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
   const Placement& placement = plan.placements.at(layout);
-  std::vector<std::string> arguments = plan.run_arguments.at(layout);
+  const Workload& workload = plan.workloads.at(layout);
+  std::vector<std::string> arguments;
   if (job.stress) {
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
     arguments = {"stress", to_string(*job.stress), device, "--conducted"};
   } else {
-    append_arm(arguments, placement, job);
+    arguments = run_arguments(workload);
+    append_checks(arguments, workload, plan.file.layouts.at(layout).expect);
+    arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
+    if (!plan.conducted) arguments.push_back(arm_argument(placement, job));
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
     if (const int64_t sharers = sharers_of(placement); sharers > 1) {
@@ -73,12 +74,33 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
       arguments.push_back("--expect-vgpu=" + job.share->profile.value());
     }
   }
-  if (job.share && job.share->way == SharingMode::sm)
-    arguments.push_back(part_argument(placement, job));
+  if (job.share && job.share->way == SharingMode::sm) {
+    arguments.push_back(flag_of(gpu_part_of(placement, job)));
+  }
   return arguments;
 }
 
 }  // namespace
+
+GpuPart gpu_part_of(const Placement& placement, const PlacedJob& job) {
+  GpuPart part;
+  for (const PlacedJob& other : placement.jobs) {
+    if (other.ranks[0].host != job.ranks[0].host || other.ranks[0].gpu != job.ranks[0].gpu) {
+      continue;
+    }
+    if (&other == &job) part.index = part.percents.size();
+    part.percents.push_back(*other.share->threads_percent);
+  }
+  return part;
+}
+
+std::string flag_of(const GpuPart& part) {
+  std::string flag = "--gpu-part=" + std::to_string(part.index);
+  for (size_t i = 0; i < part.percents.size(); ++i) {
+    flag += (i == 0 ? ":" : ",") + std::to_string(part.percents[i]);
+  }
+  return flag;
+}
 
 std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
                         size_t job) {

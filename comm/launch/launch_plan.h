@@ -7,15 +7,18 @@
 #include "comm/launch/launch_command.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
+#include "models/gpu_part.h"
+#include "reports/document/settings.h"
 
 namespace nearmetal {
 
 struct LaunchPlan {
-  LayoutFile file;                                      // nothing left to find
-  std::vector<Placement> placements;                    // by layout
-  std::vector<std::vector<std::string>> run_arguments;  // by layout: "run" and its options
-  std::vector<Launch> launches;                         // in the order of their start
+  LayoutFile file;                    // nothing left to find
+  std::vector<Placement> placements;  // by layout
+  std::vector<Workload> workloads;    // by layout, defaults filled
+  std::vector<Launch> launches;       // in the order of their start
   LaunchOptions options;
+  bool conducted = true;  // by a sweep; else each job runs by itself and prints its report
   std::vector<UnsupportedArm> unsupported{};
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
@@ -23,6 +26,12 @@ struct LaunchPlan {
 /// The command lines of a layout, one for each job, all to be started at once. The report of each
 /// comes on its standard output.
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);
+
+/// The part of its GPU that a job has which shares it by SharingMode::sm.
+GpuPart gpu_part_of(const Placement& placement, const PlacedJob& job);
+
+/// --gpu-part=INDEX:PERCENT,PERCENT,...
+std::string flag_of(const GpuPart& part);
 
 /// What a script calls the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1; that of
 /// the job is left out where there is one alone. But for `repeat`, which a script may still have to

@@ -25,9 +25,10 @@ std::string flag_of(const Setting& setting) {
   return "--" + name;
 }
 
-Origins standard_origins() {
+Origins origins_of(const std::vector<std::string>& given) {
   Origins origins;
   for_each_setting([&](const Setting& setting, auto) { origins[setting.name] = Origin::standard; });
+  for (const std::string& name : given) origins.at(name) = Origin::flag;
   return origins;
 }
 

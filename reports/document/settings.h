@@ -5,6 +5,7 @@
 
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "reports/document/job_settings.h"
 #include "reports/document/training_settings.h"
@@ -36,7 +37,13 @@ std::string layout_name_of(const Setting& setting);
 /// Whether it is a time, in seconds.
 bool is_time(const Setting& setting);
 
-/// Every setting, as nobody chose it.
-Origins standard_origins();
+/// A configuration, and which of its settings somebody chose, by name, in the order of the choices.
+struct Workload {
+  RunConfig config;
+  std::vector<std::string> given{};
+};
+
+/// Of every setting: `given` by a flag, the others as nobody chose them.
+Origins origins_of(const std::vector<std::string>& given = {});
 
 }  // namespace nearmetal

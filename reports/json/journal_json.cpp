@@ -19,7 +19,7 @@ namespace {
 
 struct Header {
   std::string schema = "nearmetal/journal";
-  std::string schema_version = "1.1";
+  std::string schema_version = "1.2";  // 1.2: plans name each setting once
   SweepAsked asked;
 };
 
@@ -63,12 +63,15 @@ T parsed(const std::string& line) {
   return value;
 }
 
-void require_same(const SweepAsked& asked, const std::string& plan_sha256,
+void require_same(const json::Header& header, const std::string& plan_sha256,
                   const std::filesystem::path& path) {
+  const SweepAsked& asked = header.asked;
   if (asked.plan_sha256 == plan_sha256) return;
+  const bool now = header.schema_version == json::Header{}.schema_version;
   throw std::invalid_argument(
-      path.string() +
-      " is the journal of another plan: give the same layouts and options as before" +
+      path.string() + " is the journal of another plan" +
+      (now ? "" : ", or of the same by another version of nearmetal, which can go on with it") +
+      ": give the same layouts and options as before" +
       (asked.command.empty()
            ? ""
            : ", " + printable(asked.command) + ", and --resume " + printable(path.string())));
@@ -119,7 +122,7 @@ Journal Journal::resume(const std::filesystem::path& path, const std::string& pl
       if (++number > 1) {
         entries.push_back(parsed<JournalEntry>(line));
       } else {
-        require_same(parsed<json::Header>(line).asked, plan_sha256, path);
+        require_same(parsed<json::Header>(line), plan_sha256, path);
       }
     } catch (const InvalidReport& error) {
       throw InvalidReport(path.string() + " line " + std::to_string(number) + ": " + error.what());

@@ -75,7 +75,7 @@ class Forms(plans.Plan):
             "hosts": [{"name": "a", "gpus": 1}],
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
         run = self.jobs(path)[0]["command"]
-        self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--batch=8", "--steps=20",
+        self.assertEqual(run[run.index("run"):], ["run", "--device=cuda", "--steps=20",
                                                   "--batch=16", "--profile", "--json",
                                                   "--arm=1x1x1", "--ranks=1"])
         path = self.write("b.json", """{"workload": {"profile": true, "zero_init": true},

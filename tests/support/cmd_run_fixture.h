@@ -12,6 +12,7 @@
 #include "bench/environment/process_clock.h"
 #include "reports/json/json.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/parse_options.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

@@ -11,6 +11,7 @@
 #include "bench/environment/process_clock.h"
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
+#include "tests/support/parse_options.h"
 
 namespace nearmetal {
 namespace {

@@ -67,7 +67,7 @@ TEST(FillDefaults, Cuda) {
   EXPECT_EQ(config.launch, LaunchMode::graph);
   EXPECT_EQ(config.loss_scale->initial, 1024);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
-  EXPECT_NO_THROW(check_settings(config, standard_origins()));
+  EXPECT_NO_THROW(check_settings(config, origins_of()));
 }
 
 TEST(FillDefaults, Cpu) {
@@ -79,7 +79,7 @@ TEST(FillDefaults, Cpu) {
   EXPECT_FALSE(config.launch);
   EXPECT_EQ(config.loss_scale->initial, 1);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1 * 16 / 256);
-  EXPECT_NO_THROW(check_settings(config, standard_origins()));
+  EXPECT_NO_THROW(check_settings(config, origins_of()));
 }
 
 TEST(FillDefaults, WhatIsGivenStays) {
@@ -113,7 +113,7 @@ TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
 
 struct CheckSettings : testing::Test {
   std::string refusal(Device device, std::initializer_list<const char*> given) {
-    Origins origins = standard_origins();
+    Origins origins = origins_of();
     for (const char* name : given) origins.at(name) = Origin::flag;
     try {
       fill_defaults(config, {device, ""});

@@ -1,4 +1,4 @@
-#include "bench/cli/run_arguments.h"
+#include "reports/document/run_arguments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
 #include "reports/json/json.h"
+#include "tests/support/parse_options.h"
 
 namespace nearmetal {
 namespace {

@@ -8,13 +8,14 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/defaults.h"
-#include "bench/cli/run_arguments.h"
 #include "bench/cli/run_request.h"
 #include "bench/cli/setting_value.h"
 #include "comm/layout/layout_json.h"
+#include "reports/document/run_arguments.h"
 #include "reports/json/config_fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
+#include "tests/support/parse_options.h"
 
 namespace nearmetal {
 namespace {
@@ -75,7 +76,7 @@ TEST(Settings, AnOptionSetsItsSettingInTheCommandsThatTakeIt) {
       };
       parse_options(command, declare, {option_for(setting, changed)});
       EXPECT_EQ(request.config, changed) << setting.name;
-      Origins origins = standard_origins();
+      Origins origins = origins_of();
       origins.at(setting.name) = Origin::flag;
       EXPECT_EQ(request.origins, origins) << setting.name;
     }

@@ -100,7 +100,8 @@ TEST(MigPlacement, RanksAreToldWhatTheyMustFind) {
   LaunchPlan plan;
   plan.file.hosts = {divided({"1g.18gb", "3g.71gb"})};
   plan.placements = {place(layout_of_jobs({job("1g.18gb"), job("3g.71gb")}), plan.file.hosts)};
-  plan.run_arguments = {{"run"}};
+  plan.workloads.resize(1);
+  plan.file.layouts.resize(1);
   const auto commands = commands_of(plan, 0);
   EXPECT_THAT(commands.at(1),
               testing::IsSupersetOf({std::string("--expect-mig=3g.71gb"),
@@ -263,7 +264,8 @@ TEST(VgpuPlacement, AVgpuIsOfOneJobAndItsProfileIsExpected) {
   LaunchPlan plan;
   plan.file.hosts = {vm0, vm1};
   plan.placements = {place(layout_of_jobs({one, other}), plan.file.hosts)};
-  plan.run_arguments = {{"run"}};
+  plan.workloads.resize(1);
+  plan.file.layouts.resize(1);
   EXPECT_THAT(commands_of(plan, 0).at(1), testing::Contains("--expect-vgpu=A100-40C"));
   EXPECT_THROW(place(layout_of_jobs({one, one}), {vm0, vm1}), std::invalid_argument);
 }

@@ -37,7 +37,8 @@ TEST(SharePlacement, JobsWithMultiprocessorsOfTheirOwnAreClientsOfMps) {
   small.share = elsewhere.share = Share{SharingMode::sm, 25};
   LaunchPlan plan;
   plan.placements = {place(listed({large, elsewhere, small}), {host("a", 2)})};
-  plan.run_arguments = {{"run", "--device=cuda"}};
+  plan.workloads.resize(1);
+  plan.file.layouts.resize(1);
   const auto& variables = plan.placements[0].jobs[0].ranks[0].variables;
   EXPECT_FALSE(variables.contains("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")) << "the part is the limit";
   EXPECT_FALSE(variables.contains("CUDA_MPS_PIPE_DIRECTORY"));
@@ -62,7 +63,10 @@ TEST(SharePlacement, ANeighbourOnlyDisturbs) {
   copies.stress = NeighbourLoad::copy;
   LaunchPlan plan;
   plan.placements = {place(listed({copies, trains}), {host("a", 1)})};
-  plan.run_arguments = {{"run", "--device=cuda", "--batch=64"}};
+  Workload& workload = plan.workloads.emplace_back();
+  workload.config.batch = 64;
+  workload.given = {"batch"};
+  plan.file.layouts.resize(1);
   EXPECT_EQ(plan.placements[0].jobs_that_train(), 1);
   const auto commands = commands_of(plan, 0);
   EXPECT_THAT(commands[0], testing::IsSupersetOf({"stress", "copy", "--device=cuda"}));

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "bench/cli/defaults.h"
 #include "tests/support/sample_hosts.h"
 #include "tests/support/sample_report.h"
 
@@ -24,7 +25,9 @@ TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
   const Job job{{{"a", {0}, 0}}};
   LaunchPlan plan;
   plan.placements = {place(listed({job}), {host("a", 1)})};
-  plan.run_arguments = {{"run", "--device=cuda"}};
+  plan.workloads.resize(1);
+  fill_defaults(plan.workloads[0].config, {Device::cuda, "by the layout"});
+  plan.file.layouts.resize(1);
   const LaunchOutcome outcome{{}, ExitCode::timed_out, "no step"};
   const Report report = report_of_launch(plan, 0, outcome);
   EXPECT_EQ(report.exit_code, 7);

@@ -1,4 +1,4 @@
-#include "bench/sweep/layout_flags.h"
+#include "bench/sweep/layout_workload.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/setting_value.h"
 #include "reports/text/text.h"
@@ -22,65 +23,66 @@ void read_at(const std::string& place, const Read& read) {
   }
 }
 
-// The flag of `run` that a setting of a layout file is; none for a toggle that is off. Throws
-// std::invalid_argument, with the place before it, for what `run` does not take.
-std::optional<std::string> flag_of_layout(const std::string& name, const std::string& text,
-                                          const std::string& place) {
+// Throws std::invalid_argument, with the place before it, for what `run` does not take.
+void set(Workload& workload, const std::string& name, const std::string& text,
+         const std::string& place) {
   std::string flag = "--" + name;
   std::replace(flag.begin() + 2, flag.end(), '_', '-');
   std::string refusal = "`nearmetal run` has no " + flag;
-  std::optional<std::string> words;
-  RunConfig scratch;
   visit_settings(
       [&](const Setting& setting, auto& member) {
         if (layout_name_of(setting) != name) return;
         refusal = (setting.commands & in_sweep) != 0 ? "" : "the plan sets " + flag + " itself";
         if (!refusal.empty()) return;
-        words = flag + "=" + text;
         if constexpr (std::is_same_v<decltype(member), bool&>) {
           if (text != "true" && text != "false") {
             throw std::invalid_argument(place + " must be true or false");
           }
-          words = text == "true" ? std::optional(flag) : std::nullopt;
+          member = text == "true";
         } else {
           read_at(place, [&] { parse_setting(setting, text, member); });
         }
+        workload.given.emplace_back(setting.name);
       },
-      scratch);
-  if (refusal.empty()) return words;
+      workload.config);
+  if (refusal.empty()) return;
   throw std::invalid_argument(place + " is no setting of a workload: " + refusal);
 }
 
-// The settings of a layout file as flags of `run`.
-std::vector<std::string> flags_of(const Settings& settings, const std::string& place) {
-  std::vector<std::string> flags;
-  for (const auto& [name, text] : settings.texts) {
-    const auto flag = flag_of_layout(name, text, place + "/" + name);
-    if (flag) flags.push_back(*flag);
-  }
-  return flags;
+Workload workload_of(const Settings& settings, const std::string& place) {
+  Workload workload;
+  for (const auto& [name, text] : settings.texts) set(workload, name, text, place + "/" + name);
+  return workload;
 }
 
-// The ranks themselves look whether these hold.
-void append_expectations(std::vector<std::string>& flags, const Layout& layout, bool on_gpus) {
-  const Expectation& expect = layout.expect;
-  if (expect.gpu && !on_gpus) {
-    throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
-  }
-  if (expect.gpu) flags.push_back("--expect-gpu=" + *expect.gpu);
-  if (expect.environment)
-    flags.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
+bool says_how_long(const std::string& name) {
+  return name == "steps" || name == "duration_seconds";
+}
+
+void lay_over(Workload& workload, const Workload& above) {
+  const bool how_long = std::any_of(above.given.begin(), above.given.end(), says_how_long);
+  const auto is_above = [&](const std::string& name) {
+    return std::find(above.given.begin(), above.given.end(), name) != above.given.end() ||
+           (how_long && says_how_long(name));
+  };
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (is_above(setting.name)) workload.config.*member = above.config.*member;
+  });
+  std::erase_if(workload.given, is_above);
+  workload.given.insert(workload.given.end(), above.given.begin(), above.given.end());
 }
 
 // What the hosts of a layout are claimed to be, which its ranks hold against what they find.
-void append_claim(std::vector<std::string>& flags, const Placement& placement,
-                  const std::vector<Host>& hosts, const std::string& source) {
+void take_claim(RunConfig& config, const Placement& placement, const std::vector<Host>& hosts,
+                const std::string& source) {
   std::set<std::string> claims;
+  std::optional<MachineKind> claim;
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
       const auto host = std::find_if(hosts.begin(), hosts.end(),
                                      [&](const Host& one) { return one.name == rank.host; });
-      claims.insert(host->environment ? to_string(*host->environment) : "nothing");
+      claim = host->environment;
+      claims.insert(claim ? to_string(*claim) : "nothing");
     }
   }
   if (claims.size() > 1) {
@@ -88,17 +90,12 @@ void append_claim(std::vector<std::string>& flags, const Placement& placement,
                                 joined({claims.begin(), claims.end()}) +
                                 "; claim the same of all, or nothing");
   }
-  const std::string& claim = *claims.begin();
-  if (claim == "nothing") return;
-  const std::string flag = "--environment=" + claim;
-  const auto other = std::find_if(flags.rbegin(), flags.rend(), [](const std::string& asked) {
-    return asked.starts_with("--environment=");
-  });
-  if (other == flags.rend()) return flags.push_back(flag);
-  if (*other != flag) {
-    throw std::invalid_argument(source + ": its hosts claim to be " + claim + "; leave " + *other +
-                                " out");
+  if (!claim) return;
+  if (config.environment && config.environment != claim) {
+    throw std::invalid_argument(source + ": its hosts claim to be " + to_string(*claim) +
+                                "; leave --environment=" + to_string(*config.environment) + " out");
   }
+  config.environment = claim;
 }
 
 constexpr const char* global_batch = "global_batch";
@@ -135,43 +132,32 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
   return settings;
 }
 
-bool says_how_long(const std::string& flag) {
-  return flag.starts_with("--steps") || flag.starts_with("--duration");
-}
-
-// Later flags stand over earlier ones.
-void append(std::vector<std::string>& flags, const std::vector<std::string>& more) {
-  if (std::any_of(more.begin(), more.end(), says_how_long)) std::erase_if(flags, says_how_long);
-  flags.insert(flags.end(), more.begin(), more.end());
-}
-
 }  // namespace
 
-std::vector<std::string> layout_flags(const LayoutFile& file, const Layout& layout,
-                                      const Placement& placement,
-                                      const std::vector<std::string>& asked) {
-  std::vector<std::string> flags;
-  Settings of_all = file.workload;
-  for (const auto& [name, text] : layout.workload.texts) {
-    if (text == "false") of_all.texts.erase(name);  // no flag says it
-  }
-  for (const auto& [settings, place] : {std::pair(of_all, std::string("/workload")),
+Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
+                         const Workload& asked) {
+  const Device device = placement.on_gpus() ? Device::cuda : Device::cpu;
+  Workload workload;
+  RunConfig& config = workload.config;
+  config.device = device;
+  workload.given = {"device"};
+  for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
                                         std::pair(layout.workload, layout.source + "/workload")}) {
-    append(flags, flags_of(with_batch_of_a_rank(settings, placement, place), place));
+    lay_over(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
   }
-  append(flags, asked);
-  const auto batch = std::find_if(flags.rbegin(), flags.rend(), [](const std::string& flag) {
-    return flag.starts_with("--batch=");
-  });
-  if (placement.share() && batch != flags.rend() && *batch == "--batch=auto") {
+  lay_over(workload, asked);
+  if (placement.share() && config.batch == largest_that_fits) {
     throw std::invalid_argument(layout.source +
                                 ": jobs that share a GPU need one batch for all: "
                                 "--batch=auto would be another in each; give a number");
   }
-  flags.insert(flags.begin(), {"run", placement.on_gpus() ? "--device=cuda" : "--device=cpu"});
-  append_expectations(flags, layout, placement.on_gpus());
-  append_claim(flags, placement, file.hosts, layout.source);
-  return flags;
+  if (layout.expect.gpu && !placement.on_gpus()) {
+    throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
+  }
+  take_claim(config, placement, file.hosts, layout.source);
+  fill_defaults(config, {device, "by the layout"});
+  check_settings(config, origins_of(workload.given));
+  return workload;
 }
 
 }  // namespace nearmetal

@@ -1,0 +1,91 @@
+#include "bench/sweep/layout_workload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/document/run_arguments.h"
+#include "tests/support/parse_options.h"
+#include "tests/support/sample_hosts.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Texts = std::map<std::string, std::string>;
+
+struct Asked {
+  Texts of_file{};
+  Texts of_layout{};
+  std::vector<std::string> flags{};
+  Host host = nearmetal::host("a", 2);
+};
+
+Workload workload(const Asked& asked) {
+  LayoutFile file;
+  file.hosts = {asked.host};
+  file.workload.texts = asked.of_file;
+  Layout layout = listed({Job{{{"a", {0, 1}, 0}}}});
+  layout.source = "/layouts/0";
+  layout.workload.texts = asked.of_layout;
+  const RunRequest request = parse_run_flags(asked.flags);
+  return layout_workload(file, layout, place(layout, file.hosts), {request.config, request.given});
+}
+
+std::string refusal(const Asked& asked) {
+  try {
+    workload(asked);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LayoutWorkload, LaterOnesStandOverEarlierOnes) {
+  const Workload asked = workload({.of_file = {{"batch", "64"}, {"seed", "2"}, {"verify", "true"}},
+                                   .of_layout = {{"batch", "32"}, {"verify", "false"}},
+                                   .flags = {"--precision=bf16", "--batch=16"}});
+  EXPECT_THAT(run_arguments(asked),
+              ElementsAre("run", "--device=cuda", "--seed=2", "--precision=bf16", "--batch=16"));
+  EXPECT_EQ(asked.config.batch, 16);
+  EXPECT_FALSE(asked.config.verify);
+  EXPECT_EQ(asked.config.warmup, 120) << "defaults are filled";
+}
+
+TEST(LayoutWorkload, OneLengthStandsOverTheOther) {
+  const Workload steps = workload({.of_file = {{"duration", "1m"}}, .flags = {"--steps=3"}});
+  EXPECT_THAT(run_arguments(steps), ElementsAre("run", "--device=cuda", "--steps=3"));
+  EXPECT_EQ(steps.config.duration_seconds, RunConfig{}.duration_seconds);
+  const Workload duration = workload({.of_file = {{"steps", "3"}}, .flags = {"--duration=1m"}});
+  EXPECT_THAT(run_arguments(duration), ElementsAre("run", "--device=cuda", "--duration=60s"));
+  EXPECT_EQ(duration.config.steps, std::nullopt);
+  EXPECT_THAT(refusal({.of_file = {{"steps", "3"}, {"duration", "1m"}}}), HasSubstr("--duration"));
+}
+
+TEST(LayoutWorkload, ABatchOfAllRanksIsShared) {
+  EXPECT_EQ(workload({.of_file = {{"global_batch", "64"}}}).config.batch, 32);
+  EXPECT_THAT(refusal({.of_layout = {{"global_batch", "3"}}}),
+              HasSubstr("/layouts/0/workload/global_batch"));
+}
+
+TEST(LayoutWorkload, WhatAHostIsClaimedToBeIsNoChoiceOfTheUser) {
+  Host vm = host("a", 2);
+  vm.environment = MachineKind::vm;
+  const Workload claimed = workload({.host = vm});
+  EXPECT_EQ(claimed.config.environment, MachineKind::vm);
+  EXPECT_THAT(claimed.given, ElementsAre("device"));
+  EXPECT_THAT(refusal({.flags = {"--environment=bare-metal"}, .host = vm}),
+              HasSubstr("leave --environment=bare-metal out"));
+}
+
+TEST(LayoutWorkload, WhatNoWorkloadHasIsRefusedWithItsPlace) {
+  EXPECT_EQ(refusal({.of_file = {{"device", "cpu"}}}),
+            "/workload/device is no setting of a workload: the plan sets --device itself");
+  EXPECT_EQ(refusal({.of_layout = {{"nonsense", "1"}}}),
+            "/layouts/0/workload/nonsense is no setting of a workload: `nearmetal run` has no "
+            "--nonsense");
+  EXPECT_EQ(refusal({.of_file = {{"verify", "1"}}}), "/workload/verify must be true or false");
+}
+
+}  // namespace
+}  // namespace nearmetal
