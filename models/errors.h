@@ -2,7 +2,9 @@
 // code 2) and any other std::exception a failed run (6); bench/cli/exit_status.cpp maps them all.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -47,12 +49,28 @@ struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown on every rank of a job where the work of one of them failed, with that rank's exit code.
+/// What whoever started a job must know of its failure besides the text: which expectation of
+/// `nearmetal run` does not hold. The names are those of the options.
+enum class FailureCode { expect_gpu, expect_uuid, expect_mig, expect_vgpu, expect_environment };
+constexpr auto names_of(FailureCode) {
+  return std::array{"expect-gpu", "expect-uuid", "expect-mig", "expect-vgpu", "expect-environment"};
+}
+
+/// Thrown where a rank does not find what it is told to expect (2).
+struct NotAsExpected : std::invalid_argument {
+  NotAsExpected(FailureCode expected, const std::string& what)
+      : std::invalid_argument(what), code(expected) {}
+  FailureCode code;
+};
+
+/// Thrown on every rank of a job where the work of one of them failed, with that rank's codes.
 struct JobFailure : std::runtime_error {
-  JobFailure(const std::string& what, ExitCode code, bool is_told)
-      : std::runtime_error(what), exit_code(code), told(is_told) {}
+  JobFailure(const std::string& what, ExitCode exit, bool is_told,
+             std::optional<FailureCode> failure = {})
+      : std::runtime_error(what), exit_code(exit), told(is_told), code(failure) {}
   ExitCode exit_code;
   bool told;  // to the user, by another rank or already: one line is printed, not one per rank
+  std::optional<FailureCode> code;
 };
 
 }  // namespace nearmetal

@@ -96,6 +96,10 @@ class RankJob {
     if (request.conducted) start_telling();
   }
 
+  void tell_sweep(const std::exception& error) {
+    if (teller_ && is_to_be_told(error)) teller_->tell(failure_event(error));
+  }
+
   ExitCode run() {
     std::optional<PreparedDevice> prepared;
     together(world_, [&] {
@@ -221,7 +225,13 @@ class RankJob {
 }  // namespace
 
 ExitCode run_rank(const RunRequest& request, const Context& context, World& world) {
-  return RankJob(request, context, world).run();
+  RankJob job(request, context, world);
+  try {
+    return job.run();
+  } catch (const std::exception& error) {
+    job.tell_sweep(error);
+    throw;
+  }
 }
 
 }  // namespace nearmetal

@@ -64,16 +64,12 @@ void add_sweep_options(Options& options, SweepForm& form) {
 }
 
 // With the place in the layout file where a job found something else than is expected there.
-std::string placed(const std::string& failure, const Layout& layout) {
-  for (const char* name : {"gpu", "environment"}) {
-    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
-    return layout.source + "/expect/" + name + ": " + failure;
-  }
-  for (const char* name : {"mig", "uuid", "vgpu"}) {  // by the jobs' shares
-    if (failure.find(std::string("--expect-") + name) == failure.npos) continue;
-    return layout.source + ": " + failure;
-  }
-  return failure;
+std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
+  if (!outcome.failure_code) return outcome.failure;
+  std::string place = layout.source;
+  if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
+  if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
+  return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
 }
 
 // The command that asks for the same sweep, whatever its files are.
@@ -206,7 +202,7 @@ class Sweep {
                              std::to_string(plan_.launches.size()) + ": " + name;
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
-    outcome.failure = placed(outcome.failure, plan_.file.layouts.at(launch.layout));
+    outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
       if (failed_ == ExitCode::ok) failed_ = outcome.code;
       terminal_.err << "nearmetal: " << name << " failed: " << outcome.failure << std::endl;

@@ -1,67 +1,71 @@
 #include "bench/run/expected.h"
 
-#include <stdexcept>
-
 #include "bench/environment/virtualisation.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {
 
 class Expectations {
+  using enum FailureCode;
+
  public:
   Expectations(const Environment& environment, const Gpu* gpu)
       : environment_(environment), gpu_(gpu) {}
 
   void gpu(const std::string& part) const {
-    const std::string& name = gpu_for("gpu " + part).name;
-    if (name.find(part) == name.npos) refuse("gpu " + part, "an " + name);
+    const std::string& name = gpu_for(expect_gpu, part).name;
+    if (name.find(part) == name.npos) refuse(expect_gpu, part, "an " + name);
   }
 
   void uuid(const std::string& uuid) const {
-    const Maybe<std::string>& found = gpu_for("uuid " + uuid).uuid;
-    if (!found) refuse("uuid " + uuid, "a GPU that does not tell its own: " + found.reason);
-    if (*found != uuid) refuse("uuid " + uuid, "given this rank " + *found);
+    const Maybe<std::string>& found = gpu_for(expect_uuid, uuid).uuid;
+    if (!found) refuse(expect_uuid, uuid, "a GPU that does not tell its own: " + found.reason);
+    if (*found != uuid) refuse(expect_uuid, uuid, "given this rank " + *found);
   }
 
   void mig(const std::string& profile) const {
-    const Gpu& gpu = gpu_for("mig " + profile);
+    const Gpu& gpu = gpu_for(expect_mig, profile);
     const Maybe<std::string>& found = gpu.mig_profile;
-    if (!found) refuse("mig " + profile, "given this rank the whole of an " + gpu.name);
-    if (*found != profile) refuse("mig " + profile, "given this rank a MIG device " + *found);
+    if (!found) refuse(expect_mig, profile, "given this rank the whole of an " + gpu.name);
+    if (*found != profile) refuse(expect_mig, profile, "given this rank a MIG device " + *found);
   }
 
   void vgpu(const std::string& profile) const {
-    const Gpu& gpu = gpu_for("vgpu " + profile);
+    const Gpu& gpu = gpu_for(expect_vgpu, profile);
     if (!gpu.virtualisation) {
-      refuse("vgpu " + profile, "a GPU that may be a vGPU or not: " + gpu.virtualisation.reason);
+      refuse(expect_vgpu, profile, "a GPU that may be a vGPU or not: " + gpu.virtualisation.reason);
     }
     if (*gpu.virtualisation != "vgpu") {
-      refuse("vgpu " + profile,
+      refuse(expect_vgpu, profile,
              "no vGPU but an " + gpu.name + " (virtualisation: " + *gpu.virtualisation + ")");
     }
-    if (!gpu.vgpu_profile) refuse("vgpu " + profile, "a vGPU, but " + gpu.vgpu_profile.reason);
-    if (*gpu.vgpu_profile != profile) refuse("vgpu " + profile, "a vGPU " + *gpu.vgpu_profile);
+    if (!gpu.vgpu_profile) refuse(expect_vgpu, profile, "a vGPU, but " + gpu.vgpu_profile.reason);
+    if (*gpu.vgpu_profile != profile) refuse(expect_vgpu, profile, "a vGPU " + *gpu.vgpu_profile);
   }
 
   void machine(MachineKind kind) const {
     const Virtualisation& found = environment_.virtualisation;
-    const std::string environment = std::string("environment ") + to_string(kind);
+    const auto refuse_kind = [&](const std::string& why) {
+      refuse(expect_environment, to_string(kind), why);
+    };
     const bool by_container = kind == MachineKind::container;
     const std::string& unseen = by_container ? found.container.reason : found.machine.reason;
     if (by_container ? !found.container : !found.machine) {
-      refuse(environment, "no sign of what it is: " + unseen);
+      refuse_kind("no sign of what it is: " + unseen);
     }
     const std::string why = contradiction(kind, found);
-    if (!why.empty()) refuse(environment, "signs of another: " + why);
+    if (!why.empty()) refuse_kind("signs of another: " + why);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, const std::string& why) const {
-    throw std::invalid_argument("--expect-" + what + ": host " + environment_.host_name + " has " +
-                                why);
+  [[noreturn]] void refuse(FailureCode code, const std::string& value,
+                           const std::string& why) const {
+    throw NotAsExpected(code, std::string("--") + to_string(code) + " " + value + ": host " +
+                                  environment_.host_name + " has " + why);
   }
-  const Gpu& gpu_for(const std::string& what) const {
-    if (gpu_ == nullptr) refuse(what, "none for this rank, which computes on CPUs");
+  const Gpu& gpu_for(FailureCode code, const std::string& value) const {
+    if (gpu_ == nullptr) refuse(code, value, "none for this rank, which computes on CPUs");
     return *gpu_;
   }
 

@@ -6,8 +6,8 @@
 
 namespace nearmetal {
 
-/// Throws std::invalid_argument with the option and what is there instead. `gpu`: that of the rank,
-/// null on CPUs.
+/// Throws NotAsExpected with the option and what is there instead. `gpu`: that of the rank, null on
+/// CPUs.
 void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu);
 
 }  // namespace nearmetal

@@ -9,25 +9,35 @@ namespace nearmetal {
 
 void together(World& world, const std::function<void()>& work) {
   if (world.size() == 1) return work();
-  std::string failure;  // "code host\0text", empty: none
+  std::string failure;  // as an event, empty: none
   try {
     work();
   } catch (const std::exception& error) {
-    failure = std::to_string(static_cast<int>(exit_code_of(error))) + " " + host_name() + '\0' +
-              error.what();
+    failure = to_json_line(failure_event(error));
   }
   const std::vector<std::string> failures = world.all_gather(failure);
   const auto failed = std::find_if(failures.begin(), failures.end(),
-                                   [](const std::string& text) { return !text.empty(); });
+                                   [](const std::string& line) { return !line.empty(); });
   if (failed == failures.end()) return;
-  const size_t space = failed->find(' '), zero = failed->find('\0');
-  std::string text = failed->substr(zero + 1);
-  const auto same = [&](const std::string& other) { return other.ends_with('\0' + text); };
+  const Event first = event_from_json(*failed);
+  std::string text = first.failure->text;
+  const auto same = [&](const std::string& line) {
+    return !line.empty() && event_from_json(line).failure->text == first.failure->text;
+  };
   if (!std::all_of(failures.begin(), failures.end(), same)) {
-    text = "rank " + std::to_string(failed - failures.begin()) + " (" +
-           failed->substr(space + 1, zero - space - 1) + "): " + text;
+    text = "rank " + std::to_string(failed - failures.begin()) + " (" + first.host + "): " + text;
   }
-  throw JobFailure(text, static_cast<ExitCode>(std::stoi(*failed)), world.rank() > 0);
+  throw JobFailure(text, static_cast<ExitCode>(first.failure->exit_code), world.rank() > 0,
+                   first.failure->code);
+}
+
+Event failure_event(const std::exception& error) {
+  Event event;
+  event.kind = EventKind::failure;
+  event.host = host_name();
+  event.failure =
+      Failure{failure_code_of(error), static_cast<int>(exit_code_of(error)), error.what()};
+  return event;
 }
 
 ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work) {
@@ -35,7 +45,7 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
     return work();
   } catch (const JobFailure& failure) {
     if (!failure.told) err << "nearmetal: " << failure.what() << std::endl;
-    throw JobFailure(failure.what(), failure.exit_code, true);
+    throw JobFailure(failure.what(), failure.exit_code, true, failure.code);
   } catch (const std::exception& error) {
     if (world.size() > 1) {
       err << "nearmetal: rank " << world.rank() << " (" << host_name() << "): " << error.what()

@@ -8,12 +8,16 @@
 
 #include "comm/world.h"
 #include "models/exit_code.h"
+#include "reports/json/event_json.h"
 
 namespace nearmetal {
 
 /// Every rank does `work`, then all learn how the others fared. What the lowest rank that failed
 /// threw comes out of it on all ranks as JobFailure; alone, as it is.
 void together(World& world, const std::function<void()>& work);
+
+/// What a rank tells of its failure.
+Event failure_event(const std::exception& error);
 
 /// All that this rank does for a command. Where it fails on this rank alone the whole job ends, for
 /// the others would wait for ever; the reason is told on `err` before any rank ends, as a launcher

@@ -128,18 +128,21 @@ void JobProcess::update() {
 
 void JobProcess::take_out(const std::string& line) {
   if (!line.starts_with('{')) return;  // of a library
-  Event event;
   try {
-    event = event_from_json(line);
+    take_event(event_from_json(line));
   } catch (const InvalidReport& error) {
-    return take_err(std::string("a line of the job is no event: ") + error.what());
+    take_err(std::string("a line of the job is no event: ") + error.what());
   }
+}
+
+void JobProcess::take_event(Event event) {
   if (event.kind == EventKind::ready) ready_ = true;
   if (event.kind == EventKind::measured) measured_ = true;
   if (event.kind == EventKind::result) {
     report_ = std::move(event.report);
     neighbour_ = std::move(event.neighbour);
   }
+  if (event.failure && !failure_code_) failure_code_ = event.failure->code;
   if (event.kind == EventKind::progress) take_progress(std::move(event));
 }
 
@@ -151,12 +154,12 @@ void JobProcess::take_progress(Event event) {
   last.progress = std::move(event);
 }
 
-// Ranks but the first tell of their progress here.
+// Ranks but the first tell of themselves here.
 void JobProcess::take_err(const std::string& line) {
   if (line.empty()) return;
   if (line.starts_with('{')) {
     try {
-      return take_progress(event_from_json(line));
+      return take_event(event_from_json(line));
     } catch (const InvalidReport&) {  // of a library: an error like others
     }
   }

@@ -29,6 +29,7 @@ LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limi
     std::move(one.reports.begin(), one.reports.end(), std::back_inserter(all.reports));
     if (!one.failure.empty()) all.failure = name + ": " + one.failure;
     all.code = one.code;
+    all.failure_code = one.failure_code;
   }
   return all;
 }

@@ -92,8 +92,9 @@ class RunningLaunch {
     for (const auto& job : jobs_) job->end();
   }
 
-  void fail(const std::string& why, ExitCode code) {
+  void fail(const std::string& why, ExitCode code, std::optional<FailureCode> failure_code = {}) {
     if (!outcome_.failure.empty()) return;
+    outcome_.failure_code = failure_code;
     outcome_.failure = why;
     outcome_.code = code;
     end_all();
@@ -107,7 +108,7 @@ class RunningLaunch {
         const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
         auto code = static_cast<ExitCode>(job.exit_code());
         if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
-        if (!reported) fail(name + reason_of_end(job), code);
+        if (!reported) fail(name + reason_of_end(job), code, job.failure_code());
       } else {
         look_at_time(job, name);
       }

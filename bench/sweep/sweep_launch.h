@@ -3,11 +3,12 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/layout/layout.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -17,6 +18,7 @@ struct LaunchOutcome {
   ExitCode code = ExitCode::ok;
   std::string failure;  // of the job that failed first; empty: none
   std::vector<Neighbour> neighbours{};
+  std::optional<FailureCode> failure_code{};
 };
 
 /// "warm-up", or the throughput of all jobs so far.

@@ -19,6 +19,13 @@ void known_name(Archive& field, const char* key, Optional& value) {
 }  // namespace
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Failure> failure) {
+  known_name(field, "code", failure.code);
+  field("exit_code", failure.exit_code);
+  field("text", failure.text);
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Event> event) {
   known_name(field, "event", event.kind);
   field("rank", event.rank, at_least(0));
@@ -29,6 +36,7 @@ void fields(Archive& field, In<Archive, Event> event) {
   field(field.words().per_second_key, event.samples_per_second, at_least(0));
   field("report", event.report);
   field("neighbour", event.neighbour);
+  field.optional("failure", event.failure);
 }
 
 }  // namespace json

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "models/errors.h"
 #include "models/names.h"
 #include "reports/document/types.h"
 
@@ -18,9 +19,12 @@ inline constexpr const char* end_order = "end";      // after `measured`: enough
 inline constexpr const char* stop_order = "stop";    // early
 
 /// ready: warmed up, the load goes on until `start`; measured: the window is complete, the load
-/// goes on until `end`; result: with the report, or what a neighbour did; the last.
-enum class EventKind { progress, ready, measured, result };
-constexpr auto names_of(EventKind) { return std::array{"progress", "ready", "measured", "result"}; }
+/// goes on until `end`; result: with the report, or what a neighbour did; failure: without; both
+/// are the last.
+enum class EventKind { progress, ready, measured, result, failure };
+constexpr auto names_of(EventKind) {
+  return std::array{"progress", "ready", "measured", "result", "failure"};
+}
 
 /// Where a rank is. load: the window is complete, and it trains on.
 enum class RankPhase { set_up, warm_up, window, load, proof };
@@ -28,16 +32,23 @@ constexpr auto names_of(RankPhase) {
   return std::array{"set-up", "warm-up", "window", "load", "proof"};
 }
 
+struct Failure {
+  std::optional<FailureCode> code;  // empty: none, or one of another version
+  int exit_code = 0;
+  std::string text;
+};
+
 struct Event {
-  std::optional<EventKind> kind;   // empty: one that another version tells of
-  int64_t rank = 0;                // that tells; each tells of its progress, rank 0 all else
-  std::string host;                // of that rank
+  std::optional<EventKind> kind;  // empty: one that another version tells of
+  int64_t rank = 0;  // that tells; each tells of its progress and of its failure, rank 0 all else
+  std::string host;  // of that rank
   std::optional<RankPhase> phase;  // of progress; empty: one of another version
   int64_t steps = 0;               // taken
   SampleUnit sample = SampleUnit::image;
   double samples_per_second = 0;  // in the window so far; 0: none
   std::optional<Report> report;
   std::optional<Neighbour> neighbour;  // of a process that trains nothing, in place of a report
+  std::optional<Failure> failure;
 };
 
 /// Without the end of the line.

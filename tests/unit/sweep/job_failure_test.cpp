@@ -93,6 +93,25 @@ TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
             "rank 1 (vm1) failed in the warm-up, step 4: broken (exit code 6; warm-up, step 3)");
 }
 
+TEST(JobFailure, AnyRankMayTellWhichExpectationDoesNotHold) {
+  Event event;
+  event.kind = EventKind::failure;
+  event.rank = 1;
+  event.failure = Failure{FailureCode::expect_mig, 2, "no MIG device"};
+  for (const char* where : {"", to_err}) {
+    std::string script;
+    print(script, to_json_line(event), where);
+    print(script, "nearmetal: rank 1 (vm1): no MIG device", to_err);
+    ScriptedJob job(script + "exit 2");
+    job.update_for(long_enough);
+    EXPECT_EQ(job.process.failure_code(), FailureCode::expect_mig);
+    EXPECT_THAT(reason_of_end(job.process), StartsWith("rank 1 (vm1): no MIG device"));
+  }
+  ScriptedJob older("echo 'nearmetal: --expect-gpu H200: host a has an L4' >&2; exit 2");
+  older.update_for(long_enough);
+  EXPECT_EQ(older.process.failure_code(), std::nullopt) << "what it says is not searched";
+}
+
 TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
   ScriptedJob job("kill -9 $$");
   job.update_for(long_enough);
