@@ -97,79 +97,58 @@ void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
   for (const Probe& probe : probes) out << probe.name << ": " << probe.work << '\n';
 }
 
-class Micro {
- public:
-  Micro(const MicroForm& form, const Context& context, World& world)
-      : form_(form),
-        context_(context),
-        terminal_(context.terminal),
-        world_(world),
-        filter_(form.patterns) {
-    terminal_.quiet = form.request.config.quiet || world.rank() > 0;
-  }
-
-  ExitCode run() {
-    settle();
-    TimingOptions options{.repetitions = static_cast<int>(form_.repetitions),
-                          .seconds = form_.seconds,
-                          .collective = world_.size() > 1};
-    const std::vector<Probe> probes = chosen_probes(options.ceilings);
-    if (probes.empty()) {
-      throw std::invalid_argument(
-          "no probe here has a name that matches (nearmetal micro --list; those of a step begin "
-          "with step/)");
-    }
-    if (form_.list) {
-      if (world_.rank() == 0) list_probes(probes, terminal_.out);
-      return ExitCode::ok;
-    }
-    const TimingForm form = world_.rank() > 0 ? TimingForm::none
-                            : form_.json      ? TimingForm::json
-                                              : TimingForm::table;
-    const auto failures = time_probes(probes, options, form, terminal_.out);
-    for (const std::string& failure : failures) {
-      terminal_.err << "nearmetal: " << failure << std::endl;
-    }
-    return failures.empty() ? ExitCode::ok : ExitCode::run_failed;
-  }
-
- private:
-  void settle() {
-    if (form_.request.config.batch == largest_that_fits) {
-      throw std::invalid_argument("--batch auto is for run; give micro a number");
-    }
-    together(world_, [&] {
-      device_.emplace(prepare_device(form_.request, context_, world_.local_rank()));
-    });
-    terminal_.remark("nearmetal: device " + std::string(to_string(device_->choice.device)) + " (" +
-                     device_->choice.reason + "), " + device_->info.name);
-  }
-
-  std::vector<Probe> chosen_probes(Ceilings& ceilings) {
-    const std::vector<Probe> machine = find_probes(*device_, world_);
-    if (!filter_.asks_for_step()) return filter_.choose(machine);
-    if (world_.size() > 1) {
-      throw std::invalid_argument("PROBE: those of a step are of one rank");
-    }
-    if (!form_.list) ceilings = measured_ceilings(machine, *device_->config.precision);
-    std::vector<Probe> chosen = filter_.choose(machine);
-    for (Probe& probe : filter_.choose(find_step_probes(*device_, terminal_))) {
+// `ceilings`: to be measured for the kernels of a step; null: not needed.
+std::vector<Probe> chosen_probes(const Filter& filter, PreparedDevice& device, World& world,
+                                 const Terminal& terminal, Ceilings* ceilings) {
+  const std::vector<Probe> machine = find_probes(device, world);
+  std::vector<Probe> chosen = filter.choose(machine);
+  if (filter.asks_for_step()) {
+    if (world.size() > 1) throw std::invalid_argument("PROBE: those of a step are of one rank");
+    if (ceilings != nullptr) *ceilings = measured_ceilings(machine, *device.config.precision);
+    for (Probe& probe : filter.choose(find_step_probes(device, terminal))) {
       chosen.push_back(std::move(probe));
     }
-    return chosen;
   }
+  if (!chosen.empty()) return chosen;
+  throw std::invalid_argument(
+      "no probe here has a name that matches (nearmetal micro --list; those of a step begin "
+      "with step/)");
+}
 
-  const MicroForm& form_;
-  const Context& context_;
-  Terminal terminal_;
-  World& world_;
-  Filter filter_;
-  std::optional<PreparedDevice> device_;
-};
+ExitCode time_on_rank(const MicroForm& form, const Context& context, World& world) {
+  Terminal terminal = context.terminal;
+  terminal.quiet = form.request.config.quiet || world.rank() > 0;
+  const Filter filter(form.patterns);
+  if (form.request.config.batch == largest_that_fits) {
+    throw std::invalid_argument("--batch auto is for run; give micro a number");
+  }
+  std::optional<PreparedDevice> device;
+  together(world,
+           [&] { device.emplace(prepare_device(form.request, context, world.local_rank())); });
+  terminal.remark("nearmetal: device " + std::string(to_string(device->choice.device)) + " (" +
+                  device->choice.reason + "), " + device->info.name);
+  TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
+                        .seconds = form.seconds,
+                        .collective = world.size() > 1};
+  const std::vector<Probe> probes =
+      chosen_probes(filter, *device, world, terminal, form.list ? nullptr : &options.ceilings);
+  if (form.list) {
+    if (world.rank() == 0) list_probes(probes, terminal.out);
+    return ExitCode::ok;
+  }
+  const TimingForm shown = world.rank() > 0 ? TimingForm::none
+                           : form.json      ? TimingForm::json
+                                            : TimingForm::table;
+  const auto failures = time_probes(probes, options, shown, terminal.out);
+  for (const std::string& failure : failures) {
+    terminal.err << "nearmetal: " << failure << std::endl;
+  }
+  return failures.empty() ? ExitCode::ok : ExitCode::run_failed;
+}
 
 ExitCode run_micro(const MicroForm& form, const Context& context) {
   const std::unique_ptr<World> world = join_world(0);
-  return as_rank(*world, context.terminal.err, [&] { return Micro{form, context, *world}.run(); });
+  return as_rank(*world, context.terminal.err, [&] { return time_on_rank(form, context, *world); });
 }
 
 }  // namespace
