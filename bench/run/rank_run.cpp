@@ -29,12 +29,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr int64_t verify_steps_cuda = 60;
-constexpr int64_t verify_steps_cpu = 30;  // a step takes seconds there
 constexpr int profile_repeats = 10;
 constexpr int exchange_repeats = 5;
-
-uint64_t seed_of(const RunConfig& config) { return static_cast<uint64_t>(config.seed); }
 
 std::string out_of_memory_text(const OutOfMemory& error) {
   const auto gigabytes = [](int64_t bytes) {
@@ -102,8 +98,8 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
 
 // Gives the program its parameters and its exchange.
 Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program& program) {
-  const std::vector<float> parameters =
-      initial_parameters(task.graph, seed_of(task.config), task.config.zero_init);
+  const std::vector<float> parameters = initial_parameters(
+      task.graph, static_cast<uint64_t>(task.config.seed), task.config.zero_init);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
   Prepared prepared;
   if (exchange.all_reduce != nullptr) {
@@ -158,18 +154,6 @@ Trained train_shown(const RankTask& task, Program& program) {
   return trained;
 }
 
-// None where it was stopped before its end.
-std::optional<Verify> verify(const RankTask& task, Program& program) {
-  const VerifyOptions options{
-      .batch = *task.config.batch,
-      .seed = seed_of(task.config),
-      .zero_init = task.config.zero_init,
-      .maximum_steps = task.config.device == Device::cuda ? verify_steps_cuda : verify_steps_cpu};
-  if (task.stop == 0) task.terminal.remark("verifying that the network learns");
-  const Verify result = verify_learning(program, task.graph, options, task.stop);
-  return task.stop == 0 ? std::optional(result) : std::nullopt;
-}
-
 // The gradient and the parameters are lost.
 Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
   Checks checks;
@@ -184,7 +168,8 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
       checks.probes = time_machine(task, program);
     }
     if (task.config.verify) {
-      checks.verify = verify(task, program);
+      if (task.stop == 0) task.terminal.remark("verifying that the network learns");
+      checks.verify = verify_learning(program, task.graph, task.config, task.stop);
       checks.verify_interrupted = !checks.verify;
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);

@@ -11,6 +11,8 @@ namespace nearmetal {
 namespace {
 
 constexpr int64_t most_samples = 16;
+constexpr int64_t most_steps_cuda = 60;
+constexpr int64_t most_steps_cpu = 30;  // a step takes seconds there
 
 struct FixedSet {
   std::vector<float> images;
@@ -18,14 +20,13 @@ struct FixedSet {
 };
 
 // `distinct` images with labels spread over the classes, repeated until the batch is full.
-FixedSet fixed_set(const Graph& graph, const VerifyOptions& options, int64_t distinct) {
+FixedSet fixed_set(const Graph& graph, uint64_t seed, int64_t batch, int64_t distinct) {
   const int64_t image_elements = graph.image().elements();
-  const uint64_t seed = substream(options.seed, 0x766572696679);  // not that of the training images
   FixedSet set;
-  set.images.resize(options.batch * image_elements);
-  set.labels.resize(options.batch);
+  set.images.resize(batch * image_elements);
+  set.labels.resize(batch);
   for (int64_t i = 0; i < distinct * image_elements; ++i) set.images[i] = normal_at(seed, i);
-  for (int64_t image = 0; image < options.batch; ++image) {
+  for (int64_t image = 0; image < batch; ++image) {
     const int64_t original = image % distinct;
     set.labels[image] = static_cast<int32_t>(original * graph.classes() / distinct);
     if (image == original) continue;
@@ -37,16 +38,19 @@ FixedSet fixed_set(const Graph& graph, const VerifyOptions& options, int64_t dis
 
 }  // namespace
 
-Verify verify_learning(Program& program, const Graph& graph, const VerifyOptions& options,
-                       const std::atomic<int>& stop) {
+std::optional<Verify> verify_learning(Program& program, const Graph& graph, const RunConfig& config,
+                                      const std::atomic<int>& stop) {
+  const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
-  result.samples = std::min(most_samples, options.batch);
-  result.maximum_steps = options.maximum_steps;
+  result.samples = std::min(most_samples, *config.batch);
+  result.maximum_steps = config.device == Device::cuda ? most_steps_cuda : most_steps_cpu;
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
-  const FixedSet set = fixed_set(graph, options, result.samples);
-  program.restart(initial_parameters(graph, options.seed, options.zero_init));
+  // Not the images that it trains on.
+  const FixedSet set =
+      fixed_set(graph, substream(seed, 0x766572696679), *config.batch, result.samples);
+  program.restart(initial_parameters(graph, seed, config.zero_init));
   program.use_batch(set.images, set.labels);
-  while (!result.passed && result.steps < options.maximum_steps && stop == 0) {
+  while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
     program.enqueue_step();
     const double loss = program.wait_step().loss;
     ++result.steps;
@@ -58,7 +62,7 @@ Verify verify_learning(Program& program, const Graph& graph, const VerifyOptions
     result.last_loss = loss;
     result.passed = loss < result.bound;
   }
-  return result;
+  return stop == 0 ? std::optional(result) : std::nullopt;
 }
 
 }  // namespace nearmetal
