@@ -1,7 +1,6 @@
 // How one rank meets the others that train the same network.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,9 +12,6 @@ namespace nearmetal {
 
 /// Ends the job: the other ranks wait for this one and would do so for ever.
 void abort_job(const RankTask& task, const std::string& what, const std::string& why);
-
-/// For `work` in which ranks wait for one another.
-void or_abort(const RankTask& task, const char* what, const std::function<void()>& work);
 
 struct Exchange {
   std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
