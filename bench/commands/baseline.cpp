@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "bench/commands/judging.h"
+#include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
 #include "reports/json/json.h"
 #include "reports/statistics/statistics.h"

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
+#include "bench/commands/program.h"
 
 namespace nearmetal {
 namespace {

@@ -19,6 +19,4 @@ struct CompareForm {
 /// One of three forms fills the sides of `judging`.
 void add_compare_options(Options& options, CompareForm& form);
 
-Command compare_command();
-
 }  // namespace nearmetal

@@ -1,8 +1,7 @@
-#include "bench/commands/doctor.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "bench/commands/program.h"
 #include "bench/doctor/check_layout.h"
 #include "bench/doctor/collect.h"
 #include "comm/layout/layout_json.h"

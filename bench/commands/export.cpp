@@ -1,5 +1,3 @@
-#include "bench/commands/export.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,6 +9,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/run_request.h"
+#include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
 #include "models/initialise.h"
 #include "models/networks/registry.h"

@@ -5,6 +5,7 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/commands/baseline.h"
+#include "bench/commands/program.h"
 #include "bench/commands/repeat_run.h"
 #include "reports/compare/baseline.h"
 

@@ -18,8 +18,4 @@ struct GateForm {
 
 void add_gate_options(Options& options, GateForm& form);
 
-/// Gives the answer of judge() (reports/compare/gate.h). While it is inconclusive, up to
-/// `--rerun` times repeats the configuration of the first new report as a fresh launch here.
-Command gate_command();
-
 }  // namespace nearmetal

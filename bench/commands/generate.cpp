@@ -1,5 +1,3 @@
-#include "bench/commands/generate.h"
-
 #include "bench/cli/build_info.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/completion.h"

@@ -1,8 +1,7 @@
-#include "bench/commands/info.h"
-
 #include <filesystem>
 
 #include "bench/cli/build_info.h"
+#include "bench/commands/program.h"
 #include "comm/launch/plan_json.h"
 #include "comm/layout/layout_json.h"
 #include "comm/nccl_library.h"

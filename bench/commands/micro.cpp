@@ -1,10 +1,9 @@
-#include "bench/commands/micro.h"
-
 #include <algorithm>
 #include <optional>
 #include <regex>
 
 #include "bench/cli/run_request.h"
+#include "bench/commands/program.h"
 #include "bench/micro/find_probes.h"
 #include "bench/micro/time_probes.h"
 #include "bench/run/prepare_device.h"

@@ -1,5 +1,4 @@
-#include "bench/commands/models.h"
-
+#include "bench/commands/program.h"
 #include "models/networks/registry.h"
 #include "reports/text/text_table.h"
 

@@ -1,10 +1,9 @@
-#include "bench/commands/plan.h"
-
 #include <sstream>
 #include <stdexcept>
 
 #include "bench/cli/destination.h"
 #include "bench/commands/layout_options.h"
+#include "bench/commands/program.h"
 #include "comm/launch/launch_script.h"
 #include "comm/launch/plan_json.h"
 #include "comm/launch/plan_text.h"

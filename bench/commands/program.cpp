@@ -2,22 +2,6 @@
 
 #include <stdexcept>
 
-#include "bench/commands/baseline.h"
-#include "bench/commands/compare.h"
-#include "bench/commands/doctor.h"
-#include "bench/commands/export.h"
-#include "bench/commands/gate.h"
-#include "bench/commands/generate.h"
-#include "bench/commands/info.h"
-#include "bench/commands/micro.h"
-#include "bench/commands/models.h"
-#include "bench/commands/plan.h"
-#include "bench/commands/report.h"
-#include "bench/commands/rerun.h"
-#include "bench/commands/run.h"
-#include "bench/commands/stress.h"
-#include "bench/commands/sweep.h"
-
 namespace nearmetal {
 namespace {
 

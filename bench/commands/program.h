@@ -1,11 +1,39 @@
-// The program with all its commands.
+// The program as a command, and the commands that are rows of its list.
 #pragma once
 
 #include "bench/cli/command.h"
 
 namespace nearmetal {
 
-/// Each command is a row of its list.
 Command program();
+
+Command baseline_command();
+Command compare_command();
+/// Exits with not_supported where something blocks runs.
+Command doctor_command();
+/// Writes a state_dict of torchvision's model, with --steps also what was computed from it:
+/// `images` and `labels` (those of rank 0's first step), `loss` and `gradient_norm` of each step,
+/// `gradients.STEP.NAME`, and the state afterwards as `trained.NAME`.
+Command export_command();
+/// Gives the answer of judge() (reports/compare/gate.h). While it is inconclusive, up to `--rerun`
+/// times repeats the configuration of the first new report as a fresh launch here.
+Command gate_command();
+Command generate_command();
+Command micro_command();
+Command models_command();
+Command plan_command();
+Command report_command();
+Command rerun_command();
+Command run_command();
+Command schema_command();
+/// Runs until the time is over, a signal stops it, or the sweep that started it has seen enough.
+Command stress_command();
+/// Runs what `plan` prints. Each run is in the journal when the next one starts. A layout that
+/// fails does not keep the others from running; the exit code is that of the first failure.
+Command sweep_command();
+Command validate_command();
+
+/// Versions, commit, and each backend with its libraries or why it does not work here.
+ExitCode print_version(const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -1,5 +1,3 @@
-#include "bench/commands/rank_job.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
+#include "bench/commands/run.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"

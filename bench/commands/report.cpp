@@ -1,11 +1,10 @@
-#include "bench/commands/report.h"
-
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
 
 #include "bench/cli/destination.h"
 #include "bench/commands/html_output.h"
+#include "bench/commands/program.h"
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
 #include "reports/files/atomic_file.h"

@@ -1,10 +1,9 @@
-#include "bench/commands/rerun.h"
-
 #include <iterator>
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
 #include "bench/commands/judging.h"
+#include "bench/commands/program.h"
 #include "bench/commands/repeat_run.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "bench/cli/interrupt.h"
-#include "bench/commands/rank_job.h"
+#include "bench/commands/program.h"
 #include "bench/run/together.h"
 
 namespace nearmetal {

@@ -1,5 +1,3 @@
-#include "bench/commands/stress.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "bench/cli/interrupt.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
+#include "bench/commands/program.h"
 #include "bench/run/conductor.h"
 #include "bench/run/prepare_device.h"
 #include "comm/layout/layout.h"

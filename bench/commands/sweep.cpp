@@ -1,5 +1,3 @@
-#include "bench/commands/sweep.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -12,6 +10,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/cli/interrupt.h"
 #include "bench/commands/layout_options.h"
+#include "bench/commands/program.h"
 #include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
