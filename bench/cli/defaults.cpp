@@ -87,9 +87,10 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
   }
 }
 
-void check_settings(const RunConfig& config, const Origins& origins) {
+void check_settings(const Workload& workload) {
+  const RunConfig& config = workload.config;
   const bool cuda = config.device == Device::cuda;
-  const auto given = [&](const char* setting) { return origins.at(setting) == Origin::flag; };
+  const auto given = [&](const char* setting) { return workload.is_given(setting); };
   require(!given("steps") || !given("duration_seconds"),
           "--steps and --duration both say how long; give one of them");
   for_each_setting([&](const Setting& setting, auto) {

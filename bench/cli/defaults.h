@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -36,7 +37,7 @@ void fill_defaults(RunConfig& config, const DeviceChoice& choice);
 
 /// Throws std::invalid_argument for settings that contradict each other or the device, defaults
 /// filled.
-void check_settings(const RunConfig& config, const Origins& origins);
+void check_settings(const Workload& workload);
 
 /// A remark on each setting that was changed and that these ranks make no use of. Not refused, as
 /// the layouts of a sweep have their settings in common.

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "models/errors.h"
+
 namespace nearmetal {
 namespace {
 
@@ -20,12 +22,6 @@ ExitCode exit_code_of(const std::exception& error) {
   if (is<NotSupported>(error)) return ExitCode::not_supported;
   if (is<OutputError>(error)) return ExitCode::output_failed;
   return ExitCode::run_failed;
-}
-
-std::optional<FailureCode> failure_code_of(const std::exception& error) {
-  if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->code;
-  if (const auto* expected = dynamic_cast<const NotAsExpected*>(&error)) return expected->code;
-  return std::nullopt;
 }
 
 bool is_to_be_told(const std::exception& error) {

@@ -2,16 +2,12 @@
 #pragma once
 
 #include <exception>
-#include <optional>
 
-#include "models/errors.h"
+#include "models/exit_code.h"
 
 namespace nearmetal {
 
 ExitCode exit_code_of(const std::exception& error);
-
-/// The expectation that does not hold; none for other errors.
-std::optional<FailureCode> failure_code_of(const std::exception& error);
 
 /// Whether this process is the one to tell the user: of a job's failure, one rank is.
 bool is_to_be_told(const std::exception& error);

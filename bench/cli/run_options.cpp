@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/cli/setting_options.h"
+#include "bench/cli/run_request.h"
 #include "bench/cli/setting_value.h"
 #include "reports/text/text.h"
 
@@ -38,20 +38,18 @@ std::string help_shown(const Setting& setting, const std::optional<T>& member) {
 }
 
 template <class T>
-void add_setting(RunOptions& options, const Setting& setting, T& member) {
-  options.group(to_string(setting.group));
+OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
+  const std::string flag = flag_of(setting);
   if constexpr (std::is_same_v<T, bool>) {
-    options.toggle(flag_of(setting), member, setting.help);
+    return options.toggle(flag, member, setting.help);
   } else {
-    options.add(flag_of(setting), setting.name, value_shown(setting, member).c_str(),
-                help_shown(setting, member), [&setting, &member](const std::string& text) {
-                  parse_setting(setting, text, member);
-                });
+    return options.value(flag, value_shown(setting, member), help_shown(setting, member),
+                         [&](const std::string& text) { parse_setting(setting, text, member); });
   }
 }
 
-// Those that a command takes, in the order of help.
-void add_settings(RunOptions& options, RunConfig& run, unsigned command) {
+// Those that a command takes, in the order of help. `request` keeps which were given.
+void add_settings(Options& options, RunRequest& request, unsigned command) {
   struct Entry {
     std::pair<SettingGroup, bool> place;
     std::function<void()> add;
@@ -60,21 +58,29 @@ void add_settings(RunOptions& options, RunConfig& run, unsigned command) {
   visit_settings(
       [&](const Setting& setting, auto& member) {
         if ((setting.commands & command) == 0) return;
-        entries.push_back({{setting.group, setting.last}, [&options, &setting, &member] {
-                             add_setting(options, setting, member);
+        entries.push_back({{setting.group, setting.last}, [&] {
+                             OptionSpec& option = add_option(options, setting, member);
+                             option.group = to_string(setting.group);
+                             option.set = [&, set = option.set](const Options::Texts& texts) {
+                               set(texts);
+                               request.given.emplace_back(setting.name);
+                             };
                            }});
       },
-      run);
+      request.config);
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.place < b.place; });
   for (const Entry& entry : entries) entry.add();
 }
 
+void add_quiet(Options& options, RunConfig& run, SettingGroup group) {
+  options.toggle("--quiet", run.quiet, "no remarks").group = to_string(group);
+}
+
 }  // namespace
 
 void add_run_options(Options& options, RunRequest& request) {
-  RunOptions settings(options, request);
-  add_settings(settings, request.config, in_run);
+  add_settings(options, request, in_run);
   add_expect_options(options, request.expected);
   // Scripts of plan say it.
   options.toggle("--emulated", request.emulated, "on VMs that are pretended, as a plan says")
@@ -83,32 +89,31 @@ void add_run_options(Options& options, RunRequest& request) {
 }
 
 void add_device_options(Options& options, RunRequest& request) {
-  RunOptions settings(options, request);
-  add_settings(settings, request.config, in_stress);
-  settings.toggle("--quiet", request.config.quiet, "no remarks");
+  add_settings(options, request, in_stress);
+  add_quiet(options, request.config, SettingGroup::place);
 }
 
 void add_workload_options(Options& options, RunRequest& request) {
-  RunOptions settings(options, request);
-  add_settings(settings, request.config, in_sweep);
+  add_settings(options, request, in_sweep);
 }
 
 void add_program_options(Options& options, RunRequest& request) {
-  RunOptions settings(options, request);
-  add_settings(settings, request.config, in_micro);
-  settings.toggle("--quiet", request.config.quiet, "no remarks");
+  add_settings(options, request, in_micro);
+  add_quiet(options, request.config, SettingGroup::files);
 }
 
 void add_export_options(Options& options, RunRequest& request) {
   RunConfig& run = request.config;
-  RunOptions settings(options, request);
-  add_settings(settings, run, in_export);
-  settings.path("--output", run.output, "FILE", "to write [nearmetal-MODEL.safetensors]");
-  settings.toggle("--force", run.force, "replace an existing file");
-  settings.toggle("--quiet", run.quiet, "no remarks");
-  settings.group(to_string(SettingGroup::work));
-  settings.number("--steps", run.steps, {1, 1000},
-                  "train so many on the first batch and write what they compute");
+  add_settings(options, request, in_export);
+  const char* files = to_string(SettingGroup::files);
+  options.path("--output", "FILE", run.output, "to write [nearmetal-MODEL.safetensors]").group =
+      files;
+  options.toggle("--force", run.force, "replace an existing file").group = files;
+  add_quiet(options, run, SettingGroup::files);
+  options
+      .number("--steps", "N", run.steps, {1, 1000},
+              "train so many on the first batch and write what they compute")
+      .group = to_string(SettingGroup::work);
 }
 
 }  // namespace nearmetal

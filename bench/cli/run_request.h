@@ -22,10 +22,8 @@ struct Expected {
   std::optional<MachineKind> environment{};
 };
 
-struct RunRequest {
-  RunConfig config;  // as typed: what depends on the device is still open
-  Origins origins = origins_of();
-  std::vector<std::string> given{};  // settings by name, in the order of their flags
+/// The configuration is as typed: what depends on the device is still open.
+struct RunRequest : Workload {
   Expected expected;
   bool emulated = false;    // this run is part of what pretends to be several machines
   bool conducted = false;   // by the sweep that started this process

@@ -145,12 +145,12 @@ void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Tr
 }
 
 // A setting that would do nothing is a mistake.
-void require_steps_for(const Origins& origins) {
-  const std::set<std::string> of_parameters = {"model",     "image_size", "classes", "seed",
-                                               "zero_init", "output",     "force",   "quiet"};
+void require_steps_for(const std::vector<std::string>& given) {
+  const std::set<std::string> of_parameters = {"model", "image_size", "classes", "seed",
+                                               "zero_init"};
   std::vector<std::string> flags;
-  for (const auto& [setting, origin] : origins) {
-    if (origin == Origin::standard || of_parameters.count(setting) > 0) continue;
+  for (const std::string& setting : std::set(given.begin(), given.end())) {
+    if (of_parameters.contains(setting)) continue;
     std::string& flag = flags.emplace_back("--" + setting);
     std::replace(flag.begin(), flag.end(), '_', '-');
   }
@@ -170,7 +170,7 @@ std::optional<PreparedDevice> find_device(const RunRequest& request, const Conte
                                           const std::filesystem::path& path) {
   const auto require_path = [&](const RunConfig& config) { require_writable(path, config.force); };
   if (request.config.steps) return prepare_device(request, context, 0, require_path);
-  require_steps_for(request.origins);
+  require_steps_for(request.given);
   require_path(request.config);
   return std::nullopt;
 }

@@ -106,7 +106,7 @@ class Sweep {
     terminal_.rewrites = terminal_.rewrites && !config.quiet && !config.no_progress;
     report_.tool = build_info();
     report_.invocation.argv = argv_;
-    report_.invocation.origins = form.request.workload.origins;
+    report_.invocation.origins = origins_of(form.request.workload.given);
     report_.invocation.started_at = time_stamp();
     report_.invocation.config = plan_.workloads.at(0).config;
     report_.invocation.config_sha256 = config_sha256(report_.invocation.config);

@@ -39,13 +39,12 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   RunConfig config = request.config;
   const DeviceChoice choice = choose_device(config.device);
   fill_defaults(config, choice);
-  check_settings(config, request.origins);
+  check_settings({config, request.given});
   Graph graph = build_network(config.model, {config.image_size, config.classes});
   require_trainable(graph, config);
   before_loading(config);
   Backend& backend = context.load(to_string(config.device));
-  if (config.device == Device::cuda && request.origins.at("gpu") != Origin::flag &&
-      local_rank > 0) {
+  if (config.device == Device::cuda && !request.is_given("gpu") && local_rank > 0) {
     config.gpu = local_rank % std::max(1, backend.device_count());
   }
   PreparedDevice device{config, choice, std::move(graph), backend, {}};

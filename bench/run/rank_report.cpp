@@ -272,7 +272,7 @@ Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
   report.invocation = {.argv = start.argv,
                        .started_at = start.started_at,
                        .config = device.config,
-                       .origins = request.origins,
+                       .origins = origins_of(request.given),
                        .config_sha256 = config_sha256(device.config)};
   report.environments = {start.environment};
   Run run = run_of(device, start, result);

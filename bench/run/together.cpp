@@ -32,11 +32,13 @@ void together(World& world, const std::function<void()>& work) {
 }
 
 Event failure_event(const std::exception& error) {
+  Failure failure{{}, static_cast<int>(exit_code_of(error)), error.what()};
+  if (const auto* job = dynamic_cast<const JobFailure*>(&error)) failure.code = job->code;
+  if (const auto* own = dynamic_cast<const NotAsExpected*>(&error)) failure.code = own->code;
   Event event;
   event.kind = EventKind::failure;
   event.host = host_name();
-  event.failure =
-      Failure{failure_code_of(error), static_cast<int>(exit_code_of(error)), error.what()};
+  event.failure = failure;
   return event;
 }
 

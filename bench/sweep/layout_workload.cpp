@@ -14,15 +14,6 @@
 namespace nearmetal {
 namespace {
 
-template <class Read>
-void read_at(const std::string& place, const Read& read) {
-  try {
-    read();
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(place + ": " + error.what());
-  }
-}
-
 // Throws std::invalid_argument, with the place before it, for what `run` does not take.
 void set(Workload& workload, const std::string& name, const std::string& text,
          const std::string& place) {
@@ -40,7 +31,11 @@ void set(Workload& workload, const std::string& name, const std::string& text,
           }
           member = text == "true";
         } else {
-          read_at(place, [&] { parse_setting(setting, text, member); });
+          try {
+            parse_setting(setting, text, member);
+          } catch (const std::invalid_argument& error) {
+            throw std::invalid_argument(place + ": " + error.what());
+          }
         }
         workload.given.emplace_back(setting.name);
       },
@@ -62,8 +57,7 @@ bool says_how_long(const std::string& name) {
 void lay_over(Workload& workload, const Workload& above) {
   const bool how_long = std::any_of(above.given.begin(), above.given.end(), says_how_long);
   const auto is_above = [&](const std::string& name) {
-    return std::find(above.given.begin(), above.given.end(), name) != above.given.end() ||
-           (how_long && says_how_long(name));
+    return above.is_given(name) || (how_long && says_how_long(name));
   };
   for_each_setting([&](const Setting& setting, auto member) {
     if (is_above(setting.name)) workload.config.*member = above.config.*member;
@@ -156,7 +150,7 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
   }
   take_claim(config, placement, file.hosts, layout.source);
   fill_defaults(config, {device, "by the layout"});
-  check_settings(config, origins_of(workload.given));
+  check_settings(workload);
   return workload;
 }
 

@@ -157,7 +157,7 @@ void require_script_can(const Layout& layout, const Placement& placement) {
 }  // namespace
 
 LaunchPlan make_plan(const PlanRequest& request) {
-  if (!request.batches.empty() && request.workload.origins.at("batch") == Origin::flag) {
+  if (!request.batches.empty() && request.workload.is_given("batch")) {
     throw std::invalid_argument("--batch and --batches both say how large; give one of them");
   }
   LaunchPlan plan;
@@ -174,8 +174,8 @@ LaunchPlan make_plan(const PlanRequest& request) {
       const Layout& layout = plan.file.layouts[i];
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       if (script) require_script_can(layout, plan.placements[i]);
-      plan.workloads.push_back(layout_workload(plan.file, layout, plan.placements[i],
-                                               {request.workload.config, request.workload.given}));
+      plan.workloads.push_back(
+          layout_workload(plan.file, layout, plan.placements[i], request.workload));
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());

@@ -184,9 +184,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   report.exit_code = static_cast<int>(outcome.code);
   report.invocation.started_at = found.run.started_at;
   report.invocation.config_sha256 = config_sha256(report.invocation.config);
-  for (const std::string& name : config_names()) {
-    report.invocation.origins[name] = Origin::standard;
-  }
+  report.invocation.origins = origins_of();
   Arm arm;
   arm.name = placement.layout;
   arm.kind = placement.kind;

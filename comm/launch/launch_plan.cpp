@@ -39,8 +39,7 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
   };
   const std::optional<MachineKind>& claim = workload.config.environment;
-  const auto& given = workload.given;
-  if (claim && std::find(given.begin(), given.end(), "environment") == given.end()) {
+  if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));
   }
 }

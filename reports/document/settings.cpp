@@ -25,6 +25,10 @@ std::string flag_of(const Setting& setting) {
   return "--" + name;
 }
 
+bool Workload::is_given(const std::string& name) const {
+  return std::find(given.begin(), given.end(), name) != given.end();
+}
+
 Origins origins_of(const std::vector<std::string>& given) {
   Origins origins;
   for_each_setting([&](const Setting& setting, auto) { origins[setting.name] = Origin::standard; });

@@ -41,6 +41,8 @@ bool is_time(const Setting& setting);
 struct Workload {
   RunConfig config;
   std::vector<std::string> given{};
+
+  bool is_given(const std::string& name) const;
 };
 
 /// Of every setting: `given` by a flag, the others as nobody chose them.

@@ -67,7 +67,7 @@ TEST(FillDefaults, Cuda) {
   EXPECT_EQ(config.launch, LaunchMode::graph);
   EXPECT_EQ(config.loss_scale->initial, 1024);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
-  EXPECT_NO_THROW(check_settings(config, origins_of()));
+  EXPECT_NO_THROW(check_settings({config}));
 }
 
 TEST(FillDefaults, Cpu) {
@@ -79,7 +79,7 @@ TEST(FillDefaults, Cpu) {
   EXPECT_FALSE(config.launch);
   EXPECT_EQ(config.loss_scale->initial, 1);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1 * 16 / 256);
-  EXPECT_NO_THROW(check_settings(config, origins_of()));
+  EXPECT_NO_THROW(check_settings({config}));
 }
 
 TEST(FillDefaults, WhatIsGivenStays) {
@@ -113,11 +113,9 @@ TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
 
 struct CheckSettings : testing::Test {
   std::string refusal(Device device, std::initializer_list<const char*> given) {
-    Origins origins = origins_of();
-    for (const char* name : given) origins.at(name) = Origin::flag;
     try {
       fill_defaults(config, {device, ""});
-      check_settings(config, origins);
+      check_settings({config, {given.begin(), given.end()}});
     } catch (const std::invalid_argument& error) {
       return error.what();
     }

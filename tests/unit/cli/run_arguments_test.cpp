@@ -32,7 +32,7 @@ void expect_same_work(const RunConfig& config) {
   const RunRequest request = asked_again(config);
   RunConfig again = request.config;
   fill_defaults(again, {config.device, ""});
-  EXPECT_NO_THROW(check_settings(again, request.origins));
+  EXPECT_NO_THROW(check_settings({again, request.given}));
   EXPECT_EQ(config_sha256(again), config_sha256(config));
 }
 

@@ -76,9 +76,10 @@ TEST(Settings, AnOptionSetsItsSettingInTheCommandsThatTakeIt) {
       };
       parse_options(command, declare, {option_for(setting, changed)});
       EXPECT_EQ(request.config, changed) << setting.name;
+      EXPECT_THAT(request.given, testing::ElementsAre(setting.name));
       Origins origins = origins_of();
       origins.at(setting.name) = Origin::flag;
-      EXPECT_EQ(request.origins, origins) << setting.name;
+      EXPECT_EQ(origins_of(request.given), origins) << setting.name;
     }
   });
 }

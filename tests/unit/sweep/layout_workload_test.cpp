@@ -29,7 +29,7 @@ Workload workload(const Asked& asked) {
   layout.source = "/layouts/0";
   layout.workload.texts = asked.of_layout;
   const RunRequest request = parse_run_flags(asked.flags);
-  return layout_workload(file, layout, place(layout, file.hosts), {request.config, request.given});
+  return layout_workload(file, layout, place(layout, file.hosts), request);
 }
 
 std::string refusal(const Asked& asked) {
