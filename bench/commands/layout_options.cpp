@@ -12,6 +12,10 @@ Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at
   1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
   More than one VM on a node are pretended (kind emulated): parts of the host without P2P or shared
   memory between them. Real VMs are hosts; a layout file can say which share a node.
+
+Ranks read and write the files of --plans, --plan-cache and --host-facts themselves: on several
+hosts, under one path on each. --plans is read here, too: a layout takes those of the arm of its
+name, else of one that did the same work; where there is none, nothing is started (exit 2).
 )";
 
 std::string plain_text(const std::string& flag, const std::string& text) {

@@ -4,25 +4,53 @@
 
 #include "models/errors.h"
 #include "reports/compare/run_set.h"
+#include "reports/document/run_arguments.h"
 #include "reports/json/json.h"
 #include "reports/json/plan_cache.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-std::vector<Plan> plans_of(const std::string& place) {
-  const ReportPlace at = report_place(place);
+// Those of its arms and runs that have plans.
+Report report_with_plans(const ReportPlace& at) {
   Report report = read_report(at.file);
   if (!at.arm.empty()) keep_only_arm(report, at.arm, at.file);
-  for (const Arm& arm : report.arms) {
-    for (const Run& run : arm.runs) {
-      if (!run.plans.empty()) return run.plans;
-    }
-  }
-  throw std::invalid_argument("--plans: " + place + " holds no plans");
+  for (Arm& arm : report.arms)
+    std::erase_if(arm.runs, [](const Run& r) { return r.plans.empty(); });
+  std::erase_if(report.arms, [](const Arm& arm) { return arm.runs.empty(); });
+  return report;
+}
+
+std::vector<Plan> plans_of(const std::string& place) {
+  const Report report = report_with_plans(report_place(place));
+  if (report.arms.empty()) throw std::invalid_argument("--plans: " + place + " holds no plans");
+  return report.arms[0].runs[0].plans;
+}
+
+// What the keys of plans depend on, as a command asks for it.
+std::vector<std::string> operations_of(const RunConfig& config) {
+  return run_arguments(
+      {config, {"device", "model", "precision", "batch", "image_size", "classes", "forward_only"}});
 }
 
 }  // namespace
+
+std::string place_of_plans(const RunConfig& config, const std::string& arm) {
+  const ReportPlace at = report_place(*config.plans);
+  const Report report = report_with_plans(at);
+  const Arm* found = nullptr;
+  for (const Arm& other : report.arms) {
+    const bool same = operations_of(config_of(report, other)) == operations_of(config);
+    if (same && (found == nullptr || other.name == arm)) found = &other;
+  }
+  if (found == nullptr) {
+    throw std::invalid_argument("--plans: " + *config.plans + " holds no plans for `" +
+                                joined(operations_of(config), " ") + "`");
+  }
+  const bool named = !at.arm.empty() || report.arms.size() == 1;
+  return named ? *config.plans : at.file + "#" + found->name;
+}
 
 PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
   PlanSource source;

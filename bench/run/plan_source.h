@@ -21,6 +21,11 @@ struct PlanSource {
 /// report to pin.
 PlanSource find_plans(RunConfig& config, const DeviceInfo& device);
 
+/// Where --plans finds those for a job of `config`: REPORT, or REPORT#ARM where it has several; of
+/// arms that did the same work the one of that name, else the first. Throws InvalidReport, or
+/// std::invalid_argument where none did.
+std::string place_of_plans(const RunConfig& config, const std::string& arm);
+
 /// Keeps plans that are new. A cache that cannot be written is a warning: the next run tunes again,
 /// and this one is none the worse.
 std::vector<Warning> keep_plans(const PlanSource& source, const std::vector<Plan>& plans);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
+#include "bench/run/plan_source.h"
 #include "bench/sweep/fractions_found.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/layout_workload.h"
@@ -176,6 +177,8 @@ LaunchPlan make_plan(const PlanRequest& request) {
       if (script) require_script_can(layout, plan.placements[i]);
       plan.workloads.push_back(
           layout_workload(plan.file, layout, plan.placements[i], request.workload));
+      RunConfig& config = plan.workloads.back().config;
+      if (config.plans) config.plans = place_of_plans(config, layout.name);
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());

@@ -243,6 +243,9 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
                              "--force")
         self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
                             " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
+        older = self.write("older.jsonl", lines[0].replace('"1.2"', '"1.1"'))
+        process = self.sweep("--steps", "31", "1x1x1", "--resume", older, "--force")
+        self.assert_refused(process, 2, "another plan, or of the same by another version")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
                                                  "--output", "s.json", "--force"])
         process = self.call(*shlex.split(told)[1:])
@@ -251,6 +254,39 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         runs = self.report("s.json")["arms"][0]["runs"]
         self.assertEqual([run["status"] for run in runs], ["complete", "complete"])
         self.assertEqual(runs[0]["started_at"], report["arms"][0]["runs"][0]["started_at"])
+
+    def test_kernels_are_pinned_to_those_of_a_report(self):
+        process = self.sweep("1x1x1", "1x1x2", "--repeats", "1", "--steps", "2", "--plan-cache",
+                             "cache.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        report = self.report("s.json")
+        self.assertEqual(report["arms"][0]["config"]["plan_cache"], "cache.json")
+        pinned = [*cli.TINY_WORK, "--steps", "2", "--repeats", "1", "--plans"]
+        process = self.call("sweep", *pinned, "s.json", "1x1x2", "--output", "t.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        arm = self.report("t.json")["arms"][0]
+        self.assertEqual(arm["runs"][0]["plans"], report["arms"][1]["runs"][0]["plans"])
+        self.assertEqual(arm["config"]["plans"], "s.json#1x1x2")
+        process = self.call("plan", *pinned, "t.json", "2*(1x1x1)")
+        self.assertEqual(process.out.count(" --plans=t.json "), 2, process.out + process.err)
+        report["arms"][1]["runs"][0]["plans"][0]["implementation"] = "another"
+        self.write("other.json", json.dumps(report))
+        process = self.call("sweep", *pinned, "other.json", "1x1x2", "--output", "u.json")
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertIn("the pinned plan another for ", process.err)
+
+    def test_plans_of_other_work_start_nothing(self):
+        self.assertEqual(self.tiny("--classes", "10", "--steps", "2", "--output", "a.json").returncode, 0)
+        for arguments in (["--batch", "3"], ["--forward-only"], ["--model", "resnet34"]):
+            process = self.sweep("1x1x1", *arguments, "--plans", "a.json")
+            self.assert_refused(process, 2, "--plans: a.json holds no plans for `run --device=cpu")
+        self.assert_refused(self.sweep("1x1x1", "--plans", "none.json"), 5, "none.json")
+        self.assert_refused(self.sweep("1x1x1", "--plans", "a.json", "--plan-cache", "off"), 2,
+                            "--plans pins all plans; leave --plan-cache out")
+        layouts = {"layouts": [{"shape": "1x1x1", "workload": {"plans": "a.json"}}]}
+        process = self.sweep(self.write("layouts.json", json.dumps(layouts)), "--batch", "3")
+        self.assert_refused(process, 2, "layouts.json: --plans: a.json holds no plans")
+        self.assertFalse(os.path.exists(self.path("s.jsonl")))
 
     def test_a_killed_sweep_leaves_no_process(self):
         process, ranks = self.start_long("1x1x2", "--repeats", "1")

@@ -1,0 +1,75 @@
+#include "bench/run/plan_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/errors.h"
+#include "reports/json/json.h"
+#include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// Arms of these names and batches, of one run with plans each.
+Report sweep_of(const std::vector<std::pair<std::string, int64_t>>& arms) {
+  Report report = sample_report();
+  const Arm sample = report.arms[0];
+  report.arms.clear();
+  for (const auto& [name, batch] : arms) {
+    Arm& arm = report.arms.emplace_back(sample);
+    arm.name = name;
+    arm.config = report.invocation.config;
+    arm.config->batch = batch;
+  }
+  return report;
+}
+
+struct PlaceOfPlans : testing::Test {
+  RunConfig config(int64_t batch, const std::string& arm = "") const {
+    RunConfig config = sample_report().invocation.config;
+    config.batch = batch;
+    config.plans = path() + arm;
+    return config;
+  }
+  std::string path() const { return (folder / "plans.json").string(); }
+  void write(const Report& report) const { folder.write("plans.json", to_json(report)); }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(PlaceOfPlans, IsTheArmThatDidTheSameWork) {
+  write(sweep_of({{"a", 64}, {"b", 32}, {"c", 32}}));
+  EXPECT_EQ(place_of_plans(config(64), "x"), path() + "#a");
+  EXPECT_EQ(place_of_plans(config(32), "x"), path() + "#b");
+  EXPECT_EQ(place_of_plans(config(32), "c"), path() + "#c") << "that of the same name, if it can";
+  EXPECT_EQ(place_of_plans(config(32), "a"), path() + "#b");
+  EXPECT_EQ(place_of_plans(config(32, "#c"), "b"), path() + "#c") << "the user has chosen";
+}
+
+TEST_F(PlaceOfPlans, IsTheReportWhereItHasOneArm) {
+  write(sample_report());
+  EXPECT_EQ(place_of_plans(config(256), "1x1x1"), path());
+}
+
+TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
+  Report report = sweep_of({{"a", 64}, {"b", 32}});
+  report.arms[1].runs[0].plans.clear();
+  write(report);
+  for (const RunConfig& other : {config(32), config(16), config(64, "#b")}) {
+    EXPECT_THAT([&] { place_of_plans(other, "b"); },
+                ThrowsMessage<std::invalid_argument>(
+                    HasSubstr("holds no plans for `run --device=cuda --model=resnet50 ")));
+  }
+  EXPECT_THAT([&] { place_of_plans(config(largest_that_fits), "a"); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("--batch=auto")));
+  RunConfig missing = config(64);
+  missing.plans = "/nonexistent";
+  EXPECT_THROW(place_of_plans(missing, "a"), InvalidReport);
+}
+
+}  // namespace
+}  // namespace nearmetal
