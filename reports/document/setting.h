@@ -3,7 +3,6 @@
 
 #include <array>
 #include <optional>
-#include <string>
 
 #include "reports/document/allowed.h"
 #include "reports/document/run_config.h"
@@ -36,8 +35,6 @@ constexpr unsigned in_run = 1, in_sweep = 2, in_export = 4, in_micro = 8, in_str
 constexpr unsigned in_all_but_stress = in_run | in_sweep | in_export | in_micro;
 
 struct Setting {
-  const char* name;  // in documents; in time settings with the unit: duration_seconds
-  SettingGroup group{};
   const char* help = "";     // of the option
   const char* value = "";    // what the option takes, where the type does not say it
   const char* meaning = "";  // in the schema
@@ -52,9 +49,11 @@ struct Setting {
   unsigned commands = in_run | in_sweep;
   std::optional<Device> only_for{};
   Needs needs = Needs::nothing;
-  bool repeated = true;  // by a rerun
-  bool added = false;    // to documents after version 1.0
-  bool last = false;     // in the help, after the others of its group
+  bool repeated = true;   // by a rerun
+  bool added = false;     // to documents after version 1.0
+  bool last = false;      // in the help, after the others of its group
+  const char* name = "";  // in documents; in time settings with the unit: duration_seconds
+  SettingGroup group{};
 };
 
 template <class T>
@@ -63,6 +62,11 @@ struct MemberSetting {
   Setting setting;
 };
 template <class T>
-MemberSetting(T RunConfig::*, Setting) -> MemberSetting<T>;
+constexpr MemberSetting<T> setting(T RunConfig::*member, const char* name, SettingGroup group,
+                                   Setting rest) {
+  rest.name = name;
+  rest.group = group;
+  return {member, rest};
+}
 
 }  // namespace nearmetal
