@@ -1,6 +1,5 @@
 #include <cerrno>
 #include <csignal>
-#include <iostream>
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "bench/cli/suggest.h"
+#include "bench/cli/parse_value.h"
 
 namespace nearmetal {
 namespace {
@@ -136,8 +136,8 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
   const auto used = app.get_subcommands();
   refuse_extras(app, used.empty() ? app : *used.front());
   const CLI::App& asked = asked_for(app);
-  return std::find_if(commands.begin(), commands.end(),
-                      [&](const ParsedCommand& command) { return command.app == &asked; })
+  return std::ranges::find_if(commands,
+                              [&](const ParsedCommand& command) { return command.app == &asked; })
       ->action;
 }
 
@@ -145,8 +145,8 @@ DeclaredCommand declared(const Command& command) {
   Options options;
   command.declare(options);
   DeclaredCommand result{command.name, command.help, command.examples, {help_option}, {}};
-  std::copy_if(options.specs().begin(), options.specs().end(), std::back_inserter(result.options),
-               [](const OptionSpec& option) { return !option.hidden; });
+  std::ranges::copy_if(options.specs(), std::back_inserter(result.options),
+                       [](const OptionSpec& option) { return !option.hidden; });
   for (const Command& inner : command.commands) result.commands.push_back(declared(inner));
   return result;
 }

@@ -1,6 +1,7 @@
 // The command line: from words to what they ask for, by what commands declare.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,11 @@ struct DeclaredCommand {
 };
 
 DeclaredCommand declared(const Command& command);
+
+/// To be sourced, or put where bash-completion looks.
+void print_bash_completion(std::ostream& out, const DeclaredCommand& program);
+/// A file _nearmetal for a folder of $fpath.
+void print_zsh_completion(std::ostream& out, const DeclaredCommand& program);
+void print_fish_completion(std::ostream& out, const DeclaredCommand& program);
 
 }  // namespace nearmetal

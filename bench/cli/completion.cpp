@@ -1,10 +1,9 @@
-#include "bench/cli/completion.h"
-
 #include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "bench/cli/command_line.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -65,9 +64,8 @@ std::vector<OptionSpec> all_options(const DeclaredCommand& command) {
   std::vector<OptionSpec> options = command.options;
   for (const DeclaredCommand& inner : command.commands) {
     for (const OptionSpec& option : inner.options) {
-      const bool is_new = std::none_of(options.begin(), options.end(), [&](const auto& known) {
-        return flags_of(known) == flags_of(option);
-      });
+      const bool is_new = std::ranges::none_of(
+          options, [&](const auto& known) { return flags_of(known) == flags_of(option); });
       if (is_new) options.push_back(option);
     }
   }

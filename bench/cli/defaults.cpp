@@ -1,6 +1,5 @@
 #include "bench/cli/defaults.h"
 
-#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <stdexcept>

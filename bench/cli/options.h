@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -107,13 +106,13 @@ class Options {
 
   template <class T>
   OptionSpec& number(const std::string& name, const std::string& value, std::optional<T>& member,
-                     Bounds bounds, const std::string& help) {
+                     Range bounds, const std::string& help) {
     return this->value(name, value, help, [name, bounds, &member](const std::string& text) {
       member = parse_number<T>(name, text, bounds);
     });
   }
   template <class T>
-  OptionSpec& number(const std::string& name, const std::string& value, T& member, Bounds bounds,
+  OptionSpec& number(const std::string& name, const std::string& value, T& member, Range bounds,
                      const std::string& help) {
     return this->value(name, value, with_default(help, member),
                        [name, bounds, &member](const std::string& text) {

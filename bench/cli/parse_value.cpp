@@ -4,30 +4,23 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <sstream>
 #include <stdexcept>
 #include <type_traits>
 
-#include "bench/cli/suggest.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-std::string shown(double bound) {
-  std::ostringstream text;
-  text.precision(16);
-  text << bound;
-  return text.str();
-}
+std::string shown(double bound) { return shortest(bound, 16); }
 
-std::string described(const Bounds& bounds) {
+std::string described(const Range& bounds) {
   return (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
          (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
 }
 
 // "2" is most likely meant as 2%.
-std::string percent_hint(const std::string& flag, const std::string& text, const Bounds& bounds) {
+std::string percent_hint(const std::string& flag, const std::string& text, const Range& bounds) {
   try {
     parse_share(flag, text + "%", bounds);
     return "; did you mean " + text + "%?";
@@ -36,10 +29,30 @@ std::string percent_hint(const std::string& flag, const std::string& text, const
   }
 }
 
+// Optimal string alignment distance by dynamic programming: distance[i][j] is that of the first i
+// letters of `a` and the first j of `b`.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        distance[i][j] = i + j;
+        continue;
+      }
+      const size_t replaced = distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      distance[i][j] = std::min({replaced, distance[i - 1][j] + 1, distance[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return distance[a.size()][b.size()];
+}
+
 }  // namespace
 
 template <class Number>
-Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds) {
+Number parse_number(const std::string& flag, const std::string& text, const Range& bounds) {
   Number value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
@@ -50,14 +63,14 @@ Number parse_number(const std::string& flag, const std::string& text, const Boun
   const char* kind = std::is_integral_v<Number> ? " must be an integer " : " must be a number ";
   throw std::invalid_argument(flag + kind + described(bounds) + ", not '" + text + "'");
 }
-template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Bounds&);
-template double parse_number<double>(const std::string&, const std::string&, const Bounds&);
+template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Range&);
+template double parse_number<double>(const std::string&, const std::string&, const Range&);
 
-double parse_share(const std::string& flag, const std::string& text, const Bounds& bounds) {
+double parse_share(const std::string& flag, const std::string& text, const Range& bounds) {
   const bool percent = !text.empty() && text.back() == '%';
   try {
     if (!percent) return parse_number<double>(flag, text, bounds);
-    const Bounds in_percent{100 * bounds.minimum, 100 * bounds.maximum, bounds.above_minimum};
+    const Range in_percent{100 * bounds.minimum, 100 * bounds.maximum, bounds.above_minimum};
     return parse_number<double>(flag, text.substr(0, text.size() - 1), in_percent) / 100;
   } catch (const std::invalid_argument&) {
     throw std::invalid_argument(flag + " must be a share " + described(bounds) +
@@ -75,7 +88,7 @@ double parse_duration(const std::string& flag, const std::string& text) {
     number.pop_back();
   }
   try {
-    const Bounds bounds{0, longest_seconds / unit_seconds, true};
+    const Range bounds{0, longest_seconds / unit_seconds, true};
     return unit_seconds * parse_number<double>(flag, number, bounds);
   } catch (const std::invalid_argument&) {
     throw std::invalid_argument(flag + " must be a time such as 30, 30s or 2m, above 0 and up to " +
@@ -85,7 +98,7 @@ double parse_duration(const std::string& flag, const std::string& text) {
 
 void require_choice(const std::string& flag, const std::string& text,
                     const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  if (std::ranges::find(choices, text) != choices.end()) return;
   throw std::invalid_argument(flag + " does not take '" + text + "'" + did_you_mean(text, choices) +
                               " (" + joined(choices) + ")");
 }
@@ -106,6 +119,25 @@ std::string checked_path(const std::string& flag, const std::string& text) {
   if (!text.empty() && (text.front() != '-' || text == "-")) return text;
   throw std::invalid_argument(flag + " needs the path of a file, not '" + text +
                               "'; write ./NAME for a name that starts with '-'");
+}
+
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known) {
+  constexpr size_t longest_word = 64;  // a longer one is no typing mistake
+  if (word.size() > longest_word) return "";
+  std::string nearest;
+  size_t allowed = std::max<size_t>(1, word.size() / 3);
+  for (const std::string& candidate : known) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance > allowed || (distance == allowed && !nearest.empty())) continue;
+    nearest = candidate;
+    allowed = distance;
+  }
+  return nearest;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_word(word, known);
+  return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
 }
 
 }  // namespace nearmetal

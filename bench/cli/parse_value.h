@@ -9,14 +9,12 @@
 
 namespace nearmetal {
 
-using Bounds = Range;
-
 /// Decimal, the whole text, within the bounds. `flag` is for the message. For int64_t and double.
 template <class Number>
-Number parse_number(const std::string& flag, const std::string& text, const Bounds& bounds);
+Number parse_number(const std::string& flag, const std::string& text, const Range& bounds);
 
 /// A share: 0.02, or 2%. A number of 1 or more without % is refused, as it might mean either.
-double parse_share(const std::string& flag, const std::string& text, const Bounds& bounds);
+double parse_share(const std::string& flag, const std::string& text, const Range& bounds);
 
 /// Seconds: 30, 30s, 2m, 1.5h.
 double parse_duration(const std::string& flag, const std::string& text);
@@ -37,5 +35,12 @@ std::vector<std::string> comma_separated(const std::string& text);
 
 /// Refuses what would look like an option elsewhere; "-" stands for a standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);
+
+/// The known word that is nearest to `word` by edit distance (Levenshtein, with swapped neighbours
+/// as one edit), or empty where none is near: at most one edit for each three letters, at least 1.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
+
+/// "; did you mean 'x'?", or empty.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace nearmetal

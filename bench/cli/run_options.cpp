@@ -68,8 +68,7 @@ void add_settings(Options& options, RunRequest& request, unsigned command) {
                            }});
       },
       request.config);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.place < b.place; });
+  std::ranges::stable_sort(entries, {}, &Entry::place);
   for (const Entry& entry : entries) entry.add();
 }
 

@@ -7,7 +7,7 @@
 namespace nearmetal {
 namespace {
 
-Bounds bounds_of(const Setting& setting) {
+Range range_of(const Setting& setting) {
   return {setting.range.minimum, setting.most, setting.range.above_minimum};
 }
 
@@ -29,16 +29,16 @@ void parse_setting(const Setting& setting, const std::string& text,
 }
 
 void parse_setting(const Setting& setting, const std::string& text, int64_t& value) {
-  value = parse_number<int64_t>(flag_of(setting), text, bounds_of(setting));
+  value = parse_number<int64_t>(flag_of(setting), text, range_of(setting));
 }
 
 void parse_setting(const Setting& setting, const std::string& text, double& value) {
   value = is_time(setting) ? parse_duration(flag_of(setting), text)
-                           : parse_number<double>(flag_of(setting), text, bounds_of(setting));
+                           : parse_number<double>(flag_of(setting), text, range_of(setting));
 }
 
 void parse_setting(const Setting& setting, const std::string& text, LossScale& value) {
-  constexpr Bounds bounds{.minimum = 0, .maximum = 1e12, .above_minimum = true};
+  constexpr Range bounds{.minimum = 0, .maximum = 1e12, .above_minimum = true};
   value = text == "dynamic"
               ? LossScale{initial_of_dynamic, true}
               : LossScale{parse_number<double>(flag_of(setting), text, bounds), false};

@@ -2,8 +2,7 @@
 #include <utility>
 
 #include "bench/commands/program.h"
-#include "bench/doctor/check_layout.h"
-#include "bench/doctor/collect.h"
+#include "bench/doctor/diagnose.h"
 #include "comm/layout/layout_json.h"
 
 namespace nearmetal {

@@ -1,6 +1,5 @@
 #include "bench/cli/build_info.h"
 #include "bench/cli/command_line.h"
-#include "bench/cli/completion.h"
 #include "bench/commands/program.h"
 
 namespace nearmetal {

@@ -24,7 +24,7 @@
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
-#include "reports/merge/merge_ranks.h"
+#include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {

@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <sstream>
-#include <stdexcept>
 
 #include "bench/cli/destination.h"
 #include "bench/commands/html_output.h"
@@ -8,7 +7,6 @@
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
 #include "reports/files/atomic_file.h"
-#include "reports/formats/benchmark_json.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/junit.h"

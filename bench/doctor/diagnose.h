@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/layout/layout.h"
 #include "comm/layout/mig_config.h"
 #include "reports/document/environment.h"
 #include "reports/document/finding.h"
@@ -62,5 +63,15 @@ struct Checkup {
 
 /// In the order in which a run would meet them.
 std::vector<Finding> diagnose(const Checkup& checkup);
+
+/// Loads every backend, asks NVML, and has mpirun start processes of this program: two here, and
+/// one on each host of `layouts`, where it has others than this machine. Takes some seconds;
+/// minutes where they hang.
+Checkup collect_checkup(const LayoutFile& layouts);
+
+/// Plans what a sweep of the file would start, and looks whether the GPUs that it names on this
+/// machine, MIG devices, MPS and what its ranks are to find are there, as `checkup` knows them.
+/// Starts nothing.
+LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
 
 }  // namespace nearmetal

@@ -15,12 +15,6 @@ void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name
 /// Of the paths between GPUs.
 void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings);
 
-/// Whether MIG is as a configuration says, where one was named.
-void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings);
-
-/// Whether a sweep of a layout file could start, where one was named.
-void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings);
-
 /// CPUs, memory, limits, network, files and clock.
 void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings);
 

@@ -116,9 +116,8 @@ void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findi
     }
   }
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
-  const bool redirected = std::any_of(gpus.begin(), gpus.end(), [](const Gpu& gpu) {
-    return gpu.acs_redirect && *gpu.acs_redirect;
-  });
+  const bool redirected = std::ranges::any_of(
+      gpus, [](const Gpu& gpu) { return gpu.acs_redirect && *gpu.acs_redirect; });
   if (redirected && refused + without_nvlink > 0) {
     findings.push_back({Urgency::warning, "acs_redirect",
                         "bridges above the GPUs redirect what peers send one another (PCIe ACS)",

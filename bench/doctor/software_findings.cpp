@@ -54,9 +54,9 @@ const char* fix_of(Obstacle obstacle) {
 }
 
 void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
-  const bool any =
-      std::any_of(checkup.backends.begin(), checkup.backends.end(),
-                  [](const auto& backend) { return backend.second.obstacle == Obstacle::none; });
+  const bool any = std::ranges::any_of(checkup.backends, [](const auto& backend) {
+    return backend.second.obstacle == Obstacle::none;
+  });
   for (const auto& [name, backend] : checkup.backends) {
     if (backend.obstacle == Obstacle::none) {
       findings.push_back({Urgency::ok, "backend", "the " + name + " backend works", "", ""});

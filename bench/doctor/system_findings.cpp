@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "bench/doctor/findings.h"
 #include "reports/text/text.h"
 
@@ -62,14 +60,13 @@ void add_cpus(const Environment& environment, std::vector<Finding>& findings) {
 }
 
 void add_network(const std::vector<NetworkInterface>& network, std::vector<Finding>& findings) {
-  const auto is_up = [](const NetworkInterface& one) { return one.state && *one.state == "up"; };
-  const auto up = std::count_if(network.begin(), network.end(), is_up);
-  if (up < 2) return;
-  std::string names;
+  std::vector<std::string> names;
   for (const NetworkInterface& one : network) {
-    if (is_up(one)) names += (names.empty() ? "" : ", ") + one.name;
+    if (one.state && *one.state == "up") names.push_back(one.name);
   }
-  findings.push_back({Urgency::note, "several_interfaces", "several networks are up: " + names,
+  if (names.size() < 2) return;
+  findings.push_back({Urgency::note, "several_interfaces",
+                      "several networks are up: " + joined(names),
                       "MPI and NCCL may choose another than you mean, or one without a way through",
                       "name it: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME"});
 }

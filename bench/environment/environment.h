@@ -2,11 +2,35 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "bench/environment/virtualisation.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
+
+/// Where evidence comes from that is in no file. Tests put answers of their own here.
+struct Probes {
+  /// Leaf 0x40000000 of CPUID, which is a hypervisor's where leaf 1 says that there is one.
+  std::function<Maybe<std::string>()> cpuid_signature;
+  /// What systemd-detect-virt says when given --vm or --container.
+  std::function<Maybe<std::string>(const char* question)> detect_virt;
+  /// A variable of the environment; empty: not set.
+  std::function<std::string(const char* name)> variable;
+};
+
+/// Of this machine.
+Probes real_probes();
+
+/// `hypervisor_cpu_flag` as the kernel shows it. `root` is the folder of the system's files.
+Virtualisation find_virtualisation(const std::filesystem::path& root, const Probes& probes,
+                                   const Maybe<bool>& hypervisor_cpu_flag);
+
+/// Where what was found contradicts what the user says that it is; empty: nowhere.
+std::string contradiction(MachineKind claim, const Virtualisation& found);
 
 /// Host, processor, memory, limits and the environment variables that steer the libraries. What
 /// cannot be found out is unknown, with the reason. `root` is the folder of the system's files, "/"
@@ -25,5 +49,14 @@ std::map<std::string, std::string> read_host_facts(const std::filesystem::path& 
 /// Takes host names, UUIDs and serial numbers out of the report, wherever they are written, and
 /// leaves of absolute paths of the invocation and of variables the name of the file.
 void leave_out_host_info(Report& report);
+
+/// Sockets, cores and NUMA nodes by hwloc. Where `root` is not "/", hwloc reads a copy of a
+/// system's files.
+Processor find_processor(const std::filesystem::path& root);
+
+Limits find_limits(const std::filesystem::path& root);
+
+/// All but the loopback, sorted by name; at most 64.
+std::vector<NetworkInterface> find_network(const std::filesystem::path& root);
 
 }  // namespace nearmetal

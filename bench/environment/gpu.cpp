@@ -1,13 +1,10 @@
 #include "bench/environment/gpu.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "bench/environment/gpu_partition.h"
-#include "bench/environment/pci.h"
 #include "bench/environment/system_files.h"
 #include "comm/layout/mig_profiles.h"
 #include "models/errors.h"

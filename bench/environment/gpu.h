@@ -1,7 +1,9 @@
 // What a GPU is and how it is connected: by its backend, NVML and the kernel.
 #pragma once
 
+#include <array>
 #include <filesystem>
+#include <string>
 
 #include "bench/environment/nvml.h"
 #include "models/program.h"
@@ -31,5 +33,29 @@ void leave_nvml_facts(Gpu& gpu, const Unknown& why);
 
 /// All GPUs that NVML lists, whether a backend can use them or not.
 std::vector<Gpu> all_gpus(const Nvml& nvml, const std::filesystem::path& root);
+
+/// The name of a number that NVML answered.
+template <size_t count>
+Maybe<std::string> name_in(const Maybe<unsigned>& value,
+                           const std::array<const char*, count>& names) {
+  if (!value) return Unknown{value.reason};
+  if (*value >= count) return Unknown{"NVML says " + std::to_string(*value)};
+  return std::string(names[*value]);
+}
+
+/// Virtualisation, MIG mode and instances, and of a vGPU its profile, licence and scheduler, of the
+/// GPU that `device` is, which is named in `gpu`.
+void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device);
+
+// `device` is a folder of /sys/bus/pci/devices. Unknown where the extended configuration is not
+// readable, as it is to root alone.
+
+/// Whether it may keep translations of the IOMMU (ATS), without which its accesses to the memory of
+/// peers take the way through the root complex.
+Maybe<bool> ats_enabled(const std::filesystem::path& device);
+
+/// Whether a bridge above it sends what peers send one another up to the root complex (P2P request
+/// redirect of ACS).
+Maybe<bool> acs_redirects(const std::filesystem::path& device);
 
 }  // namespace nearmetal

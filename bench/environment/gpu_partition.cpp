@@ -1,8 +1,7 @@
-#include "bench/environment/gpu_partition.h"
-
 #include <algorithm>
 #include <array>
 
+#include "bench/environment/gpu.h"
 #include "comm/layout/mig_profiles.h"
 #include "comm/layout/vgpu_profile.h"
 

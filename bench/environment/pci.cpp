@@ -1,5 +1,3 @@
-#include "bench/environment/pci.h"
-
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -7,6 +5,8 @@
 #include <regex>
 #include <string>
 #include <vector>
+
+#include "bench/environment/gpu.h"
 
 namespace nearmetal {
 namespace {

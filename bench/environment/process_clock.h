@@ -1,7 +1,9 @@
-// Seconds since this process started, for the time from start to first step.
+// When this process started, and what the kernel tells of others.
 #pragma once
 
 #include <chrono>
+#include <filesystem>
+#include <optional>
 #include <string>
 
 namespace nearmetal {
@@ -24,5 +26,15 @@ class ProcessClock {
   double start_seconds_ = 0;
   std::string clock_;
 };
+
+struct ProcessStat {
+  std::string name;
+  int parent = 0;
+  double cpu_ticks = 0;    // used so far, of user and system
+  double start_ticks = 0;  // since boot
+};
+
+/// None where the file is not there or holds something else.
+std::optional<ProcessStat> process_stat(const std::filesystem::path& file);
 
 }  // namespace nearmetal

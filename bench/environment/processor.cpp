@@ -1,5 +1,3 @@
-#include "bench/environment/processor.h"
-
 #include <hwloc.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -8,7 +6,9 @@
 #include <memory>
 #include <set>
 
+#include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -47,9 +47,7 @@ Maybe<std::string> governors(const fs::path& root) {
     if (cpu.starts_with("cpu") && name) names.insert(*name);
   }
   if (names.empty()) return Unknown{"the kernel does not steer the frequency (no cpufreq)"};
-  std::string joined;
-  for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
-  return joined;
+  return joined({names.begin(), names.end()});
 }
 
 Maybe<int64_t> limit_of(int resource) {
@@ -71,6 +69,31 @@ Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) 
   const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
   if (!text) return Unknown{text.reason};
   return unit * std::strtoll(text->c_str(), nullptr, 10);
+}
+
+constexpr size_t most_interfaces = 64;
+
+NetworkInterface describe(const fs::path& folder, const std::string& name) {
+  NetworkInterface found;
+  found.name = name;
+  const fs::path device = folder / "device";
+  found.driver = link_name(device / "driver");
+  found.state = first_line(folder / "operstate");
+  found.mtu_bytes = number_in(folder / "mtu");
+  const Maybe<int64_t> megabits = number_in(folder / "speed");
+  found.bits_per_second = megabits && *megabits > 0
+                              ? Maybe<int64_t>(1'000'000 * *megabits)
+                              : Maybe<int64_t>(Unknown{"the driver does not tell its speed"});
+  found.numa_node = number_in(device / "numa_node");
+  const std::vector<std::string> rdma = names_in(device / "infiniband");
+  found.rdma_device = rdma.empty() ? Maybe<std::string>(Unknown{"it has none"}) : rdma.front();
+  std::error_code ignored;
+  if (fs::exists(device, ignored)) {
+    found.virtual_function = fs::exists(device / "physfn", ignored);
+  } else {
+    found.virtual_function = Unknown{"it belongs to no device"};
+  }
+  return found;
 }
 
 }  // namespace
@@ -104,6 +127,16 @@ Limits find_limits(const fs::path& root) {
   if (modes && modes->find('[') != std::string::npos) {  // always [madvise] never
     const size_t start = modes->find('[') + 1;
     found.transparent_huge_pages = modes->substr(start, modes->find(']') - start);
+  }
+  return found;
+}
+
+std::vector<NetworkInterface> find_network(const fs::path& root) {
+  std::vector<NetworkInterface> found;
+  const fs::path folder = root / "sys/class/net";
+  for (const std::string& name : names_in(folder)) {
+    if (name == "lo" || found.size() == most_interfaces) continue;
+    found.push_back(describe(folder / name, name));
   }
   return found;
 }

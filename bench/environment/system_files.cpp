@@ -53,7 +53,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, ignored), end; entry != end; entry.increment(ignored)) {
     names.push_back(entry->path().filename());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

@@ -1,5 +1,3 @@
-#include "bench/environment/virtualisation.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -7,6 +5,7 @@
 #include <sstream>
 
 #include "bench/environment/child_output.h"
+#include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 #include "reports/text/text.h"
 
@@ -145,13 +144,12 @@ Maybe<std::string> kernel_options(const fs::path& root) {
       "hugepages", "hugepagesz",  "mitigations",       "transparent_hugepage",
       "isolcpus",  "nohz_full",   "default_hugepagesz"};
   std::istringstream words(*line);
-  std::string kept;
+  std::vector<std::string> kept;
   for (std::string word; words >> word;) {
     const std::string name = word.substr(0, word.find('='));
-    if (std::find(known.begin(), known.end(), name) == known.end()) continue;
-    kept += (kept.empty() ? "" : " ") + word;
+    if (std::ranges::find(known, name) != known.end()) kept.push_back(word);
   }
-  return kept;
+  return joined(kept, " ");
 }
 
 Maybe<int64_t> iommu_groups(const fs::path& root) {

@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <iomanip>
 #include <memory>
 #include <string>
@@ -88,18 +89,18 @@ class TableReporter : public gb::BenchmarkReporter {
   TableReporter(std::ostream& out, size_t name_width) : out_(out), name_width_(name_width) {}
 
   bool ReportContext(const Context& /*context*/) override {
-    row("probe", "median us", "p99 us", "GB/s", "bus GB/s", "TFLOP/s", "of floor", "one run");
+    print({"probe", "median us", "p99 us", "GB/s", "bus GB/s", "TFLOP/s", "of floor", "one run"});
     return true;
   }
 
   void ReportRuns(const std::vector<Run>& report) override {
     std::vector<Run> runs;
-    std::copy_if(report.begin(), report.end(), std::back_inserter(runs),
-                 [](const Run& run) { return run.run_type == Run::RT_Iteration; });
+    std::ranges::copy_if(report, std::back_inserter(runs),
+                         [](const Run& run) { return run.run_type == Run::RT_Iteration; });
     if (runs.empty()) return;
     const Run& first = runs.front();
     if (first.error_occurred) {
-      row(first.run_name.function_name, "failed", "", "", "", "", "", first.error_message);
+      print({first.run_name.function_name, "failed", "", "", "", "", "", first.error_message});
       return;
     }
     const auto middle = [&](const auto& value) {
@@ -111,18 +112,18 @@ class TableReporter : public gb::BenchmarkReporter {
       const double value = middle([&](const Run& run) { return counter(run, name); });
       return value > 0 ? significant(scale * value) + unit : std::string("-");
     };
-    row(first.run_name.function_name, shown(median_microseconds, 1), shown(p99_microseconds, 1),
-        shown(bytes_rate, 1e-9), shown(bus_rate, 1e-9), shown(flops_rate, 1e-12),
-        shown(floor_share, 100, " %"), first.report_label);
+    print({first.run_name.function_name, shown(median_microseconds, 1), shown(p99_microseconds, 1),
+           shown(bytes_rate, 1e-9), shown(bus_rate, 1e-9), shown(flops_rate, 1e-12),
+           shown(floor_share, 100, " %"), first.report_label});
   }
 
  private:
-  void row(const std::string& name, const std::string& time, const std::string& p99,
-           const std::string& bytes, const std::string& bus, const std::string& flops,
-           const std::string& floor, const std::string& work) {
-    out_ << std::left << std::setw(static_cast<int>(name_width_)) << name << std::right
-         << std::setw(11) << time << std::setw(11) << p99 << std::setw(9) << bytes << std::setw(10)
-         << bus << std::setw(9) << flops << std::setw(10) << floor << "  " << work << std::endl;
+  // One cell more than there are widths: the first is as wide as the longest name.
+  void print(const std::array<std::string, 8>& cells) {
+    constexpr std::array widths = {11, 11, 9, 10, 9, 10};
+    out_ << std::left << std::setw(static_cast<int>(name_width_)) << cells.front() << std::right;
+    for (size_t i = 0; i < widths.size(); ++i) out_ << std::setw(widths[i]) << cells[i + 1];
+    out_ << "  " << cells.back() << std::endl;
   }
 
   std::ostream& out_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"

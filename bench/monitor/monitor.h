@@ -1,7 +1,6 @@
 // Watches a rank's GPU and CPUs from a thread of its own while its window is timed.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <memory>

@@ -2,15 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
-#include "bench/environment/process_stat.h"
+#include "bench/environment/process_clock.h"
 #include "models/errors.h"
 
 namespace nearmetal {

@@ -29,8 +29,6 @@ constexpr std::array reasons = {
     Reason{0x40, "clocks lowered by the hardware for heat", true},
     Reason{0x80, "clocks lowered by the power brake of the system", true}};
 
-std::string percent_text(double share) { return significant(100 * share, 3) + " %"; }
-
 std::vector<double> column_of(const MonitorTable& table, size_t column) {
   std::vector<double> values;
   for (size_t at = column; at < table.values.size(); at += table.names.size()) {
@@ -58,11 +56,11 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
   for (size_t column = 0; column < table.names.size(); ++column) {
     const std::vector<double> values = column_of(table, column);
     const std::string& name = table.names[column];
-    if (std::any_of(values.begin(), values.end(), [](double v) { return !std::isfinite(v); })) {
+    if (std::ranges::any_of(values, [](double v) { return !std::isfinite(v); })) {
       result.not_monitored[name] = "not told here at every sample";
       continue;
     }
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    const auto [low, high] = std::ranges::minmax_element(values);
     const double mean = mean_of(values.data(), values.data() + values.size());
     result.series.push_back({name, *low, mean, *high, compacted(values, group)});
   }
@@ -78,7 +76,7 @@ bool saw_sharing(const MonitorTable& table, const Sharers& sharers, Monitoring& 
   const MonitoredSeries* steal = series_named(result, "cpu_steal_share");
   if (steal != nullptr && steal->mean > steal_may_be) {
     shared = true;
-    result.seen.push_back("the hypervisor gave " + percent_text(steal->mean) +
+    result.seen.push_back("the hypervisor gave " + percent(steal->mean) +
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
@@ -92,13 +90,12 @@ bool saw_sharing(const MonitorTable& table, const Sharers& sharers, Monitoring& 
 bool saw_throttling(const MonitorTable& table, Monitoring& result) {
   bool throttled = false;
   for (const Reason& reason : reasons) {
-    const auto count = std::count_if(table.throttle_bits.begin(), table.throttle_bits.end(),
-                                     [&](auto bits) { return (bits & reason.bit) != 0; });
+    const auto count = std::ranges::count_if(table.throttle_bits,
+                                             [&](auto bits) { return (bits & reason.bit) != 0; });
     if (count == 0) continue;
     const double share =
         static_cast<double>(count) / static_cast<double>(table.throttle_bits.size());
-    result.seen.push_back(std::string(reason.text) + " in " + percent_text(share) +
-                          " of the samples");
+    result.seen.push_back(std::string(reason.text) + " in " + percent(share) + " of the samples");
     throttled = throttled || (reason.throttles && share > throttled_may_be);
   }
   return throttled;
@@ -109,7 +106,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
   if (table.seconds.size() < fewest_samples_for_drift) return false;
   for (const char* name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
     if (series_named(result, name) == nullptr) continue;
-    const auto column = std::find(table.names.begin(), table.names.end(), name);
+    const auto column = std::ranges::find(table.names, name);
     const std::vector<double> values = column_of(table, column - table.names.begin());
     const size_t quarter = values.size() / 4;
     const double first = mean_of(values.data(), values.data() + quarter);
@@ -117,7 +114,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
         mean_of(values.data() + values.size() - quarter, values.data() + values.size());
     if (first <= 0 || std::abs(last / first - 1) <= clock_may_drift) continue;
     drifted = true;
-    result.seen.push_back(std::string(name) + " changed by " + percent_text(last / first - 1) +
+    result.seen.push_back(std::string(name) + " changed by " + percent(last / first - 1) +
                           " from the first quarter of the window to the last");
   }
   return drifted;

@@ -1,6 +1,6 @@
 #include "bench/run/expected.h"
 
-#include "bench/environment/virtualisation.h"
+#include "bench/environment/environment.h"
 #include "models/errors.h"
 
 namespace nearmetal {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/cli/build_info.h"
-#include "bench/environment/virtualisation.h"
+#include "bench/environment/environment.h"
 #include "bench/run/step_figures.h"
 #include "models/networks/registry.h"
 #include "reports/document/throughput.h"

@@ -3,8 +3,6 @@
 
 #include <functional>
 #include <ostream>
-#include <stdexcept>
-#include <string>
 
 #include "comm/world.h"
 #include "models/exit_code.h"

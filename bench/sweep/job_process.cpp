@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "models/errors.h"
-#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {

@@ -11,10 +11,8 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <stdexcept>
 #include <thread>
 
-#include "bench/environment/system_files.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
 

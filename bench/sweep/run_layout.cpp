@@ -1,10 +1,8 @@
 #include "bench/sweep/run_layout.h"
 
-#include <algorithm>
 #include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "bench/sweep/hosts_found.h"

@@ -1,7 +1,6 @@
 #include "bench/sweep/sweep_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
@@ -11,8 +10,7 @@
 #include "reports/document/throughput.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
-#include "reports/merge/merge_environments.h"
-#include "reports/merge/merge_jobs.h"
+#include "reports/merge/merge.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/statistics/inference.h"

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "comm/launch/launch_script.h"
-#include "reports/json/forms.h"
+#include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal {

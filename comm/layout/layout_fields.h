@@ -9,7 +9,7 @@
 #include "comm/layout/layout_names.h"
 #include "comm/layout/mig_profiles.h"
 #include "comm/layout/short_form.h"
-#include "reports/json/forms.h"
+#include "reports/json/json_archive.h"
 
 namespace nearmetal::json {
 

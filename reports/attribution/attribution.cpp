@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "reports/attribution/known_causes.h"
-#include "reports/attribution/layer_findings.h"
 #include "reports/attribution/step_model.h"
 #include "reports/text/text.h"
 
@@ -54,8 +53,8 @@ class Explainer {
       const double part = direction * layer.seconds.value.value_or(0);
       return std::tuple(!layer.counts(), !layer.seconds, !layer.sensitive, -part);
     };
-    std::stable_sort(layers.begin(), layers.end(),
-                     [&](const LayerShare& a, const LayerShare& b) { return order(a) < order(b); });
+    std::ranges::stable_sort(
+        layers, [&](const LayerShare& a, const LayerShare& b) { return order(a) < order(b); });
     return layers;
   }
 

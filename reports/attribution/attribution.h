@@ -1,7 +1,6 @@
 // Where the difference between two sides comes from, layer by layer, by a stated model of a step.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

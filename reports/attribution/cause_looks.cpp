@@ -1,10 +1,9 @@
-#include "reports/attribution/cause_looks.h"
-
 #include <algorithm>
 #include <iterator>
 #include <set>
 #include <vector>
 
+#include "reports/attribution/known_causes.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -242,10 +241,9 @@ Seen copies_as_if_pageable(const Side& base, const Side& next) {
 
 Seen virtual_machine(const Side& base, const Side& next) {
   const auto any_vm = [](const Side& side) {
-    return std::any_of(side.environments.begin(), side.environments.end(),
-                       [](const Environment* environment) {
-                         return environment->virtualisation.machine.value == MachineKind::vm;
-                       });
+    return std::ranges::any_of(side.environments, [](const Environment* environment) {
+      return environment->virtualisation.machine.value == MachineKind::vm;
+    });
   };
   return if_new(any_vm(base), any_vm(next), "a virtual machine");
 }

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/attribution/cause_looks.h"
-
 namespace nearmetal {
 namespace {
 

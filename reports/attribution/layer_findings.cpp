@@ -1,7 +1,6 @@
-#include "reports/attribution/layer_findings.h"
-
 #include <cmath>
 
+#include "reports/attribution/step_model.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

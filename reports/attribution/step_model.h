@@ -1,7 +1,6 @@
 // How long a step takes by its parts, and how one side's differs from another's.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -63,5 +62,23 @@ double step_seconds(const StepModel& model, const LayerFactors& factors);
 /// more, since a probe alone need not meet what the window met; all of it where they point in
 /// different directions.
 double beyond(double factor, double known);
+
+struct LayerFinding {
+  Layer layer = Layer::clock;
+  double LayerFactors::*factor_of = nullptr;  // what the layer changes in the model
+  Maybe<double> factor;                       // from the base to the new side
+  std::vector<SeenProbe> seen;
+  std::string hidden;  // why the step does not wait for the layer, where it does not
+};
+
+/// One of each layer.
+std::vector<LayerFinding> layer_findings(const SideFigures& base, const SideFigures& next,
+                                         const StepModel& model);
+
+/// Which part of the communication differs, in words.
+std::string part_of_communication(const SideFigures& base, const SideFigures& next);
+
+/// "12.3 ms"
+std::string milliseconds_text(double seconds);
 
 }  // namespace nearmetal

@@ -23,7 +23,7 @@ void require_name(const std::string& name) {
   const auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
   };
-  const bool plain = std::all_of(name.begin(), name.end(), is_plain);
+  const bool plain = std::ranges::all_of(name, is_plain);
   if (!name.empty() && plain && name.front() != '.' && name.front() != '-') return;
   throw std::invalid_argument("'" + name +
                               "' is no name of a baseline: letters, digits, -, _ and "
@@ -31,9 +31,9 @@ void require_name(const std::string& name) {
 }
 
 bool has_complete_run(const Report& report) {
-  return std::any_of(report.arms.begin(), report.arms.end(), [](const Arm& arm) {
-    return std::any_of(arm.runs.begin(), arm.runs.end(),
-                       [](const Run& run) { return run.status == Status::complete; });
+  return std::ranges::any_of(report.arms, [](const Arm& arm) {
+    return std::ranges::any_of(arm.runs,
+                               [](const Run& run) { return run.status == Status::complete; });
   });
 }
 
@@ -108,7 +108,7 @@ std::vector<std::string> baseline_names(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -133,7 +133,7 @@ RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) 
     for (const SetRun& run : arm.runs) {
       if (context_of(run.key) == context) runs.push_back(&run);
     }
-    std::stable_sort(runs.begin(), runs.end(), [](const SetRun* a, const SetRun* b) {
+    std::ranges::stable_sort(runs, [](const SetRun* a, const SetRun* b) {
       return a->run.started_at < b->run.started_at;
     });
     const auto surplus = std::max<int64_t>(0, std::ssize(runs) - window);

@@ -11,28 +11,15 @@
 
 #include "reports/document/settings.h"
 #include "reports/files/sha256.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-class Key {
- public:
-  void add(const std::string& name, const std::string& value, Severity severity) {
-    fields_.push_back({name, value, severity});
-  }
-  std::vector<KeyField> take() { return std::move(fields_); }
-
- private:
-  std::vector<KeyField> fields_;
-};
+using Key = std::vector<KeyField>;
 
 std::string key_text(const std::string& value) { return value; }
-std::string key_text(double value) {
-  std::ostringstream text;
-  text.precision(15);
-  text << value;
-  return text.str();
-}
+std::string key_text(double value) { return shortest(value, 15); }
 std::string key_text(int64_t value) { return std::to_string(value); }
 std::string key_text(bool value) { return value ? "yes" : "no"; }
 template <Named E>
@@ -51,24 +38,24 @@ std::string key_text(const std::optional<T>& value) {
 void add_setting(Key& key, const std::string& name, const std::optional<LossScale>& scale,
                  Severity severity) {
   const LossScale known = scale.value_or(LossScale{});
-  key.add(name + ".initial", key_text(known.initial), severity);
-  key.add(name + ".dynamic", key_text(known.dynamic), severity);
+  key.push_back({name + ".initial", key_text(known.initial), severity});
+  key.push_back({name + ".dynamic", key_text(known.dynamic), severity});
 }
 template <class T>
 void add_setting(Key& key, const std::string& name, const T& value, Severity severity) {
-  key.add(name, key_text(value), severity);
+  key.push_back({name, key_text(value), severity});
 }
 
 // Calls add(setting, member) for each setting that decides this, in the order of the key.
 template <class Add>
 void for_each_in_key(Decides decides, const Add& add) {
-  std::vector<std::pair<int, std::function<void()>>> calls;
+  using Call = std::pair<int, std::function<void()>>;
+  std::vector<Call> calls;
   for_each_setting([&](const Setting& setting, auto member) {
     if (setting.decides != decides) return;
     calls.emplace_back(setting.key_place, [&add, &setting, member] { add(setting, member); });
   });
-  std::stable_sort(calls.begin(), calls.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(calls, {}, &Call::first);
   for (const auto& [place, call] : calls) call();
 }
 
@@ -100,9 +87,9 @@ std::string ranks_per_instance(const Run& run) {
   std::vector<int64_t> counts;
   for (const auto& [environment, count] : ranks) counts.push_back(count);
   std::sort(counts.rbegin(), counts.rend());
-  std::string text;
-  for (const int64_t count : counts) text += (text.empty() ? "" : " ") + std::to_string(count);
-  return text;
+  std::vector<std::string> texts;
+  for (const int64_t count : counts) texts.push_back(std::to_string(count));
+  return joined(texts, " ");
 }
 
 std::string share_text(const ArmShare& share) {
@@ -115,27 +102,21 @@ std::string share_text(const ArmShare& share) {
 }
 
 std::string ranks_per_job(const Run& run) {
-  std::string text;
-  for (const ConcurrentJob& job : run.jobs) {
-    text += (text.empty() ? "" : " ") + std::to_string(job.ranks);
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const ConcurrentJob& job : run.jobs) texts.push_back(std::to_string(job.ranks));
+  return joined(texts, " ");
 }
 
 // Distinct values of all ranks' environments, so that a mixed job is not taken for a uniform one.
 template <class Text>
 std::string of_each_rank(const Report& report, const Run& run, const Text& text_of) {
-  std::vector<std::string> texts;
+  std::set<std::string> texts;
   for (const Rank& rank : run.ranks) {
     const auto environment = static_cast<size_t>(rank.environment);
     const bool known = environment < report.environments.size();
-    texts.push_back(known ? text_of(report.environments[environment], rank) : "unknown");
+    texts.insert(known ? text_of(report.environments[environment], rank) : "unknown");
   }
-  std::sort(texts.begin(), texts.end());
-  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-  std::string joined;
-  for (const std::string& text : texts) joined += (joined.empty() ? "" : ", ") + text;
-  return joined;
+  return joined({texts.begin(), texts.end()});
 }
 
 std::string chip_of(const Environment& environment, const Rank& rank) {
@@ -145,7 +126,7 @@ std::string chip_of(const Environment& environment, const Rank& rank) {
 
 void add_hardware(Key& key, const Report& report, const RunConfig& config, const Run& run) {
   if (run.device == Device::cuda) {
-    key.add("gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware);
+    key.push_back({"gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware});
     return;
   }
   const auto cpu = [](const Environment& environment, const Rank&) {
@@ -155,8 +136,8 @@ void add_hardware(Key& key, const Report& report, const RunConfig& config, const
   const auto threads = [asked](const Environment& environment, const Rank&) {
     return std::to_string(asked > 0 ? asked : environment.usable_cpus);
   };
-  key.add("cpu_model", of_each_rank(report, run, cpu), Severity::hardware);
-  key.add("threads", of_each_rank(report, run, threads), Severity::hardware);
+  key.push_back({"cpu_model", of_each_rank(report, run, cpu), Severity::hardware});
+  key.push_back({"threads", of_each_rank(report, run, threads), Severity::hardware});
 }
 
 void add_libraries(Key& key, const Report& report, const Run& run) {
@@ -173,14 +154,14 @@ void add_libraries(Key& key, const Report& report, const Run& run) {
     };
     const std::string versions = of_each_rank(report, run, version);
     // Of another run of the report.
-    if (versions != none) key.add("libraries." + name, versions, Severity::software);
+    if (versions != none) key.push_back({"libraries." + name, versions, Severity::software});
   }
 }
 
 // Words that name a maker or a line of products, not a chip.
 bool is_maker(const std::string& word) {
   constexpr std::array makers = {"NVIDIA", "GRID", "Tesla", "Quadro", "GeForce", "Graphics"};
-  return std::find(makers.begin(), makers.end(), word) != makers.end();
+  return std::ranges::find(makers, word) != makers.end();
 }
 
 // Words from which on a name tells form factor, memory or profile.
@@ -210,20 +191,21 @@ std::string gpu_board(const std::string& product) {
   return product.substr(0, product.find(" MIG "));
 }
 
-std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run) {
+Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
   Key key;
-  key.add("kind", std::string(to_string(arm.kind)), Severity::kind);
+  key.push_back({"kind", std::string(to_string(arm.kind)), Severity::kind});
   const RunConfig& config = config_of(report, arm);
   add_work(key, config);
   add_exchange(key, config, exchanges_gradients(config, run.world_size));
-  if (run.communication) key.add("communication", run.communication->library, Severity::layout);
-  if (arm.share) key.add("share", share_text(*arm.share), Severity::layout);
-  if (!run.jobs.empty()) key.add("ranks_per_job", ranks_per_job(run), Severity::layout);
-  key.add("world_size", key_text(run.world_size), Severity::layout);
-  key.add("ranks_per_instance", ranks_per_instance(run), Severity::layout);
+  if (run.communication)
+    key.push_back({"communication", run.communication->library, Severity::layout});
+  if (arm.share) key.push_back({"share", share_text(*arm.share), Severity::layout});
+  if (!run.jobs.empty()) key.push_back({"ranks_per_job", ranks_per_job(run), Severity::layout});
+  key.push_back({"world_size", key_text(run.world_size), Severity::layout});
+  key.push_back({"ranks_per_instance", ranks_per_instance(run), Severity::layout});
   add_hardware(key, report, config, run);
   add_libraries(key, report, run);
-  return key.take();
+  return key;
 }
 
 std::vector<std::string> fields_that_may_differ() {
@@ -233,7 +215,7 @@ std::vector<std::string> fields_that_may_differ() {
       names.emplace_back(setting.name);
       Key parts;
       add_setting(parts, setting.name, RunConfig{}.*member, Severity::work);
-      for (const KeyField& part : parts.take()) {
+      for (const KeyField& part : parts) {
         if (part.name != setting.name) names.push_back(part.name);
       }
     });
@@ -249,8 +231,7 @@ std::vector<std::string> fields_that_may_differ() {
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
                                            const std::vector<KeyField>& other) {
   const auto value_in = [](const std::vector<KeyField>& key, const std::string& name) {
-    const auto found = std::find_if(key.begin(), key.end(),
-                                    [&](const KeyField& field) { return field.name == name; });
+    const auto found = std::ranges::find(key, name, &KeyField::name);
     return found == key.end() ? std::string("none") : found->value;
   };
   std::vector<KeyDifference> differences;
@@ -261,12 +242,11 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
     }
   }
   for (const KeyField& field : other) {
-    const bool is_new = std::none_of(
-        base.begin(), base.end(), [&](const KeyField& known) { return known.name == field.name; });
+    const bool is_new =
+        std::ranges::none_of(base, [&](const KeyField& known) { return known.name == field.name; });
     if (is_new) differences.push_back({field.name, field.severity, "none", field.value});
   }
-  std::stable_sort(differences.begin(), differences.end(),
-                   [](const auto& a, const auto& b) { return a.severity < b.severity; });
+  std::ranges::stable_sort(differences, {}, &KeyDifference::severity);
   return differences;
 }
 

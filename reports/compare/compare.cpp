@@ -1,7 +1,6 @@
 #include "reports/compare/compare.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -13,15 +12,15 @@ namespace nearmetal {
 namespace {
 
 const RunArm* arm_in(const RunSet& set, const std::string& name) {
-  const auto found = std::find_if(set.arms.begin(), set.arms.end(),
-                                  [&](const RunArm& arm) { return arm.name == name; });
+  const auto found = std::ranges::find(set.arms, name, &RunArm::name);
   return found == set.arms.end() ? nullptr : &*found;
 }
 
 bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
   if (options.vm_form && difference.is_treatment()) return true;
-  return std::any_of(options.allow_differ.begin(), options.allow_differ.end(),
-                     [&](const std::string& allowed) { return covers(allowed, difference.name); });
+  return std::ranges::any_of(options.allow_differ, [&](const std::string& allowed) {
+    return covers(allowed, difference.name);
+  });
 }
 
 // Of every run of both arms from the first of the base; each difference once.
@@ -34,9 +33,8 @@ std::vector<FoundDifference> differences_within(const ArmPair& pair,
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;
       for (const KeyDifference& difference : key_differences(key, run.key)) {
-        const bool known = std::any_of(found.begin(), found.end(), [&](const auto& other) {
-          return other.difference == difference;
-        });
+        const bool known = std::ranges::any_of(
+            found, [&](const auto& other) { return other.difference == difference; });
         if (!known) found.push_back({difference, run.source, is_allowed(difference, options)});
       }
     }
@@ -60,8 +58,8 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
   bool refused = false;
   for (const FoundDifference& found : differences_within(pair, comparison.options)) {
     refused |= !found.allowed;
-    const bool known = std::any_of(
-        comparison.key_differences.begin(), comparison.key_differences.end(),
+    const bool known = std::ranges::any_of(
+        comparison.key_differences,
         [&](const FoundDifference& other) { return other.difference == found.difference; });
     if (!known) comparison.key_differences.push_back(found);
   }
@@ -109,7 +107,7 @@ std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
   if (!metrics.empty()) return metrics;
   for (const ArmPair& pair : pairs) {
     const Metric* metric = &throughput_of(pair);
-    if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end()) {
+    if (std::ranges::find(metrics, metric) == metrics.end()) {
       metrics.push_back(metric);
     }
   }
@@ -119,7 +117,7 @@ std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
 
 // Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
 bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
-  return std::any_of(comparison.rows.begin(), comparison.rows.end(), [&](const ComparisonRow& row) {
+  return std::ranges::any_of(comparison.rows, [&](const ComparisonRow& row) {
     return row.arm == arm && row.difference && !(only_open && row.verdict == Verdict::equivalent);
   });
 }
@@ -165,14 +163,14 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     return;
   }
   const auto& notes = comparison.notes;
-  const bool told = std::find(notes.begin(), notes.end(), hint) != notes.end();
+  const bool told = std::ranges::find(notes, hint) != notes.end();
   if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
 }
 
 bool runs_on_gpus(const RunSet& set) {
-  return std::all_of(set.arms.begin(), set.arms.end(), [](const RunArm& arm) {
-    return std::all_of(arm.runs.begin(), arm.runs.end(),
-                       [](const SetRun& run) { return run.run.device == Device::cuda; });
+  return std::ranges::all_of(set.arms, [](const RunArm& arm) {
+    return std::ranges::all_of(arm.runs,
+                               [](const SetRun& run) { return run.run.device == Device::cuda; });
   });
 }
 
@@ -244,10 +242,10 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   const auto worst_first = [](const auto& a, const auto& b) {
     return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
   };
-  std::stable_sort(comparison.rows.begin(), comparison.rows.end(), worst_first);
-  std::stable_sort(
-      comparison.key_differences.begin(), comparison.key_differences.end(),
-      [](const auto& a, const auto& b) { return a.difference.severity < b.difference.severity; });
+  std::ranges::stable_sort(comparison.rows, worst_first);
+  std::ranges::stable_sort(comparison.key_differences, [](const auto& a, const auto& b) {
+    return a.difference.severity < b.difference.severity;
+  });
   add_geometric_means(comparison, metrics);
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
   comparison.environment_differences =

@@ -1,7 +1,6 @@
 // Two sets of runs: the difference between them, and what may be said of it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

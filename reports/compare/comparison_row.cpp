@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reports/compare/run_notes.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
@@ -45,9 +44,8 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   SideValues side;
   std::vector<const SetRun*> runs;
   for (const SetRun& run : arm.runs) runs.push_back(&run);
-  std::stable_sort(runs.begin(), runs.end(), [](const SetRun* a, const SetRun* b) {
-    return a->run.started_at < b->run.started_at;
-  });
+  std::ranges::stable_sort(
+      runs, [](const SetRun* a, const SetRun* b) { return a->run.started_at < b->run.started_at; });
   for (const SetRun* run : runs) {
     const Maybe<double> value = metric.value_of(run->run);
     if (run->run.status == Status::complete && !value) side.lack = value.reason;

@@ -26,14 +26,13 @@ std::optional<bool> is_virtual(const Environment& environment) {
 }
 
 bool any_is(const std::vector<Environment>& side, std::optional<bool> wanted) {
-  return std::any_of(side.begin(), side.end(), [&](const Environment& environment) {
-    return is_virtual(environment) == wanted;
-  });
+  return std::ranges::any_of(
+      side, [&](const Environment& environment) { return is_virtual(environment) == wanted; });
 }
 
 bool any_says(const std::vector<Environment>& side, MachineKind claim) {
-  return std::any_of(side.begin(), side.end(),
-                     [&](const Environment& environment) { return environment.claim == claim; });
+  return std::ranges::any_of(
+      side, [&](const Environment& environment) { return environment.claim == claim; });
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ bool shows_what_is_asked(const ComparisonRow& row, FailOn fail_on, double alpha)
 }
 
 bool has(const Rows& rows, const ComparisonRow& row) {
-  return std::find(rows.begin(), rows.end(), &row) != rows.end();
+  return std::ranges::find(rows, &row) != rows.end();
 }
 
 std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOptions& options,
@@ -145,10 +145,9 @@ std::vector<RowAnswer> answers_of(const Comparison& comparison, const GateOption
 int64_t fewest_runs(const RunSet& set) {
   int64_t fewest = std::numeric_limits<int64_t>::max();
   for (const RunArm& arm : set.arms) {
-    fewest = std::min<int64_t>(
-        fewest, std::count_if(arm.runs.begin(), arm.runs.end(), [](const SetRun& run) {
-          return run.run.status == Status::complete;
-        }));
+    fewest = std::min<int64_t>(fewest, std::ranges::count_if(arm.runs, [](const SetRun& run) {
+                                 return run.run.status == Status::complete;
+                               }));
   }
   return fewest;
 }

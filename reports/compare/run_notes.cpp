@@ -1,7 +1,8 @@
-#include "reports/compare/run_notes.h"
-
 #include <algorithm>
 #include <set>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -11,10 +12,6 @@ using Runs = std::vector<const SetRun*>;
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
 constexpr int64_t fewest_for_rank_test = 4;
-
-std::string runs_text(size_t count) {
-  return std::to_string(count) + (count == 1 ? " run" : " runs");
-}
 
 void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (run_order(base, next) != RunOrder::one_after_other) return;
@@ -36,13 +33,13 @@ void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   };
   std::set<decltype(identity(base.front()))> of_base;
   for (const SetRun* run : base) of_base.insert(identity(run));
-  const auto shared = std::count_if(next.begin(), next.end(), [&](const SetRun* run) {
-    return of_base.count(identity(run)) > 0;
-  });
+  const auto shared = std::ranges::count_if(
+      next, [&](const SetRun* run) { return of_base.count(identity(run)) > 0; });
   if (shared == 0) return;
-  row.notes.push_back({"shared_runs", std::to_string(shared) + " of " + runs_text(next.size()) +
-                                          " of " + row.new_side.name + " are in " +
-                                          row.base_side.name + ", too: that hides a difference"});
+  row.notes.push_back({"shared_runs", std::to_string(shared) + " of " +
+                                          counted(std::ssize(next), "run") + " of " +
+                                          row.new_side.name + " are in " + row.base_side.name +
+                                          ", too: that hides a difference"});
 }
 
 void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {
@@ -115,9 +112,8 @@ std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
     std::set<std::string> codes;
     for (const Warning& warning : run->run.warnings) {
       if (!codes.insert(warning.code).second) continue;
-      const auto known = std::find_if(found.begin(), found.end(), [&](const RunWarning& other) {
-        return other.warning.code == warning.code;
-      });
+      const auto known = std::ranges::find_if(
+          found, [&](const RunWarning& other) { return other.warning.code == warning.code; });
       if (known == found.end()) {
         found.push_back({warning, 1});
       } else {

@@ -54,12 +54,10 @@ void require_distinct(const RunArm& arm) {
   const auto order = [](const SetRun* run) {
     return std::pair(std::string_view(run->run.started_at), window_seconds(run->run));
   };
-  std::sort(runs.begin(), runs.end(),
-            [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
-  const auto twin =
-      std::adjacent_find(runs.begin(), runs.end(), [&](const SetRun* a, const SetRun* b) {
-        return order(a) == order(b) && a->run.ranks == b->run.ranks;
-      });
+  std::ranges::sort(runs, [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
+  const auto twin = std::ranges::adjacent_find(runs, [&](const SetRun* a, const SetRun* b) {
+    return order(a) == order(b) && a->run.ranks == b->run.ranks;
+  });
   if (twin == runs.end()) return;
   throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
                               (*std::next(twin))->source + ": it would count twice");
@@ -115,7 +113,7 @@ void read_in_parallel(std::vector<Source>& sources, Keep keep) {
 
 void add_unsupported(RunSet& set, const UnsupportedArm& arm) {
   std::vector<UnsupportedArm>& known = set.unsupported;
-  if (std::find(known.begin(), known.end(), arm) == known.end()) known.push_back(arm);
+  if (std::ranges::find(known, arm) == known.end()) known.push_back(arm);
 }
 
 void merge(RunSet& set, RunSet&& other) {
@@ -130,7 +128,7 @@ void merge(RunSet& set, RunSet&& other) {
 // What one report could not have, and another has: by MIG the arm names the profile, too.
 void leave_out_what_is_there(RunSet& set) {
   std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
-    return std::any_of(set.arms.begin(), set.arms.end(), [&](const RunArm& arm) {
+    return std::ranges::any_of(set.arms, [&](const RunArm& arm) {
       const bool there = arm.name == missing.name || (missing.name.ends_with(", MIG") &&
                                                       arm.name.starts_with(missing.name + " "));
       return there && !arm.runs.empty();
@@ -141,7 +139,7 @@ void leave_out_what_is_there(RunSet& set) {
 void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
   std::vector<std::string> names;
   for (const Arm& arm : report.arms) names.push_back(arm.name);
-  if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
+  if (std::ranges::find(names, wanted) != names.end()) return;
   throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
 }
 
@@ -162,7 +160,7 @@ std::vector<fs::path> reports_below(const fs::path& folder) {
     }
   }
   if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   return files;
 }
 

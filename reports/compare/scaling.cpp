@@ -1,12 +1,10 @@
 #include "reports/compare/scaling.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 
 #include "reports/compare/compare.h"
-#include "reports/document/metric.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 
@@ -32,16 +30,14 @@ std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
 }
 
 int64_t batch_in(const std::vector<KeyField>& key) {
-  const auto found = std::find_if(key.begin(), key.end(),
-                                  [](const KeyField& field) { return field.name == "batch"; });
+  const auto found = std::ranges::find(key, "batch", &KeyField::name);
   return found == key.end() ? 0 : std::strtoll(found->value.c_str(), nullptr, 10);
 }
 
 bool shares(const RunArm& arm) {
   if (arm.runs.empty()) return false;
   const std::vector<KeyField>& key = arm.runs.front().key;
-  return std::any_of(key.begin(), key.end(),
-                     [](const auto& field) { return field.name == "share"; });
+  return std::ranges::any_of(key, [](const auto& field) { return field.name == "share"; });
 }
 
 MeasuredArm measured(const RunArm& arm) {

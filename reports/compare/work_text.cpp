@@ -13,7 +13,7 @@ namespace {
 class Alternatives {
  public:
   void add(const std::string& value) {
-    if (std::find(values_.begin(), values_.end(), value) == values_.end()) values_.push_back(value);
+    if (std::ranges::find(values_, value) == values_.end()) values_.push_back(value);
   }
   std::string text() const {
     constexpr size_t most = 4;
@@ -54,15 +54,14 @@ std::string days_of(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) days.push_back(run.run.started_at.substr(0, length_of_date));
   }
-  const auto [first, last] = std::minmax_element(days.begin(), days.end());
+  const auto [first, last] = std::ranges::minmax_element(days);
   return *first == *last ? *first : *first + " to " + *last;
 }
 
 }  // namespace
 
 std::string key_value(const SetRun& run, const std::string& field) {
-  const auto found = std::find_if(run.key.begin(), run.key.end(),
-                                  [&](const KeyField& known) { return known.name == field; });
+  const auto found = std::ranges::find(run.key, field, &KeyField::name);
   return found == run.key.end() ? "" : found->value;
 }
 
@@ -95,7 +94,7 @@ std::string different_work(const RunArm& arm) {
   for (const SetRun& run : arm.runs) {
     for (const KeyDifference& difference : key_differences(arm.runs.front().key, run.key)) {
       const std::string text = difference.name + " " + difference.base + " | " + difference.other;
-      if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
+      if (std::ranges::find(found, text) == found.end()) found.push_back(text);
     }
   }
   return joined(found, "; ");

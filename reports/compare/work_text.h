@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <stdexcept>
 #include <string>
 
 #include "reports/compare/run_set.h"

@@ -55,7 +55,7 @@ constexpr auto names_of(AllReduceKind) {
 
 /// The row of `asked`; of automatic, the first that is for the device.
 constexpr const Collective& collective_for(AllReduceKind asked, bool on_gpus) {
-  return *std::find_if(collectives.begin(), collectives.end(), [&](const Collective& row) {
+  return *std::ranges::find_if(collectives, [&](const Collective& row) {
     return asked == AllReduceKind::automatic ? row.on_gpus == on_gpus : row.kind == asked;
   });
 }

@@ -17,7 +17,6 @@ namespace nearmetal {
 enum class NcclAlgorithm { automatic, ring, tree };
 constexpr auto names_of(NcclAlgorithm) { return std::array{"auto", "ring", "tree"}; }
 
-/// A part of the gradient that is summed over the ranks at once.
 struct Bucket {
   int64_t bytes = 0;
   double seconds = 0;  // of one sum with nothing else going on, of the slowest rank
@@ -57,7 +56,6 @@ struct NcclChoices {
   bool operator==(const NcclChoices&) const = default;
 };
 
-/// The exchange of gradients between ranks.
 struct Communication {
   std::string library;                        // what summed, and its version: "nccl 2.28.9"
   std::optional<AllReduceKind> all_reduce{};  // empty: an earlier report

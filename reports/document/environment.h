@@ -49,7 +49,6 @@ struct Processor {
   bool operator==(const Processor&) const = default;
 };
 
-/// What the system allows this process, and pages it keeps.
 struct Limits {
   Maybe<int64_t> locked_memory_bytes;
   Maybe<int64_t> open_files;
@@ -75,7 +74,6 @@ struct NetworkInterface {
   bool operator==(const NetworkInterface&) const = default;
 };
 
-/// A path to another GPU of this host.
 struct GpuPeer {
   std::string pci_id;
   Maybe<bool> reads;

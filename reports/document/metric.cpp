@@ -8,23 +8,14 @@
 namespace nearmetal {
 namespace {
 
-template <auto Member>
-Maybe<double> slowest_step_time(const Run& run) {
+// Of the times that each rank has, the largest.
+template <auto times, auto seconds_of>
+Maybe<double> slowest(const Run& run) {
   Maybe<double> slowest = Unknown{"the run has no rank"};
   for (const Rank& rank : run.ranks) {
-    if (!rank.step_time) return Unknown{rank.step_time.reason};
-    const double seconds = (*rank.step_time).*Member;
-    slowest = slowest ? std::max(*slowest, seconds) : seconds;
-  }
-  return slowest;
-}
-
-template <auto Member>
-Maybe<double> slowest_set_up(const Run& run) {
-  Maybe<double> slowest = Unknown{"the run has no rank"};
-  for (const Rank& rank : run.ranks) {
-    if (!rank.set_up) return Unknown{rank.set_up.reason};
-    const double seconds = (*rank.set_up).*Member;
+    const auto& found = rank.*times;
+    if (!found) return Unknown{found.reason};
+    const double seconds = (*found).*seconds_of;
     slowest = slowest ? std::max(*slowest, seconds) : seconds;
   }
   return slowest;
@@ -41,13 +32,15 @@ constexpr std::array metrics_in = {
     Metric{words_of(unit).throughput_key, words_of(unit).rate, words_of(unit).rate, 1, true, true,
            throughput<unit>},
     Metric{"median_step_seconds", "s", "ms", 1e3, false, false,
-           slowest_step_time<&StepTime::median_seconds>},
+           slowest<&Rank::step_time, &StepTime::median_seconds>},
     Metric{"p95_step_seconds", "s", "ms", 1e3, false, false,
-           slowest_step_time<&StepTime::p95_seconds>},
+           slowest<&Rank::step_time, &StepTime::p95_seconds>},
     Metric{"p99_step_seconds", "s", "ms", 1e3, false, false,
-           slowest_step_time<&StepTime::p99_seconds>},
-    Metric{"set_up_seconds", "s", "s", 1, false, false, slowest_set_up<&SetUp::total_seconds>},
-    Metric{"prepare_seconds", "s", "s", 1, false, false, slowest_set_up<&SetUp::prepare_seconds>},
+           slowest<&Rank::step_time, &StepTime::p99_seconds>},
+    Metric{"set_up_seconds", "s", "s", 1, false, false,
+           slowest<&Rank::set_up, &SetUp::total_seconds>},
+    Metric{"prepare_seconds", "s", "s", 1, false, false,
+           slowest<&Rank::set_up, &SetUp::prepare_seconds>},
 };
 
 }  // namespace
@@ -66,7 +59,7 @@ std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
   std::vector<const Metric*> metrics;
   for (const SampleUnit unit : units) {
     for (const Metric& metric : metrics_of(unit)) {
-      const bool known = std::any_of(metrics.begin(), metrics.end(), [&](const Metric* other) {
+      const bool known = std::ranges::any_of(metrics, [&](const Metric* other) {
         return std::string_view(other->name) == metric.name;
       });
       if (!known) metrics.push_back(&metric);

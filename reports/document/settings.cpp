@@ -21,7 +21,7 @@ std::string layout_name_of(const Setting& setting) {
 
 std::string flag_of(const Setting& setting) {
   std::string name = layout_name_of(setting);
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return "--" + name;
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "models/program.h"
@@ -52,7 +51,6 @@ struct Invocation {
   bool operator==(const Invocation&) const = default;
 };
 
-/// From the start of the process to the end of the first training step.
 struct SetUp {
   std::string clock;           // where "start" comes from
   double start_seconds = 0;    // until the program reached its own first line
@@ -78,7 +76,6 @@ struct StepTime {
   bool operator==(const StepTime&) const = default;
 };
 
-/// What one quantity did in the timed window, in the unit that its name ends with.
 struct MonitoredSeries {
   std::string name;
   double minimum = 0;
@@ -94,7 +91,6 @@ constexpr auto names_of(MonitorVerdict) {
   return std::array{"clean", "throttled", "drifted", "shared"};
 }
 
-/// What was seen of a rank's GPU and CPUs while its window was timed.
 struct Monitoring {
   double interval_seconds = 0;  // between values of the series
   int64_t samples = 0;
@@ -109,9 +105,13 @@ struct Monitoring {
 };
 
 /// Null where it was not monitored.
-const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name);
+inline const MonitoredSeries* series_named(const Monitoring& monitoring, const std::string& name) {
+  for (const MonitoredSeries& series : monitoring.series) {
+    if (series.name == name) return &series;
+  }
+  return nullptr;
+}
 
-/// Where the threads of a rank run and what it allocates lies.
 struct Binding {
   std::string cpus;            // that it may use: "0-15,32-47"
   Maybe<int64_t> numa_node;    // to whose CPUs it bound itself; else why not
@@ -144,7 +144,6 @@ struct Rank {
   bool operator==(const Rank&) const = default;
 };
 
-/// What was timed.
 struct TimedWindow {
   int64_t first_step = 0;
   int64_t steps = 0;
@@ -169,7 +168,6 @@ struct WarmUp {
   bool operator==(const WarmUp&) const = default;
 };
 
-/// Training on a small fixed set, which a network that learns must memorise.
 struct Verify {
   bool passed = false;
   int64_t samples = 0;
@@ -182,7 +180,6 @@ struct Verify {
   bool operator==(const Verify&) const = default;
 };
 
-/// That real training took place.
 struct Proof {
   bool loss_finite = true;
   std::optional<int64_t> failed_step;  // first whose loss is not finite; not among the series
@@ -198,7 +195,6 @@ struct Proof {
   bool operator==(const Proof&) const = default;
 };
 
-/// Where the step goes: each kernel or primitive timed alone.
 struct StepProfile {
   std::vector<ProfileEntry> entries;
   double sum_seconds = 0;               // of the entries
@@ -209,8 +205,6 @@ struct StepProfile {
   Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
 };
 
-/// One of several jobs that ran at once, in the time in which all were in their windows; or, where
-/// the arm's share is serial, one after another, each in its own.
 struct ConcurrentJob {
   int64_t ranks = 1;                    // they follow those of the job before
   double throughput = 0;                // samples per second
@@ -232,7 +226,6 @@ struct Neighbour {
   bool operator==(const Neighbour&) const = default;
 };
 
-/// One launch.
 struct Run {
   std::string started_at;  // RFC 3339, UTC
   Status status = Status::complete;
@@ -287,7 +280,6 @@ struct UnsupportedArm {
 enum class Scaling { weak, strong };
 constexpr auto names_of(Scaling) { return std::array{"weak", "strong"}; }
 
-/// One of the configurations of a report, measured by one or more runs.
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;

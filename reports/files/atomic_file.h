@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <span>
-#include <stdexcept>
 #include <string_view>
 
 namespace nearmetal {

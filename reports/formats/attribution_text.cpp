@@ -1,8 +1,6 @@
-#include "reports/formats/attribution_text.h"
-
-#include <cmath>
 #include <stdexcept>
 
+#include "reports/formats/comparison_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

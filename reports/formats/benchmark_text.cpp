@@ -10,6 +10,7 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -25,13 +26,6 @@ std::string go_name(const std::string& text) {
     name += plain ? std::string(1, c) : escaped.data();
   }
   return name;
-}
-
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  }
-  return text;
 }
 
 std::string label_value(const std::string& text) {
@@ -132,7 +126,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
         std::string& value = configuration[field.name];
         if (!shown || value == field.value) continue;
         value = field.value;
-        out << field.name << ": " << one_line(value) << '\n';
+        out << field.name << ": " << printable(value) << '\n';
       }
       out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
           << exact(nanoseconds * mean_step_seconds(run.run)) << " ns/op "

@@ -1,7 +1,8 @@
-// Runs as lines of text that other tools read: Go's benchmark format, Prometheus.
+// Runs in the formats of other tools: lines of text and JSON.
 #pragma once
 
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "reports/compare/run_set.h"
@@ -21,5 +22,12 @@ void print_go_benchmark(std::ostream& out, const RunSet& set);
 /// Prometheus text format 0.0.4, for a textfile collector: means and intervals of each arm and
 /// metric, numbers of runs, the time of the latest.
 void print_prometheus(std::ostream& out, const RunSet& set);
+
+/// Of Google Benchmark, as its tools/compare.py takes it: a repetition for each complete run, real
+/// time is that of a mean step; CPU time, which is not measured, is the same.
+std::string google_benchmark_json(const RunSet& set);
+
+/// Of github-action-benchmark, for its tool customBiggerIsBetter: mean throughput of each arm.
+std::string github_action_benchmark_json(const RunSet& set);
 
 }  // namespace nearmetal

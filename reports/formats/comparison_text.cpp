@@ -31,7 +31,7 @@ class Footnotes {
   std::string marks(const std::vector<std::string>& notes) {
     std::set<size_t> numbers;
     for (const std::string& note : notes) {
-      auto known = std::find(texts_.begin(), texts_.end(), note);
+      auto known = std::ranges::find(texts_, note);
       if (known == texts_.end()) known = texts_.insert(texts_.end(), note);
       numbers.insert(static_cast<size_t>(known - texts_.begin()) + 1);
     }

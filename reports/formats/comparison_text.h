@@ -6,12 +6,20 @@
 #include <vector>
 
 #include "reports/compare/compare.h"
-#include "reports/formats/attribution_text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 
 inline constexpr const char* key_differences_title = "What must agree and differs, the worst first";
+
+struct ExplanationText {
+  std::string title;
+  TextTable layers;                  // what is unexplained last
+  std::vector<std::string> remarks;  // the model; known causes, most likely first
+};
+
+/// The sides are called as the comparison calls them.
+ExplanationText text_of(const Explanation& explanation, const CompareOptions& options);
 
 /// All that is printed of a comparison, in the order of a page. Tables without content have no
 /// rows.

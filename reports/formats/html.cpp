@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "reports/text/text.h"
+
 namespace nearmetal {
 namespace {
 
@@ -70,10 +72,7 @@ std::string embedded(const std::string& svg, size_t number) {
                                                         {"id=\"", "id=\"" + prefix},
                                                         {"'#gp", "'#" + prefix + "gp"},
                                                         {"url(#", "url(#" + prefix}}) {
-    for (size_t at = element.find(what); at != element.npos;
-         at = element.find(what, at + with.size())) {
-      element.replace(at, what.size(), with);
-    }
+    element = replaced(element, what, with);
   }
   return element;
 }
@@ -109,24 +108,13 @@ void print_charts(std::ostream& out, const Page& page) {
 }  // namespace
 
 std::string html_escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += static_cast<unsigned char>(c) < ' ' ? '?' : c;
-    }
+  std::string escaped = text;
+  for (char& c : escaped) {
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  }
+  for (const auto& [c, entity] : {std::pair("&", "&amp;"), std::pair("<", "&lt;"),
+                                  std::pair(">", "&gt;"), std::pair("\"", "&quot;")}) {
+    escaped = replaced(escaped, c, entity);
   }
   return escaped;
 }

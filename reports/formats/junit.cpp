@@ -96,7 +96,7 @@ void print_junit(std::ostream& out, const RunSet& set) {
 
 void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate) {
   const auto count = [&](RowAnswer answer) {
-    return std::to_string(std::count(gate.answers.begin(), gate.answers.end(), answer));
+    return std::to_string(std::ranges::count(gate.answers, answer));
   };
   out << head << attribute("name", "nearmetal gate")
       << attribute("tests", std::to_string(gate.answers.size()))

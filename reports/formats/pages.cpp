@@ -23,11 +23,10 @@ TextTable table_of_keys(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       for (const KeyField& field : run.key) {
-        auto known = std::find_if(facts.begin(), facts.end(),
-                                  [&](const auto& fact) { return fact.first == field.name; });
+        auto known = std::ranges::find(facts, field.name, &Facts::value_type::first);
         if (known == facts.end()) known = facts.insert(known, {field.name, {}});
         std::vector<std::string>& values = known->second;
-        if (std::find(values.begin(), values.end(), field.value) == values.end()) {
+        if (std::ranges::find(values, field.value) == values.end()) {
           values.push_back(field.value);
         }
       }

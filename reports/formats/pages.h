@@ -1,11 +1,9 @@
 // What a page of HTML shows of a report, and of a comparison.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "reports/compare/compare.h"
-#include "reports/compare/gate.h"
 #include "reports/formats/html.h"
 
 namespace nearmetal {

@@ -4,9 +4,7 @@
 #include <sstream>
 
 #include "reports/compare/comparison_row.h"
-#include "reports/compare/run_notes.h"
 #include "reports/compare/work_text.h"
-#include "reports/formats/comparison_text.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
@@ -31,7 +29,7 @@ void add_left_out(std::vector<std::string>& lines, const RunArm& arm) {
   for (const Metric& metric : metrics_of(unit_of(arm))) {
     for (const Warning& warning : left_out_of(arm, metric)) {
       const std::string line = arm.name + ": " + warning.text;
-      if (std::find(found.begin(), found.end(), line) == found.end()) found.push_back(line);
+      if (std::ranges::find(found, line) == found.end()) found.push_back(line);
     }
   }
   const size_t shown = std::min(found.size(), most);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "reports/document/environment.h"
-#include "reports/json/forms.h"
+#include "reports/json/json_archive.h"
 
 namespace nearmetal::json {
 

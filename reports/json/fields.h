@@ -2,8 +2,9 @@
 // reports, writes them or describes them follows these lists: a field is declared here alone.
 #pragma once
 
-#include "reports/json/config_fields.h"
+#include "reports/document/settings.h"
 #include "reports/json/environment_fields.h"
+#include "reports/json/json_archive.h"
 #include "reports/json/run_fields.h"
 
 namespace nearmetal::json {
@@ -80,6 +81,39 @@ void fields(Archive& field, In<Archive, Report> report) {
   field("invocation", report.invocation);
   field("environments", report.environments);
   field("arms", report.arms);
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, LossScale> scale) {
+  field.type("loss_scale", "Factor of the loss before the backward pass");
+  field("initial", scale.initial, above(0));
+  field("dynamic", scale.dynamic);
+}
+
+template <class Check>
+Check check_of(const Setting& setting) {
+  if constexpr (std::is_same_v<Check, Range>) {
+    return setting.range;
+  } else if constexpr (std::is_same_v<Check, Names>) {
+    return setting.settled ? Names{0} : setting.names;
+  } else {
+    return any_text;
+  }
+}
+
+template <class Archive>
+void fields(Archive& field, In<Archive, RunConfig> config) {
+  field.type("config", "Every setting of a run");
+  visit_settings(
+      [&](const Setting& setting, auto& value) {
+        const auto check = check_of<CheckOf<std::decay_t<decltype(value)>>>(setting);
+        if (setting.added) {
+          field.added(setting.name, value, check, setting.meaning);
+        } else {
+          field(setting.name, value, check, setting.meaning);
+        }
+      },
+      config);
 }
 
 }  // namespace nearmetal::json

@@ -1,5 +1,5 @@
 #include "reports/document/finding.h"
-#include "reports/json/forms.h"
+#include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
 namespace nearmetal::json {

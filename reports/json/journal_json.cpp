@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "models/errors.h"
-#include "reports/json/forms.h"
+#include "reports/json/json_archive.h"
 #include "reports/json/json_reader.h"
 #include "reports/text/text_table.h"
 
@@ -47,20 +47,6 @@ namespace {
 template <class T>
 std::string line_of(const T& value) {
   return json::Writer::json_of(value).dump(-1, ' ', false, json::replace_bad_utf8);
-}
-
-template <class T>
-T parsed(const std::string& line) {
-  require_within_limits(line);
-  T value;
-  try {
-    const json::Document document = json::Document::parse(line);
-    json::Reader reader(document, json::Place{});
-    fields(reader, value);
-  } catch (const json::Document::exception&) {
-    throw InvalidReport("not JSON");
-  }
-  return value;
 }
 
 void require_same(const json::Header& header, const std::string& plan_sha256,
@@ -120,9 +106,9 @@ Journal Journal::resume(const std::filesystem::path& path, const std::string& pl
     const std::string line = text.substr(begin, end - begin);
     try {
       if (++number > 1) {
-        entries.push_back(parsed<JournalEntry>(line));
+        entries.push_back(json::parsed<JournalEntry>(line));
       } else {
-        require_same(parsed<json::Header>(line), plan_sha256, path);
+        require_same(json::parsed<json::Header>(line), plan_sha256, path);
       }
     } catch (const InvalidReport& error) {
       throw InvalidReport(path.string() + " line " + std::to_string(number) + ": " + error.what());

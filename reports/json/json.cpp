@@ -26,6 +26,10 @@ constexpr int64_t deepest = 64;
 constexpr int64_t most_values = 50'000'000;
 constexpr int64_t weight_of_container = 8;  // in values, of its memory
 
+constexpr size_t largest_text = 64 << 10;
+constexpr size_t most_facts = 256;
+constexpr size_t longest_value = 1000;
+
 }  // namespace
 
 void json::fields(Writer& field, const Report& report) { fields<Writer>(field, report); }
@@ -131,7 +135,7 @@ std::string config_sha256(const RunConfig& config) {
 std::string plans_sha256(const std::vector<Plan>& plans) {
   std::vector<std::string> choices;
   for (const Plan& plan : plans) choices.push_back(plan.key + '\0' + plan.implementation + '\0');
-  std::sort(choices.begin(), choices.end());
+  std::ranges::sort(choices);
   std::string text;
   for (const std::string& choice : choices) text += choice;
   return sha256(text);
@@ -155,6 +159,25 @@ std::vector<std::string> config_names() {
   std::vector<std::string> names;
   for_each_setting([&](const Setting& setting, auto) { names.emplace_back(setting.name); });
   return names;
+}
+
+std::map<std::string, std::string> host_facts_from_json(const std::string& text) {
+  if (text.size() > largest_text) throw InvalidReport("must have at most 64 KiB");
+  json::Document document;
+  try {
+    document = json::Document::parse(text);
+  } catch (const json::Document::exception& error) {
+    throw InvalidReport(std::string("is no JSON: ") + error.what());
+  }
+  std::map<std::string, std::string> facts;
+  json::Reader(document, {}).scalars(facts);
+  if (facts.size() > most_facts) throw InvalidReport("must have at most 256 entries");
+  for (const auto& [name, value] : facts) {
+    if (name.size() > longest_value || value.size() > longest_value) {
+      throw InvalidReport("/" + name.substr(0, 40) + " must have at most 1000 characters");
+    }
+  }
+  return facts;
 }
 
 }  // namespace nearmetal

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <filesystem>
-#include <stdexcept>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,5 +47,9 @@ std::vector<std::pair<std::string, std::string>> environment_facts(const Environ
 
 /// The names of all settings of RunConfig, as in the report.
 std::vector<std::string> config_names();
+
+/// One object of texts, numbers and truth values, at most 64 KiB and 256 entries of 1000
+/// characters. Throws InvalidReport for any other text.
+std::map<std::string, std::string> host_facts_from_json(const std::string& text);
 
 }  // namespace nearmetal

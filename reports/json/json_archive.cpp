@@ -1,8 +1,71 @@
 #include "reports/json/json_archive.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace nearmetal::json {
+namespace {
+
+// One element of a pattern: characters, as in "a-z_", and how often one of them must be there.
+struct Element {
+  std::string_view characters;
+  size_t fewest = 1;
+  size_t most = 1;
+
+  bool has(char c) const {
+    for (size_t i = 0; i < characters.size(); ++i) {
+      const bool is_range = i + 2 < characters.size() && characters[i + 1] == '-';
+      const char last = is_range ? characters[i + 2] : characters[i];
+      if (c >= characters[i] && c <= last) return true;
+      if (is_range) i += 2;
+    }
+    return false;
+  }
+};
+
+std::string_view take(std::string_view& text, size_t count) {
+  const std::string_view taken = text.substr(0, count);
+  text.remove_prefix(count);
+  return taken;
+}
+
+Element take_element(std::string_view& pattern) {
+  Element element;
+  if (pattern.front() == '[') {
+    const std::string_view set = take(pattern, pattern.find(']') + 1);
+    element.characters = set.substr(1, set.size() - 2);
+  } else {
+    if (pattern.front() == '\\') take(pattern, 1);
+    element.characters = take(pattern, 1);
+  }
+  if (pattern.starts_with('+')) {
+    take(pattern, 1);
+    element.most = std::string_view::npos;
+  } else if (pattern.starts_with('{')) {
+    const std::string counts(take(pattern, pattern.find('}') + 1).substr(1));
+    const size_t comma = counts.find(',');
+    element.fewest = std::stoul(counts);
+    element.most = comma == counts.npos ? element.fewest : std::stoul(counts.substr(comma + 1));
+  }
+  return element;
+}
+
+// In linear time and without recursion, however long the text: std::regex has neither.
+bool follows(std::string_view pattern, std::string_view text) {
+  pattern.remove_prefix(1);  // ^
+  pattern.remove_suffix(1);  // $
+  while (!pattern.empty()) {
+    const Element element = take_element(pattern);
+    size_t count = 0;
+    while (count < element.most && count < text.size() && element.has(text[count])) ++count;
+    if (count < element.fewest) return false;
+    take(text, count);
+  }
+  return text.empty();
+}
+
+}  // namespace
 
 Json Writer::take() {
   if (!unknown_.is_null()) object_["unknown"] = std::move(unknown_);
@@ -49,5 +112,27 @@ Json Writer::scalar(double value) {
 }
 Json Writer::scalar(const std::string& value) { return value; }
 Json Writer::list(std::vector<Json> values) { return Json::array_t(std::move(values)); }
+
+std::vector<std::string> Form::all_names() const {
+  return {names.begin(), std::ranges::find(names, nullptr)};
+}
+
+bool Form::accepts(const std::string& text) const {
+  if (matches != nullptr) return matches(text);
+  if (pattern != nullptr) return follows(pattern, text);
+  const auto end = std::ranges::find(names, nullptr);
+  return names.front() == nullptr || std::find(names.begin(), end, text) != end;
+}
+
+std::string Form::must_be() const {
+  if (names.front() == nullptr) return description;
+  std::string list;
+  const std::vector<std::string> all = all_names();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i > 0) list += i + 1 < all.size() ? ", " : " or ";
+    list += all[i];
+  }
+  return list;
+}
 
 }  // namespace nearmetal::json

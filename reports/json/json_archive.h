@@ -4,11 +4,9 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -53,6 +51,15 @@ template <class... Texts>
 constexpr Form one_of(Texts... texts) {
   return {.names = {texts...}};
 }
+inline constexpr Form hash{.pattern = "^[0-9a-f]{64}$", .description = "64 hexadecimal digits"};
+inline constexpr Form commit{.pattern = "^[0-9a-f]{40,64}$", .description = "a commit id"};
+inline constexpr Form time_stamp{
+    .pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+    .description = "a time such as 2026-01-31T12:00:00Z"};
+inline constexpr Form code{.pattern = "^[a-z_]+$",
+                           .description = "a code of lower-case letters and underscores"};
+inline constexpr Form readable_version{.pattern = "^1\\.[0-9]+$",
+                                       .description = "1.x, the versions that this program reads"};
 
 template <class T>
 inline constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;

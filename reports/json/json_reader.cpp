@@ -1,5 +1,6 @@
 #include "reports/json/json_reader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/errors.h"
@@ -127,10 +128,10 @@ void BasicReader<strict>::scalars(std::map<std::string, std::string>& values) {
 template <bool strict>
 void BasicReader<strict>::require_all_known() const {
   for (const auto& [key, value] : object_.items()) {
-    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    if (std::ranges::find(known_, key) != known_.end()) continue;
     std::vector<std::string> known;
     for (const std::string& name : known_) {
-      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+      if (std::ranges::find(known, name) == known.end()) known.push_back(name);
     }
     throw InvalidReport(Place{&place_, key, {}}.pointer() +
                         " is not known; there are: " + joined(known));

@@ -1,8 +1,6 @@
 // Reads structs from JSON, each field checked.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <span>
@@ -11,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "models/errors.h"
 #include "reports/json/json.h"
 #include "reports/json/json_archive.h"
 
@@ -172,6 +171,21 @@ extern template class BasicReader<false>;
 extern template class BasicReader<true>;
 using Reader = BasicReader<false>;
 using StrictReader = BasicReader<true>;
+
+/// Reads a document. Throws InvalidReport, for what is no JSON with these words.
+template <class T>
+T parsed(const std::string& text, const char* not_json = "not JSON") {
+  require_within_limits(text);
+  T value;
+  try {
+    const Document document = Document::parse(text);
+    Reader reader(document, Place{});
+    fields(reader, value);
+  } catch (const Document::exception&) {
+    throw InvalidReport(not_json);
+  }
+  return value;
+}
 
 /// A report as a field of another document. Compiled once, in json.cpp, as it is the largest of
 /// all.

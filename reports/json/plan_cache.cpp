@@ -44,18 +44,7 @@ void fields(Archive& field, json::In<Archive, CacheFile> file) {
   field("contexts", file.contexts);
 }
 
-// Throws InvalidReport.
-template <class Object>
-void read(const std::string& text, Object& object) {
-  try {
-    require_within_limits(text);
-    const json::Document document = json::Document::parse(text);
-    json::Reader reader(document, json::Place{});
-    fields(reader, object);
-  } catch (const json::Document::exception&) {
-    throw InvalidReport("it is not JSON");
-  }
-}
+constexpr const char* not_json = "it is not JSON";
 
 template <class Object>
 std::string written(const Object& object) {
@@ -64,13 +53,11 @@ std::string written(const Object& object) {
 
 // Empty where there is no file. Throws InvalidReport.
 CacheFile read_cache(const std::filesystem::path& path) {
-  CacheFile cache;
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return cache;
+  if (!std::filesystem::exists(path, ignored)) return {};
   std::stringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
-  read(text.str(), cache);
-  return cache;
+  return json::parsed<CacheFile>(text.str(), not_json);
 }
 
 std::vector<Plan>& plans_of(CacheFile& cache, const std::string& context) {
@@ -152,9 +139,7 @@ void save_plans(const std::filesystem::path& path, const std::string& context,
 std::string plans_to_json(const std::vector<Plan>& plans) { return written(Context{"", plans}); }
 
 std::vector<Plan> plans_from_json(const std::string& text) {
-  Context context;
-  read(text, context);
-  return context.plans;
+  return json::parsed<Context>(text, not_json).plans;
 }
 
 }  // namespace nearmetal

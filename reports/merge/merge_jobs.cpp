@@ -1,10 +1,8 @@
-#include "reports/merge/merge_jobs.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "reports/document/throughput.h"
-#include "reports/merge/merge_environments.h"
+#include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {
@@ -167,12 +165,45 @@ RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughpu
   return found;
 }
 
+size_t place_of(const Environment& found, std::vector<Environment>& all) {
+  const auto same = [&](const Environment& other) {
+    return other.host_name == found.host_name && other.kernel == found.kernel;
+  };
+  auto place = std::ranges::find_if(all, same);
+  if (place == all.end()) {
+    place = all.insert(place, found);
+    place->gpus.clear();
+  }
+  return place - all.begin();
+}
+
+// A process with a share of the multiprocessors sees that share as the GPU.
+int64_t place_of(const Gpu& gpu, std::vector<Gpu>& gpus) {
+  const auto same = [&](const Gpu& other) {
+    return gpu.uuid && other.uuid && *gpu.uuid == *other.uuid &&
+           gpu.multiprocessors == other.multiprocessors;
+  };
+  auto place = std::ranges::find_if(gpus, same);
+  if (place == gpus.end()) place = gpus.insert(place, gpu);
+  return place - gpus.begin();
+}
+
 }  // namespace
 
 RunFound merge_jobs(std::vector<Report> jobs) { return merged(std::move(jobs), merge_throughput); }
 
 RunFound merge_serial_jobs(std::vector<Report> jobs) {
   return merged(std::move(jobs), merge_serial_throughput);
+}
+
+void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,
+                        std::vector<Environment>& all) {
+  for (Rank& rank : ranks) {
+    const Environment& own = found.at(rank.environment);
+    const size_t place = place_of(own, all);
+    rank.environment = static_cast<int64_t>(place);
+    if (rank.gpu) rank.gpu = place_of(own.gpus.at(*rank.gpu), all[place].gpus);
+  }
 }
 
 }  // namespace nearmetal

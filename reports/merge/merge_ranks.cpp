@@ -1,9 +1,7 @@
-#include "reports/merge/merge_ranks.h"
-
 #include <algorithm>
 
 #include "reports/document/throughput.h"
-#include "reports/merge/merge_environments.h"
+#include "reports/merge/merge.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -108,12 +106,12 @@ std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
   std::vector<Warning> warnings;
   const auto says = [&](Report& report, const Warning& warning) {
     const auto& own = run_of(report).warnings;
-    return std::find(own.begin(), own.end(), warning) != own.end();
+    return std::ranges::find(own, warning) != own.end();
   };
   for (size_t i = 0; i < reports.size(); ++i) {
     for (Warning warning : run_of(reports[i]).warnings) {
-      const bool common = std::all_of(reports.begin(), reports.end(),
-                                      [&](Report& report) { return says(report, warning); });
+      const bool common =
+          std::ranges::all_of(reports, [&](Report& report) { return says(report, warning); });
       if (common && i > 0) continue;
       if (!common) warning.text.insert(0, name_of(reports[i], i));
       warnings.push_back(warning);
@@ -130,7 +128,7 @@ void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) 
   const auto earlier = [](const Rank& a, const Rank& b) {
     return a.window_start_unix_seconds < b.window_start_unix_seconds;
   };
-  const auto [first, last] = std::minmax_element(run.ranks.begin(), run.ranks.end(), earlier);
+  const auto [first, last] = std::ranges::minmax_element(run.ranks, earlier);
   if (!first->window_start_unix_seconds) return;
   const double apart = *last->window_start_unix_seconds - *first->window_start_unix_seconds;
   if (first->environment == last->environment || apart < step_seconds + 0.01) return;

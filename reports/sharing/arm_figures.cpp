@@ -5,8 +5,9 @@
 #include <set>
 #include <utility>
 
-#include "reports/sharing/given_shares.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -61,9 +62,8 @@ Maybe<double> of_jobs(const RunArm& arm,
 }
 
 JobSpeeds slowest_and_fastest(const Run& run) {
-  const auto [slowest, fastest] = std::minmax_element(
-      run.jobs.begin(), run.jobs.end(),
-      [](const ConcurrentJob& a, const ConcurrentJob& b) { return a.throughput < b.throughput; });
+  const auto [slowest, fastest] =
+      std::ranges::minmax_element(run.jobs, {}, &ConcurrentJob::throughput);
   return {slowest->throughput, fastest->throughput};
 }
 
@@ -82,6 +82,35 @@ size_t gpus_of(const RunSet& set, const Run& run) {
     gpus.emplace(set.environments[environment].host_name, *gpu->pci_id);
   }
   return gpus.size();
+}
+
+// Of each job.
+std::vector<const Rank*> first_ranks(const Run& run) {
+  std::vector<const Rank*> ranks;
+  size_t first = 0;
+  for (const ConcurrentJob& job : run.jobs) {
+    if (first < run.ranks.size()) ranks.push_back(&run.ranks[first]);
+    first += static_cast<size_t>(job.ranks);
+  }
+  if (run.jobs.empty() && !run.ranks.empty()) ranks.push_back(&run.ranks.front());
+  return ranks;
+}
+
+std::string text_of(const GivenShare& share) {
+  std::string text;
+  if (share.threads_percent) {
+    text = std::to_string(*share.threads_percent) + " % of the SMs";
+  } else if (share.multiprocessors) {
+    text = std::to_string(*share.multiprocessors) + " SMs";
+  }
+  if (!share.memory_bytes) return text.empty() ? "-" : text;
+  const std::string memory =
+      significant(1e-9 * static_cast<double>(*share.memory_bytes), 3) + " GB";
+  return text.empty() ? memory : text + ", " + memory;
+}
+
+std::string known(const Maybe<std::string>& value) {
+  return value ? *value : "not known here (" + value.reason + ")";
 }
 
 }  // namespace
@@ -150,6 +179,67 @@ Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double thr
   Maybe<double> power = power_of(set, arm);
   if (!power) return power;
   return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});
+}
+
+const Gpu* gpu_of(const RunSet& set, const Rank& rank) {
+  if (!rank.gpu || rank.environment < 0 || rank.environment >= std::ssize(set.environments)) {
+    return nullptr;
+  }
+  const std::vector<Gpu>& gpus = set.environments[static_cast<size_t>(rank.environment)].gpus;
+  return *rank.gpu < std::ssize(gpus) ? &gpus[static_cast<size_t>(*rank.gpu)] : nullptr;
+}
+
+std::vector<GivenShare> given_to(const RunSet& set, const ArmShare& share, const Run& run) {
+  std::vector<GivenShare> given;
+  for (const Rank* rank : first_ranks(run)) {
+    const Gpu* gpu = gpu_of(set, *rank);
+    if (gpu == nullptr) return {};
+    const size_t job = given.size();
+    GivenShare& of_job = given.emplace_back();
+    of_job.multiprocessors = gpu->multiprocessors;
+    of_job.memory_bytes = gpu->memory_bytes;
+    // Parts are whole groups of multiprocessors, which the rank has counted.
+    const bool by_percent = share.way != SharingMode::sm && job < share.threads_percent.size();
+    if (by_percent) of_job.threads_percent = share.threads_percent[job];
+    const bool limited = job < share.memory_gib.size() && share.memory_gib[job] > 0;
+    if (limited) of_job.memory_bytes = share.memory_gib[job] << 30;
+  }
+  return given;
+}
+
+std::string given_text(const std::vector<GivenShare>& given) {
+  using Count = std::pair<std::string, int64_t>;
+  std::vector<Count> counts;
+  for (const GivenShare& share : given) {
+    const std::string text = text_of(share);
+    auto known = std::ranges::find(counts, text, &Count::first);
+    if (known == counts.end()) known = counts.insert(known, {text, 0});
+    ++known->second;
+  }
+  if (counts.empty()) return "-";
+  if (counts.size() == 1) return counts.front().first;
+  std::vector<std::string> texts;
+  for (const auto& [text, count] : counts) {
+    texts.push_back(count == 1 ? text : std::to_string(count) + " x " + text);
+  }
+  return joined(texts, "; ");
+}
+
+std::vector<std::string> share_remarks(const RunSet& set) {
+  std::set<std::string> remarks;
+  for (const RunArm& arm : set.arms) {
+    for (const SetRun& run : arm.runs) {
+      if (!arm.share || run.run.status != Status::complete) continue;
+      for (const Rank& rank : run.run.ranks) {
+        const Gpu* gpu = gpu_of(set, rank);
+        if (gpu == nullptr || !gpu->vgpu_profile) continue;
+        remarks.insert(printable(arm.name + ": on a vGPU " + *gpu->vgpu_profile +
+                                 ", licence: " + known(gpu->vgpu_licence) +
+                                 ", scheduler: " + known(gpu->vgpu_scheduler)));
+      }
+    }
+  }
+  return {remarks.begin(), remarks.end()};
 }
 
 }  // namespace nearmetal

@@ -122,7 +122,7 @@ class Fractions {
   bool is_on_a_part(const RunArm& arm) const {
     if (arm.share->way == SharingMode::mig) return false;
     const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
-    return std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+    return std::ranges::any_of(ranks, [&](const Rank& rank) {
       const Gpu* gpu = gpu_of(set_, rank);
       return gpu != nullptr && (gpu->mig_profile || gpu_board(gpu->name) != gpu->name);
     });
@@ -226,8 +226,7 @@ class Fractions {
 }  // namespace
 
 bool shares_a_gpu(const RunSet& set) {
-  return std::any_of(set.arms.begin(), set.arms.end(),
-                     [](const RunArm& arm) { return arm.share.has_value(); });
+  return std::ranges::any_of(set.arms, [](const RunArm& arm) { return arm.share.has_value(); });
 }
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches) {
@@ -244,7 +243,7 @@ RunSet with_best_batches(const RunSet& set) {
     for (const KeyField& field : arm.runs.front().key) {
       if (field.name == "batch") batches.insert(field.value);
     }
-    const auto same = std::find_if(best.arms.begin(), best.arms.end(), [&](const RunArm& other) {
+    const auto same = std::ranges::find_if(best.arms, [&](const RunArm& other) {
       return other.share == arm.share && fractions.same_context(other, arm);
     });
     if (same == best.arms.end()) {

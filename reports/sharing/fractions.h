@@ -7,7 +7,6 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/sharing/arm_figures.h"
-#include "reports/sharing/given_shares.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {

@@ -1,7 +1,6 @@
 // What several runs tell: estimates on the logarithm of their values, with intervals and tests.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>

@@ -51,7 +51,7 @@ double quantile(std::span<const double> samples, double share) {
   require_samples(samples);
   if (!(share >= 0 && share <= 1)) throw std::invalid_argument("a quantile lies within 0 and 1");
   std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const double position = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(position);
   const size_t above = std::min(below + 1, sorted.size() - 1);

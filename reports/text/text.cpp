@@ -30,10 +30,9 @@ std::string fixed(double value, int decimals) {
   return text.str();
 }
 
-std::string exact(double value) {
+std::string shortest(double value, int digits) {
   std::ostringstream text;
-  text.precision(17);
-  text << value;
+  text << std::setprecision(digits) << value;
   return text.str();
 }
 
@@ -61,25 +60,28 @@ std::string signed_percent(double share, const Interval& interval) {
 
 std::string percent(double share, int digits) { return significant(100 * share, digits) + " %"; }
 
-std::string plain_percent(double share) {
-  std::ostringstream text;
-  text << std::setprecision(6) << 100 * share << " %";
-  return text.str();
-}
+std::string plain_percent(double share) { return shortest(100 * share, 6) + " %"; }
 
 std::string counted(int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
   return text;
 }
 

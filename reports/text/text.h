@@ -14,8 +14,10 @@ std::string significant(double value, int digits = 4);
 
 std::string fixed(double value, int decimals);
 
-/// With 17 significant digits: reads back as the same number.
-std::string exact(double value);
+/// With at most so many significant digits, and no zeros behind them: 17 read back as the same
+/// number.
+std::string shortest(double value, int digits);
+inline std::string exact(double value) { return shortest(value, 17); }
 
 /// Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error);
@@ -39,6 +41,9 @@ std::string counted(int64_t count, const std::string& noun);
 std::string lower_case(std::string text);  // of ASCII
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
+
+/// `text` with each `what` in it replaced.
+std::string replaced(std::string text, const std::string& what, const std::string& with);
 
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
 std::string shortened(const std::string& list);

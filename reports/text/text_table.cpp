@@ -1,15 +1,16 @@
 #include "reports/text/text_table.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <sstream>
+
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
 // Code points, as the bytes that begin one in UTF-8.
 size_t width_of(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }
 
 std::string padded(const std::string& text, size_t width, bool right_aligned) {
@@ -72,22 +73,11 @@ void print_wrapped(std::ostream& out, const std::string& line, int indent_column
 std::string markdown_escaped(const std::string& text) {
   std::string escaped;
   for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        if (std::string("\\`*_{}[]()#+!|~$@").find(c) != std::string::npos) escaped += '\\';
-        escaped += c;
-    }
+    if (std::string("\\`*_{}[]()#+!|~$@").find(c) != std::string::npos) escaped += '\\';
+    escaped += c;
   }
-  return escaped;
+  escaped = replaced(escaped, "&", "&amp;");
+  return replaced(replaced(escaped, "<", "&lt;"), ">", "&gt;");
 }
 
 void print_markdown(std::ostream& out, const TextTable& table) {

@@ -10,7 +10,6 @@
 #include "models/errors.h"
 #include "reports/compare/gate.h"
 #include "reports/compare/run_set.h"
-#include "reports/formats/benchmark_json.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_json.h"

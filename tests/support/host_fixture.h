@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/environment/virtualisation.h"
+#include "bench/environment/environment.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

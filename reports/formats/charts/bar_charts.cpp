@@ -2,7 +2,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
-#include "reports/formats/charts/bars.h"
+#include "reports/formats/charts/chart.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/text/text.h"
 
@@ -77,7 +77,7 @@ Chart efficiency_chart(const ShownArms& shown) {
     for (const ScalingPoint& point : scaling_of(*shown.sets[side])) {
       if (point.arm == point.reference || counts.size() == most_rows) continue;
       const std::string label = labelled(point.arm, shown.sides[side]);
-      auto row = std::find(bars.rows.begin(), bars.rows.end(), point.arm);
+      auto row = std::ranges::find(bars.rows, point.arm);
       if (row == bars.rows.end()) row = bars.rows.insert(row, point.arm);
       bars.bars.push_back({label,
                            static_cast<size_t>(row - bars.rows.begin()),

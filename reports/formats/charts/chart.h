@@ -1,10 +1,14 @@
 // One chart: its data, how gnuplot draws them, and the same as a table.
 #pragma once
 
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "reports/document/types.h"
+#include "reports/statistics/inference.h"
+#include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -32,6 +36,8 @@ std::string chart_head(int height);
 /// A vertical axis with a label for each of `rows`, the first on top, at 0, 1, ...; on two lines
 /// where it is long.
 std::string row_axis(const std::vector<std::string>& rows);
+/// Data of a chart, with that line at the top; numbers have 10 significant digits.
+std::ostringstream csv_with(const char* header);
 /// Height that gives each row its place.
 int height_of_rows(size_t rows);
 
@@ -64,6 +70,27 @@ std::string cut_note(const AxisEnd& end);
 int height_of_note(const AxisEnd& end);
 
 /// As gnuplot reads it: 10 significant digits.
-std::string plain_number(double value);
+inline std::string plain_number(double value) { return shortest(value, 10); }
+
+struct Bar {
+  std::string label;
+  size_t row = 0;
+  size_t side = 0;
+  Kind kind = Kind::measured;
+  double value = 0;
+  Maybe<Interval> whisker;
+  std::vector<double> circles;
+};
+
+struct Bars {
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};
+  std::string axis{};            // title of the values
+  std::optional<double> line{};  // a value to be marked
+  std::vector<Bar> bars{};
+};
+
+std::string csv_of(const Bars& bars);
+std::string script_of(const Bars& bars);
 
 }  // namespace nearmetal

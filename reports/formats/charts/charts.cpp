@@ -1,9 +1,35 @@
+
 #include "reports/formats/charts/charts.h"
+
+#include <algorithm>
+#include <numeric>
 
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
+
+// Of several jobs each has a window of its own, which reports of old do not tell.
+std::span<const double> window_steps_of(const Run& run, size_t rank) {
+  std::optional<int64_t> first = run.window->first_step, count = run.window->steps;
+  auto ranks = static_cast<int64_t>(rank);
+  for (const ConcurrentJob& job : run.jobs) {
+    first = job.first_step;
+    count = job.steps;
+    ranks -= job.ranks;
+    if (ranks < 0) break;
+  }
+  const std::vector<double>& all = run.ranks[rank].step_seconds;
+  if (!first || !count || *first >= std::ssize(all)) return {};
+  const auto begin = static_cast<size_t>(*first);
+  return std::span(all).subspan(begin, std::min(static_cast<size_t>(*count), all.size() - begin));
+}
+
+void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
+  if (arm == nullptr || arm->runs.empty()) return;
+  const std::string side_name = shown.sides.size() > 1 ? shown.sides[side] : "";
+  shown.arms.push_back({name, side_name, shown.rows.size() - 1, side, arm->runs.front().kind, arm});
+}
 
 void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
   for (const auto chart : {throughput_chart, speedup_chart, efficiency_chart, step_strip_chart,
@@ -13,6 +39,87 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
 }
 
 }  // namespace
+
+ShownArms shown_arms(const RunSet& set) {
+  ShownArms shown{.sides = {""}, .sets = {&set}};
+  for (const RunArm& arm : set.arms) {
+    if (shown.rows.size() == most_rows) break;
+    shown.rows.push_back(arm.name);
+    add_arm(shown, arm.name, &arm, 0);
+  }
+  shown.left_out = set.arms.size() - shown.rows.size();
+  return shown;
+}
+
+ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
+  ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
+                  .sets = {&base, &next}};
+  const std::vector<ArmPair> pairs = paired_arms(base, next);
+  for (const ComparisonRow& row : comparison.rows) {
+    if (row.metric != comparison.rows.front().metric) continue;
+    const auto pair = std::ranges::find(pairs, row.arm, &ArmPair::name);
+    if (shown.rows.size() == most_rows || pair == pairs.end()) continue;
+    shown.rows.push_back(row.arm);
+    add_arm(shown, row.arm, pair->base, 0);
+    add_arm(shown, row.arm, pair->next, 1);
+  }
+  shown.left_out = pairs.size() - shown.rows.size();
+  return shown;
+}
+
+std::string labelled(const std::string& arm, const std::string& side) {
+  return side.empty() ? arm : arm + ", " + side;
+}
+
+std::string ShownArm::label() const {
+  const std::string label = labelled(name, side);
+  return kind == Kind::measured ? label : label + ", " + to_string(kind);
+}
+
+std::string left_out_text(size_t left_out) {
+  return left_out == 0 ? "" : " " + std::to_string(left_out) + " more are not shown.";
+}
+
+std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts) {
+  std::string text;
+  bool equal = true;
+  for (const auto& [name, count] : counts) {
+    equal &= count == counts.front().second;
+    text += (text.empty() ? "" : ", ") + name + " " + count;
+  }
+  if (counts.empty()) return "";
+  return equal ? " n = " + counts.front().second + "." : " n: " + text + ".";
+}
+
+const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run)) {
+  std::vector<const Run*> runs;
+  for (const SetRun& run : arm.runs) {
+    const bool counts = run.run.status == Status::complete && run.run.throughput;
+    if (counts && !run.run.ranks.empty() && has(run.run)) runs.push_back(&run.run);
+  }
+  if (runs.empty()) return nullptr;
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const Run* a, const Run* b) { return *a->throughput < *b->throughput; });
+  return *middle;
+}
+
+std::span<const double> window_steps(const Run& run) {
+  if (!run.window) return {};
+  std::span<const double> slowest;
+  double longest = -1;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const std::span<const double> steps = window_steps_of(run, i);
+    if (steps.empty()) continue;
+    const double mean =
+        std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
+    if (mean > longest) {
+      longest = mean;
+      slowest = steps;
+    }
+  }
+  return slowest;
+}
 
 std::vector<Chart> charts_of(const RunSet& set) {
   std::vector<Chart> charts;

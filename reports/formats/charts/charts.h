@@ -1,10 +1,64 @@
 // The charts of a report or a comparison; each says what is missing where there is nothing to show.
 #pragma once
 
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reports/compare/compare.h"
 #include "reports/formats/charts/chart.h"
-#include "reports/formats/charts/shown_arms.h"
 
 namespace nearmetal {
+
+/// Beyond, a chart could not be read.
+inline constexpr size_t most_rows = 24;
+
+struct ShownArm {
+  std::string name;  // of the arm
+  std::string side;  // "base", "new", "bare metal", "VM"; empty where there is one side
+  size_t row = 0;    // arms that are held against each other share one
+  size_t side_index = 0;
+  Kind kind = Kind::measured;
+  const RunArm* arm = nullptr;
+
+  /// "1x2", "1x2, VM" or "1x2, VM, emulated".
+  std::string label() const;
+};
+
+struct ShownArms {
+  std::vector<ShownArm> arms{};  // by row, then by side
+  std::vector<std::string> rows{};
+  std::vector<std::string> sides{};   // one or two
+  std::vector<const RunSet*> sets{};  // of each side
+  size_t left_out = 0;                // rows beyond most_rows
+};
+
+/// "1x2", or "1x2, VM"; `side` may be empty.
+std::string labelled(const std::string& arm, const std::string& side);
+
+/// Why there is no chart of scaling.
+inline constexpr const char* one_number_of_ranks =
+    "no arms did the same work with different numbers of ranks";
+
+/// " 3 more are not shown.", or nothing.
+std::string left_out_text(size_t left_out);
+
+/// " n = 5.", or where they differ " n: 1x1 5, 1x2 4."; of name and count.
+std::string counts_text(const std::vector<std::pair<std::string, std::string>>& counts);
+
+/// Sets must outlive what is returned.
+ShownArms shown_arms(const RunSet& set);
+/// In the order of the comparison, the worst first.
+ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
+
+/// The complete run of an arm with the median throughput that `has` what a chart needs; null where
+/// none has.
+const Run* typical_run(const RunArm& arm, bool (*has)(const Run& run));
+
+/// Step times of the timed window, of the rank whose steps took longest; empty where they are not
+/// kept.
+std::span<const double> window_steps(const Run& run);
 
 /// A bar from zero for the geometric mean of each arm, a whisker for its 95 % interval, a circle
 /// for each run.

@@ -47,9 +47,7 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
 
 Chart difference_chart(const Comparison& comparison) {
   Chart chart{.name = "difference", .title = "Difference"};
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << "position,row,verdict,difference,lower,upper\n";
+  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper");
   std::vector<std::string> rows;
   std::vector<std::pair<std::string, std::string>> counts;
   double least = 100 * std::expm1(log_margin(comparison.options.rule));

@@ -1,8 +1,7 @@
 #include <functional>
 
-#include "reports/formats/charts/bars.h"
+#include "reports/formats/charts/chart.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/charts/shown_arms.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 

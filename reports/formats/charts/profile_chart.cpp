@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 #include "reports/formats/charts/charts.h"
@@ -49,9 +48,7 @@ Chart profile_chart(const ShownArms& shown) {
   constexpr size_t most_profiles = 12;
   Chart chart{.name = "profile", .title = "Where the step goes"};
   chart.table.columns = {{"arm"}, {"part"}, {"ms", true}, {"% of the step", true}};
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << "position,arm,part,start,end\n";
+  std::ostringstream csv = csv_with("position,arm,part,start,end");
   std::vector<std::string> rows;
   std::vector<Part> longest;
   for (const ShownArm& arm : shown.arms) {

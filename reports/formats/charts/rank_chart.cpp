@@ -45,9 +45,7 @@ Chart rank_chart(const ShownArms& shown) {
     return chart;
   }
   chart.table.columns = {{"run"}, {"slowest rank"}, {"%", true}, {"fastest rank"}, {"%", true}};
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << "position,run,rank,percent\n";
+  std::ostringstream csv = csv_with("position,run,rank,percent");
   std::vector<std::string> labels;
   double widest = 0.1;  // %: less is not worth a colour
   size_t ranks = 0;
@@ -57,7 +55,7 @@ Chart rank_chart(const ShownArms& shown) {
           << row.percent[rank] << '\n';
       widest = std::max(widest, std::abs(row.percent[rank]));
     }
-    const auto [least, most] = std::minmax_element(row.percent.begin(), row.percent.end());
+    const auto [least, most] = std::ranges::minmax_element(row.percent);
     chart.table.rows.push_back(
         {row.label, std::to_string(most - row.percent.begin()), signed_percent(*most / 100),
          std::to_string(least - row.percent.begin()), signed_percent(*least / 100)});

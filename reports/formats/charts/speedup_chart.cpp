@@ -15,7 +15,7 @@ struct ShownGroup {
 };
 
 struct Speedups {
-  std::ostringstream csv;
+  std::ostringstream csv = csv_with("group,arm,kind,scaling,ranks,speedup,lower,upper");
   TextTable table;
   std::map<std::string, ShownGroup> groups;  // arms held against the same reference in the same way
   std::map<std::pair<size_t, Kind>, std::string> looks;
@@ -88,8 +88,6 @@ std::string script_of(const Speedups& speedups) {
 Chart speedup_chart(const ShownArms& shown) {
   Chart chart{.name = "speedup", .title = "Speedup"};
   Speedups speedups;
-  speedups.csv.precision(10);
-  speedups.csv << "group,arm,kind,scaling,ranks,speedup,lower,upper\n";
   speedups.table.columns = {{"arm"},     {"ranks", true},   {"against"}, {"speedup [95 %]", true},
                             {"n", true}, {"scaling, batch"}};
   for (size_t side = 0; side < shown.sets.size(); ++side) {

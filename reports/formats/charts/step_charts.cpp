@@ -68,7 +68,7 @@ std::vector<size_t> shown_steps(std::span<const double> seconds) {
   const size_t length = (seconds.size() + most_stretches - 1) / most_stretches;
   for (size_t start = 0; start < seconds.size(); start += length) {
     const auto stretch = seconds.subspan(start, std::min(length, seconds.size() - start));
-    const auto [least, most] = std::minmax_element(stretch.begin(), stretch.end());
+    const auto [least, most] = std::ranges::minmax_element(stretch);
     const auto [first, last] = std::minmax(least, most);
     shown.push_back(start + static_cast<size_t>(first - stretch.begin()));
     if (first != last) shown.push_back(start + static_cast<size_t>(last - stretch.begin()));
@@ -82,7 +82,7 @@ std::string strip_script(const std::vector<Steps>& all) {
   std::string script = chart_head(40 + panel_height * static_cast<int>(all.size()));
   double most = 0;
   for (const Steps& steps : all) {
-    most = std::max(most, *std::max_element(steps.seconds.begin(), steps.seconds.end()));
+    most = std::max(most, *std::ranges::max_element(steps.seconds));
   }
   script += "set yrange [0:" + plain_number(1.1 * milliseconds * most) +
             "]\nset xrange [0:*]\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
@@ -135,9 +135,7 @@ Chart step_strip_chart(const ShownArms& shown) {
     chart.missing = no_steps;
     return chart;
   }
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << "panel,step,milliseconds\n";
+  std::ostringstream csv = csv_with("panel,step,milliseconds");
   for (size_t i = 0; i < all.size(); ++i) {
     for (const size_t step : shown_steps(all[i].seconds)) {
       csv << i << ',' << step + 1 << ',' << milliseconds * all[i].seconds[step] << '\n';
@@ -159,12 +157,10 @@ Chart step_distribution_chart(const ShownArms& shown) {
     return chart;
   }
   constexpr int points = 400;
-  std::ostringstream csv;
-  csv.precision(10);
-  csv << "arm,milliseconds,percent\n";
+  std::ostringstream csv = csv_with("arm,milliseconds,percent");
   for (size_t i = 0; i < all.size(); ++i) {
     std::vector<double> sorted(all[i].seconds.begin(), all[i].seconds.end());
-    std::sort(sorted.begin(), sorted.end());
+    std::ranges::sort(sorted);
     const auto last = static_cast<double>(sorted.size() - 1);
     for (int point = 0; point <= points; ++point) {
       const double share = static_cast<double>(point) / points;

@@ -12,7 +12,7 @@
 #include "bench/cli/setting_value.h"
 #include "comm/layout/layout_json.h"
 #include "reports/document/run_arguments.h"
-#include "reports/json/config_fields.h"
+#include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "tests/support/parse_options.h"

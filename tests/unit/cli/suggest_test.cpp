@@ -1,6 +1,6 @@
-#include "bench/cli/suggest.h"
-
 #include <gtest/gtest.h>
+
+#include "bench/cli/parse_value.h"
 
 namespace nearmetal {
 namespace {

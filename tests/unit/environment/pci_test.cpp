@@ -1,10 +1,9 @@
-#include "bench/environment/pci.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "bench/environment/gpu.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {

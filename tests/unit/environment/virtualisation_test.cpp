@@ -1,4 +1,3 @@
-#include "bench/environment/virtualisation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

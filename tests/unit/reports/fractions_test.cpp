@@ -11,7 +11,7 @@
 #include "reports/formats/pages.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
-#include "reports/merge/merge_jobs.h"
+#include "reports/merge/merge.h"
 #include "reports/sharing/fraction_tables.h"
 #include "tests/support/made_up_shares.h"
 

@@ -1,7 +1,7 @@
-#include "reports/merge/merge_ranks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
-#include "reports/formats/benchmark_json.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/junit.h"
 #include "reports/text/text.h"

@@ -9,7 +9,6 @@
 #include "bench/run/table.h"
 #include "bench/sweep/sweep_report.h"
 #include "models/errors.h"
-#include "reports/formats/benchmark_json.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_json.h"
