@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "reports/formats/pages.h"
+#include "reports/formats/html.h"
 
 namespace nearmetal {
 

@@ -1,6 +1,5 @@
 #include "bench/doctor/diagnose.h"
 
-#include "bench/doctor/findings.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

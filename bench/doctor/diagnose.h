@@ -74,4 +74,17 @@ Checkup collect_checkup(const LayoutFile& layouts);
 /// Starts nothing.
 LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
 
+/// Driver, libraries, backends and MPI.
+void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings);
+
+/// Of one GPU. `name` says which in the text.
+void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name,
+                      std::vector<Finding>& findings);
+
+/// Of the paths between GPUs.
+void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings);
+
+/// CPUs, memory, limits, network, files and clock.
+void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings);
+
 }  // namespace nearmetal

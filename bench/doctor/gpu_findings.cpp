@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "bench/doctor/findings.h"
+#include "bench/doctor/diagnose.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "bench/doctor/findings.h"
+#include "bench/doctor/diagnose.h"
 #include "models/exit_code.h"
 #include "reports/text/text.h"
 

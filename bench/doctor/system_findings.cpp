@@ -1,4 +1,4 @@
-#include "bench/doctor/findings.h"
+#include "bench/doctor/diagnose.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

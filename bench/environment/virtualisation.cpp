@@ -156,7 +156,7 @@ Maybe<int64_t> iommu_groups(const fs::path& root) {
   const fs::path folder = root / "sys/kernel/iommu_groups";
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) return Unknown{folder.string() + " is not there"};
-  return static_cast<int64_t>(names_in(folder).size());
+  return std::ssize(names_in(folder));
 }
 
 Maybe<bool> module_is_loaded(const fs::path& root, const char* name) {

@@ -15,6 +15,7 @@
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/layout_names.h"
 #include "comm/layout/shell_text.h"
+#include "comm/world.h"
 
 namespace nearmetal {
 namespace {

@@ -1,5 +1,3 @@
-#include "reports/compare/comparable_key.h"
-
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -9,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "reports/compare/run_set.h"
 #include "reports/document/settings.h"
 #include "reports/files/sha256.h"
 #include "reports/text/text.h"

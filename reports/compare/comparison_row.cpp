@@ -85,8 +85,8 @@ std::string disturbance_of(const SetRun& run) {
 
 SideSummary summary_of(const SideValues& side) {
   SideSummary summary;
-  summary.runs = static_cast<int64_t>(side.values.size());
-  summary.left_out = static_cast<int64_t>(side.left_out.size());
+  summary.runs = std::ssize(side.values);
+  summary.left_out = std::ssize(side.left_out);
   for (const SetRun* run : side.runs) {
     if (summary.disturbed.empty()) summary.disturbed = disturbance_of(*run);
   }

@@ -1,9 +1,8 @@
-#include "reports/compare/environment_differences.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "reports/compare/compare.h"
 #include "reports/json/json.h"
 
 namespace nearmetal {

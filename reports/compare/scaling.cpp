@@ -65,7 +65,7 @@ ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scal
                      .scaling = scaling,
                      .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
                      .ranks = arm.ranks,
-                     .runs = static_cast<int64_t>(arm.values.size()),
+                     .runs = std::ssize(arm.values),
                      .reference_ranks = reference.ranks};
   const auto ranks = static_cast<double>(arm.ranks);
   const auto reference_ranks = static_cast<double>(reference.ranks);

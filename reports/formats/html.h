@@ -1,10 +1,11 @@
-// A page of HTML in one file that needs nothing else: no network, no script.
+// Pages of HTML, each in one file that needs nothing else: no network, no script.
 #pragma once
 
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "reports/compare/compare.h"
 #include "reports/formats/charts/chart.h"
 #include "reports/text/text_table.h"
 
@@ -28,5 +29,12 @@ void print_html(std::ostream& out, const Page& page);
 
 /// Text that shows as itself in HTML and XML; characters that they do not allow become '?'.
 std::string html_escaped(const std::string& text);
+
+/// Sets whose runs keep steps and profile; without them charts of these say that there are none.
+/// The images of the charts are for the caller to add.
+Page report_page(const RunSet& set);
+/// `answer`: the verdict in words.
+Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
+                     const std::string& answer);
 
 }  // namespace nearmetal

@@ -84,7 +84,7 @@ void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer) {
 
 void print_junit(std::ostream& out, const RunSet& set) {
   int64_t runs = 0;
-  for (const RunArm& arm : set.arms) runs += static_cast<int64_t>(arm.runs.size());
+  for (const RunArm& arm : set.arms) runs += std::ssize(arm.runs);
   out << head << attribute("name", "nearmetal") << attribute("tests", std::to_string(runs))
       << attribute("errors", std::to_string(runs_with(set, Status::failed)))
       << attribute("skipped", std::to_string(runs_with(set, Status::partial))) << ">\n";

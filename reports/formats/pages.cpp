@@ -1,12 +1,11 @@
-#include "reports/formats/pages.h"
-
 #include <algorithm>
 #include <utility>
 
-#include "reports/compare/environment_differences.h"
+#include "reports/compare/compare.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"

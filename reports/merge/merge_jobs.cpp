@@ -71,9 +71,7 @@ double first_start(const std::vector<Report>& jobs) {
   return first;
 }
 
-int64_t ranks_of(const Report& job) {
-  return static_cast<int64_t>(job.arms[0].runs[0].ranks.size());
-}
+int64_t ranks_of(const Report& job) { return std::ssize(job.arms[0].runs[0].ranks); }
 
 void fill_window(double samples, double seconds, Run& run) {
   run.jain_fairness = jain_fairness(run.jobs);
@@ -153,14 +151,14 @@ RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughpu
     if (i == 0) continue;
     merge_environments(jobs[i].environments, job.ranks, found.environments);
     for (Rank& rank : job.ranks) {
-      rank.rank = static_cast<int64_t>(run.ranks.size());
+      rank.rank = std::ssize(run.ranks);
       run.ranks.push_back(rank);
     }
     if (run.peak_flops_per_second && job.peak_flops_per_second) {
       run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
     }
   }
-  run.world_size = static_cast<int64_t>(run.ranks.size());
+  run.world_size = std::ssize(run.ranks);
   if (all_complete(jobs, run)) merge_throughput(jobs, run);
   return found;
 }

@@ -162,7 +162,7 @@ Report merge_ranks(std::vector<Report> reports) {
     merge_environments(report.environments, ranks, merged.environments);
     run.ranks.push_back(std::move(ranks.at(0)));
   }
-  const auto world_size = static_cast<int64_t>(reports.size());
+  const auto world_size = std::ssize(reports);
   run.world_size = world_size;
   run.warnings = merged_warnings(reports);
   merge_throughput(reports, exchanges_gradients(merged.invocation.config, world_size), run);

@@ -176,7 +176,7 @@ class Fractions {
     FractionPoint point;
     point.arm = arm.name;
     point.jobs = arm.share->jobs;
-    point.runs = static_cast<int64_t>(values.size());
+    point.runs = std::ssize(values);
     point.throughput = geometric_mean(values);
     const auto estimate = log_mean(values);
     point.throughput_interval = Unknown{"fewer than 2 runs"};

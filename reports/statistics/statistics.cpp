@@ -96,7 +96,7 @@ std::optional<double> lag1_autocorrelation(std::span<const double> samples) {
 
 std::optional<MeanError> batch_means_error(std::span<const double> samples) {
   require_samples(samples);
-  const auto count = static_cast<int64_t>(samples.size());
+  const auto count = std::ssize(samples);
   if (count < fewest_batches || variance(samples) == 0) return std::nullopt;
   int64_t batch_size = 1;
   std::vector<double> means(samples.begin(), samples.end());

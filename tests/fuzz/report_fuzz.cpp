@@ -14,8 +14,8 @@
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/html.h"
 #include "reports/formats/junit.h"
-#include "reports/formats/pages.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "reports/formats/pages.h"
+#include "reports/formats/html.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

@@ -1,11 +1,10 @@
-#include "reports/compare/comparable_key.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <set>
 
+#include "reports/compare/run_set.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {

@@ -1,8 +1,7 @@
-#include "reports/compare/environment_differences.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/compare/compare.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {

@@ -8,7 +8,7 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
-#include "reports/formats/pages.h"
+#include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
