@@ -7,7 +7,7 @@
 
 #include "comm/host_place.h"
 #include "comm/world.h"
-#include "models/all_reduce.h"
+#include "models/program.h"
 #include "reports/document/collectives.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/all_reduce.h"
+#include "models/program.h"
 
 namespace nearmetal {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "models/all_reduce.h"
 #include "models/probe.h"
+#include "models/program.h"
 
 namespace nearmetal {
 

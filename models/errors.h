@@ -1,5 +1,6 @@
-// The exceptions of the program. Besides them std::invalid_argument is the user's mistake (exit
-// code 2) and any other std::exception a failed run (6); bench/cli/exit_status.cpp maps them all.
+// The exit codes and exceptions of the program. Besides these exceptions std::invalid_argument is
+// the user's mistake (exit code 2) and any other std::exception a failed run (6);
+// bench/cli/exit_status.cpp maps them all.
 #pragma once
 
 #include <array>
@@ -8,9 +9,24 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/exit_code.h"
-
 namespace nearmetal {
+
+/// The values are part of the interface: scripts and continuous integration rely on them. An
+/// interrupted program exits with 128 + the signal: 130 (SIGINT) or 143 (SIGTERM).
+enum class ExitCode : int {
+  ok = 0,
+  gate_failed = 1,
+  usage = 2,           // wrong options or configuration
+  inconclusive = 3,    // under a strict policy, or too few runs
+  not_comparable = 4,  // or a metric or layout is missing
+  invalid_report = 5,  // unreadable, invalid, or without a complete run
+  run_failed = 6,      // out of memory, an error of a device or library, a wrong answer
+  timed_out = 7,
+  not_supported = 8,  // not on this machine: no GPU, no driver, no such backend
+  output_failed = 9,  // a file or stream could not be written
+  interrupted = 130,  // SIGINT
+  terminated = 143,   // SIGTERM
+};
 
 /// Thrown for what this build or this machine cannot do (exit code 8).
 struct NotSupported : std::runtime_error {

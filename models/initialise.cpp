@@ -1,9 +1,8 @@
-#include "models/initialise.h"
-
 #include <algorithm>
 #include <cmath>
 #include <thread>
 
+#include "models/graph.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {

@@ -36,4 +36,9 @@ void* load_module(const std::string& name, const std::string& what, const char* 
   return found;
 }
 
+Backend& load_backend(const std::string& name) {
+  void* entry = load_module(name, name + " backend", backend_entry_name);
+  return *reinterpret_cast<BackendEntry>(entry)();
+}
+
 }  // namespace nearmetal

@@ -1,8 +1,7 @@
-// Loads a module of the program on first use.
+// Loads a module of the program, such as a backend, on first use.
 #pragma once
 
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 
 /// Before a function of a module that load_module() finds by its name.
@@ -10,17 +9,25 @@
 
 namespace nearmetal {
 
+class Backend;  // models/program.h
+
 /// Where the executable of this process lies. Throws std::filesystem::filesystem_error without
 /// /proc.
 std::filesystem::path program_path();
 
 /// What libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no such
 /// module, NotSupported where its libraries are not on this machine. It lies in the folder of the
-/// executable, or in
-/// ../lib/nearmetal beside it when installed. `what` names it in errors, e.g. "cpu backend". The
-/// module stays loaded until the process ends; `share` shows its libraries' symbols to modules that
-/// those load.
+/// executable, or in ../lib/nearmetal beside it when installed. `what` names it in errors, e.g.
+/// "cpu backend". The module stays loaded until the process ends; `share` shows its libraries'
+/// symbols to modules that those load.
 void* load_module(const std::string& name, const std::string& what, const char* entry,
                   bool share = false);
+
+/// `name` is "cpu" or "cuda". Throws NotSupported; see load_module().
+Backend& load_backend(const std::string& name);
+
+/// What the module of a backend exports under this name.
+using BackendEntry = Backend* (*)();
+inline constexpr const char* backend_entry_name = "nearmetal_backend";
 
 }  // namespace nearmetal

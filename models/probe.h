@@ -1,6 +1,7 @@
 // Something small that a device, or a path between devices, does again and again to show its speed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -39,5 +40,21 @@ double median_of(std::vector<double> values);
 
 /// Of one run, after the set-up: the median of `repeats`, each timed alone.
 double median_seconds(const Probe& probe, int repeats);
+
+/// Measured on the device itself; 0 where they were not.
+struct Ceilings {
+  double copy_bytes_per_second = 0;
+  double matrix_flops_per_second = 0;
+};
+
+/// The roofline (Williams et al., 2009): bytes and operations at their ceilings, side by side.
+inline double floor_seconds(double bytes, double flops, const Ceilings& ceilings) {
+  return std::max(bytes / ceilings.copy_bytes_per_second, flops / ceilings.matrix_flops_per_second);
+}
+
+/// Whether the bytes take longer than the operations, or as long.
+inline bool bytes_bind(double bytes, double flops, const Ceilings& ceilings) {
+  return bytes / ceilings.copy_bytes_per_second >= flops / ceilings.matrix_flops_per_second;
+}
 
 }  // namespace nearmetal

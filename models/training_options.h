@@ -13,9 +13,13 @@ enum class Precision { fp32, tf32, bf16, fp16 };
 constexpr auto names_of(Precision) { return std::array{"fp32", "tf32", "bf16", "fp16"}; }
 
 /// Bytes of one activation.
-int64_t element_bytes(Precision precision);
+constexpr int64_t element_bytes(Precision precision) {
+  return precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
+}
 /// In which activations lie in memory: of tf32 that is fp32.
-Precision stored_type(Precision precision);
+constexpr Precision stored_type(Precision precision) {
+  return precision == Precision::tf32 ? Precision::fp32 : precision;
+}
 
 /// Stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
 /// w -= learning_rate * m, for every parameter.
@@ -35,5 +39,19 @@ struct LossScale {
 
   bool operator==(const LossScale&) const = default;
 };
+
+/// The rule of dynamic loss scaling, which device code calls, too: nvcc takes constexpr functions
+/// for that. After a step a gradient that is not finite halves the scale (to 1 at least),
+/// and 2000 steps in a row without one double it (to 2^24 at most). `good_steps` counts them.
+constexpr void adapt_loss_scale(float& scale, int32_t& good_steps, bool finite) {
+  constexpr int32_t good_steps_to_grow = 2000;
+  constexpr float smallest = 1, largest = 0x1p24f;
+  good_steps = finite ? good_steps + 1 : 0;
+  if (!finite) scale = scale / 2 > smallest ? scale / 2 : smallest;
+  if (good_steps == good_steps_to_grow) {
+    scale = scale * 2 < largest ? scale * 2 : largest;
+    good_steps = 0;
+  }
+}
 
 }  // namespace nearmetal

@@ -9,8 +9,8 @@
 
 #include "bench/cli/options.h"
 #include "bench/cli/terminal.h"
-#include "models/backend.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
+#include "models/load_module.h"
 
 namespace nearmetal {
 

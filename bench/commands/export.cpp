@@ -11,7 +11,7 @@
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "reports/files/atomic_file.h"

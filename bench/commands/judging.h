@@ -7,7 +7,7 @@
 
 #include "bench/cli/options.h"
 #include "bench/cli/terminal.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/compare/compare.h"
 #include "reports/compare/gate.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "bench/cli/terminal.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/types.h"
 

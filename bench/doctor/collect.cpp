@@ -19,10 +19,10 @@
 #include "bench/sweep/make_plan.h"
 #include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_command.h"
-#include "models/backend.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
+#include "models/program.h"
 #include "reports/json/plan_cache.h"
 #include "reports/text/text.h"
 

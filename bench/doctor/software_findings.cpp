@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "bench/doctor/diagnose.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

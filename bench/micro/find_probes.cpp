@@ -6,7 +6,7 @@
 
 #include "bench/run/gpu_ranks.h"
 #include "bench/run/quanta.h"
-#include "models/initialise.h"
+#include "models/graph.h"
 
 namespace nearmetal {
 namespace {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "models/probe.h"
-#include "models/roofline.h"
 
 namespace nearmetal {
 

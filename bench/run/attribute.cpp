@@ -7,7 +7,7 @@
 
 #include "bench/run/quanta.h"
 #include "models/networks/registry.h"
-#include "models/roofline.h"
+#include "models/probe.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "bench/run/rank_run.h"
-#include "models/all_reduce.h"
+#include "models/program.h"
 
 namespace nearmetal {
 

@@ -8,8 +8,8 @@
 
 #include "bench/run/prepare_device.h"
 #include "bench/run/trainer.h"
-#include "models/all_reduce.h"
 #include "models/graph.h"
+#include "models/program.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {

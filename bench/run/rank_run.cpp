@@ -19,7 +19,7 @@
 #include "bench/run/trainer.h"
 #include "bench/run/verify.h"
 #include "models/errors.h"
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/networks/registry.h"
 #include "reports/document/throughput.h"
 #include "reports/files/sha256.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/roofline.h"
+#include "models/probe.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 
-#include "models/roofline.h"
+#include "models/probe.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 

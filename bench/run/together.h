@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "comm/world.h"
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/json/event_json.h"
 
 namespace nearmetal {

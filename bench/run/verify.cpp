@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {

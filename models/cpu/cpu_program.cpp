@@ -10,8 +10,8 @@
 #include <stdexcept>
 
 #include "models/cpu/exchange.h"
-#include "models/loss_scaling.h"
 #include "models/synthetic.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cpu {
 namespace {

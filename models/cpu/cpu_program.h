@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/cpu/host_memory.h"
+#include "models/cpu/host.h"
 #include "models/cpu/lowering.h"
 #include "models/graph.h"
 #include "models/program.h"

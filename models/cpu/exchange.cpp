@@ -5,7 +5,7 @@
 #include <iterator>
 #include <map>
 
-#include "models/gradient_buckets.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // Puts the exchange of gradients between ranks into a step.
 #pragma once
 
-#include "models/all_reduce.h"
 #include "models/cpu/lowering.h"
+#include "models/program.h"
 
 namespace nearmetal::cpu {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/cpu/element.h"
 #include "models/graph.h"
 #include "models/synthetic.h"
 

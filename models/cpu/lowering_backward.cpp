@@ -1,5 +1,5 @@
+#include "models/cpu/loops.h"
 #include "models/cpu/lowering_state.h"
-#include "models/cpu/norm_loops.h"
 
 namespace nearmetal::cpu {
 

@@ -1,7 +1,7 @@
 #include <stdexcept>
 
+#include "models/cpu/loops.h"
 #include "models/cpu/lowering_state.h"
-#include "models/cpu/norm_loops.h"
 
 namespace nearmetal::cpu {
 

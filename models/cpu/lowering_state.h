@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/cpu/loops.h"
 #include "models/cpu/lowering.h"
-#include "models/cpu/norm_loops.h"
 
 namespace nearmetal::cpu {
 

@@ -1,8 +1,6 @@
 // The entry of libnearmetal_cpu.so.
-#include "models/backend.h"
 #include "models/cpu/cpu_program.h"
 #include "models/cpu/host.h"
-#include "models/cpu/probes.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 

@@ -1,11 +1,9 @@
-#include "models/cpu/norm_loops.h"
-
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <type_traits>
 
-#include "models/cpu/element.h"
+#include "models/cpu/loops.h"
 #include "models/graph.h"
 
 namespace nearmetal::cpu {

@@ -1,5 +1,4 @@
 // The entry of libnearmetal_cuda.so.
-#include "models/backend.h"
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/probes.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/exit_code.h"
+#include "models/errors.h"
 #include "reports/compare/compare.h"
 
 namespace nearmetal {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/networks/registry.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "bench/run/gpu_ranks.h"
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/synthetic.h"
 #include "reports/json/plan_cache.h"
 

@@ -8,8 +8,8 @@
 
 #include "comm/join_all_reduce.h"
 #include "comm/world.h"
-#include "models/backend.h"
 #include "models/graph.h"
+#include "models/load_module.h"
 #include "models/program.h"
 
 namespace nearmetal {

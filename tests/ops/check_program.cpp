@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/synthetic.h"
 
 namespace nearmetal {

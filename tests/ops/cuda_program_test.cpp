@@ -1,9 +1,10 @@
 #include <cmath>
 
-#include "models/backend.h"
 #include "models/errors.h"
-#include "models/initialise.h"
+#include "models/graph.h"
+#include "models/load_module.h"
 #include "models/networks/registry.h"
+#include "models/program.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "models/errors.h"
-#include "models/initialise.h"
+#include "models/graph.h"
 #include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"

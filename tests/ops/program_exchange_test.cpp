@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/all_reduce.h"
-#include "models/initialise.h"
+#include "models/graph.h"
+#include "models/program.h"
 #include "models/sixteen_bits.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"

@@ -3,8 +3,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "models/backend.h"
-#include "models/initialise.h"
+#include "models/graph.h"
+#include "models/load_module.h"
+#include "models/program.h"
 #include "tests/ops/check_program.h"
 
 namespace nearmetal {

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "models/cuda/kernels/convert.h"
-#include "models/gradient_buckets.h"
+#include "models/memory_plan.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/update.h"
-#include "models/loss_scaling.h"
+#include "models/training_options.h"
 
 namespace nearmetal::cuda {
 namespace {

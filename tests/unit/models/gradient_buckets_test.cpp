@@ -1,6 +1,6 @@
-#include "models/gradient_buckets.h"
-
 #include <gtest/gtest.h>
+
+#include "models/memory_plan.h"
 
 namespace nearmetal {
 namespace {

@@ -1,11 +1,10 @@
-#include "models/initialise.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 
+#include "models/graph.h"
 #include "models/networks/registry.h"
 
 namespace nearmetal {
