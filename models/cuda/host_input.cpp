@@ -1,4 +1,4 @@
-#include "models/cuda/host_input.h"
+#include "models/cuda/cuda_program.h"
 
 namespace nearmetal::cuda {
 

@@ -1,7 +1,6 @@
 // The entry of libnearmetal_cuda.so.
 #include "models/cuda/cuda_program.h"
 #include "models/cuda/device/device.h"
-#include "models/cuda/probes.h"
 #include "models/load_module.h"
 
 namespace nearmetal::cuda {

@@ -8,7 +8,7 @@
 
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pointwise_backward.h"
-#include "models/cuda/kernels/stem_backward.h"
+#include "models/cuda/kernels/stem.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -1,8 +1,7 @@
-#include "models/cuda/compiler/exchange.h"
-
 #include <map>
 
-#include "models/cuda/kernels/convert.h"
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/kernels/update.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cuda {

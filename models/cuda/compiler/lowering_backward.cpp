@@ -1,6 +1,6 @@
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/cuda/kernels/pointwise_backward.h"
-#include "models/cuda/kernels/stem_backward.h"
+#include "models/cuda/kernels/stem.h"
 
 namespace nearmetal::cuda {
 

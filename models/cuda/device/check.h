@@ -1,5 +1,5 @@
 // Status checks and owning handles. Other libraries add an overload of require_ok() for their
-// status (cuDNN and cuBLAS: models/cuda/libraries/library_check.h; NCCL: comm/gpu/nccl_group.h).
+// status (cuDNN and cuBLAS: models/cuda/libraries/handles.h; NCCL: comm/gpu/nccl_group.h).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,17 +1,88 @@
 #include "models/cuda/device/device.h"
 
+#include <cublasLt.h>
 #include <cuda.h>
+#include <cudnn_graph.h>
 
 #include <array>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "models/cuda/device/check.h"
-#include "models/cuda/device/green_context.h"
+#include "models/errors.h"
 
 namespace nearmetal::cuda {
 namespace {
+
+constexpr unsigned green_contexts_since = 12040;  // CUDA 12.4
+
+template <class Function>
+Function* green_function(const char* name) {
+  void* found = driver_function(name, green_contexts_since);
+  if (found != nullptr) return reinterpret_cast<Function*>(found);
+  throw NotSupported(std::string("a part of a GPU needs a driver of CUDA 12.4 or later: no ") +
+                     name);
+}
+
+void require_driver(CUresult status, const char* call) {
+  if (status == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  green_function<decltype(cuGetErrorString)>("cuGetErrorString")(status, &text);
+  throw NotSupported(std::string("no part of this GPU: ") + call + ": " +
+                     (text == nullptr ? "error " + std::to_string(status) : text));
+}
+
+#define NM_DRIVER(function, ...) \
+  require_driver(green_function<decltype(function)>(#function)(__VA_ARGS__), #function)
+
+// As many groups of this size as there are, but at most so many; of one split, since parts of
+// several would overlap.
+std::vector<CUdevResource> split(CUdevResource all, unsigned multiprocessors, unsigned most) {
+  std::vector<CUdevResource> groups(most);
+  CUdevResource rest{};
+  NM_DRIVER(cuDevSmResourceSplitByCount, groups.data(), &most, &all, &rest, 0, multiprocessors);
+  groups.resize(most);
+  return groups;
+}
+
+// A part of the GPU's multiprocessors. Memory, modules and devices are those of the GPU's primary
+// context; what is launched while this is current, and into streams that were made then, runs on
+// these multiprocessors alone. Of the driver's API (CUDA 12.4 and later): cuGreenCtxCreate and its
+// kin.
+struct GreenContext {
+  CUcontext context = nullptr;  // of the process, to its end
+  int multiprocessors = 0;
+};
+
+// Of the current device. Throws NotSupported where the driver or the GPU cannot be split.
+GreenContext make_green_context(const GpuPart& part) {
+  int device = 0;
+  NM_CALL(cudaGetDevice(&device));
+  NM_CALL(cudaFree(nullptr));  // the primary context is there from now on
+  CUdevResource all{};
+  NM_DRIVER(cuDeviceGetDevResource, device, &all, CU_DEV_RESOURCE_TYPE_SM);
+  const std::vector<CUdevResource> one = split(all, 1, 1);
+  if (one.empty()) throw NotSupported("this GPU's multiprocessors cannot be split");
+  const PartGroups wanted = groups_of(part, all.sm.smCount, one[0].sm.smCount);
+  std::vector<CUdevResource> groups = split(all, wanted.multiprocessors, wanted.needed);
+  if (groups.size() < wanted.needed) {
+    throw NotSupported("the parts take " + std::to_string(wanted.needed) + " times " +
+                       std::to_string(wanted.multiprocessors) +
+                       " multiprocessors, which this GPU has " + std::to_string(groups.size()) +
+                       " times");
+  }
+  CUdevResourceDesc description = nullptr;
+  NM_DRIVER(cuDevResourceGenerateDesc, &description, &groups[wanted.first], wanted.count);
+  CUgreenCtx green = nullptr;
+  NM_DRIVER(cuGreenCtxCreate, &green, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+  GreenContext made;
+  NM_DRIVER(cuCtxFromGreenCtx, &made.context, green);
+  made.multiprocessors = static_cast<int>(wanted.count * groups[0].sm.smCount);
+  return made;
+}
 
 // For the whole process, which has one GPU, or one part of it.
 std::optional<GreenContext>& taken_part() {
@@ -82,12 +153,12 @@ int use_gpu(int gpu) {
                              std::to_string(count) + " visible");
   }
   NM_CALL(cudaSetDevice(gpu));
-  if (taken_part()) taken_part()->make_current();
+  if (taken_part()) NM_DRIVER(cuCtxSetCurrent, taken_part()->context);
   return multiprocessors_in_use();
 }
 
 int multiprocessors_in_use() {
-  if (taken_part()) return taken_part()->multiprocessors();
+  if (taken_part()) return taken_part()->multiprocessors;
   int gpu = 0;
   NM_CALL(cudaGetDevice(&gpu));
   return attribute(cudaDevAttrMultiProcessorCount, gpu);
@@ -95,7 +166,7 @@ int multiprocessors_in_use() {
 
 void take_part_of_gpu(int gpu, const GpuPart& part) {
   use_gpu(gpu);
-  taken_part().emplace(part);
+  taken_part() = make_green_context(part);
 }
 
 DeviceInfo describe_gpu(int gpu) {

@@ -1,7 +1,6 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/sweep.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -2,7 +2,6 @@
 // the way (device code).
 #pragma once
 
-
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/wgmma.h"

@@ -1,7 +1,7 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/partial_sums.h"
 #include "models/cuda/kernels/pool_gradient.h"
-#include "models/cuda/kernels/stem_backward.h"
+#include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"
 
 namespace nearmetal::cuda {

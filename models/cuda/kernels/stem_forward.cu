@@ -2,7 +2,7 @@
 
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/stem_forward.h"
+#include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/stem_images.h"
 #include "models/cuda/kernels/wgmma.h"
 

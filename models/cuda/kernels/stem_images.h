@@ -2,7 +2,7 @@
 // stride 2 from them (device code).
 #pragma once
 
-#include "models/cuda/kernels/stem_forward.h"
+#include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda {

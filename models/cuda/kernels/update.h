@@ -1,4 +1,5 @@
-// The end of a step: gradient norm, loss scale, the step's record, and SGD over flat buffers.
+// The end of a step: conversion of gradients that travel, gradient norm, loss scale, the step's
+// record, and SGD over flat buffers.
 //
 // Bytes per parameter, whose copy is the floor: the norm reads its gradient (E, the size of an
 // activation); SGD reads gradient, value and momentum, E + 8, and writes value, momentum and the
@@ -87,5 +88,11 @@ void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
 /// gradients[i] = 0 where mask[i] == 0: taps of a rearranged filter that are no parameters.
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,
                           int64_t elements, cudaStream_t stream);
+
+/// out[i] = in[i], each as `Precision` is stored; rounded to nearest even, infinity beyond what the
+/// type holds. `elements` is a multiple of 4, addresses are multiples of 16 bytes. As many bytes as
+/// both arrays have are the floor.
+void launch_convert(Precision from, const void* in, Precision to, void* out, int64_t elements,
+                    cudaStream_t stream);
 
 }  // namespace nearmetal::cuda

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "models/cuda/kernels/head.h"
-#include "models/cuda/libraries/library_check.h"
+#include "models/cuda/libraries/handles.h"
 #include "models/program.h"
 
 namespace nearmetal::cuda {

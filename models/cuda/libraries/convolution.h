@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/cuda/libraries/descriptor.h"
+#include "models/cuda/libraries/handles.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {

@@ -4,8 +4,7 @@
 #include <limits>
 
 #include "models/cuda/kernels/pointwise_backward.h"
-#include "models/cuda/kernels/stem_backward.h"
-#include "models/cuda/kernels/stem_forward.h"
+#include "models/cuda/kernels/stem.h"
 #include "models/cuda/tuning/convolution_check.h"
 
 namespace nearmetal::cuda {

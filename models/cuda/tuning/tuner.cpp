@@ -8,7 +8,6 @@
 #include "models/cuda/device/device.h"
 #include "models/cuda/tuning/convolution_check.h"
 #include "models/cuda/tuning/own_kernels.h"
-#include "models/cuda/tuning/tuning_buffers.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/libraries/convolution.h"
-#include "models/cuda/libraries/library_check.h"
+#include "models/cuda/libraries/handles.h"
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/program.h"
 

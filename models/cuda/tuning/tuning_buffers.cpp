@@ -1,9 +1,8 @@
-#include "models/cuda/tuning/tuning_buffers.h"
-
 #include <algorithm>
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/kernels/images.h"
+#include "models/cuda/tuning/own_kernels.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "models/cuda/compiler/exchange.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/networks/registry.h"

@@ -1,6 +1,7 @@
-// The thin layer over cuDNN's graph API: an owned descriptor with typed attributes.
+// Status checks, owning handles and descriptors of cuDNN and cuBLASLt.
 #pragma once
 
+#include <cublasLt.h>
 #include <cudnn_graph.h>
 
 #include <algorithm>
@@ -9,9 +10,16 @@
 #include <span>
 #include <vector>
 
-#include "models/cuda/libraries/library_check.h"
+#include "models/cuda/device/check.h"
 
 namespace nearmetal::cuda {
+
+void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
+void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
+
+using CudnnHandle = Handle<cudnnHandle_t, cudnnDestroy>;
+using CublasLtHandle = Handle<cublasLtHandle_t, cublasLtDestroy>;
+CublasLtHandle make_cublas();
 
 /// Copies are one descriptor. cuDNN does not say whether a descriptor may go before those that name
 /// it, so each keeps what it was given.
