@@ -12,4 +12,10 @@ std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
   return std::unique_ptr<AllReduce>(reinterpret_cast<JoinEntry>(entry)(request));
 }
 
+Nccl& load_nccl() {
+  static Nccl& nccl =
+      *reinterpret_cast<NcclEntry>(load_module("nccl", "NCCL module", nccl_entry_name))();
+  return nccl;
+}
+
 }  // namespace nearmetal

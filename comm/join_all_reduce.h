@@ -1,14 +1,18 @@
-// Makes what sums the gradients of a rank with those of the others.
+// The modules that sum the gradients of a rank with those of the others, and NCCL, which lies in
+// one of its own so that one GPU trains without it.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/host_place.h"
 #include "comm/world.h"
+#include "models/probe.h"
 #include "models/program.h"
 #include "reports/document/collectives.h"
+#include "reports/document/communication.h"
 
 namespace nearmetal {
 
@@ -31,5 +35,37 @@ std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
 /// What the module of MPI or of NCCL exports for each row of `collectives`, as
 /// nearmetal_join_<name>.
 using JoinEntry = AllReduce* (*)(const JoinRequest& request);
+
+/// What NCCL reads from the environment.
+struct NcclSetUp {
+  NcclAlgorithm algorithm = NcclAlgorithm::automatic;
+  bool keep_log = false;  // of its choices
+};
+
+/// Errors of NCCL and of the device throw std::runtime_error.
+class Nccl {
+ public:
+  virtual ~Nccl() = default;
+  /// Of the library that was loaded: "nccl 2.28.9". All ranks must have the same.
+  virtual std::string version() const = 0;
+  /// Before the first group. No log is kept where the user reads it (NCCL_DEBUG), nor should it be
+  /// where sums are launched one by one: NCCL writes a line for each.
+  virtual void set_up(const NcclSetUp& set_up) = 0;
+  /// As far as NCCL has written it (NCCL_DEBUG=INFO, subsystems INIT, GRAPH and TUNING).
+  virtual std::string log() = 0;
+  /// Names a new group of ranks: one rank makes it, all of them join with it, each with a GPU.
+  virtual std::string new_group() = 0;
+  /// Of a group of its own: allreduce, allgather and broadcast, with the sizes and bus factors of
+  /// nccl-tests (of allgather: the bytes that each rank ends with). Each checks what arrives before
+  /// it is timed; start and runs are collective.
+  virtual std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) = 0;
+};
+
+/// Throws NotSupported where the module was not built, or NCCL is not on this machine.
+Nccl& load_nccl();
+
+/// What the module exports under this name.
+using NcclEntry = Nccl* (*)();
+inline constexpr const char* nccl_entry_name = "nearmetal_nccl";
 
 }  // namespace nearmetal

@@ -1,4 +1,5 @@
-// Memory that the processes of a job share.
+// Memory that the processes of a host share, and sums by way of it: who copies what, and who waits
+// for whom.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +27,35 @@ class SharedMemory {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };
+
+/// What a rank tells the others that it has put into shared memory.
+enum class Stage { gradients, sums };
+
+/// What one rank does, one thing after another. Shared memory has room for each bucket of each
+/// rank, and for the sums of each bucket; a bucket has a part for each rank (part_of()).
+class StagedOperations {
+ public:
+  virtual ~StagedOperations() = default;
+  /// This rank's gradients, to shared memory: at least the parts of the others.
+  virtual void share_gradients(int bucket) = 0;
+  /// This rank's part of the gradients of the others, from there.
+  virtual void fetch_gradients(int bucket) = 0;
+  /// This rank's part of the sums: its own gradients and those fetched, in the order of the ranks.
+  virtual void add(int bucket) = 0;
+  /// This rank's part of the sums, to shared memory.
+  virtual void share_sums(int bucket) = 0;
+  /// At least the others' parts of the sums, from there.
+  virtual void fetch_sums(int bucket) = 0;
+  /// Every other rank will find that this one has come so far with the buckets from `first` on.
+  virtual void tell(Stage stage, int first) = 0;
+  /// Waits until every other rank has, and takes that back, for the next sum.
+  virtual void await(Stage stage, int first) = 0;
+};
+
+/// Sums `count` buckets from `first` on over all ranks, which all do this, for the same buckets in
+/// the same order. Nobody waits for memory to be free: a rank that writes gradients again has the
+/// sums of every rank, each of which has read its gradients by then; one that writes sums again has
+/// the next gradients of every rank, each of which has read the sums.
+void sum_staged(int first, int count, StagedOperations& operations);
 
 }  // namespace nearmetal

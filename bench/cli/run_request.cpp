@@ -3,8 +3,7 @@
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
-#include "comm/layout/mig_profiles.h"
-#include "comm/layout/vgpu_profile.h"
+#include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {
 namespace {

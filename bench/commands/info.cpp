@@ -4,7 +4,6 @@
 #include "bench/commands/program.h"
 #include "comm/launch/plan_json.h"
 #include "comm/layout/layout_json.h"
-#include "comm/nccl_library.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/program.h"

@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
-#include "comm/layout/layout_names.h"
+#include "comm/layout/layout.h"
 
 namespace nearmetal {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "bench/environment/system_files.h"
-#include "comm/layout/mig_profiles.h"
+#include "comm/layout/gpu_profiles.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
 

@@ -2,8 +2,7 @@
 #include <array>
 
 #include "bench/environment/gpu.h"
-#include "comm/layout/mig_profiles.h"
-#include "comm/layout/vgpu_profile.h"
+#include "comm/layout/gpu_profiles.h"
 
 namespace nearmetal {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/host_place.h"
-#include "comm/nccl_library.h"
+#include "comm/join_all_reduce.h"
 #include "comm/world.h"
 
 namespace nearmetal {

@@ -3,10 +3,12 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "comm/join_all_reduce.h"
 #include "models/cuda/device/check.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 
@@ -40,5 +42,19 @@ class GpuAllReduce : public AllReduce {
   cuda::EventHandle begin_, end_;  // of what this does
   std::vector<GradientBucket> buckets_;
 };
+
+/// Of each rank one row of values that lie one after another.
+struct Rows {
+  const void* data = nullptr;  // aligned to 16 bytes
+  int64_t stride = 0;          // elements from a row to the next, a multiple of 16 bytes
+  int count = 0;
+  int own = 0;           // of this rank: instead of the row, what is in the place of the sums
+  int64_t elements = 0;  // of a row, a multiple of 16 bytes, too
+};
+
+/// out[i] = the sum over all rows of element i, in their order: added in fp32, rounded once to
+/// `type` (fp32, bf16 or fp16). `out` is aligned to 16 bytes. In small blocks, which find room
+/// beside those of the backward pass.
+void launch_sum_rows(Precision type, const Rows& rows, void* out, cudaStream_t stream);
 
 }  // namespace nearmetal

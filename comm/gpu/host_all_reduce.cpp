@@ -6,9 +6,7 @@
 #include <stdexcept>
 
 #include "comm/gpu/gpu_all_reduce.h"
-#include "comm/gpu/sum_rows.h"
 #include "comm/shared_memory.h"
-#include "comm/staged_sum.h"
 #include "models/load_module.h"
 
 namespace nearmetal {

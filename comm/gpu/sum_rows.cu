@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "comm/gpu/gpu_all_reduce.h"
-#include "comm/gpu/sum_rows.h"
 #include "models/cuda/kernels/pack.h"
 
 namespace nearmetal {

@@ -1,13 +1,12 @@
 // The fields of a layout file, with what must hold of them. What no list says (which fields need
-// one another) is in layout_schema.cpp and in check().
+// one another) is in layout_json.cpp and in check().
 #pragma once
 
 #include <stdexcept>
 
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/layout.h"
-#include "comm/layout/layout_names.h"
-#include "comm/layout/mig_profiles.h"
+#include "comm/layout/gpu_profiles.h"
 #include "comm/layout/short_form.h"
 #include "reports/json/json_archive.h"
 

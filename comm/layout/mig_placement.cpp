@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "comm/layout/mig_profiles.h"
+#include "comm/layout/gpu_profiles.h"
 #include "models/errors.h"
 
 namespace nearmetal {

@@ -8,7 +8,7 @@
 
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/mig_placement.h"
-#include "comm/layout/shape_jobs.h"
+#include "comm/layout/short_form.h"
 
 namespace nearmetal {
 namespace {

@@ -1,10 +1,13 @@
 #include "comm/layout/short_form.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
 #include "comm/layout/layout.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -96,12 +99,126 @@ class Parser {
   std::vector<JobShape> jobs_;
 };
 
+// What is left of a host while jobs take their parts.
+struct Stock {
+  const Host* host = nullptr;
+  int64_t used = 0;
+  int64_t slots = 0;  // GPUs, or CPUs for a rank each
+
+  int64_t free() const { return slots - used; }
+};
+
+// A machine with its VMs, or a host alone.
+struct NodeStock {
+  std::string name;
+  std::vector<Stock> hosts;
+  int64_t jobs = 0;
+};
+
+int64_t slots_of(const Host& host) {
+  if (host.gpus > 0) return std::ssize(visible_gpus_of(host));
+  const auto cpus = static_cast<int64_t>(cpus_of(host).size());
+  return cpus > 0 ? cpus : std::numeric_limits<int64_t>::max();
+}
+
+// Hosts without GPUs count where no host has any.
+std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
+  const bool gpus =
+      std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.gpus > 0; });
+  std::vector<NodeStock> nodes;
+  for (const Host& host : hosts) {
+    if (gpus && host.gpus == 0) continue;
+    auto node = std::find_if(nodes.begin(), nodes.end(),
+                             [&](const NodeStock& other) { return other.name == node_of(host); });
+    if (node == nodes.end()) node = nodes.insert(node, NodeStock{node_of(host), {}, 0});
+    node->hosts.push_back({&host, 0, slots_of(host)});
+  }
+  return nodes;
+}
+
+Instance take(Stock& stock, int64_t slots) {
+  Instance instance{stock.host->name, {}, 0};
+  if (stock.host->gpus == 0) instance.ranks = slots;
+  if (stock.host->gpus > 0) {
+    const std::vector<int64_t> gpus = visible_gpus_of(*stock.host);
+    const auto first = gpus.begin() + stock.used;
+    instance.gpus.assign(first, first + slots);
+  }
+  stock.used += slots;
+  return instance;
+}
+
+// The hosts of a node that can be the VMs of a job, at most as many as it wants.
+std::vector<Stock*> vms_of(NodeStock& node, const JobShape& shape) {
+  std::vector<Stock*> hosts;
+  for (Stock& stock : node.hosts) {
+    if (stock.free() >= shape.gpus) hosts.push_back(&stock);
+  }
+  std::stable_sort(hosts.begin(), hosts.end(),
+                   [](const Stock* a, const Stock* b) { return a->used < b->used; });
+  hosts.resize(std::min<size_t>(hosts.size(), shape.vms));
+  return hosts;
+}
+
+bool fits(NodeStock& node, const JobShape& shape, bool emulate) {
+  if (emulate) return node.hosts.size() == 1 && node.hosts[0].free() >= shape.vms * shape.gpus;
+  return static_cast<int64_t>(vms_of(node, shape).size()) == shape.vms;
+}
+
+void take_from(NodeStock& node, const JobShape& shape, bool emulate, Job& job) {
+  ++node.jobs;
+  if (!emulate) {
+    for (Stock* stock : vms_of(node, shape)) job.instances.push_back(take(*stock, shape.gpus));
+  }
+  for (int64_t vm = 0; emulate && vm < shape.vms; ++vm) {
+    job.instances.push_back(take(node.hosts[0], shape.gpus));
+  }
+}
+
+[[noreturn]] void refuse(const Layout& layout, const JobShape& shape, size_t job, int64_t found) {
+  std::string text = layout.source + ": job " + std::to_string(job + 1) + " of " + *layout.shape +
+                     " needs " + counted(shape.nodes, "node") + " with ";
+  if (layout.emulate) {
+    text += "one host that has " + counted(shape.vms * shape.gpus, "free GPU");
+  } else {
+    text += counted(shape.vms, "host") + " of " + counted(shape.gpus, "free GPU") +
+            (shape.vms > 1 ? " each" : "");
+  }
+  text += " (or, without GPUs, as many CPUs), and there " +
+          (found == 1 ? "is 1" : "are " + std::to_string(found));
+  if (!layout.emulate && shape.vms > 1) {
+    text += "; VMs are hosts of one \"node\", or parts of one host with \"emulate\": true";
+  }
+  throw std::invalid_argument(text);
+}
+
 }  // namespace
 
 std::vector<JobShape> parse_short_form(const std::string& text) { return Parser(text).parse(); }
 
 bool looks_like_short_form(const std::string& text) {
   return text.find_first_not_of("0123456789x*()+") == std::string::npos;
+}
+
+std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts) {
+  std::vector<NodeStock> nodes = nodes_of(hosts);
+  std::vector<Job> jobs;
+  for (const JobShape& shape : parse_short_form(*layout.shape)) {
+    std::vector<NodeStock*> fitting;
+    for (NodeStock& node : nodes) {
+      if (fits(node, shape, layout.emulate)) fitting.push_back(&node);
+    }
+    if (static_cast<int64_t>(fitting.size()) < shape.nodes) {
+      refuse(layout, shape, jobs.size(), static_cast<int64_t>(fitting.size()));
+    }
+    std::stable_sort(fitting.begin(), fitting.end(),
+                     [](const NodeStock* a, const NodeStock* b) { return a->jobs < b->jobs; });
+    fitting.resize(shape.nodes);
+    std::sort(fitting.begin(), fitting.end());  // ranks go along the hosts of the file
+    Job& job = jobs.emplace_back();
+    for (NodeStock* node : fitting) take_from(*node, shape, layout.emulate, job);
+  }
+  return jobs;
 }
 
 }  // namespace nearmetal

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/layout/layout.h"
+
 namespace nearmetal {
 
 struct JobShape {
@@ -23,5 +25,9 @@ std::vector<JobShape> parse_short_form(const std::string& text);
 
 /// Whether the text is meant as a short form and not as the path of a file.
 bool looks_like_short_form(const std::string& text);
+
+/// The jobs of `layout.shape`, as if they had been listed; placement.h says which hosts and GPUs
+/// they take. Throws std::invalid_argument, beginning with Layout::source, where there are too few.
+std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts);
 
 }  // namespace nearmetal

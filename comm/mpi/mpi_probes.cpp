@@ -1,5 +1,3 @@
-#include "comm/mpi/mpi_probes.h"
-
 #include <memory>
 #include <stdexcept>
 #include <string>

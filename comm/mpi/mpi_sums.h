@@ -1,11 +1,13 @@
-// How MPI sums the types in which gradients travel.
+// How MPI sums the types in which gradients travel, and how fast it moves bytes.
 #pragma once
 
 #include <mpi.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "models/probe.h"
 #include "models/training_options.h"
 
 namespace nearmetal {
@@ -36,5 +38,10 @@ class MpiSums {
   MPI_Op bf16_ = MPI_OP_NULL;
   MPI_Op fp16_ = MPI_OP_NULL;
 };
+
+/// Ping-pong of the first rank and the last; allreduce, allgather and broadcast of all. Sizes and
+/// bus factors are those of nccl-tests: of allgather the bytes that each rank ends with. Each
+/// checks what arrives before it is timed.
+std::vector<Probe> mpi_probes(MPI_Comm everyone);
 
 }  // namespace nearmetal

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "comm/mpi/mpi_probes.h"
 #include "comm/mpi/mpi_sums.h"
 #include "comm/world.h"
 #include "models/errors.h"

@@ -7,8 +7,7 @@
 
 #include "comm/launch/launch_plan.h"
 #include "comm/layout/fraction_layouts.h"
-#include "comm/layout/mig_profiles.h"
-#include "comm/layout/vgpu_profile.h"
+#include "comm/layout/gpu_profiles.h"
 #include "models/errors.h"
 
 namespace nearmetal {

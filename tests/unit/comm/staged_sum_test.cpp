@@ -1,7 +1,5 @@
 // Ranks that sum in shared memory, simulated: each takes its steps in order, whoever is next by
 // chance.
-#include "comm/staged_sum.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "comm/host_place.h"
+#include "comm/shared_memory.h"
 
 namespace nearmetal {
 namespace {

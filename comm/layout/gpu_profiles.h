@@ -1,7 +1,8 @@
-// The ways in which MIG cuts a GPU into parts: names, and how many fit.
+// The ways in which GPUs are cut into parts, by MIG and as vGPUs: names, and how many fit.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,5 +42,29 @@ const MigProfile* largest_equal_profile(const std::string& gpu_name, int64_t cou
 /// What an administrator would run to have these instances on a GPU: "nvidia-smi -i 0 -mig 1, then
 /// nvidia-smi mig -i 0 -cgi 1g.18gb,1g.18gb -C"; the first part where MIG is off.
 std::string mig_commands(int64_t gpu, bool is_on, const std::vector<std::string>& profiles);
+
+/// What the name of a vGPU says: BOARD-40C has 40 GB of the board and takes turns with others on
+/// the whole of it; BOARD-3-20C is an instance of MIG with 3 slices; ME: with media extensions.
+/// Source: NVIDIA vGPU software documentation, "Virtual GPU Types for Supported GPUs" (A100-40C,
+/// A100-3-20C, A100-1-5CME). There is no table of boards here: what a board has is its host's.
+struct VgpuProfile {
+  std::string board;                // A100, H100XM
+  std::optional<int64_t> slices{};  // of MIG; none: time slices of the whole board
+  int64_t gigabytes = 0;
+  char series = 'C';  // C for computing; Q, B and A for graphics
+  bool media = false;
+
+  bool operator==(const VgpuProfile&) const = default;
+};
+
+/// None: the text is no such name.
+std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text);
+
+/// Of a device as its driver names it in the guest ("GRID A100-40C", "NVIDIA A100-40C"); empty: the
+/// name holds none.
+std::string vgpu_profile_in(const std::string& device_name);
+
+/// How the vGPUs of the board are kept apart: "time slices", "MIG, 3 slices".
+std::string partition_text(const VgpuProfile& profile);
 
 }  // namespace nearmetal
