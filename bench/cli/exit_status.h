@@ -3,7 +3,7 @@
 
 #include <exception>
 
-#include "models/exit_code.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 
