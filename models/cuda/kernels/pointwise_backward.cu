@@ -12,9 +12,9 @@ using namespace pointwise;
 
 namespace {
 
-constexpr int wide_panels(int out, int in) { return std::max(out, in) / panel_columns; }
-
 #ifdef NM_HAS_WGMMA
+
+constexpr int wide_panels(int out, int in) { return std::max(out, in) / panel_columns; }
 
 template <class T, int out, int in>
 struct DataGradient {
