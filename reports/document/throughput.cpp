@@ -2,8 +2,10 @@
 
 namespace nearmetal {
 
+double throughput_of(double samples, double seconds) { return samples / seconds; }
+
 double throughput_of(const TimedWindow& window) {
-  return static_cast<double>(window.samples) / window.seconds;
+  return throughput_of(static_cast<double>(window.samples), window.seconds);
 }
 
 void set_throughput(const Maybe<double>& throughput, Run& run) {

@@ -7,7 +7,8 @@
 
 namespace nearmetal {
 
-/// Samples per second of the window.
+/// Samples per second. The samples of a window that several jobs share need not be whole.
+double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and

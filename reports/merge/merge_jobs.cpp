@@ -77,7 +77,7 @@ void fill_window(double samples, double seconds, Run& run) {
   run.jain_fairness = jain_fairness(run.jobs);
   run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
-  set_throughput(samples / seconds, run);
+  set_throughput(throughput_of(samples, seconds), run);
 }
 
 void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
@@ -102,7 +102,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   for (const Report& report : jobs) {
     const double of_job = samples_within(report, common);
     samples += of_job;
-    add_job(report, of_job / seconds, first, run);
+    add_job(report, throughput_of(of_job, seconds), first, run);
   }
   fill_window(samples, seconds, run);
 }
