@@ -93,7 +93,7 @@ std::string nccl_log(const RankTask& task) {
 Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchange,
                                    size_t earlier_bytes_of_log) {
   if (task.config.device != Device::cuda) return Unknown{"NCCL is for GPUs"};
-  if (exchange.collective->nccl == NcclGroup::none) return Unknown{"copy engines sum, not NCCL"};
+  if (exchange.collective->nccl == NcclGroup::none) return Unknown{exchange.collective->no_nccl};
   if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
   if (task.config.launch != LaunchMode::graph)
     return Unknown{"told only of steps that are one graph"};
@@ -105,7 +105,7 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
   return choices;
 }
 
-// For `work` in which ranks wait for one another.
+// Runs work in which ranks wait for one another: a failure ends the whole job.
 void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
   if (task.world.size() == 1) return work();
   try {

@@ -24,6 +24,7 @@ struct Collective {
   const char* nccl_operations = "";  // as NCCL's log names them, separated by |
   bool needs_one_host = false;
   bool needs_mpi_threads = false;
+  const char* no_nccl = "";      // why its sums are in no log of NCCL
   bool has_rate_of_ring = true;  // bytes per second are what each link of a ring carries
 };
 
@@ -43,9 +44,22 @@ inline constexpr std::array collectives{
     // Copy engines through the memory of one host.
     Collective{.kind = AllReduceKind::host,
                .name = "host",
+               .no_nccl = "copy engines sum, not NCCL",
                .needs_one_host = true,
                .has_rate_of_ring = false},
 };
+
+// Names are found by value: every value but `automatic` has its row, in the same order.
+static_assert(static_cast<size_t>(AllReduceKind::host) == collectives.size());
+static_assert([] {
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    if (static_cast<size_t>(collectives[i].kind) != i + 1) return false;
+  }
+  return true;
+}());
+
+// On CPUs there is no choice: a second one would have to be offered to them by --all-reduce.
+static_assert(std::ranges::count(collectives, false, &Collective::on_gpus) == 1);
 
 constexpr auto names_of(AllReduceKind) {
   std::array<const char*, collectives.size() + 1> names{"auto"};

@@ -15,12 +15,10 @@ using testing::ThrowsMessage;
 
 const Collective& row_of(AllReduceKind kind) { return collective_for(kind, true); }
 
-TEST(Collectives, HaveARowEachAndOneForEveryDevice) {
-  for (size_t i = 1; i < names_of(AllReduceKind{}).size(); ++i) {
-    const auto kind = static_cast<AllReduceKind>(i);
-    EXPECT_EQ(row_of(kind).kind, kind);
-    EXPECT_STREQ(to_string(kind), row_of(kind).name);
-  }
+TEST(Collectives, AreNamedByTheirRowsAndChosenByTheDevice) {
+  EXPECT_STREQ(to_string(AllReduceKind::automatic), "auto");
+  EXPECT_STREQ(to_string(AllReduceKind::mpi), "mpi");
+  EXPECT_STREQ(to_string(AllReduceKind::hierarchical), "hierarchical");
   EXPECT_EQ(collective_for(AllReduceKind::automatic, true).kind, AllReduceKind::nccl);
   EXPECT_EQ(collective_for(AllReduceKind::automatic, false).kind, AllReduceKind::mpi);
 }
