@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <thread>
 
-
 namespace nearmetal {
 namespace {
 

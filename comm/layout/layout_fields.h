@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "comm/layout/cpu_list.h"
-#include "comm/layout/layout.h"
 #include "comm/layout/gpu_profiles.h"
+#include "comm/layout/layout.h"
 #include "comm/layout/short_form.h"
 #include "reports/json/json_archive.h"
 

@@ -1,9 +1,8 @@
-#include "reports/formats/benchmark_text.h"
-
 #include <nlohmann/json.hpp>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
+#include "reports/formats/benchmark_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
