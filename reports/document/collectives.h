@@ -44,8 +44,8 @@ inline constexpr std::array collectives{
     // Copy engines through the memory of one host.
     Collective{.kind = AllReduceKind::host,
                .name = "host",
-               .no_nccl = "copy engines sum, not NCCL",
                .needs_one_host = true,
+               .no_nccl = "copy engines sum, not NCCL",
                .has_rate_of_ring = false},
 };
 
