@@ -16,8 +16,7 @@ namespace {
 std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankHost> distinct) {
   std::vector<std::string> texts;
   for (const RankHost& host : distinct) {
-    texts.push_back(std::to_string(std::count(hosts.begin(), hosts.end(), host)) + " on " +
-                    host.name);
+    texts.push_back(std::to_string(std::ranges::count(hosts, host)) + " on " + host.name);
   }
   return joined(texts);
 }
@@ -25,7 +24,7 @@ std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankH
 std::vector<RankHost> distinct_of(std::span<const RankHost> hosts) {
   std::vector<RankHost> distinct;
   for (const RankHost& host : hosts) {
-    if (std::find(distinct.begin(), distinct.end(), host) == distinct.end()) {
+    if (std::ranges::find(distinct, host) == distinct.end()) {
       distinct.push_back(host);
     }
   }
@@ -43,14 +42,11 @@ RankHost rank_host() {
 
 HostPlace place_of(std::span<const RankHost> hosts, int rank) {
   const RankHost& own = hosts[rank];
-  const auto count_in = [&](auto some) {
-    return static_cast<int>(std::count(some.begin(), some.end(), own));
-  };
-  return {
-      .hosts = static_cast<int>(distinct_of(hosts).size()),
-      .local_rank = count_in(hosts.first(rank)),
-      .local_ranks = count_in(hosts),
-      .first_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), own) - hosts.begin())};
+  const auto count_in = [&](auto some) { return static_cast<int>(std::ranges::count(some, own)); };
+  return {.hosts = static_cast<int>(distinct_of(hosts).size()),
+          .local_rank = count_in(hosts.first(rank)),
+          .local_ranks = count_in(hosts),
+          .first_rank = static_cast<int>(std::ranges::find(hosts, own) - hosts.begin())};
 }
 
 void require_hosts_for(const Collective& collective, std::span<const RankHost> hosts) {
@@ -62,7 +58,7 @@ void require_hosts_for(const Collective& collective, std::span<const RankHost> h
   if (collective.needs_one_host && distinct.size() > 1) refuse("is for ranks of one host");
   if (collective.nccl != NcclGroup::each_host) return;
   for (const RankHost& host : distinct) {
-    if (std::count(hosts.begin(), hosts.end(), host) * std::ssize(distinct) != std::ssize(hosts)) {
+    if (std::ranges::count(hosts, host) * std::ssize(distinct) != std::ssize(hosts)) {
       refuse("needs as many ranks on each host");
     }
   }

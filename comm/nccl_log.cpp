@@ -12,7 +12,7 @@ namespace {
 
 template <class T>
 void add_once(std::vector<T>& values, const T& value) {
-  if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
 }
 
 }  // namespace

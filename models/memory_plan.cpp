@@ -1,6 +1,7 @@
 #include "models/memory_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace nearmetal {
@@ -11,8 +12,7 @@ MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment
   };
   std::vector<int> by_size(buffers.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  std::stable_sort(by_size.begin(), by_size.end(),
-                   [&](int a, int b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::ranges::stable_sort(by_size, std::greater(), [&](int i) { return buffers[i].bytes; });
 
   MemoryPlan plan{std::vector<int64_t>(buffers.size()), 0};
   std::vector<int> placed;  // by rising offset
@@ -29,8 +29,8 @@ MemoryPlan plan_memory(const std::vector<BufferLife>& buffers, int64_t alignment
     }
     plan.offsets[index] = offset;
     plan.total_bytes = std::max(plan.total_bytes, offset + bytes);
-    const auto position = std::find_if(placed.begin(), placed.end(),
-                                       [&](int other) { return plan.offsets[other] > offset; });
+    const auto position =
+        std::ranges::find_if(placed, [&](int other) { return plan.offsets[other] > offset; });
     placed.insert(position, index);
   }
   return plan;

@@ -4,7 +4,6 @@
 #include "bench/cli/destination.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
-#include "comm/launch/launch_script.h"
 #include "comm/launch/plan_json.h"
 #include "comm/launch/plan_text.h"
 

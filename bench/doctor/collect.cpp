@@ -18,7 +18,7 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_plan.h"
 #include "bench/sweep/run_layout.h"
-#include "comm/launch/launch_command.h"
+#include "comm/launch/launch_plan.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"

@@ -1,4 +1,5 @@
-// NCCL as the program sees it (comm/join_all_reduce.h), and groups of ranks.
+// NCCL as the program sees it (comm/join_all_reduce.h): groups of ranks, and how fast it moves
+// bytes of the GPUs' memory between them.
 #include "comm/gpu/nccl_group.h"
 
 #include <sys/mman.h>
@@ -6,7 +7,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 
 #include "comm/join_all_reduce.h"
@@ -59,6 +62,83 @@ class NcclLibrary : public Nccl {
   int log_ = -1;
 };
 
+struct Group {
+  Group(const std::string& name, int rank_, int ranks_, int gpu) : rank(rank_), ranks(ranks_) {
+    NM_CALL(cudaSetDevice(gpu));
+    communicator = join_group(name, rank, ranks);
+    stream = cuda::make_stream();
+    begin = cuda::make_event();
+    end = cuda::make_event();
+  }
+
+  int rank, ranks;
+  cuda::StreamHandle stream;
+  cuda::EventHandle begin, end;
+  Communicator communicator;
+};
+
+// Of `count` fp32 values, in place or from `in` to `out`.
+using Exchange = std::function<ncclResult_t(const Group&, const void* in, void* out, size_t count)>;
+
+ncclResult_t all_reduce(const Group& group, const void* in, void* out, size_t count) {
+  return ncclAllReduce(in, out, count, ncclFloat32, ncclSum, group.communicator.get(),
+                       group.stream.get());
+}
+ncclResult_t all_gather(const Group& group, const void* in, void* out, size_t count) {
+  return ncclAllGather(in, out, count / group.ranks, ncclFloat32, group.communicator.get(),
+                       group.stream.get());
+}
+ncclResult_t broadcast(const Group& group, const void* in, void* out, size_t count) {
+  return ncclBroadcast(in, out, count, ncclFloat32, 0, group.communicator.get(),
+                       group.stream.get());
+}
+
+struct Kind {
+  const char* name;
+  const char* work;
+  Exchange exchange;
+  double bus_factor;
+  float expected;  // the last value, where each rank gives its number plus 1
+};
+
+std::vector<Kind> kinds(int ranks) {
+  const auto n = static_cast<float>(ranks);
+  return {{"allreduce", "summed over all GPUs", all_reduce, 2 * (n - 1) / n, n * (n + 1) / 2},
+          {"allgather", "of all GPUs together to each", all_gather, (n - 1) / n, n},
+          {"broadcast", "from the first GPU to all", broadcast, 1, 1}};
+}
+
+void check_exchange(const Group& group, const Kind& kind, const void* in, void* out, size_t count) {
+  NM_CALL(kind.exchange(group, in, out, count));
+  float found = 0;
+  NM_CALL(cudaMemcpyAsync(&found, static_cast<float*>(out) + count - 1, sizeof(found),
+                          cudaMemcpyDeviceToHost, group.stream.get()));
+  NM_CALL(cudaStreamSynchronize(group.stream.get()));
+  if (found == kind.expected) return;
+  throw std::runtime_error(std::string("NCCL: ") + kind.name + " gave " + std::to_string(found) +
+                           " instead of " + std::to_string(kind.expected));
+}
+
+TimedRuns started(const std::shared_ptr<Group>& group, const Kind& kind, int64_t bytes) {
+  const size_t ranks = group->ranks;
+  // So that each rank has something to give to allgather.
+  const size_t count = (bytes / sizeof(float) + ranks - 1) / ranks * ranks;
+  const std::vector<float> given(count, static_cast<float>(group->rank + 1));
+  const std::shared_ptr<void> in = cuda::allocate_device(count * sizeof(float));
+  const std::shared_ptr<void> out = cuda::allocate_device(count * sizeof(float));
+  NM_CALL(cudaMemcpy(in.get(), given.data(), count * sizeof(float), cudaMemcpyHostToDevice));
+  NM_CALL(cudaMemset(out.get(), 0, count * sizeof(float)));
+  check_exchange(*group, kind, in.get(), out.get(), count);
+  return [group, exchange = kind.exchange, in, out, count](int64_t runs) {
+    NM_CALL(cudaEventRecord(group->begin.get(), group->stream.get()));
+    for (int64_t run = 0; run < runs; ++run) {
+      NM_CALL(exchange(*group, in.get(), out.get(), count));
+    }
+    NM_CALL(cudaEventRecord(group->end.get(), group->stream.get()));
+    return cuda::seconds_between(group->begin.get(), group->end.get());
+  };
+}
+
 }  // namespace
 
 void cuda::require_ok(ncclResult_t status, const char* call, const char* file, int line) {
@@ -92,6 +172,22 @@ Communicator join_group(const std::string& group, int rank, int ranks) {
   ncclComm_t communicator = nullptr;
   NM_CALL(ncclCommInitRank(&communicator, ranks, id, rank));
   return Communicator(communicator);
+}
+
+std::vector<Probe> nccl_probes(const std::string& name, int rank, int ranks, int gpu) {
+  const auto group = std::make_shared<Group>(name, rank, ranks, gpu);
+  std::vector<Probe> probes;
+  for (const Kind& kind : kinds(ranks)) {
+    for (const int64_t bytes : exchanged_bytes) {
+      probes.push_back({.name = exchange_probe_name("nccl", kind.name, bytes),
+                        .work = kind.work,
+                        .bytes = static_cast<double>(bytes),
+                        .bus_factor = kind.bus_factor,
+                        .runs_at_once = 20,
+                        .start = [=] { return started(group, kind, bytes); }});
+    }
+  }
+  return probes;
 }
 
 }  // namespace nearmetal

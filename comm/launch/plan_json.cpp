@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "comm/launch/launch_script.h"
+#include "comm/launch/plan_text.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 

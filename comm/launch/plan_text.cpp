@@ -1,5 +1,9 @@
 #include "comm/launch/plan_text.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
 #include "comm/layout/shell_text.h"
 #include "reports/sharing/fraction_tables.h"
 #include "reports/text/text.h"
@@ -77,6 +81,101 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
       << " s, job " << limits.job_seconds << " s\n";
 }
 
+constexpr const char* shebang = "#!/usr/bin/env bash\n";
+
+// Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
+// the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
+// cannot get its name is left under that of its part.
+constexpr const char* functions = R"(
+set -u -o pipefail
+if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
+trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
+status=0
+number=0
+jobs=()
+reports=()
+
+wait_for_jobs() {
+  local i
+  for i in "${!jobs[@]}"; do
+    wait "${jobs[i]}" || status=$?
+    if [[ -s ${reports[i]}.part ]]; then
+      mv "${reports[i]}.part" "${reports[i]}" || status=9
+    else
+      rm -f "${reports[i]}.part"
+    fi
+  done
+  jobs=()
+  reports=()
+}
+
+# What is there is never replaced.
+require_new() {
+  local report
+  for report in "$@"; do
+    if [[ -e $report || -s $report.part ]]; then
+      echo "$report is there already: nothing is started" >&2
+      exit 9
+    fi
+  done
+}
+)";
+
+// "layout_3"
+std::string function_name(size_t layout) { return "layout_" + std::to_string(layout + 1); }
+
+// A function that starts the jobs of a layout, for the repeat that is its argument.
+std::string layout_function(const LaunchPlan& plan, size_t layout) {
+  const auto commands = commands_of(plan, layout);
+  std::string text = "\n" + function_name(layout) + "() {\n  echo \"launch $((++number)) of " +
+                     std::to_string(plan.launches.size()) + ":\" " +
+                     shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
+  for (size_t job = 0; job < commands.size(); ++job) {
+    text += " ";
+    for (const std::string& word : commands[job]) {
+      text += word == ":" ? " : \\\n   " : " " + shell_quoted(word);
+    }
+    const std::string report = "\"" + report_name(plan, layout, "$1", job);
+    text += " \\\n    </dev/null >" + report + ".part\" &\n";
+    text += "  jobs+=($!) reports+=(" + report + "\")\n";
+  }
+  return text + "}\n";
+}
+
+// Each on a line of its own.
+std::string all_reports(const LaunchPlan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches) {
+    const std::string repeat = std::to_string(launch.repeat);
+    for (size_t job = 0; job < commands_of(plan, launch.layout).size(); ++job) {
+      text += " \\\n  " + shell_quoted(report_name(plan, launch.layout, repeat, job));
+    }
+  }
+  return text;
+}
+
+std::string script_body(const LaunchPlan& plan) {
+  std::string text = functions;
+  for (size_t i = 0; i < plan.placements.size(); ++i) text += layout_function(plan, i);
+  text += "\nrequire_new" + all_reports(plan) + "\n";
+  for (const Launch& launch : plan.launches) {
+    text += function_name(launch.layout) + " " + std::to_string(launch.repeat);
+    text += "; wait_for_jobs\n";
+  }
+  return text + "\nexit \"$status\"\n";
+}
+
+// All limits together, in Slurm's form: "1-02:30:00".
+std::string slurm_time(const LaunchPlan& plan) {
+  const double seconds = plan.file.limits.job_seconds * static_cast<double>(plan.launches.size());
+  const auto minutes = static_cast<int64_t>(std::ceil(seconds / 60));
+  char text[40];
+  std::snprintf(text, sizeof text, "%ld-%02ld:%02ld:00", static_cast<long>(minutes / 1440),
+                static_cast<long>(minutes / 60 % 24), static_cast<long>(minutes % 60));
+  return text;
+}
+
 }  // namespace
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
@@ -84,6 +183,32 @@ void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (const UnsupportedArm& arm : plan.unsupported) out << unsupported_text(arm) << "\n";
   print_order(out, plan);
   out << "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh\n";
+}
+
+std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan); }
+
+std::string slurm_script(const LaunchPlan& plan) {
+  const std::vector<Host> hosts = hosts_taken(plan);
+  const bool chosen_by_slurm = address_of(hosts.front()) == node_variable(0);
+  int64_t gpus = 0;
+  std::string names;
+  for (const Host& host : hosts) {
+    gpus = std::max(gpus, host.gpus);
+    names += (names.empty() ? "" : ",") + address_of(host);
+  }
+  const auto option = [](const std::string& name, const std::string& value) {
+    return "#SBATCH --" + name + "=" + value + "\n";
+  };
+  std::string text = shebang;
+  text += option("job-name", "nearmetal") + option("nodes", std::to_string(hosts.size()));
+  if (!chosen_by_slurm) text += option("nodelist", names);
+  text += option("ntasks-per-node", std::to_string(most_ranks_on_a_host(plan)));
+  if (gpus > 0) text += option("gpus-per-node", std::to_string(gpus));
+  text += "#SBATCH --exclusive\n" + option("time", slurm_time(plan));
+  if (chosen_by_slurm) {
+    text += "\nmapfile -t nodes < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n";
+  }
+  return text + script_body(plan);
 }
 
 }  // namespace nearmetal

@@ -43,8 +43,8 @@ std::vector<int64_t> parse_cpu_list(const std::string& text) {
     for (int64_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
     if (static_cast<int64_t>(cpus.size()) > largest_cpu + 1) refuse(text);  // before it grows
   } while (rest.starts_with(','));
-  std::sort(cpus.begin(), cpus.end());
-  if (!rest.empty() || std::adjacent_find(cpus.begin(), cpus.end()) != cpus.end()) refuse(text);
+  std::ranges::sort(cpus);
+  if (!rest.empty() || std::ranges::adjacent_find(cpus) != cpus.end()) refuse(text);
   return cpus;
 }
 

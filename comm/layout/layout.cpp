@@ -157,8 +157,8 @@ void check_stress(const Layout& layout, const Job& job, const std::string& place
       job.share && job.share->way != SharingMode::serial && job.share->way != SharingMode::alone;
   if (!at_once) refuse(place, "a job that disturbs others shares with them, at once");
   if (ranks_of(job) != 1) refuse(place, "a job that disturbs others is one process");
-  const bool any_trains = std::any_of(layout.jobs.begin(), layout.jobs.end(),
-                                      [](const Job& other) { return !other.stress; });
+  const bool any_trains =
+      std::ranges::any_of(layout.jobs, [](const Job& other) { return !other.stress; });
   if (!any_trains) refuse(place, "there is no job that trains");
   if (*job.stress == NeighbourLoad::pcie && job.instances[0].gpus.empty()) {
     refuse(place, "without a GPU there is nothing to copy to");
@@ -225,7 +225,7 @@ std::vector<int64_t> cpus_of(const Host& host) {
     const std::vector<int64_t> more = parse_cpu_list(node.cpus);
     cpus.insert(cpus.end(), more.begin(), more.end());
   }
-  std::sort(cpus.begin(), cpus.end());
+  std::ranges::sort(cpus);
   return cpus;
 }
 
@@ -234,20 +234,19 @@ const std::string& node_of(const Host& host) { return host.node ? *host.node : h
 
 bool is_host_name(const std::string& text) {
   return !text.empty() && text.size() <= 253 && is_alphanumeric(text.front()) &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_alphanumeric(c) || c == '.' || c == '-' || c == '_'; });
+         std::ranges::all_of(
+             text, [](char c) { return is_alphanumeric(c) || c == '.' || c == '-' || c == '_'; });
 }
 
 bool is_variable_name(const std::string& text) {
   return !text.empty() && text.size() <= 200 && !is_digit(text.front()) &&
-         std::all_of(text.begin(), text.end(),
-                     [](char c) { return is_alphanumeric(c) || c == '_'; });
+         std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '_'; });
 }
 
 bool is_plain_text(const std::string& text) {
   return !text.empty() && text.size() <= 1000 && text.front() != '-' &&
-         std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+         std::ranges::none_of(
+             text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 bool is_network(const std::string& text) {
@@ -256,7 +255,7 @@ bool is_network(const std::string& text) {
   const std::string length = text.substr(slash + 1);
   in_addr address{};
   return inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) == 1 && !length.empty() &&
-         length.size() <= 2 && std::all_of(length.begin(), length.end(), is_digit) &&
+         length.size() <= 2 && std::ranges::all_of(length, is_digit) &&
          (length.size() == 1 || length.front() != '0') && std::stoi(length) <= 32;
 }
 

@@ -72,19 +72,6 @@ class Watch {
   std::vector<Level> levels_;
 };
 
-std::string text_of(const std::filesystem::path& path) {
-  constexpr size_t enough_to_refuse = (size_t{1} << 20) + 1;
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw std::invalid_argument("it cannot be read: " + why_unreadable(path));
-  }
-  std::string text(enough_to_refuse, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
-  return text;
-}
-
 using json::Json;
 
 // What a layout file writes for a setting: as a number, or as the text that its option takes.
@@ -136,6 +123,18 @@ ParsedJson parse_layout_document(std::string_view text) {
 
 }  // namespace
 
+std::string text_of_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path, ignored)) {
+    throw std::invalid_argument("it cannot be read: " + why_unreadable(path));
+  }
+  std::string text(largest_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(file.gcount());
+  return text;
+}
+
 LayoutFile layout_from_json(std::string_view text) {
   const json::Document document = parse_layout_document(text);
   LayoutFile file;
@@ -156,7 +155,7 @@ LayoutFile layout_from_json(std::string_view text) {
 
 LayoutFile read_layout(const std::filesystem::path& path) {
   try {
-    return layout_from_json(text_of(path));
+    return layout_from_json(text_of_file(path));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(path.string() + ": " + error.what());
   }

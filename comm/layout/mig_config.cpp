@@ -1,13 +1,12 @@
 #include "comm/layout/mig_config.h"
 
 #include <algorithm>
-#include <fstream>
 #include <stdexcept>
 
 #include "comm/layout/gpu_profiles.h"
+#include "comm/layout/layout_json.h"
 #include "comm/layout/shell_text.h"
 #include "comm/layout/yaml_value.h"
-#include "reports/json/json.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -111,26 +110,13 @@ MigConfigEntry entry_in(const YamlValue& value) {
   return entry;
 }
 
-std::string text_of_file(const std::string& path) {
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw std::invalid_argument("it cannot be read: " + why_unreadable(path));
-  }
-  std::string text(largest_yaml_bytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(file.gcount());
-  return text;
-}
-
 bool is_for(const MigConfigEntry& entry, int64_t index, const Gpu& gpu) {
   const auto& filter = entry.device_filter;
   const auto same = [&](const std::string& id) {
     return gpu.device_id && lower_case(id) == lower_case(*gpu.device_id);
   };
-  if (!filter.empty() && std::none_of(filter.begin(), filter.end(), same)) return false;
-  return entry.all_devices ||
-         std::find(entry.devices.begin(), entry.devices.end(), index) != entry.devices.end();
+  if (!filter.empty() && std::ranges::none_of(filter, same)) return false;
+  return entry.all_devices || std::ranges::find(entry.devices, index) != entry.devices.end();
 }
 
 std::string counted_profiles(const std::map<std::string, int64_t>& counts) {

@@ -14,8 +14,7 @@ namespace nearmetal {
 namespace {
 
 const Host& host_named(const std::vector<Host>& hosts, const std::string& name) {
-  const auto found =
-      std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
+  const auto found = std::ranges::find(hosts, name, &Host::name);
   static const Host unknown;  // the placement says that it is not there
   return found == hosts.end() ? unknown : *found;
 }
@@ -74,8 +73,7 @@ class MigTaker {
   }
 
   MigTaken take() {
-    std::stable_sort(wishes_.begin(), wishes_.end(),
-                     [](const Wish& a, const Wish& b) { return a.order() < b.order(); });
+    std::ranges::stable_sort(wishes_, {}, &Wish::order);
     for (const Wish& wish : wishes_) taken_[wish.job][wish.rank] = device_for(wish);
     return std::move(taken_);
   }
@@ -107,7 +105,7 @@ class MigTaker {
   }
 
   void require_free(const Wish& wish) {
-    const bool again = std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& other) {
+    const bool again = std::ranges::any_of(wishes_, [&](const Wish& other) {
       return &other != &wish && other.share->instance == wish.share->instance;
     });
     if (!again) return;
@@ -150,10 +148,9 @@ class MigTaker {
       profiles.push_back(other->share->profile.value_or(any));
     }
     for (const MigDevice& device : wish.host->mig) {
-      const bool named = std::any_of(here.begin(), here.end(), [&](const Wish* other) {
-        return other->share->instance == device.uuid;
-      });
-      const auto found = std::find(profiles.begin(), profiles.end(), device.profile);
+      const bool named = std::ranges::any_of(
+          here, [&](const Wish* other) { return other->share->instance == device.uuid; });
+      const auto found = std::ranges::find(profiles, device.profile);
       if (device.gpu == wish.gpu && !named && found != profiles.end()) profiles.erase(found);
     }
     return profiles;
@@ -183,8 +180,7 @@ std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs) {
     const auto [slices, gigabytes] = size_of(device.profile);
     return std::tuple(!enough, -slices, -gigabytes, device.profile);
   };
-  std::stable_sort(devices.begin(), devices.end(),
-                   [&](const MigDevice& a, const MigDevice& b) { return rank_of(a) < rank_of(b); });
+  std::ranges::stable_sort(devices, {}, rank_of);
   if (std::ssize(devices) > jobs) devices.resize(static_cast<size_t>(jobs));
   return devices;
 }

@@ -130,8 +130,7 @@ class Placer {
     }
     const std::string& first_host = job.instances.front().host;
     const bool one_host =
-        std::all_of(job.instances.begin(), job.instances.end(),
-                    [&](const Instance& instance) { return instance.host == first_host; });
+        std::ranges::all_of(job.instances, [&](const Instance& i) { return i.host == first_host; });
     for (const Instance& instance : job.instances) {
       place_instance(instance, job, one_host, common,
                      mig_.empty() ? std::vector<MigDevice>{} : mig_.at(index), placed);
@@ -238,13 +237,13 @@ class Placer {
     for (const NumaNode& node : nodes) {
       const std::vector<int64_t> near = parse_cpu_list(node.cpus);
       for (size_t i = 0; i < node.gpus.size(); ++i) {
-        if (std::find(gpus.begin(), gpus.end(), node.gpus[i]) == gpus.end()) continue;
+        if (std::ranges::find(gpus, node.gpus[i]) == gpus.end()) continue;
         const std::vector<int64_t> share =
             part_of(near, static_cast<int64_t>(i), static_cast<int64_t>(node.gpus.size()));
         cpus.insert(cpus.end(), share.begin(), share.end());
       }
     }
-    std::sort(cpus.begin(), cpus.end());
+    std::ranges::sort(cpus);
     if (!cpus.empty()) return to_cpu_list(cpus);
     throw std::invalid_argument(layout_.source + ": '" + host.name +
                                 "' has too few CPUs for a part of its own for each GPU");
@@ -268,7 +267,7 @@ int64_t Placement::ranks() const {
 }
 
 size_t Placement::jobs_that_train() const {
-  return std::count_if(jobs.begin(), jobs.end(), [](const PlacedJob& job) { return !job.stress; });
+  return std::ranges::count_if(jobs, [](const PlacedJob& job) { return !job.stress; });
 }
 
 bool Placement::on_gpus() const { return jobs.front().ranks.front().gpu.has_value(); }

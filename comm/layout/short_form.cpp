@@ -123,13 +123,12 @@ int64_t slots_of(const Host& host) {
 
 // Hosts without GPUs count where no host has any.
 std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
-  const bool gpus =
-      std::any_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.gpus > 0; });
+  const bool gpus = std::ranges::any_of(hosts, [](const Host& h) { return h.gpus > 0; });
   std::vector<NodeStock> nodes;
   for (const Host& host : hosts) {
     if (gpus && host.gpus == 0) continue;
-    auto node = std::find_if(nodes.begin(), nodes.end(),
-                             [&](const NodeStock& other) { return other.name == node_of(host); });
+    auto node = std::ranges::find_if(
+        nodes, [&](const NodeStock& other) { return other.name == node_of(host); });
     if (node == nodes.end()) node = nodes.insert(node, NodeStock{node_of(host), {}, 0});
     node->hosts.push_back({&host, 0, slots_of(host)});
   }
@@ -154,8 +153,7 @@ std::vector<Stock*> vms_of(NodeStock& node, const JobShape& shape) {
   for (Stock& stock : node.hosts) {
     if (stock.free() >= shape.gpus) hosts.push_back(&stock);
   }
-  std::stable_sort(hosts.begin(), hosts.end(),
-                   [](const Stock* a, const Stock* b) { return a->used < b->used; });
+  std::ranges::stable_sort(hosts, {}, &Stock::used);
   hosts.resize(std::min<size_t>(hosts.size(), shape.vms));
   return hosts;
 }
@@ -211,10 +209,9 @@ std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts
     if (static_cast<int64_t>(fitting.size()) < shape.nodes) {
       refuse(layout, shape, jobs.size(), static_cast<int64_t>(fitting.size()));
     }
-    std::stable_sort(fitting.begin(), fitting.end(),
-                     [](const NodeStock* a, const NodeStock* b) { return a->jobs < b->jobs; });
+    std::ranges::stable_sort(fitting, {}, &NodeStock::jobs);
     fitting.resize(shape.nodes);
-    std::sort(fitting.begin(), fitting.end());  // ranks go along the hosts of the file
+    std::ranges::sort(fitting);  // ranks go along the hosts of the file
     Job& job = jobs.emplace_back();
     for (NodeStock* node : fitting) take_from(*node, shape, layout.emulate, job);
   }

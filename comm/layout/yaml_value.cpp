@@ -15,6 +15,7 @@
 namespace nearmetal {
 namespace {
 
+constexpr size_t largest_yaml_bytes = size_t{1} << 20;
 constexpr size_t deepest_yaml = 8;
 constexpr const char* tag_of_plain = "?";   // the parser's, of texts without quotes
 constexpr const char* tag_of_quoted = "!";  // and with

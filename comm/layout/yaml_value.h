@@ -8,8 +8,6 @@
 
 namespace nearmetal {
 
-constexpr size_t largest_yaml_bytes = size_t{1} << 20;
-
 /// A text, a list, or an object with texts as keys, each once.
 struct YamlValue {
   enum class Kind { nothing, text, list, object };

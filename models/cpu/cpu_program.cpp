@@ -9,7 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "models/cpu/exchange.h"
+#include "models/cpu/lowering.h"
 #include "models/synthetic.h"
 #include "models/training_options.h"
 

@@ -1,10 +1,9 @@
-#include "models/cpu/exchange.h"
-
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <map>
 
+#include "models/cpu/lowering.h"
 #include "models/memory_plan.h"
 
 namespace nearmetal::cpu {
@@ -112,8 +111,7 @@ void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_by
                    all_reduce, state);
     }
   }
-  const auto update = std::find_if(operations.begin(), operations.end(),
-                                   [](const Operation& o) { return o.phase == Phase::update; });
+  const auto update = std::ranges::find(operations, Phase::update, &Operation::phase);
   std::vector<Operation> end = ends(gradient, bytes / 4, all_reduce, state);
   operations.insert(update, std::make_move_iterator(end.begin()),
                     std::make_move_iterator(end.end()));

@@ -34,8 +34,7 @@ std::vector<std::string> network_names() {
 }
 
 const Network& find_network(const std::string& name) {
-  const auto found = std::find_if(networks().begin(), networks().end(),
-                                  [&](const Network& network) { return network.name == name; });
+  const auto found = std::ranges::find(networks(), name, &Network::name);
   if (found == networks().end()) throw std::invalid_argument("unknown model '" + name + "'");
   return *found;
 }

@@ -63,9 +63,9 @@ class Exchange {
       : all_reduce_(all_reduce),
         state_(resources.state),
         matrices_(section(resources.parameters.matrix_gradients, stored_type(options.precision),
-                          layout.matrix_elements, resources.sent.matrices, options)),
+                          layout.matrix_elements, resources.sent_matrices, options)),
         vectors_(section(resources.parameters.vector_gradients, Precision::fp32,
-                         layout.vector_elements, resources.sent.vectors, options)) {}
+                         layout.vector_elements, resources.sent_vectors, options)) {}
 
   Precision sent_type() const { return matrices_.summed.type; }
 

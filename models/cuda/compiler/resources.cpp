@@ -48,14 +48,15 @@ void carve_parameters(Carver& carver, const FlatLayout& layout, int64_t element_
 }
 
 void carve_sent(Carver& carver, const FlatLayout& layout, const ProgramOptions& options,
-                SentGradients& sent) {
+                StepResources& resources) {
   if (!options.gradient_type || options.forward_only) return;
   const Precision type = *options.gradient_type;
   const int64_t size = element_bytes(type);
   if (type != stored_type(options.precision)) {
-    sent.matrices = carver.take<char>(layout.matrix_elements * size);
+    resources.sent_matrices = carver.take<char>(layout.matrix_elements * size);
   }
-  if (type != Precision::fp32) sent.vectors = carver.take<char>(layout.vector_elements * size);
+  if (type == Precision::fp32) return;
+  resources.sent_vectors = carver.take<char>(layout.vector_elements * size);
 }
 
 void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
@@ -95,7 +96,7 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
 uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
                const FlatLayout& layout, int multiprocessors, StepResources& resources) {
   carve_parameters(carver, layout, element_bytes(options.precision), resources.parameters);
-  carve_sent(carver, layout, options, resources.sent);
+  carve_sent(carver, layout, options, resources);
   carve_norms(carver, graph, layout, resources);
   const int64_t partial_sums_bytes = ReductionScratch::partial_sums_bytes(multiprocessors);
   resources.reduction.partial_sums =

@@ -15,18 +15,14 @@
 
 namespace nearmetal::cuda {
 
-/// Gradients in the type in which they travel to other ranks; null where that is their own.
-struct SentGradients {
-  void* matrices = nullptr;
-  void* vectors = nullptr;
-};
-
 /// Device addresses. Kernels refer to this struct, so that it can be filled after lowering.
 struct StepResources {
   ReductionScratch reduction;
   std::vector<BatchNormState> norms;  // by node index
   FlatParameters parameters;
-  SentGradients sent;
+  // Gradients in the type in which they travel to other ranks; null where that is their own.
+  void* sent_matrices = nullptr;
+  void* sent_vectors = nullptr;
   int ranks = 1;                       // whose gradients are summed
   const uint8_t* stem_mask = nullptr;  // 0 where a place of the stem's filter is no weight
   StepState* state = nullptr;

@@ -198,7 +198,7 @@ bool acceptable(const Descriptor& config, const ConvolutionProblem& problem,
   const auto numerics = engine.values<cudnnBackendNumericalNote_t>(
       CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   const auto has = [](const auto& notes, auto note) {
-    return std::find(notes.begin(), notes.end(), note) != notes.end();
+    return std::ranges::find(notes, note) != notes.end();
   };
   if (has(behaviour, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
   if (determinism == Determinism::required &&

@@ -140,8 +140,7 @@ std::vector<Tuner::Candidate> Tuner::fastest_of(const std::vector<const Convolut
   for (Candidate& candidate : candidates) {
     candidate.milliseconds = time(*candidate.plan, {.apart = 1, .timed = timed_calls(best)});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.milliseconds < b.milliseconds; });
+  std::ranges::stable_sort(candidates, {}, &Candidate::milliseconds);
   return candidates;
 }
 

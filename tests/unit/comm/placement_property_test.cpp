@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "comm/launch/launch_command.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/placement.h"
 #include "comm/layout/short_form.h"
