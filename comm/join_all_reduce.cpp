@@ -1,8 +1,69 @@
 #include "comm/join_all_reduce.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <vector>
+
+#include "comm/world.h"
 #include "models/load_module.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
+namespace {
+
+std::string ranks_by_host(std::span<const RankHost> hosts, std::span<const RankHost> distinct) {
+  std::vector<std::string> texts;
+  for (const RankHost& host : distinct) {
+    texts.push_back(std::to_string(std::ranges::count(hosts, host)) + " on " + host.name);
+  }
+  return joined(texts);
+}
+
+std::vector<RankHost> distinct_of(std::span<const RankHost> hosts) {
+  std::vector<RankHost> distinct;
+  for (const RankHost& host : hosts) {
+    if (std::ranges::find(distinct, host) == distinct.end()) {
+      distinct.push_back(host);
+    }
+  }
+  return distinct;
+}
+
+}  // namespace
+
+RankHost rank_host() {
+  if (const char* id = std::getenv("NCCL_HOSTID"); id != nullptr && *id != '\0') return {id, ""};
+  RankHost host{host_name(), ""};
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot_id;
+  return host;
+}
+
+HostPlace place_of(std::span<const RankHost> hosts, int rank) {
+  const RankHost& own = hosts[rank];
+  const auto count_in = [&](auto some) { return static_cast<int>(std::ranges::count(some, own)); };
+  return {.hosts = static_cast<int>(distinct_of(hosts).size()),
+          .local_rank = count_in(hosts.first(rank)),
+          .local_ranks = count_in(hosts),
+          .first_rank = static_cast<int>(std::ranges::find(hosts, own) - hosts.begin())};
+}
+
+void require_hosts_for(const Collective& collective, std::span<const RankHost> hosts) {
+  const std::vector<RankHost> distinct = distinct_of(hosts);
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument("--all-reduce " + std::string(collective.name) + " " + why + ": " +
+                                ranks_by_host(hosts, distinct));
+  };
+  if (collective.needs_one_host && distinct.size() > 1) refuse("is for ranks of one host");
+  if (collective.nccl != NcclGroup::each_host) return;
+  for (const RankHost& host : distinct) {
+    if (std::ranges::count(hosts, host) * std::ssize(distinct) != std::ssize(hosts)) {
+      refuse("needs as many ranks on each host");
+    }
+  }
+}
 
 std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
                                            const JoinRequest& request) {

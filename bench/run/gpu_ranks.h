@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/host_place.h"
 #include "comm/join_all_reduce.h"
 #include "comm/world.h"
 

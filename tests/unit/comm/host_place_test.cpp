@@ -1,11 +1,11 @@
-#include "comm/host_place.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
+
+#include "comm/join_all_reduce.h"
 
 namespace nearmetal {
 namespace {
