@@ -3,9 +3,8 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
-#include "bench/cli/interrupt.h"
+#include "bench/cli/process_clock.h"
 #include "bench/commands/program.h"
-#include "bench/environment/process_clock.h"
 
 namespace nearmetal {
 namespace {

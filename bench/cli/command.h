@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "bench/cli/options.h"
+#include "bench/cli/process_clock.h"
 #include "bench/cli/terminal.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
-
-class ProcessClock;
 
 using BackendLoader = std::function<Backend&(const std::string& name)>;
 

@@ -141,14 +141,13 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
       ->action;
 }
 
-DeclaredCommand declared(const Command& command) {
+std::vector<OptionSpec> options_of(const Command& command) {
   Options options;
   command.declare(options);
-  DeclaredCommand result{command.name, command.help, command.examples, {help_option}, {}};
-  std::ranges::copy_if(options.specs(), std::back_inserter(result.options),
+  std::vector<OptionSpec> shown = {help_option};
+  std::ranges::copy_if(options.specs(), std::back_inserter(shown),
                        [](const OptionSpec& option) { return !option.hidden; });
-  for (const Command& inner : command.commands) result.commands.push_back(declared(inner));
-  return result;
+  return shown;
 }
 
 }  // namespace nearmetal

@@ -15,21 +15,13 @@ namespace nearmetal {
 /// what would be right.
 Action parse_command_line(const Command& program, const std::vector<std::string>& arguments);
 
-/// A command with what it declares, for completion and the manual.
-struct DeclaredCommand {
-  std::string name;
-  std::string help;
-  std::string examples;
-  std::vector<OptionSpec> options;  // those that are shown; not to be set
-  std::vector<DeclaredCommand> commands;
-};
-
-DeclaredCommand declared(const Command& command);
+/// The options of a command that are shown, for completion and the manual; not to be set.
+std::vector<OptionSpec> options_of(const Command& command);
 
 /// To be sourced, or put where bash-completion looks.
-void print_bash_completion(std::ostream& out, const DeclaredCommand& program);
+void print_bash_completion(std::ostream& out, const Command& program);
 /// A file _nearmetal for a folder of $fpath.
-void print_zsh_completion(std::ostream& out, const DeclaredCommand& program);
-void print_fish_completion(std::ostream& out, const DeclaredCommand& program);
+void print_zsh_completion(std::ostream& out, const Command& program);
+void print_fish_completion(std::ostream& out, const Command& program);
 
 }  // namespace nearmetal

@@ -46,10 +46,9 @@ std::string quoted(const std::string& text) {
 }
 
 // What may follow `command`.
-std::vector<std::string> words_of(const DeclaredCommand& command,
-                                  const std::vector<OptionSpec>& options) {
+std::vector<std::string> words_of(const Command& command, const std::vector<OptionSpec>& options) {
   std::vector<std::string> words;
-  for (const DeclaredCommand& inner : command.commands) words.push_back(inner.name);
+  for (const Command& inner : command.commands) words.push_back(inner.name);
   for (const OptionSpec& option : options) {
     for (const std::string& name : flags_of(option)) words.push_back(name);
     if (is_argument(option)) {
@@ -60,10 +59,10 @@ std::vector<std::string> words_of(const DeclaredCommand& command,
 }
 
 // A command of two words, such as `baseline add`, offers what both take, each once.
-std::vector<OptionSpec> all_options(const DeclaredCommand& command) {
-  std::vector<OptionSpec> options = command.options;
-  for (const DeclaredCommand& inner : command.commands) {
-    for (const OptionSpec& option : inner.options) {
+std::vector<OptionSpec> all_options(const Command& command) {
+  std::vector<OptionSpec> options = options_of(command);
+  for (const Command& inner : command.commands) {
+    for (const OptionSpec& option : options_of(inner)) {
       const bool is_new = std::ranges::none_of(
           options, [&](const auto& known) { return flags_of(known) == flags_of(option); });
       if (is_new) options.push_back(option);
@@ -72,7 +71,7 @@ std::vector<OptionSpec> all_options(const DeclaredCommand& command) {
   return options;
 }
 
-void print_bash_values(std::ostream& out, const DeclaredCommand& command) {
+void print_bash_values(std::ostream& out, const Command& command) {
   for (const OptionSpec& option : all_options(command)) {
     if (is_argument(option) || value_of(option).empty()) continue;
     std::vector<std::string> places;
@@ -83,7 +82,7 @@ void print_bash_values(std::ostream& out, const DeclaredCommand& command) {
   }
 }
 
-void print_bash_words(std::ostream& out, const DeclaredCommand& command) {
+void print_bash_words(std::ostream& out, const Command& command) {
   const std::vector<std::string> words = words_of(command, all_options(command));
   out << "        " << command.name << ") words=" << quoted(joined(words, " ")) << " ;;\n";
 }
@@ -122,7 +121,7 @@ void print_fish_option(std::ostream& out, const std::string& command, const Opti
 
 }  // namespace
 
-void print_bash_completion(std::ostream& out, const DeclaredCommand& program) {
+void print_bash_completion(std::ostream& out, const Command& program) {
   out << R"(# bash completion of nearmetal
 _nearmetal() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= files= i
@@ -140,13 +139,13 @@ _nearmetal() {
   fi
   case $command/$before in
 )";
-  for (const DeclaredCommand& command : program.commands) print_bash_values(out, command);
+  for (const Command& command : program.commands) print_bash_values(out, command);
   out << R"(    *)
       files=1
       case $command in
         '') files= words=)"
-      << quoted(joined(words_of(program, program.options), " ")) << " ;;\n";
-  for (const DeclaredCommand& command : program.commands) print_bash_words(out, command);
+      << quoted(joined(words_of(program, options_of(program)), " ")) << " ;;\n";
+  for (const Command& command : program.commands) print_bash_words(out, command);
   out << R"(      esac
       ;;
   esac
@@ -158,21 +157,21 @@ complete -o default -F _nearmetal nearmetal
 )";
 }
 
-void print_zsh_completion(std::ostream& out, const DeclaredCommand& program) {
+void print_zsh_completion(std::ostream& out, const Command& program) {
   out << "#compdef nearmetal\n# zsh completion of nearmetal\n_nearmetal() {\n  local -a "
          "commands=(\n";
-  for (const DeclaredCommand& command : program.commands) {
+  for (const Command& command : program.commands) {
     out << "    " << quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
   }
   out << "  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    _arguments";
-  for (const OptionSpec& option : program.options) out << ' ' << zsh_option(option);
+  for (const OptionSpec& option : options_of(program)) out << ' ' << zsh_option(option);
   out << "\n    return\n  fi\n  local command=$words[2]\n  shift words\n  ((CURRENT--))\n"
       << "  case $command in\n";
-  for (const DeclaredCommand& command : program.commands) {
+  for (const Command& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
       std::vector<std::string> names;
-      for (const DeclaredCommand& inner : command.commands) names.push_back(inner.name);
+      for (const Command& inner : command.commands) names.push_back(inner.name);
       out << " \\\n        '1:command:(" << joined(names, " ") << ")'";
     }
     for (const OptionSpec& option : all_options(command)) {
@@ -183,13 +182,13 @@ void print_zsh_completion(std::ostream& out, const DeclaredCommand& program) {
   out << "  esac\n}\n_nearmetal \"$@\"\n";
 }
 
-void print_fish_completion(std::ostream& out, const DeclaredCommand& program) {
+void print_fish_completion(std::ostream& out, const Command& program) {
   out << "# fish completion of nearmetal\n";
-  for (const OptionSpec& option : program.options) print_fish_option(out, "", option);
-  for (const DeclaredCommand& command : program.commands) {
+  for (const OptionSpec& option : options_of(program)) print_fish_option(out, "", option);
+  for (const Command& command : program.commands) {
     out << "complete -c nearmetal -n __fish_use_subcommand -f -a " << command.name << " -d '"
         << escaped(command.help, "'\\") << "'\n";
-    for (const DeclaredCommand& inner : command.commands) {
+    for (const Command& inner : command.commands) {
       out << "complete -c nearmetal -n '__fish_seen_subcommand_from " << command.name << "' -f -a "
           << inner.name << " -d '" << escaped(inner.help, "'\\") << "'\n";
     }

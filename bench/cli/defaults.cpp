@@ -64,15 +64,15 @@ bool has_fp16_gradients(const RunConfig& config) {
 
 }  // namespace
 
-DeviceChoice choose_device(Device asked, const fs::path& root) {
+std::pair<Device, std::string> choose_device(Device asked, const fs::path& root) {
   if (asked != Device::automatic) return {asked, "asked for"};
   const auto trace = nvidia_trace(root);
   if (!trace) return {Device::cpu, "no NVIDIA device or driver is visible"};
   return {Device::cuda, "there is " + trace->string()};
 }
 
-void fill_defaults(RunConfig& config, const DeviceChoice& choice) {
-  config.device = choice.device;
+void fill_defaults(RunConfig& config, Device device) {
+  config.device = device;
   const bool cuda = config.device == Device::cuda;
   fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
   fill(config.batch, int64_t{cuda ? 256 : 16});

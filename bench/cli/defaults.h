@@ -3,25 +3,21 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
 
-struct DeviceChoice {
-  Device device = Device::cpu;
-  std::string reason;  // for the first line and the report
-};
-
 /// The device that was asked for, or for `automatic`: cuda where this machine shows an NVIDIA
 /// device or driver (device nodes, the kernel's driver, WSL, or a display controller of vendor 10de
 /// on the PCI bus), else cpu. Whether that driver works is not looked at: one that is broken must
-/// fail the run and not turn it into one on the CPU. `root` is the folder to look in, "/" but in
-/// tests.
-DeviceChoice choose_device(Device asked, const std::filesystem::path& root = "/");
+/// fail the run and not turn it into one on the CPU. Second: why, for people. `root` is the folder
+/// to look in, "/" but in tests.
+std::pair<Device, std::string> choose_device(Device asked, const std::filesystem::path& root = "/");
 
-/// Sets all that depends on the device and was not asked for:
+/// Sets the device, and all that depends on it and was not asked for:
 ///
 /// |               | cuda               | cpu                |
 /// | ------------- | ------------------ | ------------------ |
@@ -33,7 +29,7 @@ DeviceChoice choose_device(Device asked, const std::filesystem::path& root = "/"
 /// | learning_rate | 0.1 x batch / 256 (arXiv 1706.02677)    |
 ///
 /// The learning rate waits for the batch: call again once `--batch auto` is settled.
-void fill_defaults(RunConfig& config, const DeviceChoice& choice);
+void fill_defaults(RunConfig& config, Device device);
 
 /// Throws std::invalid_argument for settings that contradict each other or the device, defaults
 /// filled.

@@ -1,6 +1,7 @@
-// What an error means for the exit code: the one place that maps them.
+// How the process ends: exit codes of errors, in the one place that maps them, and signals.
 #pragma once
 
+#include <atomic>
 #include <exception>
 
 #include "models/errors.h"
@@ -14,5 +15,13 @@ bool is_to_be_told(const std::exception& error);
 
 /// Of a program that stopped because of this signal.
 ExitCode exit_code_of_signal(int signal);
+
+/// The first signal that arrived, 0 before.
+extern std::atomic<int> stop_signal;
+
+/// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be
+/// written; a second one ends the process at once. To be called before other threads start: they
+/// inherit that the two are blocked.
+void catch_stop_signals();
 
 }  // namespace nearmetal

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "models/networks/registry.h"
+#include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -47,6 +49,10 @@ size_t edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return distance[a.size()][b.size()];
+}
+
+Range range_of(const Setting& setting) {
+  return {setting.range.minimum, setting.most, setting.range.above_minimum};
 }
 
 }  // namespace
@@ -138,6 +144,32 @@ std::string nearest_word(const std::string& word, const std::vector<std::string>
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::string nearest = nearest_word(word, known);
   return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+}
+
+void parse_setting(const Setting& setting, const std::string& text, std::string& network) {
+  require_choice(flag_of(setting), text, network_names());
+  network = text;
+}
+
+void parse_setting(const Setting& setting, const std::string& text,
+                   std::optional<std::string>& path) {
+  path = checked_path(flag_of(setting), text);
+}
+
+void parse_setting(const Setting& setting, const std::string& text, int64_t& value) {
+  value = parse_number<int64_t>(flag_of(setting), text, range_of(setting));
+}
+
+void parse_setting(const Setting& setting, const std::string& text, double& value) {
+  value = is_time(setting) ? parse_duration(flag_of(setting), text)
+                           : parse_number<double>(flag_of(setting), text, range_of(setting));
+}
+
+void parse_setting(const Setting& setting, const std::string& text, LossScale& value) {
+  constexpr Range bounds{.minimum = 0, .maximum = 1e12, .above_minimum = true};
+  value = text == "dynamic"
+              ? LossScale{initial_of_dynamic, true}
+              : LossScale{parse_number<double>(flag_of(setting), text, bounds), false};
 }
 
 }  // namespace nearmetal

@@ -53,7 +53,8 @@ void choose_sides(CompareForm& form) {
 
 ExitCode run_compare(const CompareForm& form, const Context& context) {
   const Judging& judging = form.judging;
-  const std::vector<RunSet> sides = read_sides({judging.base, judging.next}, kept(judging));
+  const std::vector<RunSet> sides =
+      read_sides({judging.base, judging.next}, judging.html.has_value());
   const Comparison comparison = compare(sides[0], sides[1], judging.options);
   return publish({sides[0], sides[1], comparison}, judging, context.terminal);
 }

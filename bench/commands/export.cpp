@@ -195,8 +195,8 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   add_state(tensors, "", graph, initial);
   Training training;
   if (device) {
-    terminal.remark("nearmetal: device " + std::string(to_string(device->choice.device)) + " (" +
-                    device->choice.reason + ")");
+    terminal.remark("nearmetal: device " + std::string(to_string(device->config.device)) + " (" +
+                    device->why + ")");
     metadata["device_name"] = device->info.name;
     metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
     training = train(*device, initial, terminal);

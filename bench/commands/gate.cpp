@@ -33,13 +33,13 @@ RunSet read_base(const GateForm& form, const RunSet& next) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.judging.base.front());
   std::error_code ignored;
-  const RunSet history = read_runs({place}, kept(form.judging));
+  const RunSet history = read_runs({place}, form.judging.html.has_value());
   return fs::is_directory(place, ignored) ? matching_runs(history, next, form.window) : history;
 }
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const Judging& judging = form.judging;
-  RunSet next = read_runs(judging.next, kept(judging));
+  RunSet next = read_runs(judging.next, judging.html.has_value());
   const RunSet base = read_base(form, next);
   CompareOptions options = judging.options;
   options.base_can_grow = false;
@@ -47,14 +47,13 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   if (form.reruns > 0) repeated = repeatable(judging.next.front());
   ExitCode run_code = ExitCode::ok;
   const auto take_run = [&](RunSet& set) {
-    run_code = add_repeat(set, *repeated, kept(judging), context.terminal);
+    run_code = add_repeat(set, *repeated, judging.html.has_value(), context.terminal);
     return run_code == ExitCode::ok;
   };
-  const GatedComparison gated =
+  const auto [comparison, result] =
       judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
   if (run_code != ExitCode::ok) return run_code;
-  return publish({base, next, gated.comparison, gated.result, form.reruns > 0}, judging,
-                 context.terminal);
+  return publish({base, next, comparison, result, form.reruns > 0}, judging, context.terminal);
 }
 
 }  // namespace

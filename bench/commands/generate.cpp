@@ -23,8 +23,8 @@ std::string roff(const std::string& text) {
   return result;
 }
 
-void print_options(std::ostream& out, const DeclaredCommand& command) {
-  for (const OptionSpec& option : command.options) {
+void print_options(std::ostream& out, const Command& command) {
+  for (const OptionSpec& option : options_of(command)) {
     out << ".TP\n";
     const std::vector<std::string> flags = flags_of(option);
     for (size_t i = 0; i < flags.size(); ++i) {
@@ -37,22 +37,22 @@ void print_options(std::ostream& out, const DeclaredCommand& command) {
   }
 }
 
-void print_examples(std::ostream& out, const DeclaredCommand& command) {
+void print_examples(std::ostream& out, const Command& command) {
   if (command.examples.empty()) return;
   out << ".PP\n.nf\n"
       << roff(command.examples.substr(command.examples.find_first_not_of('\n'))) << "\n.fi\n";
 }
 
-void print_command(std::ostream& out, const std::string& name, const DeclaredCommand& command) {
+void print_command(std::ostream& out, const std::string& name, const Command& command) {
   out << ".SS " << roff(name) << '\n' << roff(command.help) << ".\n";
   print_options(out, command);
   print_examples(out, command);
-  for (const DeclaredCommand& inner : command.commands) {
+  for (const Command& inner : command.commands) {
     print_command(out, name + " " + inner.name, inner);
   }
 }
 
-void print_manual(std::ostream& out, const DeclaredCommand& program) {
+void print_manual(std::ostream& out, const Command& program) {
   out << ".TH NEARMETAL 1 \"\" \"nearmetal " << roff(build_info().version) << "\"\n"
       << ".SH NAME\nnearmetal \\- trains a real ResNet and reports how fast\n"
       << ".SH SYNOPSIS\n\\fBnearmetal\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n"
@@ -61,7 +61,7 @@ void print_manual(std::ostream& out, const DeclaredCommand& program) {
   print_options(out, program);
   print_examples(out, program);
   out << ".SH COMMANDS\n";
-  for (const DeclaredCommand& command : program.commands) print_command(out, command.name, command);
+  for (const Command& command : program.commands) print_command(out, command.name, command);
 }
 
 constexpr const char* generate_examples = R"(
@@ -71,7 +71,7 @@ Examples:
 
 struct Generated {
   const char* name;
-  void (*print)(std::ostream& out, const DeclaredCommand& program);
+  void (*print)(std::ostream& out, const Command& program);
 };
 
 constexpr Generated generated[] = {
@@ -94,7 +94,7 @@ void add_generate_options(Options& options, GenerateForm& form) {
 }
 
 ExitCode run_generate(const GenerateForm& form, const Context& context) {
-  form.form->print(context.terminal.out, declared(program()));
+  form.form->print(context.terminal.out, program());
   return ExitCode::ok;
 }
 

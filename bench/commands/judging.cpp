@@ -9,9 +9,8 @@
 #include "bench/commands/html_output.h"
 #include "models/networks/registry.h"
 #include "reports/files/atomic_file.h"
-#include "reports/formats/comparison_json.h"
+#include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_text.h"
-#include "reports/formats/junit.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -52,7 +51,7 @@ void check_field(const std::string& name) {
 }
 
 ExitCode exit_code_of(const Comparison& comparison) {
-  const auto refused = [](const FoundDifference& found) { return !found.allowed; };
+  const auto refused = [](const KeyDifference& found) { return !found.allowed; };
   if (std::any_of(comparison.key_differences.begin(), comparison.key_differences.end(), refused)) {
     return ExitCode::not_comparable;
   }
@@ -158,8 +157,6 @@ void add_page_options(Options& options, Judging& judging) {
   options.toggle("--no-charts", "HTML without gnuplot", [&judging] { judging.charts = false; });
   options.toggle("--force", judging.force, "replace an existing file");
 }
-
-Keep kept(const Judging& judging) { return judging.html ? Keep::steps_and_profile : Keep::figures; }
 
 ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
   const Comparison& comparison = judged.comparison;

@@ -34,9 +34,6 @@ void add_form_options(Options& options, Judging& judging);
 /// Pages besides what is printed.
 void add_page_options(Options& options, Judging& judging);
 
-/// How much of each run is read.
-Keep kept(const Judging& judging);
-
 /// An answer.
 struct Judged {
   const RunSet& base;

@@ -4,8 +4,7 @@
 
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
-#include "bench/micro/find_probes.h"
-#include "bench/micro/time_probes.h"
+#include "bench/micro/probes.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
 
@@ -124,8 +123,8 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
   std::optional<PreparedDevice> device;
   together(world,
            [&] { device.emplace(prepare_device(form.request, context, world.local_rank())); });
-  terminal.remark("nearmetal: device " + std::string(to_string(device->choice.device)) + " (" +
-                  device->choice.reason + "), " + device->info.name);
+  terminal.remark("nearmetal: device " + std::string(to_string(device->config.device)) + " (" +
+                  device->why + "), " + device->info.name);
   TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
                         .seconds = form.seconds,
                         .collective = world.size() > 1};

@@ -45,7 +45,7 @@ void settle_batch(PreparedDevice& device, const PlanSource& plans, World& world,
   config.batch.reset();
   RunConfig smallest = config;
   smallest.batch = 1;
-  fill_defaults(smallest, device.choice);
+  fill_defaults(smallest, device.config.device);
   const ProgramOptions options = program_options(smallest, plans, world.size(), world.rank());
   int64_t largest = 0;
   together(world, [&] { largest = device.backend.largest_batch(device.graph, options); });
@@ -56,7 +56,7 @@ void settle_batch(PreparedDevice& device, const PlanSource& plans, World& world,
   const int64_t indexed = std::max<int64_t>(
       1, std::numeric_limits<int32_t>::max() / device.graph.largest_tensor_elements());
   config.batch = comfortable_batch(largest, indexed);
-  fill_defaults(config, device.choice);
+  fill_defaults(config, device.config.device);
   terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
                   std::to_string(*config.batch) +
                   (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
@@ -140,8 +140,8 @@ class RankJob {
                          [this](const RunConfig& config) { require_destination(config); }));
     });
     PreparedDevice& device = *prepared;
-    terminal_.remark("nearmetal: device " + std::string(to_string(device.choice.device)) + " (" +
-                     device.choice.reason + ")");
+    terminal_.remark("nearmetal: device " + std::string(to_string(device.config.device)) + " (" +
+                     device.why + ")");
     RankStart start = start_on(device);
     PlanSource plans;
     together(world_, [&] { plans = find_plans(device.config, device.info); });
@@ -205,18 +205,10 @@ class RankJob {
     RankResult result;
     result.failure = failure_of(world_, [&] { settle_batch(device, plans, world_, terminal_); });
     if (result.failure) return result;
-    return run_rank({device.config,
-                     device.graph,
-                     device.backend,
-                     device.info,
-                     plans,
-                     context_.clock,
-                     terminal_,
-                     context_.stop,
-                     world_,
-                     teller_ ? &*teller_ : nullptr,
-                     conductor_ ? &*conductor_ : nullptr,
-                     {request_.sharers, request_.through_mps}});
+    return run_rank({device.config, device.graph, device.backend, device.info, plans,
+                     context_.clock, terminal_, context_.stop, world_,
+                     teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr,
+                     request_.sharers, request_.through_mps});
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,

@@ -112,20 +112,21 @@ Repeatable repeatable(const std::string& place) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
                                 place);
   }
-  const ReportPlace at = report_place(place);
-  Repeatable found{place, read_report(at.file)};
-  if (!at.arm.empty()) keep_only_arm(found.report, at.arm, at.file);
+  const auto [file, arm] = report_place(place);
+  Repeatable found{place, read_report(file)};
+  if (!arm.empty()) keep_only_arm(found.report, arm, file);
   require_repeatable(found.report, place);
   return found;
 }
 
-ExitCode add_repeat(RunSet& set, const Repeatable& repeated, Keep keep, const Terminal& terminal) {
-  const std::string file = name_of_repeat(report_place(repeated.place).file);
+ExitCode add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
+                    const Terminal& terminal) {
+  const std::string file = name_of_repeat(report_place(repeated.place).first);
   const ExitCode code = repeat_run(repeated, file, terminal);
   if (code != ExitCode::ok) return code;
   Report report = read_report(file);
   report.arms.at(0).name = repeated.report.arms[0].name;
-  add_runs(set, report, file, "", keep);
+  add_runs(set, report, file, "", with_steps);
   return code;
 }
 

@@ -25,6 +25,7 @@ Repeatable repeatable(const std::string& place);
 /// repeats: they are one row. Nothing recorded is executed: settings were read into types, and go
 /// from there into an argument vector. The new report stays in the current folder. Gives the exit
 /// code of the run; only one that is ok is added.
-ExitCode add_repeat(RunSet& set, const Repeatable& repeated, Keep keep, const Terminal& terminal);
+ExitCode add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
+                    const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -9,7 +9,6 @@
 #include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/junit.h"
 #include "reports/formats/report_text.h"
 
 namespace nearmetal {
@@ -32,7 +31,7 @@ struct ReportFormat {
   void (*print)(std::ostream& out, const RunSet& set, bool charts);
   // Whether it has one value for all runs of an arm, without a word of what they are.
   bool means_alone = false;
-  Keep keep = Keep::figures;
+  bool with_steps = false;  // whether it shows them
 };
 
 template <void (*print)(std::ostream&, const RunSet&)>
@@ -52,7 +51,7 @@ void print_page(std::ostream& out, const RunSet& set, bool charts) {
 constexpr ReportFormat report_formats[] = {
     {"markdown", without_charts<print_markdown>},
     {"text", without_charts<print_text>},
-    {"html", print_page, false, Keep::steps_and_profile},
+    {"html", print_page, false, true},
     {"github", without_charts<print_github_summary>},
     {"csv", without_charts<print_csv>},
     {"junit", without_charts<print_junit>},
@@ -95,8 +94,7 @@ void write_plot_data(const std::filesystem::path& folder, const RunSet& set, boo
 
 ExitCode run_report(const ReportForm& form, const Context& context) {
   const ReportFormat& format = *form.format;
-  const Keep keep = form.plot_data ? Keep::steps_and_profile : format.keep;
-  const RunSet set = read_runs(form.places, keep);
+  const RunSet set = read_runs(form.places, format.with_steps || form.plot_data);
   if (format.means_alone) require_same_work(set);
   if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
   std::ostringstream text;

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "bench/cli/interrupt.h"
+#include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
 #include "bench/run/together.h"
 

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "bench/cli/exit_status.h"
-#include "bench/cli/interrupt.h"
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
@@ -13,7 +12,7 @@
 #include "bench/run/prepare_device.h"
 #include "comm/layout/layout.h"
 #include "reports/json/run_fields.h"
-#include "reports/sharing/fraction_tables.h"
+#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -177,8 +176,8 @@ ExitCode run_stress(const StressForm& form, const Context& context) {
   talk.rewrites = terminal.rewrites && !talk.quiet;
   const PreparedDevice device = prepare_device(request, context);
   const Probe probe = find_probe(device.backend, device.config, form.load);
-  talk.remark("nearmetal: device " + std::string(to_string(device.choice.device)) + " (" +
-              device.choice.reason + "), " + device.info.name);
+  talk.remark("nearmetal: device " + std::string(to_string(device.config.device)) + " (" +
+              device.why + "), " + device.info.name);
   Load load(probe);
   if (request.conducted) {
     load_until_told(load, form.load, terminal);

@@ -8,7 +8,6 @@
 #include "bench/cli/build_info.h"
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
-#include "bench/cli/interrupt.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
 #include "bench/environment/environment.h"
@@ -160,7 +159,7 @@ class Sweep {
                        std::to_string(plan_.launches.size()) + " runs are in the journal");
     } else {
       journal_.emplace(
-          Journal::create(journal_name(output_), {plan_hash, shell_quoted(without_files(argv_))}));
+          Journal::create(journal_name(output_), plan_hash, shell_quoted(without_files(argv_))));
     }
   }
 

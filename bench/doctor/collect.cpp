@@ -53,16 +53,17 @@ void collect_gpus(Checkup& checkup) {
 }
 
 BackendCheck check_backend(const std::string& name) {
-  Obstacle next = Obstacle::not_loaded;
+  const char* fix =
+      "install the library that is named, or add its folder to LD_LIBRARY_PATH";  // to load it
   try {
     Backend& backend = load_backend(name);
-    next = Obstacle::no_device;
+    fix = "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
     backend.describe(0);
     return {};
   } catch (const NotBuilt& error) {
-    return {Obstacle::not_built, error.what()};
+    return {error.what(), "build with this backend (scripts/setup.sh)"};
   } catch (const std::exception& error) {
-    return {next, error.what()};
+    return {error.what(), fix};
   }
 }
 
@@ -190,7 +191,7 @@ void hold(const LaunchPlan& plan, const Checkup& checkup, LayoutCheck& check) {
 Checkup collect_checkup(const LayoutFile& layouts) {
   Checkup checkup;
   checkup.environment = find_environment();
-  checkup.gpu_device_files = choose_device(Device::automatic).device == Device::cuda;
+  checkup.gpu_device_files = choose_device(Device::automatic).first == Device::cuda;
   collect_gpus(checkup);
   for (const char* name : {"cpu", "cuda"}) checkup.backends[name] = check_backend(name);
   try_two_ranks(checkup);

@@ -1,5 +1,7 @@
 #include "bench/doctor/diagnose.h"
 
+#include <algorithm>
+
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -45,6 +47,225 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
                       layout.file + " names no other host, so that no network was tried",
                       "its jobs stay on this machine",
                       "none, unless they are to go on others: name these in \"hosts\""});
+}
+
+constexpr int64_t mebibyte = int64_t{1} << 20;
+constexpr int64_t small_shared_memory = 512 * mebibyte;  // Docker gives 64 MiB
+constexpr int64_t small_locked_memory = 64 * mebibyte;   // RDMA registers buffers of this order
+constexpr int64_t few_open_files = 1024;
+constexpr int64_t little_disk = 256 * mebibyte;
+
+std::string mebibytes(int64_t bytes) { return std::to_string(bytes / mebibyte) + " MiB"; }
+
+void add_limits(const Limits& limits, std::vector<Finding>& findings) {
+  const size_t before = findings.size();
+  if (limits.shared_memory_bytes && *limits.shared_memory_bytes < small_shared_memory) {
+    findings.push_back({Urgency::warning, "small_shared_memory",
+                        "/dev/shm has " + mebibytes(*limits.shared_memory_bytes),
+                        "ranks of one host exchange through it; NCCL and MPI fail or go by sockets",
+                        "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory"});
+  }
+  if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory) {
+    findings.push_back({Urgency::note, "small_locked_memory",
+                        "memlock is " + mebibytes(*limits.locked_memory_bytes),
+                        "RDMA between hosts cannot register its buffers",
+                        "ulimit -l unlimited; docker: --ulimit memlock=-1"});
+  }
+  if (limits.open_files && *limits.open_files < few_open_files) {
+    findings.push_back({Urgency::warning, "few_open_files",
+                        "nofile is " + std::to_string(*limits.open_files),
+                        "jobs of many ranks run out of sockets", "ulimit -n 65536"});
+  }
+  if (findings.size() == before) {
+    findings.push_back({Urgency::ok, "limits", "/dev/shm, memlock and nofile suffice", "", ""});
+  }
+}
+
+void add_cpus(const Environment& environment, std::vector<Finding>& findings) {
+  const Maybe<std::string>& governor = environment.processor.governor;
+  if (governor && *governor != "performance") {
+    findings.push_back({Urgency::note, "governor", "the CPUs' governor is " + *governor,
+                        "launches and copies by the CPU become slower and less steady",
+                        "cpupower frequency-set -g performance"});
+  }
+  if (environment.cpu_quota &&
+      *environment.cpu_quota < static_cast<double>(environment.usable_cpus)) {
+    findings.push_back({Urgency::warning, "cpu_quota",
+                        "the control group allows " + significant(*environment.cpu_quota) +
+                            " CPUs of " + std::to_string(environment.usable_cpus),
+                        "threads beyond it are stopped in the middle of steps",
+                        "raise the limit, or bind to as many CPUs"});
+  }
+  const Maybe<std::string>& clock = environment.virtualisation.clock_source;
+  if (clock && (*clock == "hpet" || *clock == "acpi_pm" || *clock == "jiffies")) {
+    findings.push_back({Urgency::warning, "slow_clock", "the clock source is " + *clock,
+                        "reading the time takes a call of the kernel, or of the hypervisor",
+                        "have the hypervisor offer an invariant TSC or its own clock"});
+  }
+}
+
+void add_network(const std::vector<NetworkInterface>& network, std::vector<Finding>& findings) {
+  std::vector<std::string> names;
+  for (const NetworkInterface& one : network) {
+    if (one.state && *one.state == "up") names.push_back(one.name);
+  }
+  if (names.size() < 2) return;
+  findings.push_back({Urgency::note, "several_interfaces",
+                      "several networks are up: " + joined(names),
+                      "MPI and NCCL may choose another than you mean, or one without a way through",
+                      "name it: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME"});
+}
+
+void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
+  if (checkup.plan_cache_writable && !*checkup.plan_cache_writable) {
+    findings.push_back({Urgency::warning, "plan_cache_read_only",
+                        checkup.plan_cache_folder + " cannot be written",
+                        "every run chooses its kernels anew, perhaps others",
+                        "make it writable, or give --plan-cache another place"});
+  }
+  if (checkup.free_disk_bytes && *checkup.free_disk_bytes < little_disk) {
+    findings.push_back({Urgency::warning, "little_disk",
+                        mebibytes(*checkup.free_disk_bytes) + " are free in this folder",
+                        "reports may not fit", "make room, or give --output another place"});
+  }
+}
+
+// CPUs, memory, limits, network, files and clock.
+void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings) {
+  add_limits(checkup.environment.limits, findings);
+  add_cpus(checkup.environment, findings);
+  add_network(checkup.environment.network, findings);
+  add_files(checkup, findings);
+  if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
+    findings.push_back({Urgency::note, "clock_not_synchronised",
+                        "the kernel says that its clock is not synchronised",
+                        "times of reports of several hosts do not fit together",
+                        "run chrony or systemd-timesyncd; in a VM, take the host's clock"});
+  }
+}
+
+void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
+  if (now.processes > 0) {
+    found.push_back(
+        {Urgency::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
+         "they take time and memory from the measurement", "end them: nvidia-smi shows who"});
+  }
+  if (gpu.persistence && !*gpu.persistence) {
+    found.push_back({Urgency::note, "persistence_off", "persistence mode is off",
+                     "the driver starts anew for each process, which lengthens set-up",
+                     "nvidia-smi -pm 1, or run nvidia-persistenced"});
+  }
+  if (gpu.ecc_change_pending && *gpu.ecc_change_pending) {
+    found.push_back({Urgency::warning, "ecc_pending", "a change of ECC waits for a reset",
+                     "ECC costs memory and speed; which it will be depends on the next reset",
+                     "reset the GPU or restart the machine before measuring"});
+  }
+  if (gpu.memory_repair_pending && *gpu.memory_repair_pending) {
+    found.push_back({Urgency::warning, "memory_repair_pending", "memory repair waits for a reset",
+                     "errors may end runs",
+                     "reset the GPU; where it stays, have the GPU replaced"});
+  }
+  if (gpu.compute_mode && *gpu.compute_mode == "prohibited") {
+    found.push_back({Urgency::blocker, "compute_prohibited", "compute mode is prohibited",
+                     "no program may compute on it", "nvidia-smi -c DEFAULT"});
+  }
+}
+
+void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
+  if (gpu.application_sm_hertz && gpu.largest_sm_hertz &&
+      *gpu.application_sm_hertz < *gpu.largest_sm_hertz) {
+    found.push_back(
+        {Urgency::note, "clocks_set",
+         "an administrator's clock is " +
+             significant(1e-6 * static_cast<double>(*gpu.application_sm_hertz)) + " MHz of " +
+             significant(1e-6 * static_cast<double>(*gpu.largest_sm_hertz)),
+         "steadier, but slower than the GPU can be; the same on both sides of a comparison?",
+         "nvidia-smi -rac lifts it"});
+  }
+  if (gpu.power_limit_watts && gpu.default_power_limit_watts &&
+      *gpu.power_limit_watts < *gpu.default_power_limit_watts) {
+    found.push_back({Urgency::warning, "power_limited",
+                     "its power limit is " + significant(*gpu.power_limit_watts) + " W of " +
+                         significant(*gpu.default_power_limit_watts),
+                     "the clock falls to keep it", "nvidia-smi -pl, or the same on both sides"});
+  }
+  constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
+  if (now.throttle_bits && (*now.throttle_bits & slowed_by_hardware_or_heat) != 0) {
+    found.push_back({Urgency::warning, "throttled_now",
+                     "its clocks are held down by heat or power now",
+                     "it is slow before it has begun", "look at cooling and power supplies"});
+  }
+  if (gpu.link_width && gpu.largest_link_width && *gpu.link_width < *gpu.largest_link_width) {
+    found.push_back({Urgency::warning, "narrow_link",
+                     "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
+                         std::to_string(*gpu.largest_link_width),
+                     "copies between host and GPU, and between hosts, are as much slower",
+                     "reseat it, or look at the slot and its bifurcation"});
+  }
+}
+
+void add_place(const Gpu& gpu, std::vector<Finding>& found) {
+  if (gpu.numa_node && *gpu.numa_node < 0) {
+    found.push_back({Urgency::note, "numa_unknown", "its NUMA node is -1",
+                     "ranks cannot be put next to their GPU, as in VMs without a virtual topology",
+                     "give the VM's firmware the host's NUMA and PCIe topology, or pin by hand"});
+  }
+  if (gpu.inactive_nvlinks && gpu.active_nvlinks && *gpu.inactive_nvlinks > 0) {
+    found.push_back({Urgency::warning, "nvlink_down",
+                     std::to_string(*gpu.inactive_nvlinks) + " of " +
+                         std::to_string(*gpu.inactive_nvlinks + *gpu.active_nvlinks) +
+                         " NVLinks are down",
+                     "exchange between GPUs is as much slower",
+                     "look at nvidia-fabricmanager on the host, and at nvidia-smi nvlink -s"});
+  }
+}
+
+void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name,
+                      std::vector<Finding>& findings) {
+  std::vector<Finding> found;
+  add_state(gpu, now, found);
+  add_speed(gpu, now, found);
+  add_place(gpu, found);
+  if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", nothing to say", "", ""});
+  for (Finding& finding : found) {
+    finding.seen.insert(0, name + ": ");
+    findings.push_back(finding);
+  }
+}
+
+void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings) {
+  int64_t pairs = 0, refused = 0, without_nvlink = 0;
+  for (const Gpu& gpu : gpus) {
+    for (const GpuPeer& peer : gpu.peers) {
+      ++pairs;
+      if (peer.reads && !*peer.reads) ++refused;
+      if (peer.nvlink && !*peer.nvlink) ++without_nvlink;
+    }
+  }
+  const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
+  const bool redirected = std::ranges::any_of(
+      gpus, [](const Gpu& gpu) { return gpu.acs_redirect && *gpu.acs_redirect; });
+  if (redirected && refused + without_nvlink > 0) {
+    findings.push_back({Urgency::warning, "acs_redirect",
+                        "bridges above the GPUs redirect what peers send one another (PCIe ACS)",
+                        "without NVLink it takes the way through the root complex, if it arrives",
+                        "on bare metal switch ACS off on these bridges; on the host of a VM leave "
+                        "it on, and turn on ATS on GPUs and NICs"});
+  }
+  if (refused > 0) {
+    findings.push_back(
+        {Urgency::warning, "peer_access_refused",
+         "no peer access on " + std::to_string(refused) + of_pairs,
+         "their exchange goes through the host's memory, at a fraction of the speed",
+         "in a VM: pass all GPUs of an NVLink domain through together; on bare metal "
+         "look at PCIe ACS"});
+  } else if (without_nvlink > 0) {
+    findings.push_back({Urgency::note, "peers_without_nvlink",
+                        "no NVLink on " + std::to_string(without_nvlink) + of_pairs,
+                        "PCIe carries their exchange", "none, where the GPUs have no bridge"});
+  } else if (pairs > 0) {
+    findings.push_back({Urgency::ok, "peers", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
+  }
 }
 
 }  // namespace

@@ -26,12 +26,10 @@ struct MpiLaunch {
   std::string text;           // the first that it printed, where it failed
 };
 
-/// What keeps a backend from working, from the build to the device.
-enum class Obstacle { none, not_built, not_loaded, no_device };
-
+/// What keeps a backend from working; empty: it works.
 struct BackendCheck {
-  Obstacle obstacle = Obstacle::none;
-  std::string reason;
+  std::string obstacle;
+  std::string fix;
 };
 
 /// What a sweep of a layout file would meet before it starts anything.
@@ -76,15 +74,5 @@ LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
 
 /// Driver, libraries, backends and MPI.
 void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings);
-
-/// Of one GPU. `name` says which in the text.
-void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name,
-                      std::vector<Finding>& findings);
-
-/// Of the paths between GPUs.
-void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings);
-
-/// CPUs, memory, limits, network, files and clock.
-void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 }  // namespace nearmetal

@@ -13,7 +13,6 @@
 namespace nearmetal {
 namespace {
 
-using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
 Bitmap bitmap(const std::vector<int64_t>& numbers = {}) {
@@ -28,17 +27,6 @@ std::vector<int64_t> numbers_in(hwloc_const_bitmap_t bits) {
     numbers.push_back(i);
   }
   return numbers;
-}
-
-// With CPUs and nodes that the process may not use, to tell which they are.
-Topology topology_of_this_machine() {
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
-  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
-  Topology owner(topology, hwloc_topology_destroy);
-  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  if (hwloc_topology_load(topology) != 0) owner.reset();
-  return owner;
 }
 
 std::vector<int64_t> own_cpus(const Topology& topology) {
@@ -80,7 +68,7 @@ Maybe<std::vector<int64_t>> cpus_of_node(hwloc_topology* topology, int64_t node,
 
 Binding bind_to_node(const Maybe<int64_t>& node) {
   Binding binding;
-  const Topology topology = topology_of_this_machine();
+  const Topology topology = topology_of("/");
   if (!topology) {
     binding.numa_node = binding.memory_node = Unknown{"hwloc cannot read the topology"};
     return binding;

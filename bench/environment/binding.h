@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "reports/document/types.h"
@@ -9,6 +11,12 @@
 struct hwloc_topology;
 
 namespace nearmetal {
+
+using Topology = std::unique_ptr<hwloc_topology, void (*)(hwloc_topology*)>;
+
+/// Of this machine by hwloc, or of a copy of a system's files; with CPUs and nodes that the process
+/// may not use, to tell which they are. Null where hwloc cannot read it.
+Topology topology_of(const std::filesystem::path& root);
 
 /// The NUMA node that `--bind` asks a rank to keep to: that of its GPU, or why none. `gpu`: null on
 /// CPUs.

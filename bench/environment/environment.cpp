@@ -20,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Maybe<int64_t> memory_bytes(const fs::path& root) {
-  const Maybe<std::string> text = value_in(root / "proc/meminfo", "MemTotal", ':');
-  if (!text) return Unknown{text.reason};
-  return 1024 * std::strtoll(text->c_str(), nullptr, 10);
-}
-
 Maybe<bool> hypervisor_flag(const fs::path& root) {
   const Maybe<std::string> flags = value_in(root / "proc/cpuinfo", "flags", ':');
   if (!flags) return Unknown{flags.reason};
@@ -145,7 +139,7 @@ Environment find_environment(const fs::path& root, const Probes& probes) {
   found.usable_cpus = usable_cpus(found.logical_cpus);
   const fs::path group = control_group(root);
   found.cpu_quota = cpu_quota(group);
-  found.memory_bytes = memory_bytes(root);
+  found.memory_bytes = memory_line(root, "MemTotal", 1024);
   found.memory_limit_bytes = memory_limit(group);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, probes, found.hypervisor_cpu_flag);

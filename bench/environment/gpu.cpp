@@ -149,6 +149,41 @@ std::string kernel_name(std::string pci_id) {
   return domain == 8 ? pci_id.substr(4) : pci_id;
 }
 
+// What the kernel tells of the GPU at `gpu.pci_id`.
+void add_kernel_facts(Gpu& gpu, const fs::path& root) {
+  if (!gpu.pci_id) {
+    const Unknown why{"its address on the PCI bus is not known"};
+    gpu.numa_node = gpu.iommu_group = why;
+    gpu.cpu_affinity = why;
+    gpu.virtual_function = gpu.ats = gpu.acs_redirect = why;
+    return;
+  }
+  const fs::path folder = root / "sys/bus/pci/devices" / kernel_name(*gpu.pci_id);
+  gpu.numa_node = number_in(folder / "numa_node");
+  gpu.cpu_affinity = first_line(folder / "local_cpulist");
+  gpu.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
+  if (const auto group = link_name(folder / "iommu_group")) {
+    gpu.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
+  }
+  gpu.ats = ats_enabled(folder);
+  gpu.acs_redirect = acs_redirects(folder);
+  std::error_code ignored;
+  gpu.virtual_function = Unknown{folder.string() + " is not there"};
+  if (fs::exists(folder, ignored)) gpu.virtual_function = fs::exists(folder / "physfn", ignored);
+}
+
+// Of a machine without NVML.
+void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
+  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.compute_mode = gpu.device_id = why;
+  gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
+  gpu.link_generation = gpu.link_width = gpu.largest_link_generation = why;
+  gpu.largest_link_width = gpu.bar1_bytes = why;
+  gpu.ecc = gpu.ecc_change_pending = gpu.memory_repair_pending = gpu.persistence = gpu.mig = why;
+  gpu.power_limit_watts = gpu.default_power_limit_watts = why;
+  gpu.largest_sm_hertz = gpu.largest_memory_hertz = gpu.application_sm_hertz = why;
+  gpu.active_nvlinks = gpu.inactive_nvlinks = why;
+}
+
 }  // namespace
 
 std::string mig_uuid(const DeviceInfo& device) {
@@ -185,28 +220,6 @@ Gpu found_gpu(const DeviceInfo& device) {
   return gpu;
 }
 
-void add_kernel_facts(Gpu& gpu, const fs::path& root) {
-  if (!gpu.pci_id) {
-    const Unknown why{"its address on the PCI bus is not known"};
-    gpu.numa_node = gpu.iommu_group = why;
-    gpu.cpu_affinity = why;
-    gpu.virtual_function = gpu.ats = gpu.acs_redirect = why;
-    return;
-  }
-  const fs::path folder = root / "sys/bus/pci/devices" / kernel_name(*gpu.pci_id);
-  gpu.numa_node = number_in(folder / "numa_node");
-  gpu.cpu_affinity = first_line(folder / "local_cpulist");
-  gpu.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
-  if (const auto group = link_name(folder / "iommu_group")) {
-    gpu.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
-  }
-  gpu.ats = ats_enabled(folder);
-  gpu.acs_redirect = acs_redirects(folder);
-  std::error_code ignored;
-  gpu.virtual_function = Unknown{folder.string() + " is not there"};
-  if (fs::exists(folder, ignored)) gpu.virtual_function = fs::exists(folder / "physfn", ignored);
-}
-
 void add_nvml_facts(Gpu& gpu, const Nvml& nvml) {
   const Maybe<NvmlDevice> found =
       gpu.pci_id ? nvml.device_at(*gpu.pci_id)
@@ -226,17 +239,6 @@ void add_nvml_facts(Gpu& gpu, const Nvml& nvml) {
   add_partition(gpu, nvml, device);
   add_nvlinks(gpu, nvml, device);
   add_peers(gpu, nvml, device);
-}
-
-void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
-  gpu.serial = gpu.vbios = gpu.virtualisation = gpu.compute_mode = gpu.device_id = why;
-  gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;
-  gpu.link_generation = gpu.link_width = gpu.largest_link_generation = why;
-  gpu.largest_link_width = gpu.bar1_bytes = why;
-  gpu.ecc = gpu.ecc_change_pending = gpu.memory_repair_pending = gpu.persistence = gpu.mig = why;
-  gpu.power_limit_watts = gpu.default_power_limit_watts = why;
-  gpu.largest_sm_hertz = gpu.largest_memory_hertz = gpu.application_sm_hertz = why;
-  gpu.active_nvlinks = gpu.inactive_nvlinks = why;
 }
 
 std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {

@@ -22,14 +22,9 @@ Gpu describe_gpu(const DeviceInfo& device);
 /// With what NVML and the kernel tell of it.
 Gpu found_gpu(const DeviceInfo& device);
 
-/// What the kernel tells of the GPU at `gpu.pci_id`.
-void add_kernel_facts(Gpu& gpu, const std::filesystem::path& root);
-
 /// What NVML tells of the GPU at `gpu.pci_id`; of a MIG device, which has the address of its GPU,
 /// of that: power, clocks and links are not divided. Where it does not, the reason.
 void add_nvml_facts(Gpu& gpu, const Nvml& nvml);
-/// The same of a machine without NVML: why.
-void leave_nvml_facts(Gpu& gpu, const Unknown& why);
 
 /// All GPUs that NVML lists, whether a backend can use them or not.
 std::vector<Gpu> all_gpus(const Nvml& nvml, const std::filesystem::path& root);

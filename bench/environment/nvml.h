@@ -11,7 +11,7 @@ namespace nearmetal {
 using NvmlDevice = void*;
 
 // Numbers of nvml.h.
-enum NvmlClock : unsigned { clock_sm = 1, clock_memory = 2 };
+constexpr unsigned clock_sm = 1, clock_memory = 2;
 constexpr unsigned most_nvlinks = 36;
 
 /// NVML is part of the driver, so that every build can ask it and none needs its header: functions

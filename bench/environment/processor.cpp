@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/system_files.h"
 #include "reports/text/text.h"
@@ -14,23 +15,6 @@ namespace nearmetal {
 namespace {
 
 namespace fs = std::filesystem;
-
-using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
-
-// hwloc reads a copy of a system where HWLOC_FSROOT says so; only tests do.
-Topology topology_of(const fs::path& root) {
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
-  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
-  Topology owner(topology, hwloc_topology_destroy);
-  const bool copy = root != "/";
-  if (copy) setenv("HWLOC_FSROOT", root.c_str(), 1);
-  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  const bool loaded = hwloc_topology_load(topology) == 0;
-  if (copy) unsetenv("HWLOC_FSROOT");
-  if (!loaded) owner.reset();
-  return owner;
-}
 
 Maybe<int64_t> count_of(const Topology& topology, hwloc_obj_type_t type) {
   if (!topology) return Unknown{"hwloc cannot read the topology"};
@@ -65,12 +49,6 @@ Maybe<int64_t> shared_memory(const fs::path& root) {
   return static_cast<int64_t>(system.f_blocks * system.f_frsize);
 }
 
-Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) {
-  const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
-  if (!text) return Unknown{text.reason};
-  return unit * std::strtoll(text->c_str(), nullptr, 10);
-}
-
 constexpr size_t most_interfaces = 64;
 
 NetworkInterface describe(const fs::path& folder, const std::string& name) {
@@ -97,6 +75,21 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
 }
 
 }  // namespace
+
+// hwloc reads a copy of a system where HWLOC_FSROOT says so; only tests do.
+Topology topology_of(const fs::path& root) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
+  Topology owner(topology, hwloc_topology_destroy);
+  const bool copy = root != "/";
+  if (copy) setenv("HWLOC_FSROOT", root.c_str(), 1);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  const bool loaded = hwloc_topology_load(topology) == 0;
+  if (copy) unsetenv("HWLOC_FSROOT");
+  if (!loaded) owner.reset();
+  return owner;
+}
 
 Processor find_processor(const fs::path& root) {
   Processor found;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 
 namespace nearmetal {
@@ -45,6 +46,12 @@ Maybe<std::string> value_in(const fs::path& path, std::string_view key, char sep
     return value;
   }
   return Unknown{path.string() + " has no " + std::string(key)};
+}
+
+Maybe<int64_t> memory_line(const fs::path& root, const char* key, int64_t unit) {
+  const Maybe<std::string> text = value_in(root / "proc/meminfo", key, ':');
+  if (!text) return Unknown{text.reason};
+  return unit * std::strtoll(text->c_str(), nullptr, 10);
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {

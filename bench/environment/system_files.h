@@ -21,6 +21,9 @@ Maybe<int64_t> number_in(const std::filesystem::path& path);
 Maybe<std::string> value_in(const std::filesystem::path& path, std::string_view key,
                             char separator);
 
+/// A line of /proc/meminfo below `root`, times `unit`.
+Maybe<int64_t> memory_line(const std::filesystem::path& root, const char* key, int64_t unit);
+
 /// The names in a folder, sorted; none where it cannot be read.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 

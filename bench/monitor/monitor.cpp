@@ -1,10 +1,13 @@
 #include "bench/monitor/monitor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -16,6 +19,119 @@ constexpr double slow_every_seconds = 1;  // counters of errors and processes ta
 
 double now_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+constexpr size_t most_values = 300;  // of a series in the report
+constexpr size_t fewest_samples_for_drift = 8;
+constexpr double clock_may_drift = 0.02;   // from the first quarter of the window to the last
+constexpr double steal_may_be = 0.01;      // of the time of all CPUs
+constexpr double others_may_use = 0.5;     // CPUs
+constexpr double throttled_may_be = 0.01;  // of the samples
+
+struct Reason {
+  unsigned long long bit;  // of nvml.h's nvmlClocksEventReason...
+  const char* text;
+  bool throttles;  // a power cap is how a GPU at its limit works, and part of what is compared
+};
+constexpr std::array reasons = {
+    Reason{0x2, "clocks held at a set limit", false},
+    Reason{0x4, "clocks lowered by the power limit", false},
+    Reason{0x8, "clocks halved or worse by the hardware (heat, power or brake)", true},
+    Reason{0x10, "clocks lowered to those of a group of GPUs", false},
+    Reason{0x20, "clocks lowered by the driver for heat", true},
+    Reason{0x40, "clocks lowered by the hardware for heat", true},
+    Reason{0x80, "clocks lowered by the power brake of the system", true}};
+
+std::vector<double> column_of(const MonitorTable& table, size_t column) {
+  std::vector<double> values;
+  for (size_t at = column; at < table.values.size(); at += table.names.size()) {
+    values.push_back(table.values[at]);
+  }
+  return values;
+}
+
+double mean_of(const double* begin, const double* end) {
+  double sum = 0;
+  for (const double* value = begin; value != end; ++value) sum += *value;
+  return sum / static_cast<double>(end - begin);
+}
+
+// Neighbours averaged, in groups of the same size but the last.
+std::vector<double> compacted(const std::vector<double>& values, size_t group) {
+  std::vector<double> result;
+  for (size_t at = 0; at < values.size(); at += group) {
+    result.push_back(mean_of(&values[at], &values[at] + std::min(group, values.size() - at)));
+  }
+  return result;
+}
+
+void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
+  for (size_t column = 0; column < table.names.size(); ++column) {
+    const std::vector<double> values = column_of(table, column);
+    const std::string& name = table.names[column];
+    if (std::ranges::any_of(values, [](double v) { return !std::isfinite(v); })) {
+      result.not_monitored[name] = "not told here at every sample";
+      continue;
+    }
+    const auto [low, high] = std::ranges::minmax_element(values);
+    const double mean = mean_of(values.data(), values.data() + values.size());
+    result.series.push_back({name, *low, mean, *high, compacted(values, group)});
+  }
+}
+
+bool saw_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
+  bool shared = false;
+  const int64_t meant =
+      options.mig_uuid.empty() ? options.sharers + (options.through_mps ? 1 : 0) : 1;
+  if (table.most_processes > meant) {
+    shared = true;
+    result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
+  }
+  const MonitoredSeries* steal = series_named(result, "cpu_steal_share");
+  if (steal != nullptr && steal->mean > steal_may_be) {
+    shared = true;
+    result.seen.push_back("the hypervisor gave " + percent(steal->mean) +
+                          " of the CPUs' time to others (steal)");
+  }
+  const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
+  if (options.sharers == 1 && others != nullptr && others->mean > others_may_use) {
+    shared = true;
+    result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
+  }
+  return shared;
+}
+
+bool saw_throttling(const MonitorTable& table, Monitoring& result) {
+  bool throttled = false;
+  for (const Reason& reason : reasons) {
+    const auto count = std::ranges::count_if(table.throttle_bits,
+                                             [&](auto bits) { return (bits & reason.bit) != 0; });
+    if (count == 0) continue;
+    const double share =
+        static_cast<double>(count) / static_cast<double>(table.throttle_bits.size());
+    result.seen.push_back(std::string(reason.text) + " in " + percent(share) + " of the samples");
+    throttled = throttled || (reason.throttles && share > throttled_may_be);
+  }
+  return throttled;
+}
+
+bool saw_drift(const MonitorTable& table, Monitoring& result) {
+  bool drifted = false;
+  if (table.seconds.size() < fewest_samples_for_drift) return false;
+  for (const char* name : {"sm_clock_hertz", "memory_clock_hertz", "cpu_hertz"}) {
+    if (series_named(result, name) == nullptr) continue;
+    const auto column = std::ranges::find(table.names, name);
+    const std::vector<double> values = column_of(table, column - table.names.begin());
+    const size_t quarter = values.size() / 4;
+    const double first = mean_of(values.data(), values.data() + quarter);
+    const double last =
+        mean_of(values.data() + values.size() - quarter, values.data() + values.size());
+    if (first <= 0 || std::abs(last / first - 1) <= clock_may_drift) continue;
+    drifted = true;
+    result.seen.push_back(std::string(name) + " changed by " + percent(last / first - 1) +
+                          " from the first quarter of the window to the last");
+  }
+  return drifted;
 }
 
 }  // namespace
@@ -33,7 +149,6 @@ struct Monitor::Sources {
 
 Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
     : options_(options), progress_(progress) {
-  options_.sharers.own_device = !options.mig_uuid.empty();
   if (options.hz <= 0) return;
   sources_ = std::make_unique<Sources>(options);
   table_.names = CpuSource::names();
@@ -129,13 +244,39 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second)
   wake_.notify_all();
   thread_.join();
   if (table_.seconds.empty()) return std::nullopt;
-  Monitoring result = judge_samples(table_, options_.sharers);
+  Monitoring result = judge_samples(table_, options_);
   result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.samples_per_joule = Unknown{result.joules.reason};
   const MonitoredSeries* power = series_named(result, "power_watts");
   if (power != nullptr && power->mean > 0 && samples_per_second) {
     result.samples_per_joule = *samples_per_second / power->mean;
   }
+  return result;
+}
+
+Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& options) {
+  Monitoring result;
+  const size_t rows = table.seconds.size();
+  const size_t group = (rows + most_values - 1) / most_values;
+  result.samples = static_cast<int64_t>(rows);
+  const double span = rows > 1 ? table.seconds.back() - table.seconds.front() : 0;
+  result.interval_seconds =
+      span > 0 ? span / static_cast<double>(rows - 1) * static_cast<double>(group) : 1;
+  result.joules = table.joules;
+  add_series(table, std::max<size_t>(group, 1), result);
+  const bool shared = saw_sharing(table, options, result);
+  const bool throttled = saw_throttling(table, result);
+  const bool drifted = saw_drift(table, result);
+  if (table.memory_errors > 0) {
+    result.seen.push_back(std::to_string(table.memory_errors) + " uncorrected memory errors");
+  }
+  if (table.link_errors > 0) {
+    result.seen.push_back(std::to_string(table.link_errors) + " NVLink replays or recoveries");
+  }
+  result.verdict = shared      ? MonitorVerdict::shared
+                   : throttled ? MonitorVerdict::throttled
+                   : drifted   ? MonitorVerdict::drifted
+                               : MonitorVerdict::clean;
   return result;
 }
 

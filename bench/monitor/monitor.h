@@ -15,19 +15,13 @@
 
 namespace nearmetal {
 
-/// What is meant to be on the GPU at once.
-struct Sharers {
-  int64_t jobs = 1;          // more than one: on the CPUs, too
-  bool through_mps = false;  // whose server is one more process
-  bool own_device = false;   // each has one (MIG): on it there is one process
-};
-
 struct MonitorOptions {
   double hz = 10;
   std::string pci_id = "";    // of the rank's GPU; empty: none
-  std::string mig_uuid = "";  // of the part of it that the rank has; empty: all of it
+  std::string mig_uuid = "";  // of the part that the rank has for itself; empty: all of it
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
-  Sharers sharers{};
+  int64_t sharers = 1;        // jobs that are meant to be on the GPU at once, and on the CPUs
+  bool through_mps = false;   // whose server is one more process
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";
 };
@@ -73,6 +67,6 @@ class Monitor {
 };
 
 /// What the samples say.
-Monitoring judge_samples(const MonitorTable& table, const Sharers& sharers = {});
+Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& options = {});
 
 }  // namespace nearmetal

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <limits>
 
-#include "bench/environment/process_clock.h"
+#include "bench/cli/process_clock.h"
 #include "models/errors.h"
 
 namespace nearmetal {

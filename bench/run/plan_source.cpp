@@ -13,9 +13,10 @@ namespace nearmetal {
 namespace {
 
 // Those of its arms and runs that have plans.
-Report report_with_plans(const ReportPlace& at) {
-  Report report = read_report(at.file);
-  if (!at.arm.empty()) keep_only_arm(report, at.arm, at.file);
+Report report_with_plans(const std::string& place) {
+  const auto [file, arm_name] = report_place(place);
+  Report report = read_report(file);
+  if (!arm_name.empty()) keep_only_arm(report, arm_name, file);
   for (Arm& arm : report.arms)
     std::erase_if(arm.runs, [](const Run& r) { return r.plans.empty(); });
   std::erase_if(report.arms, [](const Arm& arm) { return arm.runs.empty(); });
@@ -23,7 +24,7 @@ Report report_with_plans(const ReportPlace& at) {
 }
 
 std::vector<Plan> plans_of(const std::string& place) {
-  const Report report = report_with_plans(report_place(place));
+  const Report report = report_with_plans(place);
   if (report.arms.empty()) throw std::invalid_argument("--plans: " + place + " holds no plans");
   return report.arms[0].runs[0].plans;
 }
@@ -37,8 +38,7 @@ std::vector<std::string> operations_of(const RunConfig& config) {
 }  // namespace
 
 std::string place_of_plans(const RunConfig& config, const std::string& arm) {
-  const ReportPlace at = report_place(*config.plans);
-  const Report report = report_with_plans(at);
+  const Report report = report_with_plans(*config.plans);
   const Arm* found = nullptr;
   for (const Arm& other : report.arms) {
     const bool same = operations_of(config_of(report, other)) == operations_of(config);
@@ -48,8 +48,8 @@ std::string place_of_plans(const RunConfig& config, const std::string& arm) {
     throw std::invalid_argument("--plans: " + *config.plans + " holds no plans for `" +
                                 joined(operations_of(config), " ") + "`");
   }
-  const bool named = !at.arm.empty() || report.arms.size() == 1;
-  return named ? *config.plans : at.file + "#" + found->name;
+  const auto [file, named] = report_place(*config.plans);
+  return !named.empty() || report.arms.size() == 1 ? *config.plans : file + "#" + found->name;
 }
 
 PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
@@ -67,9 +67,7 @@ PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
   if (config.plan_cache == "off") return source;
   source.cache = *config.plan_cache;
   source.context = plan_context(device);
-  CachedPlans cached = load_plans(source.cache, source.context);
-  if (!cached.warning.empty()) source.warnings = {{"plan_cache", cached.warning}};
-  source.known = std::move(cached.plans);
+  source.known = load_plans(source.cache, source.context, source.warnings);
   return source;
 }
 

@@ -27,7 +27,7 @@ DeviceInfo describe(const PreparedDevice& device) {
   } catch (const std::runtime_error& error) {
     const bool cuda = device.config.device == Device::cuda;
     throw NotSupported(std::string("the ") + to_string(device.config.device) + " device (" +
-                       device.choice.reason + ") does not work: " + error.what() +
+                       device.why + ") does not work: " + error.what() +
                        (cuda ? "; --device cpu does without" : ""));
   }
 }
@@ -37,8 +37,8 @@ DeviceInfo describe(const PreparedDevice& device) {
 PreparedDevice prepare_device(const RunRequest& request, const Context& context, int local_rank,
                               const std::function<void(const RunConfig&)>& before_loading) {
   RunConfig config = request.config;
-  const DeviceChoice choice = choose_device(config.device);
-  fill_defaults(config, choice);
+  const auto [chosen, why] = choose_device(config.device);
+  fill_defaults(config, chosen);
   check_settings({config, request.given});
   Graph graph = build_network(config.model, {config.image_size, config.classes});
   require_trainable(graph, config);
@@ -47,7 +47,7 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   if (config.device == Device::cuda && !request.is_given("gpu") && local_rank > 0) {
     config.gpu = local_rank % std::max(1, backend.device_count());
   }
-  PreparedDevice device{config, choice, std::move(graph), backend, {}};
+  PreparedDevice device{config, why, std::move(graph), backend, {}};
   device.info = describe(device);
   if (request.gpu_part) {
     backend.take_part(static_cast<int>(config.gpu), *request.gpu_part);

@@ -16,7 +16,7 @@ namespace nearmetal {
 
 struct PreparedDevice {
   RunConfig config;  // nothing left open but a batch to be found
-  DeviceChoice choice;
+  std::string why;   // this device
   Graph graph;
   Backend& backend;
   DeviceInfo info;

@@ -7,7 +7,7 @@
 #include "bench/environment/environment.h"
 #include "bench/run/step_figures.h"
 #include "models/networks/registry.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "reports/json/plan_cache.h"
 #include "reports/statistics/statistics.h"
@@ -225,7 +225,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   run.started_at = start.started_at;
   run.world_size = start.world_size;
   run.device_name = device.info.name;
-  run.device_reason = device.choice.reason;
+  run.device_reason = device.why;
   warn_of_environment(device.config, start.environment, run);
   append(start.warnings, run.warnings);
   if (result.prepared) {

@@ -21,7 +21,7 @@
 #include "models/errors.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/files/sha256.h"
 #include "reports/json/plan_cache.h"
 #include "reports/text/text.h"
@@ -119,7 +119,8 @@ Trained train_shown(const RankTask& task, Program& program) {
                    .pci_id = task.device.pci_id,
                    .mig_uuid = mig_uuid(task.device),
                    .ranks_on_host = task.world.local_size(),
-                   .sharers = task.sharers},
+                   .sharers = task.sharers,
+                   .through_mps = task.through_mps},
                   progress);
   const int64_t batch = *task.config.batch;
   const SampleUnit sample = find_network(task.config.model).sample;

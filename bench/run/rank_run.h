@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "bench/cli/process_clock.h"
 #include "bench/cli/terminal.h"
-#include "bench/environment/process_clock.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/conductor.h"
 #include "bench/run/plan_source.h"
@@ -31,7 +31,8 @@ struct RankTask {
   World& world;
   Teller* teller;        // null: no sweep started this job
   Conductor* conductor;  // the same, or this is not its rank 0
-  Sharers sharers{};
+  int64_t sharers = 1;   // jobs that are meant to be on the GPU, or the CPUs, at once
+  bool through_mps = false;
 };
 
 /// Prepares, trains and checks as far as it gets. An error of the device in the middle of training

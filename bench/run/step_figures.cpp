@@ -78,12 +78,12 @@ StepTime step_time_of(std::span<const double> seconds) {
   time.drift = known_or<double>(relative_drift(seconds), "fewer than 2 steps");
   time.autocorrelation =
       known_or<double>(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
-  const auto error = batch_means_error(seconds);
+  const auto squared_error = variance_of_mean(seconds);
   time.relative_standard_error = time.effective_steps =
       Unknown{"fewer than 10 steps, or all equal"};
-  if (error) {
-    time.relative_standard_error = error->standard_error / mean(seconds);
-    time.effective_steps = error->effective_samples;
+  if (squared_error) {
+    time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
+    time.effective_steps = variance(seconds) / *squared_error;
   }
   return time;
 }

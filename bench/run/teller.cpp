@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "bench/run/together.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 
 namespace nearmetal {
 namespace {

@@ -203,9 +203,9 @@ Host this_machine(const fs::path& root, const char* visible) {
   if (gpus_by_cpus.contains({})) gpus_by_cpus = all_next_to(usable, host.gpus);
   for (const auto& [cpus, gpus] : gpus_by_cpus) host.numa.push_back({to_cpu_list(cpus), gpus});
   if (host.gpus > 0) return host;
-  const DeviceChoice choice = choose_device(Device::automatic, root);
-  if (choice.device == Device::cuda && !hidden) {
-    throw std::invalid_argument(choice.reason +
+  const auto [device, reason] = choose_device(Device::automatic, root);
+  if (device == Device::cuda && !hidden) {
+    throw std::invalid_argument(reason +
                                 ", but the driver does not list its GPUs; say how many there are: "
                                 "--hosts localhost:N");
   }

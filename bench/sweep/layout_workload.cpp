@@ -8,7 +8,6 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
-#include "bench/cli/setting_value.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -149,7 +148,7 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
     throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
   }
   take_claim(config, placement, file.hosts, layout.source);
-  fill_defaults(config, {device, "by the layout"});
+  fill_defaults(config, device);
   check_settings(workload);
   return workload;
 }

@@ -1,17 +1,18 @@
 #include "bench/sweep/sweep_report.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
-#include "reports/sharing/fraction_tables.h"
 #include "reports/sharing/fractions.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
@@ -105,13 +106,15 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   return share;
 }
 
-RunFound merged(const Placement& placement, const std::vector<Report>& jobs) {
+std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
+                                                const std::vector<Report>& jobs) {
   const bool serial = placement.share() && placement.share()->way == SharingMode::serial;
-  RunFound found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
+  auto found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
   const bool own_devices = placement.share() && (placement.share()->way == SharingMode::mig ||
                                                  placement.share()->way == SharingMode::vgpu);
   if (placement.share() && !own_devices && jobs.size() > 1) {
-    found.run.peak_flops_per_second = found.run.share_of_peak = Unknown{"jobs share what has it"};
+    found.first.peak_flops_per_second = found.first.share_of_peak =
+        Unknown{"jobs share what has it"};
   }
   return found;
 }
@@ -165,29 +168,28 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   const Placement& placement = plan.placements.at(layout);
   Report report;
   report.invocation.config = plan.workloads.at(layout).config;
-  RunFound found{run_without_report(plan, layout), {}};
+  Run run = run_without_report(plan, layout);
   if (outcome.reports.size() == placement.jobs_that_train()) {
     report.tool = outcome.reports[0].tool;
     report.invocation.config = outcome.reports[0].invocation.config;
-    found = merged(placement, outcome.reports);
-    found.run.neighbours = outcome.neighbours;
+    std::tie(run, report.environments) = merged(placement, outcome.reports);
+    run.neighbours = outcome.neighbours;
   } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
-    found.run.status = Status::partial;
-    found.run.failure = "stopped before all jobs had run";
+    run.status = Status::partial;
+    run.failure = "stopped before all jobs had run";
   }
-  report.environments = found.environments;
-  if (!outcome.failure.empty()) fail_run(outcome.failure, found.run);
+  if (!outcome.failure.empty()) fail_run(outcome.failure, run);
   report.kind = placement.kind;
-  report.status = found.run.status;
+  report.status = run.status;
   report.exit_code = static_cast<int>(outcome.code);
-  report.invocation.started_at = found.run.started_at;
+  report.invocation.started_at = run.started_at;
   report.invocation.config_sha256 = config_sha256(report.invocation.config);
   report.invocation.origins = origins_of();
   Arm arm;
   arm.name = placement.layout;
   arm.kind = placement.kind;
   arm.share = share_of(placement);
-  arm.runs = {std::move(found.run)};
+  arm.runs = {std::move(run)};
   report.arms = {std::move(arm)};
   return report;
 }

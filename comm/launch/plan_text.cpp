@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "comm/layout/shell_text.h"
-#include "reports/sharing/fraction_tables.h"
+#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 

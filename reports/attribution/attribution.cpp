@@ -7,6 +7,7 @@
 
 #include "reports/attribution/known_causes.h"
 #include "reports/attribution/step_model.h"
+#include "reports/document/metric.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -17,7 +18,7 @@ constexpr double longest_step_seconds = 1e6;
 constexpr double shortest_step_seconds = 1e-9;
 
 bool makes_sense(const Run& run) {
-  const double step = run.window->seconds / static_cast<double>(run.window->steps);
+  const double step = mean_step_seconds(*run.window);
   const double exposed =
       run.communication ? run.communication->exposed_seconds_per_step.value.value_or(0) : 0;
   return step >= shortest_step_seconds && step <= longest_step_seconds &&

@@ -53,12 +53,10 @@ void each_rank(const Side& side, const Visit& visit) {
 }
 
 // The largest mean of a monitored quantity.
-double monitored(const Side& side, const std::string& name) {
+double most_monitored(const Side& side, const std::string& name) {
   double largest = 0;
   each_rank(side, [&](const Rank& rank) {
-    if (!rank.monitoring) return;
-    const MonitoredSeries* series = series_named(*rank.monitoring, name);
-    if (series != nullptr) largest = std::max(largest, series->mean);
+    largest = std::max(largest, monitored(rank, name).value.value_or(0));
   });
   return largest;
 }
@@ -104,36 +102,24 @@ Seen if_other(const char* what, const std::set<std::string>& base,
   return std::string(what) + " " + list_of(next) + " instead of " + list_of(base);
 }
 
-bool all_bound(const Side& side) {
-  bool bound = true;
-  each_rank(side,
-            [&](const Rank& rank) { bound = bound && rank.binding && rank.binding->numa_node; });
-  return bound;
+template <class Holds>
+bool any_rank(const Side& side, const Holds& holds) {
+  bool any = false;
+  each_rank(side, [&](const Rank& rank) { any = any || holds(rank); });
+  return any;
 }
 
-bool copies_alike(const RankProbes& probed) {
+bool is_unbound(const Rank& rank) { return !rank.binding || !rank.binding->numa_node; }
+bool takes_pageable(const Rank& rank) { return rank.probes && rank.probes->needs.input_pageable; }
+
+bool copies_alike(const Rank& rank) {
+  if (!rank.probes) return false;
   double pinned = 0, pageable = 0;
-  for (const ProbeTime& probe : probed.probes) {
+  for (const ProbeTime& probe : rank.probes->probes) {
     if (probe.name == input_probe) pinned = probe.median_seconds.value.value_or(0);
     if (probe.name == pageable_probe) pageable = probe.median_seconds.value.value_or(0);
   }
   return pinned > 0 && pageable > 0 && pageable < pinned_is_faster_by * pinned;
-}
-
-bool any_input_pageable(const Side& side) {
-  bool pageable = false;
-  each_rank(side, [&](const Rank& rank) {
-    pageable = pageable || (rank.probes && rank.probes->needs.input_pageable);
-  });
-  return pageable;
-}
-
-bool any_copies_alike(const Side& side) {
-  bool alike = false;
-  each_rank(side, [&](const Rank& rank) {
-    alike = alike || (rank.probes && copies_alike(*rank.probes));
-  });
-  return alike;
 }
 
 Seen if_new(bool on_base, bool on_new, const std::string& what) {
@@ -176,15 +162,15 @@ Seen lowered_clocks(const Side& base, const Side& next) {
 }
 
 Seen stolen_time(const Side& base, const Side& next) {
-  const double there = monitored(base, "cpu_steal_share");
-  const double here = monitored(next, "cpu_steal_share");
+  const double there = most_monitored(base, "cpu_steal_share");
+  const double here = most_monitored(next, "cpu_steal_share");
   if (here - there < steal_may_grow_by) return std::nullopt;
   return "the hypervisor gave " + significant(100 * here, 3) + " % of the CPUs' time to others";
 }
 
 Seen other_processes(const Side& base, const Side& next) {
-  const double there = monitored(base, "cpus_busy_with_others");
-  const double here = monitored(next, "cpus_busy_with_others");
+  const double there = most_monitored(base, "cpus_busy_with_others");
+  const double here = most_monitored(next, "cpus_busy_with_others");
   if (here - there < others_may_use) return std::nullopt;
   return "other processes kept " + significant(here, 2) + " CPUs busy, " + significant(there, 2) +
          " on the other side";
@@ -224,18 +210,18 @@ Seen chosen_transports(const Side& base, const Side& next) {
 }
 
 Seen not_bound(const Side& base, const Side& next) {
-  return if_new(!all_bound(base), !all_bound(next),
+  return if_new(any_rank(base, is_unbound), any_rank(next, is_unbound),
                 "not bound to the CPUs and memory of a NUMA node");
 }
 
 Seen pageable_input(const Side& base, const Side& next) {
   return if_new(
-      any_input_pageable(base), any_input_pageable(next),
+      any_rank(base, takes_pageable), any_rank(next, takes_pageable),
       std::string(words_of(next.runs.front()->sample).plural) + " come from pageable memory");
 }
 
 Seen copies_as_if_pageable(const Side& base, const Side& next) {
-  return if_new(any_copies_alike(base), any_copies_alike(next),
+  return if_new(any_rank(base, copies_alike), any_rank(next, copies_alike),
                 "copies from pinned memory are hardly faster than from pageable memory");
 }
 

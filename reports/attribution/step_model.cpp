@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/document/metric.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
@@ -34,12 +35,6 @@ Maybe<double> slowest_ranks(const ExplainedSide& side, const ValueOf& value_of) 
     if (largest) values.push_back(*largest);
   }
   return median_of(values, reason);
-}
-
-Maybe<double> monitored_mean(const Rank& rank, const char* name) {
-  if (!rank.monitoring) return Unknown{"not monitored"};
-  const MonitoredSeries* series = series_named(*rank.monitoring, name);
-  return series == nullptr ? Maybe<double>(Unknown{"not told here"}) : Maybe<double>(series->mean);
 }
 
 const ProbeTime* probe_of(const Rank& rank, const std::string& name) {
@@ -89,7 +84,7 @@ Maybe<double> exposed(const Run& run) {
 double mean_step(const ExplainedSide& side) {
   std::vector<double> logs;
   for (const Run* run : side.runs) {
-    logs.push_back(std::log(run->window->seconds / static_cast<double>(run->window->steps)));
+    logs.push_back(std::log(mean_step_seconds(*run->window)));
   }
   return std::exp(mean(logs));
 }
@@ -130,13 +125,13 @@ SideFigures figures_of(const ExplainedSide& side) {
   }
   // The slowest clock is the largest time of a cycle.
   const Maybe<double> cycle = slowest_ranks(side, [](const Rank& rank) -> Maybe<double> {
-    const Maybe<double> hertz = monitored_mean(rank, "sm_clock_hertz");
+    const Maybe<double> hertz = monitored(rank, "sm_clock_hertz");
     if (!hertz || *hertz <= 0) return Unknown{"not monitored"};
     return 1 / *hertz;
   });
   figures.sm_hertz = cycle ? Maybe<double>(1 / *cycle) : Maybe<double>(Unknown{cycle.reason});
   figures.steal_share =
-      slowest_ranks(side, [](const Rank& rank) { return monitored_mean(rank, "cpu_steal_share"); });
+      slowest_ranks(side, [](const Rank& rank) { return monitored(rank, "cpu_steal_share"); });
   return figures;
 }
 

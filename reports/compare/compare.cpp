@@ -23,19 +23,27 @@ bool is_allowed(const KeyDifference& difference, const CompareOptions& options) 
   });
 }
 
+// Unless the same one is there, whatever its source.
+void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found) {
+  const auto same = [&](const KeyDifference& other) {
+    return std::tie(other.name, other.base, other.other) ==
+           std::tie(found.name, found.base, found.other);
+  };
+  if (std::ranges::none_of(differences, same)) differences.push_back(found);
+}
+
 // Of every run of both arms from the first of the base; each difference once.
-std::vector<FoundDifference> differences_within(const ArmPair& pair,
-                                                const CompareOptions& options) {
-  std::vector<FoundDifference> found;
+std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
+  std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
   const std::vector<KeyField>& key = pair.base->runs.front().key;
   for (const RunArm* arm : {pair.base, pair.next}) {
     for (const SetRun& run : arm->runs) {
       if (run.key == key) continue;
-      for (const KeyDifference& difference : key_differences(key, run.key)) {
-        const bool known = std::ranges::any_of(
-            found, [&](const auto& other) { return other.difference == difference; });
-        if (!known) found.push_back({difference, run.source, is_allowed(difference, options)});
+      for (KeyDifference difference : key_differences(key, run.key)) {
+        difference.source = run.source;
+        difference.allowed = is_allowed(difference, options);
+        add_new(found, difference);
       }
     }
   }
@@ -56,12 +64,9 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
                                (pair.base == nullptr ? new_name(options) : base_name(options)));
   }
   bool refused = false;
-  for (const FoundDifference& found : differences_within(pair, comparison.options)) {
+  for (const KeyDifference& found : differences_within(pair, comparison.options)) {
     refused |= !found.allowed;
-    const bool known = std::ranges::any_of(
-        comparison.key_differences,
-        [&](const FoundDifference& other) { return other.difference == found.difference; });
-    if (!known) comparison.key_differences.push_back(found);
+    add_new(comparison.key_differences, found);
   }
   if (refused) return add_without_figures("the runs differ in what must agree");
   for (const Metric* metric : metrics) {
@@ -127,8 +132,7 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
   const std::set<std::string> fields = {"model",      "device",  "precision",   "batch",
                                         "image_size", "classes", "forward_only"};
   std::vector<std::string> names;
-  for (const FoundDifference& found : differences_within(pair, options)) {
-    const KeyDifference& difference = found.difference;
+  for (const KeyDifference& difference : differences_within(pair, options)) {
     const bool copies =
         difference.name == "input" && (difference.base == "device" || difference.other == "device");
     if (copies || fields.contains(difference.name)) names.push_back(difference.name);
@@ -243,9 +247,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
     return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
   };
   std::ranges::stable_sort(comparison.rows, worst_first);
-  std::ranges::stable_sort(comparison.key_differences, [](const auto& a, const auto& b) {
-    return a.difference.severity < b.difference.severity;
-  });
+  std::ranges::stable_sort(comparison.key_differences, {}, &KeyDifference::severity);
   add_geometric_means(comparison, metrics);
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
   comparison.environment_differences =

@@ -103,17 +103,10 @@ struct ComparisonRow {
   std::vector<Warning> notes;
 };
 
-/// A field in which runs differ that must agree, and whether that was allowed.
-struct FoundDifference {
-  KeyDifference difference;
-  std::string source;  // of the run that differs from the first of the base
-  bool allowed = false;
-};
-
 struct Comparison {
   CompareOptions options;
-  std::vector<FoundDifference> key_differences;  // of all rows, distinct
-  std::vector<ComparisonRow> rows;               // worst first
+  std::vector<KeyDifference> key_differences;  // of all rows, distinct
+  std::vector<ComparisonRow> rows;             // worst first
   std::vector<EnvironmentDifference> environment_differences;
   bool on_gpus = false;                        // all runs of both sides
   std::vector<Explanation> explanations;       // of the arms whose runs have probes

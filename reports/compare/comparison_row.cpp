@@ -243,7 +243,7 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     leave_open(row, {row.reason});
     return row;
   }
-  const bool paired = run_order(base.runs, next.runs) == RunOrder::pairs;
+  const bool paired = are_pairs(base.runs, next.runs);
   std::optional<LogEstimate> estimate;
   if (paired) {
     estimate = paired_difference(base.values, next.values);
@@ -266,8 +266,8 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
 ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
                                  const Metric& metric, const DecisionRule& rule) {
   const double weight = 1 / static_cast<double>(rows.size());
-  std::vector<WeightedEstimate> terms;
-  for (const ComparisonRow* row : rows) terms.push_back({weight, *row->log_difference});
+  std::vector<std::pair<double, LogEstimate>> terms;
+  for (const ComparisonRow* row : rows) terms.emplace_back(weight, *row->log_difference);
   ComparisonRow mean_row = row_without_figures("geometric mean", metric, Verdict::inconclusive,
                                                "not determined for a mean of rows");
   mean_row.method = Method::mean_of_rows;

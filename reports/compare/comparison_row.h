@@ -28,13 +28,11 @@ ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, 
 ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
                                  const Metric& metric, const DecisionRule& rule);
 
-enum class RunOrder { pairs, mixed, one_after_other };
-
-/// How two sides of complete runs, each in order of their start, were taken in time. Pairs: the
-/// first of each side, then the second of each, and so on, in any order within a pair. Drift, of
-/// heat or clocks, cancels in pairs, adds noise where mixed, and looks like a difference where one
+/// Whether two sides of complete runs, each in order of their start, were taken in pairs: the first
+/// of each side, then the second of each, and so on, in any order within a pair. Drift, of heat or
+/// clocks, cancels in pairs, adds noise where runs are mixed, and looks like a difference where one
 /// side came after the other.
-RunOrder run_order(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
+bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
 /// What the runs warned of, each kind once, however many jobs of a run gave it, in the order in
 /// which they came.

@@ -210,22 +210,23 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   return result;
 }
 
-GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
-                                   const GateOptions& gate_options, int64_t most_reruns,
-                                   const TakeRun& take_run) {
+std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet& next,
+                                                     CompareOptions options,
+                                                     const GateOptions& gate_options,
+                                                     int64_t most_reruns, const TakeRun& take_run) {
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
   const double alpha = options.rule.alpha;
   const bool base_is_short = fewest_runs(base) < gate_options.minimum_runs;  // runs would not help
   for (int64_t reruns = 0;; ++reruns) {
     options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
-    GatedComparison gated{compare(base, next, options), {}};
-    gated.result = judge(gated.comparison, gate_options);
-    gated.result.reruns = reruns;
-    gated.result.looks = looks;
-    gated.result.alpha = alpha;
-    if (!gated.result.inconclusive || base_is_short || reruns == most_reruns || !take_run(next)) {
-      return gated;
+    const Comparison comparison = compare(base, next, options);
+    GateResult result = judge(comparison, gate_options);
+    result.reruns = reruns;
+    result.looks = looks;
+    result.alpha = alpha;
+    if (!result.inconclusive || base_is_short || reruns == most_reruns || !take_run(next)) {
+      return {comparison, result};
     }
   }
 }

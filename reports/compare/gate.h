@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/errors.h"
@@ -44,11 +45,6 @@ struct GateResult {
 /// rows are equivalent needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
-struct GatedComparison {
-  Comparison comparison;
-  GateResult result;
-};
-
 /// Adds a run to the new side; false where none can be had.
 using TakeRun = std::function<bool(RunSet& next)>;
 
@@ -58,9 +54,10 @@ using TakeRun = std::function<bool(RunSet& next)>;
 /// early and others are judged almost as if there had been one look (after Haybittle and Peto). A
 /// look at too few runs decides nothing and takes no part; where the base has too few, none is
 /// taken.
-GatedComparison judge_sequentially(const RunSet& base, RunSet& next, CompareOptions options,
-                                   const GateOptions& gate_options, int64_t most_reruns,
-                                   const TakeRun& take_run);
+std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet& next,
+                                                     CompareOptions options,
+                                                     const GateOptions& gate_options,
+                                                     int64_t most_reruns, const TakeRun& take_run);
 
 /// "A drop of 2.6 % would have been found with 80 % chance."; empty where nothing can be said.
 std::string power_text(const Comparison& comparison);

@@ -13,8 +13,13 @@ using Runs = std::vector<const SetRun*>;
 constexpr double large_within = 1.0 / 3;
 constexpr int64_t fewest_for_rank_test = 4;
 
+const std::string& start(const SetRun* run) { return run->run.started_at; }
+
 void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
-  if (run_order(base, next) != RunOrder::one_after_other) return;
+  if (base.empty() || next.empty() || are_pairs(base, next)) return;
+  const bool one_after_other =
+      start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
+  if (!one_after_other) return;
   row.notes.push_back({"not_interleaved",
                        "the sides were not interleaved in time: a drift of heat or clocks between "
                        "them would look like a difference"});
@@ -92,18 +97,13 @@ void add_short_runs(ComparisonRow& row, const SideSummary& side) {
 
 }  // namespace
 
-RunOrder run_order(const Runs& base, const Runs& next) {
-  const auto start = [](const SetRun* run) -> const std::string& { return run->run.started_at; };
-  if (base.empty() || next.empty()) return RunOrder::mixed;
+bool are_pairs(const Runs& base, const Runs& next) {
   bool pairs = base.size() == next.size() && base.size() > 1;
   for (size_t i = 1; pairs && i < base.size(); ++i) {
     const std::string& before = std::max(start(base[i - 1]), start(next[i - 1]));
     pairs = before < std::min(start(base[i]), start(next[i]));
   }
-  if (pairs) return RunOrder::pairs;
-  const bool after_each_other =
-      start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
-  return after_each_other ? RunOrder::one_after_other : RunOrder::mixed;
+  return pairs;
 }
 
 std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {

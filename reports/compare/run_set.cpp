@@ -34,13 +34,13 @@ int64_t place_of(RunSet& set, const Environment& environment) {
   return place;
 }
 
-Run kept_of(const Run& run, Keep keep) {
+Run kept_of(const Run& run, bool with_steps) {
   Run copy = run;
   copy.plans = {};
-  if (keep == Keep::figures) copy.profile.reset();
+  if (!with_steps) copy.profile.reset();
   for (Rank& rank : copy.ranks) {
     rank.loss = {};
-    if (keep == Keep::figures) rank.step_seconds = {};
+    if (!with_steps) rank.step_seconds = {};
   }
   return copy;
 }
@@ -84,20 +84,20 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
   if (fs::is_directory(place, ignored)) {
     for (const fs::path& file : reports_below(place)) add(file.string());
   } else {
-    const ReportPlace one = report_place(place);
-    add(one.file, one.arm);
+    const auto [file, arm] = report_place(place);
+    add(file, arm);
   }
 }
 
 // Each thread takes the next file until there are none; what is thrown waits in its source.
-void read_in_parallel(std::vector<Source>& sources, Keep keep) {
+void read_in_parallel(std::vector<Source>& sources, bool with_steps) {
   constexpr size_t most_threads = 4;  // each holds a file's document at a time
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++) {
       Source& source = sources[i];
       try {
-        add_runs(source.runs, read_report(source.file), source.file, source.arm, keep);
+        add_runs(source.runs, read_report(source.file), source.file, source.arm, with_steps);
       } catch (...) {
         source.error = std::current_exception();
       }
@@ -145,7 +145,7 @@ void require_arm(const Report& report, const std::string& wanted, const std::str
 
 }  // namespace
 
-ReportPlace report_place(const std::string& place) {
+std::pair<std::string, std::string> report_place(const std::string& place) {
   std::error_code ignored;
   const size_t hash = place.rfind('#');
   if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
@@ -201,7 +201,7 @@ void add_run(RunSet& set, const std::string& arm, SetRun run,
 }
 
 void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm, Keep keep) {
+              const std::string& only_arm, bool with_steps) {
   if (!only_arm.empty()) require_arm(report, only_arm, source);
   for (const Arm& arm : report.arms) {
     if (!only_arm.empty() && arm.name != only_arm) continue;
@@ -214,18 +214,18 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
               {source, tool_text(report.tool), arm.kind, comparable_key(report, arm, run),
-               kept_of(run, keep)},
+               kept_of(run, with_steps)},
               report.environments);
     }
   }
 }
 
-std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps) {
   std::vector<Source> sources;
   for (size_t side = 0; side < sides.size(); ++side) {
     for (const std::string& place : sides[side]) add_sources(sources, side, place);
   }
-  read_in_parallel(sources, keep);
+  read_in_parallel(sources, with_steps);
   std::vector<RunSet> sets(sides.size());
   for (Source& source : sources) {
     if (source.error) std::rethrow_exception(source.error);
@@ -238,8 +238,8 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep) {
   return sets;
 }
 
-RunSet read_runs(const Places& places, Keep keep) {
-  return std::move(read_sides({places}, keep).front());
+RunSet read_runs(const Places& places, bool with_steps) {
+  return std::move(read_sides({places}, with_steps).front());
 }
 
 }  // namespace nearmetal

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/document/types.h"
@@ -48,6 +49,8 @@ struct KeyDifference {
   Severity severity = Severity::work;
   std::string base;
   std::string other;
+  std::string source{};  // of a comparison: of the run that differs from the first of the base
+  bool allowed = false;  // by the options of the comparison
 
   /// Whether it is what a comparison of a VM with bare metal looks into: how ranks are split among
   /// instances, and the CPU as a guest sees it.
@@ -87,10 +90,6 @@ struct RunSet {
   std::vector<UnsupportedArm> unsupported{};
 };
 
-/// What is kept of each run: its figures, which is all that comparing takes, or what charts show,
-/// too, at 8 bytes a step.
-enum class Keep { figures, steps_and_profile };
-
 /// What the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);
 /// Of each arm that has runs.
@@ -103,14 +102,9 @@ RunArm& arm_named(RunSet& set, const std::string& name);
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments);
 
-/// Where a user says that a report is.
-struct ReportPlace {
-  std::string file;
-  std::string arm;  // empty: all
-};
-
-/// FILE, or FILE#ARM where no file has that whole name.
-ReportPlace report_place(const std::string& place);
+/// File and arm (empty: all) of a place as a user names it: FILE, or FILE#ARM where no file has
+/// that whole name.
+std::pair<std::string, std::string> report_place(const std::string& place);
 
 /// All *.json files directly in a folder or in folders below it. Throws InvalidReport where there
 /// are none.
@@ -119,10 +113,11 @@ std::vector<std::filesystem::path> reports_below(const std::filesystem::path& fo
 /// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 
-/// Adds the runs of a report; with `only_arm`, of that one alone. Throws std::invalid_argument for
-/// an arm that is not there.
+/// Adds the runs of a report; with `only_arm`, of that one alone. Kept are their figures, which is
+/// all that comparing takes, and `with_steps` what charts show, too: step times and profile. Throws
+/// std::invalid_argument for an arm that is not there.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
-              const std::string& only_arm = "", Keep keep = Keep::figures);
+              const std::string& only_arm = "", bool with_steps = false);
 
 /// One side of a comparison as the user names it: each place is FILE, FILE#ARM, or a folder, of
 /// which all *.json files directly or in folders below it.
@@ -130,7 +125,7 @@ using Places = std::vector<std::string>;
 
 /// Reads several sides at once, files in parallel. Throws InvalidReport for what cannot be read,
 /// std::invalid_argument as above and for a run that is twice on one side.
-std::vector<RunSet> read_sides(const std::vector<Places>& sides, Keep keep = Keep::figures);
-RunSet read_runs(const Places& places, Keep keep = Keep::figures);
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps = false);
+RunSet read_runs(const Places& places, bool with_steps = false);
 
 }  // namespace nearmetal

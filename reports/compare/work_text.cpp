@@ -9,22 +9,17 @@
 namespace nearmetal {
 namespace {
 
-// Distinct values in the order in which they come, no more than a line can hold.
-class Alternatives {
- public:
-  void add(const std::string& value) {
-    if (std::ranges::find(values_, value) == values_.end()) values_.push_back(value);
-  }
-  std::string text() const {
-    constexpr size_t most = 4;
-    if (values_.size() <= most) return joined(values_, " | ");
-    return joined({values_.begin(), values_.begin() + most}, " | ") + " | ... (" +
-           std::to_string(values_.size()) + " in all)";
-  }
+void add_new(std::vector<std::string>& values, const std::string& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
 
- private:
-  std::vector<std::string> values_;
-};
+// No more than a line can hold.
+std::string alternatives(const std::vector<std::string>& values) {
+  constexpr size_t most = 4;
+  if (values.size() <= most) return joined(values, " | ");
+  return joined({values.begin(), values.begin() + most}, " | ") + " | ... (" +
+         std::to_string(values.size()) + " in all)";
+}
 
 std::string task_of_run(const SetRun& run) {
   const bool forward_only = key_value(run, "forward_only") == "yes";
@@ -33,19 +28,19 @@ std::string task_of_run(const SetRun& run) {
 
 template <class Text>
 std::string of_each_run(const RunSet& set, const Text& text_of) {
-  Alternatives found;
+  std::vector<std::string> found;
   for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) found.add(text_of(run));
+    for (const SetRun& run : arm.runs) add_new(found, text_of(run));
   }
-  return found.text();
+  return alternatives(found);
 }
 
 std::string hosts_of(const RunSet& set) {
-  Alternatives found;
+  std::vector<std::string> found;
   for (const Environment& environment : set.environments) {
-    if (environment.host_name != left_out_name) found.add(environment.host_name);
+    if (environment.host_name != left_out_name) add_new(found, environment.host_name);
   }
-  return found.text();
+  return alternatives(found);
 }
 
 std::string days_of(const RunSet& set) {
@@ -93,8 +88,7 @@ std::string different_work(const RunArm& arm) {
   std::vector<std::string> found;
   for (const SetRun& run : arm.runs) {
     for (const KeyDifference& difference : key_differences(arm.runs.front().key, run.key)) {
-      const std::string text = difference.name + " " + difference.base + " | " + difference.other;
-      if (std::ranges::find(found, text) == found.end()) found.push_back(text);
+      add_new(found, difference.name + " " + difference.base + " | " + difference.other);
     }
   }
   return joined(found, "; ");

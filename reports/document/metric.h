@@ -1,4 +1,4 @@
-// The figures of a run that are compared.
+// Figures of a run: those that are compared, and what follows from its window.
 #pragma once
 
 #include <span>
@@ -28,5 +28,18 @@ const Metric& throughput_metric(SampleUnit unit);
 
 /// Throws std::invalid_argument that names those there are.
 const Metric& metric_from(const std::string& name);
+
+/// Samples per second. The samples of a window that several jobs share need not be whole.
+double throughput_of(double samples, double seconds);
+double throughput_of(const TimedWindow& window);
+double mean_step_seconds(const TimedWindow& window);
+
+/// Sets the throughput in samples per second, and from it, run.flops_per_sample and
+/// run.peak_flops_per_second the flop rate and the share of the peak. All three become unknown with
+/// the reason of the throughput; the share alone with that of the peak.
+void set_throughput(const Maybe<double>& throughput, Run& run);
+
+/// Marks the run as failed. It loses its throughput, which would be a figure without proof.
+void fail_run(const std::string& why, Run& run);
 
 }  // namespace nearmetal

@@ -57,13 +57,8 @@ struct Setting {
 };
 
 template <class T>
-struct MemberSetting {
-  T RunConfig::*member;
-  Setting setting;
-};
-template <class T>
-constexpr MemberSetting<T> setting(T RunConfig::*member, const char* name, SettingGroup group,
-                                   Setting rest) {
+constexpr std::pair<T RunConfig::*, Setting> setting(T RunConfig::*member, const char* name,
+                                                     SettingGroup group, Setting rest) {
   rest.name = name;
   rest.group = group;
   return {member, rest};

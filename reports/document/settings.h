@@ -278,8 +278,7 @@ inline constexpr std::tuple settings_of_run{
 /// Calls visit(setting, member) for each, where `member` is a pointer to a member of RunConfig.
 template <class Visitor>
 void for_each_setting(Visitor&& visit) {
-  std::apply([&](const auto&... each) { (visit(each.setting, each.member), ...); },
-             settings_of_run);
+  std::apply([&](const auto&... each) { (visit(each.second, each.first), ...); }, settings_of_run);
 }
 
 /// Calls visit(setting, value) for each, where `value` is its value in `config`, const or not.

@@ -144,6 +144,14 @@ struct Rank {
   bool operator==(const Rank&) const = default;
 };
 
+/// A figure of what was monitored on a rank.
+inline Maybe<double> monitored(const Rank& rank, const std::string& name,
+                               double MonitoredSeries::*figure = &MonitoredSeries::mean) {
+  if (!rank.monitoring) return Unknown{"not monitored"};
+  const MonitoredSeries* series = series_named(*rank.monitoring, name);
+  return series != nullptr ? Maybe<double>(series->*figure) : Unknown{"not told here"};
+}
+
 struct TimedWindow {
   int64_t first_step = 0;
   int64_t steps = 0;

@@ -69,17 +69,17 @@ std::string title_of(const Explanation& explanation) {
 
 }  // namespace
 
-ExplanationText text_of(const Explanation& explanation, const CompareOptions& options) {
-  ExplanationText text;
+TitledTable text_of(const Explanation& explanation, const CompareOptions& options) {
+  TitledTable text;
   text.title = title_of(explanation);
-  text.layers.columns = {
+  text.table.columns = {
       {"layer"},
       {"ms a step", true},
       {"of step", true},
       {"of difference", true},
       {std::string("seen, ") + base_title(options) + " -> " + new_title(options)}};
-  for (const LayerShare& share : explanation.layers) text.layers.rows.push_back(row_of(share));
-  text.layers.rows.push_back(
+  for (const LayerShare& share : explanation.layers) text.table.rows.push_back(row_of(share));
+  text.table.rows.push_back(
       {"unexplained", signed_milliseconds(explanation.unexplained_seconds),
        signed_percent(explanation.unexplained_seconds / explanation.base_step_seconds, 1),
        share_text(explanation.unexplained_share),

@@ -2,6 +2,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/metric.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/text/text.h"
 
@@ -37,7 +38,7 @@ std::string google_benchmark_json(const RunSet& set) {
     const std::vector<const Run*> runs = complete_runs(arm);
     for (size_t repetition = 0; repetition < runs.size(); ++repetition) {
       const Run& run = *runs[repetition];
-      const double step = milliseconds * mean_step_seconds(run);
+      const double step = milliseconds * mean_step_seconds(*run.window);
       benchmarks.push_back({{"name", "train/" + arm.name},
                             {"family_index", family},
                             {"per_family_instance_index", 0},

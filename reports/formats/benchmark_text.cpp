@@ -9,11 +9,16 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/metric.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
+
+bool is_complete(const Run& run) {
+  return run.status == Status::complete && run.window && run.throughput;
+}
 
 // One word; a '-' would begin the number of processors.
 std::string go_name(const std::string& text) {
@@ -95,20 +100,12 @@ double unix_seconds(const std::string& time) {
 
 }  // namespace
 
-bool is_complete(const Run& run) {
-  return run.status == Status::complete && run.window && run.throughput;
-}
-
 std::vector<const Run*> complete_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
     if (is_complete(run.run)) runs.push_back(&run.run);
   }
   return runs;
-}
-
-double mean_step_seconds(const Run& run) {
-  return run.window->seconds / static_cast<double>(run.window->steps);
 }
 
 void print_go_benchmark(std::ostream& out, const RunSet& set) {
@@ -129,7 +126,7 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
         out << field.name << ": " << printable(value) << '\n';
       }
       out << "BenchmarkTrain/arm=" << go_name(arm.name) << ' ' << run.run.window->steps << ' '
-          << exact(nanoseconds * mean_step_seconds(run.run)) << " ns/op "
+          << exact(nanoseconds * mean_step_seconds(*run.run.window)) << " ns/op "
           << exact(*run.run.throughput) << ' ' << words_of(run.run.sample).rate << '\n';
     }
   }

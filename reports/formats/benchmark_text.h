@@ -1,19 +1,17 @@
-// Runs in the formats of other tools: lines of text and JSON.
+// Runs, and the answer of a gate, in the formats of other tools: lines of text, JSON and XML.
 #pragma once
 
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "reports/compare/gate.h"
 #include "reports/compare/run_set.h"
 
 namespace nearmetal {
 
-/// Whether a run ended well and has a window and a throughput.
-bool is_complete(const Run& run);
+/// Those that ended well and have a window and a throughput.
 std::vector<const Run*> complete_runs(const RunArm& arm);
-/// Of a complete run: window / its steps.
-double mean_step_seconds(const Run& run);
 
 /// Go's benchmark format (golang.org/design/14313-benchmark-format), as benchstat reads it: a line
 /// for each complete run, the settings of the work as configuration.
@@ -29,5 +27,12 @@ std::string google_benchmark_json(const RunSet& set);
 
 /// Of github-action-benchmark, for its tool customBiggerIsBetter: mean throughput of each arm.
 std::string github_action_benchmark_json(const RunSet& set);
+
+/// A test case for each run: failed is an error, partial is skipped; figures are properties.
+void print_junit(std::ostream& out, const RunSet& set);
+
+/// A test case for each row: a failure where the gate fails it, an error where what the policy asks
+/// for was not or could not be shown, skipped where it is inconclusive and the policy lets it pass.
+void print_junit(std::ostream& out, const Comparison& comparison, const GateResult& gate);
 
 }  // namespace nearmetal

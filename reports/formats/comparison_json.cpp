@@ -1,5 +1,4 @@
-#include "reports/formats/comparison_json.h"
-
+#include "reports/formats/comparison_text.h"
 #include "reports/json/run_fields.h"
 #include "reports/json/schema_writer.h"
 #include "reports/text/text.h"
@@ -101,12 +100,12 @@ void fields(Archive& field, In<Archive, ComparisonRow> row) {
 }
 
 template <class Archive>
-void fields(Archive& field, In<Archive, FoundDifference> found) {
+void fields(Archive& field, In<Archive, KeyDifference> found) {
   field.type("key_difference", "Something that must agree and differs");
-  field("name", found.difference.name);
-  field("severity", found.difference.severity);
-  field("base", found.difference.base);
-  field("other", found.difference.other);
+  field("name", found.name);
+  field("severity", found.severity);
+  field("base", found.base);
+  field("other", found.other);
   field("source", found.source, "File of the run that differs");
   field("allowed", found.allowed);
 }

@@ -138,10 +138,9 @@ TextTable table_of_key_differences(const Comparison& comparison) {
   TextTable table;
   table.columns = {{"severity"}, {"field"}, {base_title(comparison.options)},
                    {"differs"},  {"where"}, {"allowed"}};
-  for (const FoundDifference& found : comparison.key_differences) {
-    const KeyDifference& difference = found.difference;
-    table.rows.push_back({to_string(difference.severity), difference.name, difference.base,
-                          difference.other, found.source, found.allowed ? "yes" : "no"});
+  for (const KeyDifference& found : comparison.key_differences) {
+    table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
+                          found.source, found.allowed ? "yes" : "no"});
   }
   return table;
 }
@@ -247,9 +246,9 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
   }
   print_aligned(out, text.rows, styles_of(comparison, colour));
   out << text.rule << '\n';
-  for (const ExplanationText& explanation : text.explanations) {
+  for (const TitledTable& explanation : text.explanations) {
     out << '\n' << printable(explanation.title) << ":\n";
-    print_aligned(out, explanation.layers);
+    print_aligned(out, explanation.table);
     for (const std::string& line : explanation.remarks) print_wrapped(out, line);
   }
   if (comparison.options.vm_form && !text.environments.rows.empty()) {
@@ -268,9 +267,9 @@ void print_comparison_markdown(std::ostream& out, const Comparison& comparison) 
   }
   print_markdown(out, text.rows);
   out << '\n' << markdown_escaped(text.rule) << "\n\n";
-  for (const ExplanationText& explanation : text.explanations) {
+  for (const TitledTable& explanation : text.explanations) {
     out << markdown_escaped(explanation.title) << ":\n\n";
-    print_markdown(out, explanation.layers);
+    print_markdown(out, explanation.table);
     out << '\n';
     for (const std::string& line : explanation.remarks) {
       out << "- " << markdown_escaped(line) << '\n';

@@ -1,25 +1,22 @@
-// A comparison for people: on a terminal, or as Markdown. Computes nothing but units.
+// A comparison for people, on a terminal or as Markdown, and as a JSON document.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/gate.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 
 inline constexpr const char* key_differences_title = "What must agree and differs, the worst first";
 
-struct ExplanationText {
-  std::string title;
-  TextTable layers;                  // what is unexplained last
-  std::vector<std::string> remarks;  // the model; known causes, most likely first
-};
-
-/// The sides are called as the comparison calls them.
-ExplanationText text_of(const Explanation& explanation, const CompareOptions& options);
+/// Layers, what is unexplained last; as remarks the model, and known causes, most likely first. The
+/// sides are called as the comparison calls them.
+TitledTable text_of(const Explanation& explanation, const CompareOptions& options);
 
 /// All that is printed of a comparison, in the order of a page. Tables without content have no
 /// rows.
@@ -27,7 +24,7 @@ struct ComparisonText {
   TextTable key_differences;
   TextTable rows;  // worst first, geometric means last
   std::string rule;
-  std::vector<ExplanationText> explanations;
+  std::vector<TitledTable> explanations;
   TextTable environments;
   std::vector<std::string> remarks;  // footnotes of the rows, notes, published figures
 };
@@ -41,5 +38,11 @@ void print_comparison_markdown(std::ostream& out, const Comparison& comparison);
 
 /// "1 slower, 2 equivalent", of all rows.
 std::string verdict_counts(const Comparison& comparison);
+
+/// The JSON Schema (2020-12) of what to_json() writes, as reports/schema/comparison.schema.json.
+std::string comparison_schema();
+
+std::string to_json(const Comparison& comparison, const std::optional<GateResult>& gate,
+                    ExitCode exit_code);
 
 }  // namespace nearmetal

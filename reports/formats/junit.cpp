@@ -1,8 +1,7 @@
-#include "reports/formats/junit.h"
-
 #include <algorithm>
 #include <stdexcept>
 
+#include "reports/formats/benchmark_text.h"
 #include "reports/formats/html.h"
 #include "reports/text/text.h"
 

@@ -5,7 +5,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
-#include "reports/sharing/fraction_tables.h"
+#include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 

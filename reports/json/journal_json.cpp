@@ -20,15 +20,16 @@ namespace {
 struct Header {
   std::string schema = "nearmetal/journal";
   std::string schema_version = "1.2";  // 1.2: plans name each setting once
-  SweepAsked asked;
+  std::string plan_sha256;
+  std::string command{};
 };
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Header> header) {
   field("schema", header.schema, one_of("nearmetal/journal"));
   field("schema_version", header.schema_version, readable_version);
-  field("plan_sha256", header.asked.plan_sha256, hash);
-  field.added("command", header.asked.command);
+  field("plan_sha256", header.plan_sha256, hash);
+  field.added("command", header.command);
 }
 
 }  // namespace
@@ -51,16 +52,15 @@ std::string line_of(const T& value) {
 
 void require_same(const json::Header& header, const std::string& plan_sha256,
                   const std::filesystem::path& path) {
-  const SweepAsked& asked = header.asked;
-  if (asked.plan_sha256 == plan_sha256) return;
+  if (header.plan_sha256 == plan_sha256) return;
   const bool now = header.schema_version == json::Header{}.schema_version;
   throw std::invalid_argument(
       path.string() + " is the journal of another plan" +
       (now ? "" : ", or of the same by another version of nearmetal, which can go on with it") +
       ": give the same layouts and options as before" +
-      (asked.command.empty()
+      (header.command.empty()
            ? ""
-           : ", " + printable(asked.command) + ", and --resume " + printable(path.string())));
+           : ", " + printable(header.command) + ", and --resume " + printable(path.string())));
 }
 
 int opened(const std::filesystem::path& path, int flags) {
@@ -85,11 +85,10 @@ Journal::~Journal() {
   if (file_ >= 0) close(file_);
 }
 
-Journal Journal::create(const std::filesystem::path& path, const SweepAsked& asked) {
+Journal Journal::create(const std::filesystem::path& path, const std::string& plan_sha256,
+                        const std::string& command) {
   Journal journal(path, opened(path, O_CREAT | O_EXCL));
-  json::Header header;
-  header.asked = asked;
-  journal.write_line(line_of(header));
+  journal.write_line(line_of(json::Header{.plan_sha256 = plan_sha256, .command = command}));
   return journal;
 }
 

@@ -15,17 +15,13 @@ struct JournalEntry {
   Report report;       // of one arm with one run
 };
 
-/// What a sweep was asked for.
-struct SweepAsked {
-  std::string plan_sha256;
-  std::string command;  // that asked for it, as a shell reads it; empty: not known
-};
-
 /// Appends to a file that holds all entries so far. Each is on the disk when append() returns.
 class Journal {
  public:
-  /// A new file, which must not be there. Throws OutputError.
-  static Journal create(const std::filesystem::path& path, const SweepAsked& asked);
+  /// A new file, which must not be there. `command` asked for the plan, as a shell reads it; empty:
+  /// not known. Throws OutputError.
+  static Journal create(const std::filesystem::path& path, const std::string& plan_sha256,
+                        const std::string& command);
   /// Goes on with one of the same plan; a last line that is torn is dropped, with a warning.
   /// Throws InvalidReport, or std::invalid_argument for the journal of another plan, which says
   /// the command that asked for that one.

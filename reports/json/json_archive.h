@@ -68,20 +68,24 @@ inline constexpr bool is_maybe = false;
 template <class T>
 inline constexpr bool is_maybe<Maybe<T>> = true;
 template <class T>
-struct ElementOf {
-  using type = T;
-};
+inline constexpr bool holds_values = false;
 template <class T>
-struct ElementOf<std::optional<T>> : ElementOf<T> {};
+inline constexpr bool holds_values<std::optional<T>> = true;
 template <class T>
-struct ElementOf<Maybe<T>> : ElementOf<T> {};
+inline constexpr bool holds_values<std::vector<T>> = true;
 template <class T>
-struct ElementOf<std::vector<T>> : ElementOf<T> {};
+constexpr auto no_check() {
+  if constexpr (is_maybe<T>) {
+    return no_check<decltype(T::value)>();
+  } else if constexpr (holds_values<T>) {
+    return no_check<typename T::value_type>();
+  } else {
+    return std::conditional_t<is_number<T>, Range, std::conditional_t<Named<T>, Names, Form>>{};
+  }
+}
 /// The check that a field of type T takes.
 template <class T>
-using CheckOf =
-    std::conditional_t<is_number<typename ElementOf<T>::type>, Range,
-                       std::conditional_t<Named<typename ElementOf<T>::type>, Names, Form>>;
+using CheckOf = decltype(no_check<T>());
 
 template <class Archive, class T>
 using In = std::conditional_t<Archive::writes, const T&, T&>;

@@ -108,12 +108,15 @@ std::optional<std::filesystem::path> default_plan_cache_path() {
   return folder / "nearmetal" / "plans.json";
 }
 
-CachedPlans load_plans(const std::filesystem::path& path, const std::string& context) {
+std::vector<Plan> load_plans(const std::filesystem::path& path, const std::string& context,
+                             std::vector<Warning>& warnings) {
   try {
     CacheFile cache = read_cache(path);
-    return {plans_of(cache, context), ""};
+    return plans_of(cache, context);
   } catch (const InvalidReport& error) {
-    return {{}, "the plan cache " + path.string() + " is ignored: " + error.what()};
+    warnings.push_back(
+        {"plan_cache", "the plan cache " + path.string() + " is ignored: " + error.what()});
+    return {};
   }
 }
 

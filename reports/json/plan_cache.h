@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/program.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 
@@ -18,13 +18,10 @@ std::string plan_context(const DeviceInfo& device);
 /// $XDG_CACHE_HOME/nearmetal/plans.json, else ~/.cache/nearmetal/plans.json; none without a home.
 std::optional<std::filesystem::path> default_plan_cache_path();
 
-struct CachedPlans {
-  std::vector<Plan> plans;
-  std::string warning;  // empty, or why a file that is there was ignored
-};
-
-/// A file that is not there, or has nothing for this context, is no warning.
-CachedPlans load_plans(const std::filesystem::path& path, const std::string& context);
+/// Warns where a file that is there is ignored, and why: not of one that is not there, or has
+/// nothing for this context.
+std::vector<Plan> load_plans(const std::filesystem::path& path, const std::string& context,
+                             std::vector<Warning>& warnings);
 
 /// Adds to what is there or replaces it, by key; contexts that are not named stay. Atomic, and safe
 /// with several processes at once (a lock on `path`.lock). Makes the folder. A damaged file is

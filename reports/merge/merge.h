@@ -1,6 +1,7 @@
 // Several reports as one: of the ranks of a job, of jobs, and the hosts of either.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "reports/document/types.h"
@@ -14,22 +15,17 @@ namespace nearmetal {
 /// than the worst of its ranks. What is not of a rank (configuration, plans, profile) is rank 0's.
 Report merge_ranks(std::vector<Report> reports);
 
-/// A run and the environments that its ranks' indexes mean.
-struct RunFound {
-  Run run;
-  std::vector<Environment> environments;
-};
-
-/// `jobs`: one report each, of one arm with one run. The ranks follow each other. Only the time
-/// counts in which every rank of every job was in its window: images are those of the steps in it,
-/// a step that it cuts by its share; throughput is cumulative. Where a job is not complete, or
-/// there is no such time, there is none. One job alone stays as it is.
-RunFound merge_jobs(std::vector<Report> jobs);
+/// A run and the environments that its ranks' indexes mean. `jobs`: one report each, of one arm
+/// with one run. The ranks follow each other. Only the time counts in which every rank of every job
+/// was in its window: images are those of the steps in it, a step that it cuts by its share;
+/// throughput is cumulative. Where a job is not complete, or there is no such time, there is none.
+/// One job alone stays as it is.
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs);
 
 /// The same of jobs that ran one after another: images and seconds are the sums of their windows,
 /// so that with equal windows the throughput is the mean, and with equal steps what all took
 /// together.
-RunFound merge_serial_jobs(std::vector<Report> jobs);
+std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs);
 
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.

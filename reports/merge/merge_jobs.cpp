@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/merge/merge.h"
 
 namespace nearmetal {
@@ -136,10 +136,11 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
 }
 
 template <class MergeThroughput>
-RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughput) {
-  RunFound found{jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments};
+std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs,
+                                                const MergeThroughput& merge_throughput) {
+  std::pair found(jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments);
   if (jobs.size() == 1) return found;
-  Run& run = found.run;
+  auto& [run, environments] = found;
   run.communication.reset();  // each job has its own
   run.warnings.clear();
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -149,7 +150,7 @@ RunFound merged(std::vector<Report> jobs, const MergeThroughput& merge_throughpu
       run.warnings.push_back(std::move(warning));
     }
     if (i == 0) continue;
-    merge_environments(jobs[i].environments, job.ranks, found.environments);
+    merge_environments(jobs[i].environments, job.ranks, environments);
     for (Rank& rank : job.ranks) {
       rank.rank = std::ssize(run.ranks);
       run.ranks.push_back(rank);
@@ -188,9 +189,11 @@ int64_t place_of(const Gpu& gpu, std::vector<Gpu>& gpus) {
 
 }  // namespace
 
-RunFound merge_jobs(std::vector<Report> jobs) { return merged(std::move(jobs), merge_throughput); }
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs) {
+  return merged(std::move(jobs), merge_throughput);
+}
 
-RunFound merge_serial_jobs(std::vector<Report> jobs) {
+std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs) {
   return merged(std::move(jobs), merge_serial_throughput);
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/merge/merge.h"
 #include "reports/text/text.h"
 
@@ -124,7 +124,7 @@ std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
 // further apart than a step.
 void warn_of_clock_skew(const std::vector<Environment>& environments, Run& run) {
   if (!run.window || !run.communication) return;
-  const double step_seconds = run.window->seconds / static_cast<double>(run.window->steps);
+  const double step_seconds = mean_step_seconds(*run.window);
   const auto earlier = [](const Rank& a, const Rank& b) {
     return a.window_start_unix_seconds < b.window_start_unix_seconds;
   };

@@ -33,19 +33,8 @@ Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
   return over_ranks(arm, value_of, [](double a, double b) { return std::max(a, b); });
 }
 
-Maybe<double> monitored(const Rank& rank, const char* name, double MonitoredSeries::*figure) {
-  if (!rank.monitoring) return Unknown{"not monitored"};
-  const MonitoredSeries* series = series_named(*rank.monitoring, name);
-  return series == nullptr ? Maybe<double>(Unknown{"not told here"})
-                           : Maybe<double>(series->*figure);
-}
-
 Maybe<double> memory_bytes(const Rank& rank) {
   return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
-}
-
-Maybe<double> watts(const Rank& rank) {
-  return monitored(rank, "power_watts", &MonitoredSeries::mean);
 }
 
 // Mean over the runs of what their jobs show.
@@ -61,7 +50,7 @@ Maybe<double> of_jobs(const RunArm& arm,
   return mean(values);
 }
 
-JobSpeeds slowest_and_fastest(const Run& run) {
+Interval slowest_and_fastest(const Run& run) {
   const auto [slowest, fastest] =
       std::ranges::minmax_element(run.jobs, {}, &ConcurrentJob::throughput);
   return {slowest->throughput, fastest->throughput};
@@ -96,17 +85,18 @@ std::vector<const Rank*> first_ranks(const Run& run) {
   return ranks;
 }
 
-std::string text_of(const GivenShare& share) {
-  std::string text;
-  if (share.threads_percent) {
-    text = std::to_string(*share.threads_percent) + " % of the SMs";
-  } else if (share.multiprocessors) {
-    text = std::to_string(*share.multiprocessors) + " SMs";
+std::string given_text(const Gpu& gpu, const ArmShare& share, size_t job) {
+  std::vector<std::string> texts;
+  // Parts are whole groups of multiprocessors, which the rank has counted.
+  if (share.way != SharingMode::sm && job < share.threads_percent.size()) {
+    texts.push_back(std::to_string(share.threads_percent[job]) + " % of the SMs");
+  } else if (gpu.multiprocessors) {
+    texts.push_back(std::to_string(*gpu.multiprocessors) + " SMs");
   }
-  if (!share.memory_bytes) return text.empty() ? "-" : text;
-  const std::string memory =
-      significant(1e-9 * static_cast<double>(*share.memory_bytes), 3) + " GB";
-  return text.empty() ? memory : text + ", " + memory;
+  const bool limited = job < share.memory_gib.size() && share.memory_gib[job] > 0;
+  const Maybe<int64_t> bytes = limited ? share.memory_gib[job] << 30 : gpu.memory_bytes;
+  if (bytes) texts.push_back(significant(1e-9 * static_cast<double>(*bytes), 3) + " GB");
+  return texts.empty() ? "-" : joined(texts);
 }
 
 std::string known(const Maybe<std::string>& value) {
@@ -134,11 +124,11 @@ Maybe<double> worst_p99_seconds(const RunArm& arm) {
 Maybe<double> fairness_of(const RunArm& arm) {
   return of_jobs(arm, [](const Run& run) {
     return run.jain_fairness ? Maybe<double>(*run.jain_fairness)
-                             : Maybe<double>(Unknown{"the report does not tell"});
+                             : Unknown{"the report does not tell"};
   });
 }
 
-Maybe<JobSpeeds> job_speeds_of(const RunArm& arm) {
+Maybe<Interval> job_speeds_of(const RunArm& arm) {
   std::vector<double> slowest, fastest;
   for (const Run* run : timed_runs(arm)) {
     if (run->jobs.empty()) return Unknown{"one job"};
@@ -146,7 +136,7 @@ Maybe<JobSpeeds> job_speeds_of(const RunArm& arm) {
     slowest.push_back(worst);
     fastest.push_back(best);
   }
-  return JobSpeeds{geometric_mean(slowest), geometric_mean(fastest)};
+  return Interval{geometric_mean(slowest), geometric_mean(fastest)};
 }
 
 Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_best_in); }
@@ -171,7 +161,7 @@ Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
     if (gpus_of(set, *run) > 1) return Unknown{"the jobs are on several GPUs"};
   }
-  return worst_of_ranks(arm, watts);
+  return worst_of_ranks(arm, [](const Rank& rank) { return monitored(rank, "power_watts"); });
 }
 
 Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
@@ -189,29 +179,14 @@ const Gpu* gpu_of(const RunSet& set, const Rank& rank) {
   return *rank.gpu < std::ssize(gpus) ? &gpus[static_cast<size_t>(*rank.gpu)] : nullptr;
 }
 
-std::vector<GivenShare> given_to(const RunSet& set, const ArmShare& share, const Run& run) {
-  std::vector<GivenShare> given;
-  for (const Rank* rank : first_ranks(run)) {
-    const Gpu* gpu = gpu_of(set, *rank);
-    if (gpu == nullptr) return {};
-    const size_t job = given.size();
-    GivenShare& of_job = given.emplace_back();
-    of_job.multiprocessors = gpu->multiprocessors;
-    of_job.memory_bytes = gpu->memory_bytes;
-    // Parts are whole groups of multiprocessors, which the rank has counted.
-    const bool by_percent = share.way != SharingMode::sm && job < share.threads_percent.size();
-    if (by_percent) of_job.threads_percent = share.threads_percent[job];
-    const bool limited = job < share.memory_gib.size() && share.memory_gib[job] > 0;
-    if (limited) of_job.memory_bytes = share.memory_gib[job] << 30;
-  }
-  return given;
-}
-
-std::string given_text(const std::vector<GivenShare>& given) {
+std::string given_text(const RunSet& set, const ArmShare& share, const Run& run) {
   using Count = std::pair<std::string, int64_t>;
   std::vector<Count> counts;
-  for (const GivenShare& share : given) {
-    const std::string text = text_of(share);
+  size_t job = 0;
+  for (const Rank* rank : first_ranks(run)) {
+    const Gpu* gpu = gpu_of(set, *rank);
+    if (gpu == nullptr) return "-";
+    const std::string text = given_text(*gpu, share, job++);
     auto known = std::ranges::find(counts, text, &Count::first);
     if (known == counts.end()) known = counts.insert(known, {text, 0});
     ++known->second;

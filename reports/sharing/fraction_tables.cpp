@@ -1,5 +1,3 @@
-#include "reports/sharing/fraction_tables.h"
-
 #include <map>
 
 #include "reports/sharing/fractions.h"
@@ -23,9 +21,9 @@ std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
 }
 
 // "2436 to 2440", or one where they do not differ to four digits.
-std::string cell(const Maybe<JobSpeeds>& speeds) {
+std::string cell(const Maybe<Interval>& speeds) {
   if (!speeds) return "-";
-  const std::string slowest = significant(speeds->slowest), fastest = significant(speeds->fastest);
+  const std::string slowest = significant(speeds->lower), fastest = significant(speeds->upper);
   return slowest == fastest ? slowest : slowest + " to " + fastest;
 }
 
@@ -74,7 +72,7 @@ TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& 
     table.rows.push_back({point.arm, cell(point.job_speeds), cell(point.worst_of_best),
                           cell(point.fairness, 1, 4), cell(point.p99_inflation),
                           cell(point.memory_bytes, 1e-9), cell(point.power_watts),
-                          cell(point.samples_per_joule), given_text(point.given)});
+                          cell(point.samples_per_joule), point.given});
   }
   return table;
 }
@@ -133,7 +131,7 @@ std::string unsupported_text(const UnsupportedArm& arm) {
 }
 
 std::vector<TitledTable> fraction_tables(const RunSet& set) {
-  const std::vector<FractionPoint> points = fractions_of(set, Batches::equal);
+  const std::vector<FractionPoint> points = fractions_of(set);
   const UnitWords& words = words_of(units_of(set));
   std::vector<TitledTable> tables = {
       {"Jobs that share a GPU", speed_table(points, words), speed_legend},
@@ -144,7 +142,7 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   }
   const RunSet best = with_best_batches(set);
   if (best.arms.empty()) return tables;
-  const std::vector<FractionPoint> best_points = fractions_of(best, Batches::any);
+  const std::vector<FractionPoint> best_points = fractions_of(best, true);
   tables.push_back({"The best batch of each way", speed_table(best_points, words)});
   tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points, words)});
   return tables;

@@ -52,25 +52,23 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     weights[other] += 1 / static_cast<double>(alone.size());
   }
   double logarithm = -std::log(geometric_mean(speeds));
-  std::vector<std::optional<LogEstimate>> estimates = {log_mean(speeds)};
-  std::vector<WeightedEstimate> terms = {{-1, {}}};
+  std::vector<std::pair<double, LogEstimate>> terms;
+  const auto add_term = [&](double weight, const std::vector<double>& values) {
+    if (const auto estimate = log_mean(values)) terms.emplace_back(weight, *estimate);
+  };
+  add_term(-1, speeds);
   for (const auto& [other, weight] : weights) {
     logarithm += weight * std::log(geometric_mean(throughputs(*other)));
-    estimates.push_back(log_mean(throughputs(*other)));
-    terms.push_back({weight, {}});
+    add_term(weight, throughputs(*other));
   }
   SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (!estimates[i]) return result;
-    terms[i].estimate = *estimates[i];
-  }
-  result.interval = interval(combined(terms), confidence);
+  if (terms.size() == weights.size() + 1) result.interval = interval(combined(terms), confidence);
   return result;
 }
 
 class Fractions {
  public:
-  Fractions(const RunSet& set, Batches batches) : set_(set), batches_(batches) {
+  Fractions(const RunSet& set, bool any_batch) : set_(set), any_batch_(any_batch) {
     for (const RunArm& arm : set.arms) {
       if (arm.share && !timed_runs(arm).empty()) arms_.push_back(&arm);
     }
@@ -100,7 +98,7 @@ class Fractions {
   }
   std::string context_of(const RunArm& arm) const {
     std::vector<KeyField> key = arm.runs.front().key;
-    if (batches_ == Batches::any) {  // and the learning rate, which follows from it
+    if (any_batch_) {  // and the learning rate, which follows from it
       std::erase_if(key, [](const KeyField& field) {
         return field.name == "batch" || field.name == "learning_rate";
       });
@@ -188,7 +186,7 @@ class Fractions {
     point.power_watts = power_of(set_, arm);
     point.job_speeds = job_speeds_of(arm);
     point.samples_per_joule = samples_per_joule(set_, arm, point.throughput);
-    point.given = given_to(set_, *arm.share, *timed_runs(arm).front());
+    point.given = given_text(set_, *arm.share, *timed_runs(arm).front());
     return point;
   }
 
@@ -219,7 +217,7 @@ class Fractions {
   }
 
   const RunSet& set_;
-  Batches batches_;
+  bool any_batch_;
   std::vector<const RunArm*> arms_;
 };
 
@@ -229,15 +227,15 @@ bool shares_a_gpu(const RunSet& set) {
   return std::ranges::any_of(set.arms, [](const RunArm& arm) { return arm.share.has_value(); });
 }
 
-std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches) {
-  return Fractions(set, batches).points();
+std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {
+  return Fractions(set, any_batch).points();
 }
 
 RunSet with_best_batches(const RunSet& set) {
   std::set<std::string> batches;
   RunSet best;
   best.environments = set.environments;
-  const Fractions fractions(set, Batches::any);
+  const Fractions fractions(set, true);
   for (const RunArm& arm : set.arms) {
     if (!arm.share || timed_runs(arm).empty()) continue;
     for (const KeyField& field : arm.runs.front().key) {

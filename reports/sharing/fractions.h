@@ -1,4 +1,4 @@
-// What it costs to share a GPU: arms of a sweep held against each other.
+// What it costs to share a GPU: arms of a sweep held against each other, and tables of that.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
-#include "reports/sharing/arm_figures.h"
 #include "reports/statistics/inference.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 
@@ -38,20 +38,28 @@ struct FractionPoint {
   Maybe<double> memory_bytes{};   // used of the GPU, at most
   Maybe<double> power_watts{};    // of the GPU
   Maybe<double> samples_per_joule{};
-  Maybe<JobSpeeds> job_speeds{};
-  std::vector<GivenShare> given{};  // by job, of its first rank
+  Maybe<Interval> job_speeds{};  // of the slowest job and of the fastest
+  std::string given;             // what a job has of its GPU, in words
 };
 
 bool shares_a_gpu(const RunSet& set);
 
-/// Whether an arm is held against those of the same batch alone.
-enum class Batches { equal, any };
-
-/// In the order of the set; arms that share nothing or have no complete run are left out.
-std::vector<FractionPoint> fractions_of(const RunSet& set, Batches batches = Batches::equal);
+/// In the order of the set; arms that share nothing or have no complete run are left out. Each is
+/// held against those of the same batch alone, or of `any_batch`.
+std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
 /// Of the arms that share in one way, the one whose batch is the fastest, for each way; none where
 /// all have the same batch.
 RunSet with_best_batches(const RunSet& set);
+
+/// Of all arms; of the neighbours that disturbed; and where there are several batches of the best
+/// of each way.
+std::vector<TitledTable> fraction_tables(const RunSet& set);
+
+/// "3905 GB/s", "650 TFLOP/s"
+std::string rate_text(const Neighbour& neighbour);
+
+/// "4 jobs, MIG: unsupported: MIG is off"
+std::string unsupported_text(const UnsupportedArm& arm);
 
 }  // namespace nearmetal

@@ -122,7 +122,7 @@ std::optional<LogEstimate> paired_difference(std::span<const double> first,
   return mean_of(differences);
 }
 
-LogEstimate combined(std::span<const WeightedEstimate> terms) {
+LogEstimate combined(std::span<const std::pair<double, LogEstimate>> terms) {
   if (terms.empty()) throw std::invalid_argument("a sum of no estimates");
   LogEstimate sum;
   double variance_of_sum = 0;
@@ -139,7 +139,8 @@ LogEstimate combined(std::span<const WeightedEstimate> terms) {
 }
 
 LogEstimate difference(const LogEstimate& base, const LogEstimate& next) {
-  return combined(std::vector<WeightedEstimate>{{1, next}, {-1, base}});
+  const std::pair<double, LogEstimate> terms[] = {{1, next}, {-1, base}};
+  return combined(terms);
 }
 
 Interval log_interval(const LogEstimate& estimate, double confidence) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace nearmetal {
@@ -34,16 +35,11 @@ std::optional<LogEstimate> log_mean(std::span<const double> values);
 std::optional<LogEstimate> paired_difference(std::span<const double> first,
                                              std::span<const double> second);
 
-struct WeightedEstimate {
-  double weight = 1;
-  LogEstimate estimate;
-};
-
-/// The weighted sum of independent estimates, with the degrees of freedom of Welch and
-/// Satterthwaite: {+1 new, -1 base} is Welch's comparison of two groups; +1/k and -1/k for k rows
-/// their geometric mean; four groups a ratio of ratios, such as scaling efficiency (which is the
-/// delta method, exact on logarithms). No terms: std::invalid_argument.
-LogEstimate combined(std::span<const WeightedEstimate> terms);
+/// The weighted sum of independent estimates, each behind its weight, with the degrees of freedom
+/// of Welch and Satterthwaite: {+1 new, -1 base} is Welch's comparison of two groups; +1/k and -1/k
+/// for k rows their geometric mean; four groups a ratio of ratios, such as scaling efficiency
+/// (which is the delta method, exact on logarithms). No terms: std::invalid_argument.
+LogEstimate combined(std::span<const std::pair<double, LogEstimate>> terms);
 
 /// new - base.
 LogEstimate difference(const LogEstimate& base, const LogEstimate& next);

@@ -94,7 +94,7 @@ std::optional<double> lag1_autocorrelation(std::span<const double> samples) {
   return std::clamp(products / squares, -1.0, 1.0);
 }
 
-std::optional<MeanError> batch_means_error(std::span<const double> samples) {
+std::optional<double> variance_of_mean(std::span<const double> samples) {
   require_samples(samples);
   const auto count = std::ssize(samples);
   if (count < fewest_batches || variance(samples) == 0) return std::nullopt;
@@ -106,8 +106,7 @@ std::optional<MeanError> batch_means_error(std::span<const double> samples) {
     means = batch_means(samples, batch_size);
   }
   const double squared_error = variance(means) / static_cast<double>(means.size());
-  if (squared_error == 0) return std::nullopt;
-  return MeanError{std::sqrt(squared_error), variance(samples) / squared_error, batch_size};
+  return squared_error > 0 ? std::optional(squared_error) : std::nullopt;
 }
 
 }  // namespace nearmetal

@@ -34,15 +34,10 @@ std::optional<double> relative_drift(std::span<const double> samples);
 /// than 3 samples or when all are equal.
 std::optional<double> lag1_autocorrelation(std::span<const double> samples);
 
-struct MeanError {
-  double standard_error = 0;     // of the mean, in the unit of the samples
-  double effective_samples = 0;  // independent samples whose mean would be as certain
-  int64_t batch_size = 0;
-};
-
-/// Batch means (Law and Kelton, "Simulation Modeling and Analysis"): neighbouring steps are not
-/// independent, so that batches grow until the means of neighbouring batches no longer correlate
-/// (below 0.1), or only 10 batches are left. None for fewer than 10 samples or when all are equal.
-std::optional<MeanError> batch_means_error(std::span<const double> samples);
+/// Variance of the mean, by batch means (Law and Kelton, "Simulation Modeling and Analysis"):
+/// neighbouring steps are not independent, so that batches grow until the means of neighbouring
+/// batches no longer correlate (below 0.1), or only 10 batches are left. None for fewer than 10
+/// samples or when all are equal.
+std::optional<double> variance_of_mean(std::span<const double> samples);
 
 }  // namespace nearmetal

@@ -13,6 +13,9 @@ int magnitude_of(double value) {
   return value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
 }
 
+// Decimals that show two significant digits of an error of this size: 0 to 6.
+int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
+
 }  // namespace
 
 std::string significant(double value, int digits) {
@@ -35,8 +38,6 @@ std::string shortest(double value, int digits) {
   text << std::setprecision(digits) << value;
   return text.str();
 }
-
-int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
 
 std::string with_interval(double value, const Interval& interval) {
   const int decimals = decimals_for((interval.upper - interval.lower) / 2);

@@ -19,9 +19,6 @@ std::string fixed(double value, int decimals);
 std::string shortest(double value, int digits);
 inline std::string exact(double value) { return shortest(value, 17); }
 
-/// Decimals that show two significant digits of an error of this size: 0 to 6.
-int decimals_for(double error);
-
 /// "1413 [1406, 1420]", to two digits of the interval's half width.
 std::string with_interval(double value, const Interval& interval);
 

@@ -19,7 +19,8 @@ struct TextTable {
 struct TitledTable {
   std::string title;
   TextTable table;
-  std::string legend{};  // what its columns mean, or empty
+  std::string legend{};                // what its columns mean, or empty
+  std::vector<std::string> remarks{};  // below it, one line each
 };
 
 /// Columns as wide as their widest cell; control characters are shown as '?'. `last_styles`: an

@@ -12,10 +12,8 @@
 #include "reports/compare/run_set.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
-#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/html.h"
-#include "reports/formats/junit.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
 
@@ -72,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text = to_json(report);
   require(to_json(report_from_json(text)) == text, "what was written reads back the same");
   RunSet all;
-  add_runs(all, report, "input", "", Keep::steps_and_profile);
+  add_runs(all, report, "input", "", true);
   show(all);
   compare_sides(all, all);
   if (report.arms.size() > 1) {

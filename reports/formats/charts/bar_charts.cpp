@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <functional>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/formats/charts/chart.h"
 #include "reports/formats/charts/charts.h"
+#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -35,6 +37,123 @@ std::string percent_text(const ScalingPoint& point) {
                  : significant(100 * point.efficiency);
 }
 
+struct FigureOfArm {
+  const char* name;  // empty where it is the only one
+  std::function<Maybe<SpeedRatio>(const FractionPoint& point)> value_of;
+};
+
+FigureOfArm plain(const char* name, Maybe<double> FractionPoint::*figure, double scale = 1) {
+  return {name, [figure, scale](const FractionPoint& point) -> Maybe<SpeedRatio> {
+            const Maybe<double>& value = point.*figure;
+            if (!value) return Unknown{value.reason};
+            return SpeedRatio{scale * *value, Unknown{"not of several runs"}};
+          }};
+}
+
+FigureOfArm ratio(const char* name, Maybe<SpeedRatio> FractionPoint::*figure) {
+  return {name, [figure](const FractionPoint& point) { return point.*figure; }};
+}
+
+struct Question {
+  Chart chart;  // name, title and caption
+  const char* axis;
+  const char* missing;               // what to say where no arm has a figure
+  std::vector<FigureOfArm> figures;  // bars of an arm
+  bool against_one = false;          // a ratio: 1 is marked
+};
+
+// A row for each arm that has one of the figures.
+Chart answered(Question question, const std::vector<FractionPoint>& points) {
+  Chart& chart = question.chart;
+  chart.table.columns = {{"arm"}};
+  Bars bars{.axis = question.axis};
+  if (question.against_one) bars.line = 1;
+  for (const FigureOfArm& figure : question.figures) {
+    chart.table.columns.push_back({*figure.name == '\0' ? question.axis : figure.name, true});
+    bars.sides.emplace_back(figure.name);
+  }
+  chart.table.columns.push_back({"n", true});
+  std::vector<std::pair<std::string, std::string>> counts;
+  size_t left_out = 0;
+  for (const FractionPoint& point : points) {
+    std::vector<std::string> cells = {point.arm};
+    const size_t before = bars.bars.size();
+    for (size_t side = 0; side < question.figures.size(); ++side) {
+      const Maybe<SpeedRatio> value = question.figures[side].value_of(point);
+      cells.push_back(value ? significant(value->value) : "-");
+      if (!value) continue;
+      bars.bars.push_back(
+          {point.arm, bars.rows.size(), side, Kind::measured, value->value, value->interval, {}});
+    }
+    if (bars.bars.size() == before) continue;
+    if (bars.rows.size() == most_rows) {
+      bars.bars.resize(before);
+      ++left_out;
+      continue;
+    }
+    bars.rows.push_back(point.arm);
+    counts.emplace_back(point.arm, std::to_string(point.runs));
+    cells.push_back(counts.back().second);
+    chart.table.rows.push_back(cells);
+  }
+  if (bars.bars.empty()) return missing_chart(chart, question.missing);
+  chart.caption += counts_text(counts) + left_out_text(left_out);
+  chart.csv = csv_of(bars);
+  chart.script = script_of(bars);
+  return chart;
+}
+
+std::vector<Question> questions(const UnitWords& words) {
+  using Point = FractionPoint;
+  return {
+      {{.name = "sharing",
+        .title = "What does sharing gain?",
+        .caption = "Throughput of all jobs over that of as many one after another, and in time "
+                   "slices; whiskers: 95 % interval."},
+       "times as fast",
+       "no jobs ran one after another or in time slices",
+       {ratio("against one after another", &Point::of_serial),
+        ratio("against time slices", &Point::of_timeslice)},
+       true},
+      {{.name = "slowdown",
+        .title = "What does it cost a job?",
+        .caption = "How many times as long a job takes as alone on the whole GPU, and as alone on "
+                   "the same share of it, which is what its neighbours cost; whiskers: 95 % "
+                   "interval."},
+       "times as long",
+       "no job ran alone",
+       {ratio("against alone on the GPU", &Point::slowdown),
+        ratio("against alone on the share", &Point::interference)},
+       true},
+      {{.name = "tail",
+        .title = "How much longer are the longest steps?",
+        .caption = "99th percentile of step times of the worst job over that of one alone."},
+       "times as long",
+       "no job ran alone",
+       {plain("", &Point::p99_inflation)},
+       true},
+      {{.name = "fairness",
+        .title = "Do the jobs get the same?",
+        .caption = "Slowest job over the fastest, and Jain's index; 1 is even."},
+       "1 is even",
+       "no jobs ran at once",
+       {plain("slowest / fastest", &Point::worst_of_best), plain("Jain", &Point::fairness)},
+       true},
+      {{.name = "memory",
+        .title = "How much memory does it take?",
+        .caption = "Used of the GPU by all, at most."},
+       "GB",
+       "memory was not monitored",
+       {plain("", &Point::memory_bytes, 1e-9)}},
+      {{.name = "energy",
+        .title = std::string("How many ") + words.plural + " for a joule?",
+        .caption = "Throughput of all jobs over the mean power of the GPU."},
+       words.per_joule,
+       "power was not monitored",
+       {plain("", &Point::samples_per_joule)}},
+  };
+}
+
 }  // namespace
 
 Chart throughput_chart(const ShownArms& shown) {
@@ -54,10 +173,7 @@ Chart throughput_chart(const ShownArms& shown) {
     chart.table.rows.push_back(
         {arm.label(), mean_text(side, metric), counts.back().second, to_string(arm.kind)});
   }
-  if (bars.bars.empty()) {
-    chart.missing = "no run is complete";
-    return chart;
-  }
+  if (bars.bars.empty()) return missing_chart(chart, "no run is complete");
   chart.caption =
       "Geometric mean of runs; whiskers: its 95 % interval, none for one run; circles: runs." +
       counts_text(counts) + left_out_text(shown.left_out);
@@ -91,10 +207,7 @@ Chart efficiency_chart(const ShownArms& shown) {
                                   percent_text(point), counts.back().second, scaling_text(point)});
     }
   }
-  if (bars.bars.empty()) {
-    chart.missing = one_number_of_ranks;
-    return chart;
-  }
+  if (bars.bars.empty()) return missing_chart(chart, one_number_of_ranks);
   chart.caption =
       "Speedup as a share of the ideal, the dashed line; whiskers: 95 % interval. Above 100 % look "
       "at what it is held against." +
@@ -102,6 +215,15 @@ Chart efficiency_chart(const ShownArms& shown) {
   chart.csv = csv_of(bars);
   chart.script = script_of(bars);
   return chart;
+}
+
+std::vector<Chart> fraction_charts(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set);
+  std::vector<Chart> charts;
+  for (Question& question : questions(words_of(units_of(set)))) {
+    charts.push_back(answered(std::move(question), points));
+  }
+  return charts;
 }
 
 }  // namespace nearmetal

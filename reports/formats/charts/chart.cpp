@@ -43,7 +43,7 @@ std::string line_at(double value) {
          ", graph 1 nohead dt 2 lw 1.5 lc rgb 'black' front\n";
 }
 
-AxisEnd axis_end_of(const Bars& bars) {
+std::pair<double, bool> axis_end_of(const Bars& bars) {
   double value = bars.line.value_or(0), whisker = 0;
   for (const Bar& bar : bars.bars) {
     value = std::max(value, bar.value);
@@ -54,6 +54,11 @@ AxisEnd axis_end_of(const Bars& bars) {
 }
 
 }  // namespace
+
+Chart missing_chart(Chart chart, const std::string& why) {
+  chart.missing = why;
+  return chart;
+}
 
 std::string script_with_data(const Chart& chart) {
   return "$data << EOD\n" + chart.csv + "EOD\n" + chart.script;
@@ -138,19 +143,11 @@ double tick_step(double length, int most_ticks) {
   return 10 * power;
 }
 
-AxisEnd axis_end(double largest_value, double largest_whisker) {
+std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
   const double most = 2 * largest_value;
   if (most > 0 && largest_whisker > most) return {most, true};
   return {std::max(largest_value, largest_whisker), false};
 }
-
-std::string cut_note(const AxisEnd& end) {
-  return end.cuts
-             ? "set title 'whiskers are cut at the edge: the table has all of them' font ',12'\n"
-             : "";
-}
-
-int height_of_note(const AxisEnd& end) { return end.cuts ? 24 : 0; }
 
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
@@ -184,15 +181,16 @@ std::string script_of(const Bars& bars) {
              fill(kind, colour(side)) + " title '" + name + (name.empty() ? "" : ", ") +
              to_string(kind) + "', \\\n  ";
   }
-  const AxisEnd end = axis_end_of(bars);
+  const auto [end, cuts] = axis_end_of(bars);
   constexpr int key_line_height = 20;
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
-                    key_line_height * static_cast<int>(looks.size()) + height_of_note(end)) +
-         row_axis(bars.rows) + "set xrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
-         "]\nset xtics " + plain_number(tick_step(end.at, end.at < 1000 ? 5 : 4)) +
-         "\nset xlabel '" + bars.axis +
+                    key_line_height * static_cast<int>(looks.size()) +
+                    (cuts ? height_of_note : 0)) +
+         row_axis(bars.rows) + "set xrange [0:" + (cuts ? plain_number(end) : "*") +
+         "]\nset xtics " + plain_number(tick_step(end, end < 1000 ? 5 : 4)) + "\nset xlabel '" +
+         bars.axis +
          "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         (bars.line ? line_at(*bars.line) : "") + cut_note(end) + "plot " + plots +
+         (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
          "column('value') : NaN):'position':'lower':'upper' with xerrorbars pt 0 lw 1.5 "
          "lc rgb 'black' notitle, \\\n  "

@@ -4,6 +4,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reports/document/types.h"
@@ -24,6 +25,9 @@ struct Chart {
   std::string script{};   // of gnuplot; the data stand as $data
   TextTable table{};      // what the chart shows, for those who cannot see it
 };
+
+/// A chart that cannot be drawn, and why.
+Chart missing_chart(Chart chart, const std::string& why);
 
 /// A script that holds its data, and writes an SVG to its standard output.
 std::string script_with_data(const Chart& chart);
@@ -58,16 +62,13 @@ double tick_step(double length, int most_ticks);
 
 /// Where an axis from 0 ends. The whiskers of a few runs can be a thousand times as long as what
 /// they belong to, of which nothing would be seen beside them: they are cut at twice the largest
-/// value.
-struct AxisEnd {
-  double at = 0;
-  bool cuts = false;
-};
-AxisEnd axis_end(double largest_value, double largest_whisker);
+/// value. Second: whether any is.
+std::pair<double, bool> axis_end(double largest_value, double largest_whisker);
 
-/// A setting of gnuplot: that whiskers are cut, on top of the chart; nothing where none is.
-std::string cut_note(const AxisEnd& end);
-int height_of_note(const AxisEnd& end);
+/// A setting of gnuplot, which takes some height on top of the chart: that whiskers are cut.
+inline constexpr const char* cut_note =
+    "set title 'whiskers are cut at the edge: the table has all of them' font ',12'\n";
+inline constexpr int height_of_note = 24;
 
 /// As gnuplot reads it: 10 significant digits.
 inline std::string plain_number(double value) { return shortest(value, 10); }

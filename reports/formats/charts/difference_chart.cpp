@@ -66,10 +66,8 @@ Chart difference_chart(const Comparison& comparison) {
     least = std::min(least, percent.lower);
     most = std::max(most, percent.upper);
   }
-  if (rows.empty()) {
-    chart.missing = "no row has an interval, which takes 2 runs a side that vary";
-    return chart;
-  }
+  if (rows.empty())
+    return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
   const double space = 0.08 * (most - least);
   const DecisionRule& rule = comparison.options.rule;
   chart.caption = "Of the geometric means, with the " + plain_percent(1 - 2 * rule.alpha) +

@@ -73,10 +73,7 @@ Chart profile_chart(const ShownArms& shown) {
     add("step", 0, run->profile->step_seconds);
     rows.push_back(arm.label());
   }
-  if (rows.empty()) {
-    chart.missing = "no run was taken with --profile";
-    return chart;
-  }
+  if (rows.empty()) return missing_chart(chart, "no run was taken with --profile");
   chart.caption =
       "Kernels or primitives, each timed alone, by phase; the line: the step as it ran, median of "
       "the "

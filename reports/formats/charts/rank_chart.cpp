@@ -40,10 +40,7 @@ std::vector<Row> rows_of(const ShownArms& shown) {
 Chart rank_chart(const ShownArms& shown) {
   Chart chart{.name = "ranks", .title = "Step time by rank"};
   const std::vector<Row> rows = rows_of(shown);
-  if (rows.empty()) {
-    chart.missing = "no run has several ranks";
-    return chart;
-  }
+  if (rows.empty()) return missing_chart(chart, "no run has several ranks");
   chart.table.columns = {{"run"}, {"slowest rank"}, {"%", true}, {"fastest rank"}, {"%", true}};
   std::ostringstream csv = csv_with("position,run,rank,percent");
   std::vector<std::string> labels;

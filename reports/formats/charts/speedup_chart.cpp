@@ -54,14 +54,14 @@ void add_point(Speedups& speedups, const ScalingPoint& point, const std::string&
 
 std::string script_of(const Speedups& speedups) {
   const double most = 1.08 * static_cast<double>(speedups.most_ranks);
-  const AxisEnd end = axis_end(std::max(most, speedups.largest), speedups.largest_whisker);
-  std::string script = chart_head(340 + height_of_note(end)) +
+  const auto [end, cuts] = axis_end(std::max(most, speedups.largest), speedups.largest_whisker);
+  std::string script = chart_head(340 + (cuts ? height_of_note : 0)) +
                        "set xrange [0:" + plain_number(most) +
-                       "]\nset yrange [0:" + (end.cuts ? plain_number(end.at) : "*") +
-                       "]\nset ytics " + plain_number(tick_step(end.at, 8)) + "\n" +
+                       "]\nset yrange [0:" + (cuts ? plain_number(end) : "*") + "]\nset ytics " +
+                       plain_number(tick_step(end, 8)) + "\n" +
                        "set xlabel 'ranks'\nset ylabel 'speedup'\nset grid ls 1\n"
                        "set key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-                       (speedups.most_ranks <= 16 ? "set xtics 1\n" : "") + cut_note(end) +
+                       (speedups.most_ranks <= 16 ? "set xtics 1\n" : "") + (cuts ? cut_note : "") +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
   // Points of equal height would hide each other.
   const double beside = 0.015 * static_cast<double>(speedups.most_ranks);
@@ -95,10 +95,7 @@ Chart speedup_chart(const ShownArms& shown) {
       if (speedups.counts.size() < most_rows) add_point(speedups, point, shown.sides[side]);
     }
   }
-  if (speedups.counts.empty()) {
-    chart.missing = one_number_of_ranks;
-    return chart;
-  }
+  if (speedups.counts.empty()) return missing_chart(chart, one_number_of_ranks);
   chart.caption =
       "Throughput against that of the arm with the fewest ranks, named above, times its ranks; "
       "weak scaling: the same batch on each rank, strong: in all; dashed: ideal; whiskers: 95 % "

@@ -10,7 +10,6 @@ namespace nearmetal {
 namespace {
 
 constexpr size_t most_arms = 8;
-constexpr const char* no_steps = "no arm has a complete run with its step times";
 
 struct Steps {
   std::string label;
@@ -52,13 +51,21 @@ TextTable table_of(const std::vector<Steps>& all) {
   return table;
 }
 
-std::string caption_of(const StepsOfArms& all, const std::string& what) {
+// Without data and script, which differ.
+Chart chart_of(const StepsOfArms& all, const char* name, const char* title,
+               const std::string& caption) {
+  Chart chart{.name = name, .title = title};
+  if (all.shown.empty()) {
+    return missing_chart(chart, "no arm has a complete run with its step times");
+  }
   std::vector<std::pair<std::string, std::string>> counts;
   for (const Steps& steps : all.shown) {
     counts.emplace_back(steps.label, std::to_string(steps.seconds.size()) + " steps");
   }
-  return what + " Slowest rank of the run with the median throughput." + counts_text(counts) +
-         left_out_text(all.left_out);
+  chart.caption = caption + " Slowest rank of the run with the median throughput." +
+                  counts_text(counts) + left_out_text(all.left_out);
+  chart.table = table_of(all.shown);
+  return chart;
 }
 
 // Of each stretch of steps the fastest and the slowest, so that thinning hides no outlier.
@@ -128,34 +135,29 @@ std::string distribution_script(const std::vector<Steps>& all) {
 }  // namespace
 
 Chart step_strip_chart(const ShownArms& shown) {
-  Chart chart{.name = "steps", .title = "Step times, one after another"};
   const StepsOfArms found = steps_of(shown);
   const std::vector<Steps>& all = found.shown;
-  if (all.empty()) {
-    chart.missing = no_steps;
-    return chart;
-  }
+  Chart chart =
+      chart_of(found, "steps", "Step times, one after another", "Of the timed window, from zero.");
+  if (all.empty()) return chart;
   std::ostringstream csv = csv_with("panel,step,milliseconds");
   for (size_t i = 0; i < all.size(); ++i) {
     for (const size_t step : shown_steps(all[i].seconds)) {
       csv << i << ',' << step + 1 << ',' << milliseconds * all[i].seconds[step] << '\n';
     }
   }
-  chart.caption = caption_of(found, "Of the timed window, from zero.");
   chart.csv = csv.str();
   chart.script = strip_script(all);
-  chart.table = table_of(all);
   return chart;
 }
 
 Chart step_distribution_chart(const ShownArms& shown) {
-  Chart chart{.name = "distribution", .title = "Distribution of step times"};
   const StepsOfArms found = steps_of(shown);
   const std::vector<Steps>& all = found.shown;
-  if (all.empty()) {
-    chart.missing = no_steps;
-    return chart;
-  }
+  Chart chart = chart_of(found, "distribution", "Distribution of step times",
+                         "Share of the steps that took no longer. The axis of time does not begin "
+                         "at zero, and ends where all arms have 99 % of their steps.");
+  if (all.empty()) return chart;
   constexpr int points = 400;
   std::ostringstream csv = csv_with("arm,milliseconds,percent");
   for (size_t i = 0; i < all.size(); ++i) {
@@ -168,13 +170,8 @@ Chart step_distribution_chart(const ShownArms& shown) {
           << ',' << 100 * share << '\n';
     }
   }
-  chart.caption = caption_of(
-      found,
-      "Share of the steps that took no longer. The axis of time does not begin at zero, and ends "
-      "where all arms have 99 % of their steps.");
   chart.csv = csv.str();
   chart.script = distribution_script(all);
-  chart.table = table_of(all);
   return chart;
 }
 

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "bench/cli/process_clock.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
-#include "bench/environment/process_clock.h"
 #include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "tests/support/parse_options.h"
@@ -218,12 +218,13 @@ TEST(CommandLineTest, OtherCommands) {
 }
 
 TEST(CommandLineTest, TheManualHasWhatCommandsDeclare) {
-  const DeclaredCommand table = declared(program());
-  for (const DeclaredCommand& command : table.commands) {
+  const Command all = program();
+  for (const Command& command : all.commands) {
     EXPECT_FALSE(command.help.empty()) << command.name;
     EXPECT_FALSE(command.examples.empty()) << command.name;
-    EXPECT_EQ(flags_of(command.options.front()), (std::vector<std::string>{"-h", "--help"}));
-    for (const OptionSpec& option : command.options) {
+    const std::vector<OptionSpec> options = options_of(command);
+    EXPECT_EQ(flags_of(options.front()), (std::vector<std::string>{"-h", "--help"}));
+    for (const OptionSpec& option : options) {
       EXPECT_FALSE(option.help.empty()) << command.name << " " << option.name;
       EXPECT_FALSE(option.hidden);
     }

@@ -25,9 +25,9 @@ TEST(ChooseDevice, WithoutATraceItIsTheCpu) {
   root.write("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
   root.write("sys/bus/pci/devices/0000:00:03.0/vendor", "0x10de\n");  // an NVIDIA sound device
   root.write("sys/bus/pci/devices/0000:00:03.0/class", "0x040300\n");
-  const DeviceChoice choice = choose_device(Device::automatic, root.path());
-  EXPECT_EQ(choice.device, Device::cpu);
-  EXPECT_EQ(choice.reason, "no NVIDIA device or driver is visible");
+  const auto [device, reason] = choose_device(Device::automatic, root.path());
+  EXPECT_EQ(device, Device::cpu);
+  EXPECT_EQ(reason, "no NVIDIA device or driver is visible");
 }
 
 TEST(ChooseDevice, EachTraceMeansCuda) {
@@ -35,9 +35,9 @@ TEST(ChooseDevice, EachTraceMeansCuda) {
        {"dev/nvidia0", "dev/nvidia11", "dev/nvidiactl", "dev/dxg", "proc/driver/nvidia/version"}) {
     const TemporaryFolder root;
     root.write(trace, "");
-    const DeviceChoice choice = choose_device(Device::automatic, root.path());
-    EXPECT_EQ(choice.device, Device::cuda) << trace;
-    EXPECT_THAT(choice.reason, HasSubstr(trace));
+    const auto [device, reason] = choose_device(Device::automatic, root.path());
+    EXPECT_EQ(device, Device::cuda) << trace;
+    EXPECT_THAT(reason, HasSubstr(trace));
   }
 }
 
@@ -46,20 +46,20 @@ TEST(ChooseDevice, ADisplayControllerOnTheBusMeansCudaEvenWithoutADriver) {
     const TemporaryFolder root;
     root.write("sys/bus/pci/devices/0000:06:00.0/vendor", "0x10de\n");
     root.write("sys/bus/pci/devices/0000:06:00.0/class", kind);
-    EXPECT_EQ(choose_device(Device::automatic, root.path()).device, Device::cuda) << kind;
+    EXPECT_EQ(choose_device(Device::automatic, root.path()).first, Device::cuda) << kind;
   }
 }
 
 TEST(ChooseDevice, WhatIsAskedForIsTaken) {
   const TemporaryFolder root;
   root.write("dev/nvidia0", "");
-  EXPECT_EQ(choose_device(Device::cpu, root.path()).device, Device::cpu);
-  EXPECT_EQ(choose_device(Device::cuda, root / "empty").device, Device::cuda);
+  EXPECT_EQ(choose_device(Device::cpu, root.path()).first, Device::cpu);
+  EXPECT_EQ(choose_device(Device::cuda, root / "empty").first, Device::cuda);
 }
 
 TEST(FillDefaults, Cuda) {
   RunConfig config;
-  fill_defaults(config, {Device::cuda, ""});
+  fill_defaults(config, Device::cuda);
   EXPECT_EQ(config.device, Device::cuda);
   EXPECT_EQ(config.precision, Precision::fp16);
   EXPECT_EQ(config.batch, 256);
@@ -72,7 +72,7 @@ TEST(FillDefaults, Cuda) {
 
 TEST(FillDefaults, Cpu) {
   RunConfig config;
-  fill_defaults(config, {Device::cpu, ""});
+  fill_defaults(config, Device::cpu);
   EXPECT_EQ(config.precision, Precision::fp32);
   EXPECT_EQ(config.batch, 16);
   EXPECT_EQ(config.warmup, 3);
@@ -87,7 +87,7 @@ TEST(FillDefaults, WhatIsGivenStays) {
   config.precision = Precision::bf16;
   config.batch = 7;
   config.learning_rate = 0.5;
-  fill_defaults(config, {Device::cuda, ""});
+  fill_defaults(config, Device::cuda);
   EXPECT_EQ(config.precision, Precision::bf16);
   EXPECT_EQ(config.batch, 7);
   EXPECT_EQ(config.learning_rate, 0.5);
@@ -97,24 +97,24 @@ TEST(FillDefaults, WhatIsGivenStays) {
 TEST(FillDefaults, GradientsThatTravelInFp16AreScaled) {
   RunConfig config;
   config.gradient_type = GradientType::fp16;
-  fill_defaults(config, {Device::cpu, ""});
+  fill_defaults(config, Device::cpu);
   EXPECT_EQ(config.loss_scale, (LossScale{1024, false}));
 }
 
 TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
   RunConfig config;
   config.batch = largest_that_fits;
-  fill_defaults(config, {Device::cuda, ""});
+  fill_defaults(config, Device::cuda);
   EXPECT_FALSE(config.learning_rate);
   config.batch = 512;
-  fill_defaults(config, {Device::cuda, ""});
+  fill_defaults(config, Device::cuda);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 0.2);
 }
 
 struct CheckSettings : testing::Test {
   std::string refusal(Device device, std::initializer_list<const char*> given) {
     try {
-      fill_defaults(config, {device, ""});
+      fill_defaults(config, device);
       check_settings({config, {given.begin(), given.end()}});
     } catch (const std::invalid_argument& error) {
       return error.what();

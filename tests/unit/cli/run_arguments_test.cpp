@@ -24,14 +24,14 @@ RunRequest asked_again(const RunConfig& config) {
 
 // What a run records: everything settled.
 RunConfig settled(RunConfig config, Device device) {
-  fill_defaults(config, {device, ""});
+  fill_defaults(config, device);
   return config;
 }
 
 void expect_same_work(const RunConfig& config) {
   const RunRequest request = asked_again(config);
   RunConfig again = request.config;
-  fill_defaults(again, {config.device, ""});
+  fill_defaults(again, config.device);
   EXPECT_NO_THROW(check_settings({again, request.given}));
   EXPECT_EQ(config_sha256(again), config_sha256(config));
 }

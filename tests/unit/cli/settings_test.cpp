@@ -8,8 +8,8 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/defaults.h"
+#include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
-#include "bench/cli/setting_value.h"
 #include "comm/layout/layout_json.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/fields.h"
@@ -105,7 +105,7 @@ TEST(Settings, ADocumentHoldsThemInTheirOrder) {
 TEST(Settings, ARerunAsksForThoseThatItRepeats) {
   for_each_setting([](const Setting& setting, auto) {
     RunConfig changed = with_changed(setting);
-    fill_defaults(changed, {setting.only_for.value_or(Device::cpu), ""});
+    fill_defaults(changed, setting.only_for.value_or(Device::cpu));
     const auto asked = Contains(StartsWith(flag_of(setting)));
     if (setting.repeated) {
       EXPECT_THAT(run_arguments(changed), asked);

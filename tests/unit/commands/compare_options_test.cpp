@@ -77,7 +77,7 @@ TEST(CompareOptions, FieldsThatMayDifferAreChecked) {
               HasSubstr("did you mean 'threads'?"));
   EXPECT_THAT(refusal_of_compare(with({"--allow-differ", "batch", "loss_scale.x"})),
               HasSubstr("'loss_scale.x'"));
-  const std::string help = declared(compare_command()).examples;
+  const std::string help = compare_command().examples;
   for (const std::string& field : fields_that_may_differ()) {
     EXPECT_THAT(parse_compare(with({"--allow-differ", field})).options.allow_differ,
                 ElementsAre(field));

@@ -1,10 +1,10 @@
-#include "bench/micro/time_probes.h"
-
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+
+#include "bench/micro/probes.h"
 
 namespace nearmetal {
 namespace {

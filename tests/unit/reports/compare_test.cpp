@@ -7,7 +7,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "reports/formats/comparison_json.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 
@@ -192,7 +191,7 @@ TEST(Compare, OtherWorkIsRefusedUnlessAllowed) {
   EXPECT_EQ(refused.rows[0].verdict, Verdict::not_comparable);
   EXPECT_FALSE(refused.rows[0].difference) << "no arithmetic";
   ASSERT_EQ(refused.key_differences.size(), 2U);
-  EXPECT_EQ(refused.key_differences[0].difference.name, "batch");
+  EXPECT_EQ(refused.key_differences[0].name, "batch");
   EXPECT_EQ(refused.key_differences[0].source, "other.json");
   CompareOptions options;
   options.allow_differ = {"batch"};

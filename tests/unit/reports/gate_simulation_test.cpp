@@ -42,7 +42,7 @@ class Sessions {
     };
     return judge_sequentially(base, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
                               take_run)
-        .result;
+        .second;
   }
 
  private:

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "reports/formats/junit.h"
+#include "reports/formats/benchmark_text.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -168,8 +168,8 @@ TEST(Gate, JunitTellsHowEachRowWent) {
   EXPECT_THAT(text.str(), HasSubstr("<error message=\"INCONCLUSIVE: an interval needs 2 runs"));
 }
 
-GatedComparison sequential(const std::vector<double>& runs, int64_t most_reruns, double level,
-                           bool can_run = true) {
+std::pair<Comparison, GateResult> sequential(const std::vector<double>& runs, int64_t most_reruns,
+                                             double level, bool can_run = true) {
   RunSet next = made_up_set({{"run", runs}}, 60);
   const auto take_run = [&](RunSet& set) {
     const auto count = set.arms[0].runs.size();
@@ -185,25 +185,25 @@ GatedComparison sequential(const std::vector<double>& runs, int64_t most_reruns,
 }
 
 TEST(Gate, RerunsShareAlpha) {
-  const GatedComparison once = sequential(around(1000), 0, 1000);
-  EXPECT_EQ(once.result.looks, 1);
-  EXPECT_DOUBLE_EQ(once.comparison.options.rule.alpha, 0.05);
-  const GatedComparison decided = sequential(around(900), 4, 900);
-  EXPECT_EQ(decided.result.looks, 5);
-  EXPECT_EQ(decided.result.reruns, 0) << "already decided";
-  EXPECT_NEAR(decided.comparison.options.rule.alpha, 0.05 * 0.1 / 4, 1e-12);
-  EXPECT_DOUBLE_EQ(decided.result.alpha, 0.05);
-  const GatedComparison open = sequential(around(980), 4, 980);
-  EXPECT_EQ(open.result.reruns, 4);
-  EXPECT_NEAR(open.comparison.options.rule.alpha, 0.045, 1e-12);
-  EXPECT_TRUE(open.result.inconclusive);
+  const auto once = sequential(around(1000), 0, 1000);
+  EXPECT_EQ(once.second.looks, 1);
+  EXPECT_DOUBLE_EQ(once.first.options.rule.alpha, 0.05);
+  const auto decided = sequential(around(900), 4, 900);
+  EXPECT_EQ(decided.second.looks, 5);
+  EXPECT_EQ(decided.second.reruns, 0) << "already decided";
+  EXPECT_NEAR(decided.first.options.rule.alpha, 0.05 * 0.1 / 4, 1e-12);
+  EXPECT_DOUBLE_EQ(decided.second.alpha, 0.05);
+  const auto open = sequential(around(980), 4, 980);
+  EXPECT_EQ(open.second.reruns, 4);
+  EXPECT_NEAR(open.first.options.rule.alpha, 0.045, 1e-12);
+  EXPECT_TRUE(open.second.inconclusive);
 }
 
 TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {
-  const GatedComparison gated = sequential({1000}, 4, 1000);
-  EXPECT_EQ(gated.result.looks, 3) << "at 3, 4 and 5 runs";
-  EXPECT_EQ(sequential({1000}, 1, 1000).result.looks, 1) << "too few to the end";
-  EXPECT_EQ(sequential({1000}, 4, 1000, false).result.reruns, 0) << "no run could be had";
+  const auto gated = sequential({1000}, 4, 1000);
+  EXPECT_EQ(gated.second.looks, 3) << "at 3, 4 and 5 runs";
+  EXPECT_EQ(sequential({1000}, 1, 1000).second.looks, 1) << "too few to the end";
+  EXPECT_EQ(sequential({1000}, 4, 1000, false).second.reruns, 0) << "no run could be had";
 }
 
 TEST(Gate, TellsItsPower) {

@@ -76,10 +76,11 @@ TEST(Inference, RatioOfRatios) {
   const Samples bare_2 = {2790, 2811, 2803};
   const Samples vm_2 = {2701, 2688, 2719, 2695};
   const Samples vm_1 = {1389.2, 1401.7, 1377.4};
-  const LogEstimate found = combined(std::vector<WeightedEstimate>{{-1, *log_mean(bare_2)},
-                                                                   {1, *log_mean(old_runs)},
-                                                                   {1, *log_mean(vm_2)},
-                                                                   {-1, *log_mean(vm_1)}});
+  const LogEstimate found =
+      combined(std::vector<std::pair<double, LogEstimate>>{{-1, *log_mean(bare_2)},
+                                                           {1, *log_mean(old_runs)},
+                                                           {1, *log_mean(vm_2)},
+                                                           {-1, *log_mean(vm_1)}});
   EXPECT_NEAR(std::exp(found.value), 0.9804198450007402, 1e-13);
   EXPECT_NEAR(found.degrees_of_freedom, 4.430979269230908, 1e-9);
   EXPECT_NEAR(interval(found, 0.95).lower, 0.9641005643024583, 1e-11);

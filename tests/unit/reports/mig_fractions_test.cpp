@@ -194,11 +194,11 @@ TEST(MigFractions, TellWhatAJobHasOfTheGpu) {
   reports[0].arms[3].share->memory_gib = {40, 0, 0, 0};
   for (nearmetal::Run& run : reports[0].arms[3].runs) run.ranks.resize(4, run.ranks[0]);
   const std::vector<FractionPoint> points = points_of_all(reports);
-  EXPECT_EQ(given_text(points[0].given), "132 SMs, 151 GB");
-  EXPECT_EQ(given_text(points[3].given), "25 % of the SMs, 42.9 GB; 3 x 25 % of the SMs, 151 GB");
-  EXPECT_EQ(given_text(points[5].given), "16 SMs, 18.0 GB");
+  EXPECT_EQ(points[0].given, "132 SMs, 151 GB");
+  EXPECT_EQ(points[3].given, "25 % of the SMs, 42.9 GB; 3 x 25 % of the SMs, 151 GB");
+  EXPECT_EQ(points[5].given, "16 SMs, 18.0 GB");
   for (nearmetal::Run& run : reports[0].arms[0].runs) run.ranks[0].gpu.reset();
-  EXPECT_EQ(given_text(points_of_all(reports)[0].given), "-") << "on CPUs";
+  EXPECT_EQ(points_of_all(reports)[0].given, "-") << "on CPUs";
 }
 
 TEST(MigFractions, TellOfVgpusWhatTheirGuestsKnow) {

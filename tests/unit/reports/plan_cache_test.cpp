@@ -21,15 +21,26 @@ using testing::UnorderedElementsAre;
 const Plan first{"conv 64x56x56 fp16", "cudnn eng1_k2=4", 0.0001234567890123456, 1e-4};
 const Plan second{"bn 64x56x56", "own sweep", 0.002, 0};
 
+std::vector<Plan> known(const std::filesystem::path& path, const std::string& context) {
+  std::vector<Warning> unused;
+  return load_plans(path, context, unused);
+}
+
+std::vector<Warning> warnings_of(const std::filesystem::path& path, const std::string& context) {
+  std::vector<Warning> warnings;
+  load_plans(path, context, warnings);
+  return warnings;
+}
+
 TEST(PlanCache, KeepsPlansByContext) {
   const TemporaryFolder folder;
   const auto path = folder / "deep/er/plans.json";
   save_plans(path, "one", {first});
   save_plans(path, "two", {second});
-  EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(first));
-  EXPECT_THAT(load_plans(path, "two").plans, UnorderedElementsAre(second));
-  EXPECT_THAT(load_plans(path, "three").plans, IsEmpty());
-  EXPECT_EQ(load_plans(path, "three").warning, "");
+  EXPECT_THAT(known(path, "one"), UnorderedElementsAre(first));
+  EXPECT_THAT(known(path, "two"), UnorderedElementsAre(second));
+  EXPECT_THAT(known(path, "three"), IsEmpty());
+  EXPECT_THAT(warnings_of(path, "three"), IsEmpty());
 }
 
 TEST(PlanCache, MergesByKey) {
@@ -39,7 +50,7 @@ TEST(PlanCache, MergesByKey) {
   Plan better = first;
   better.implementation = "cudnn eng7";
   save_plans(path, "one", {better});
-  EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(better, second));
+  EXPECT_THAT(known(path, "one"), UnorderedElementsAre(better, second));
 }
 
 // A time that is lost changes what is fused.
@@ -50,9 +61,8 @@ TEST(PlanCache, OtherProcessesGetAllOfEachPlan) {
 }
 
 TEST(PlanCache, NoFileIsNoWarning) {
-  const CachedPlans cached = load_plans("/nonexistent/plans.json", "one");
-  EXPECT_THAT(cached.plans, IsEmpty());
-  EXPECT_EQ(cached.warning, "");
+  EXPECT_THAT(known("/nonexistent/plans.json", "one"), IsEmpty());
+  EXPECT_THAT(warnings_of("/nonexistent/plans.json", "one"), IsEmpty());
 }
 
 TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
@@ -65,19 +75,20 @@ TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
            R"(", "contexts": [{"context": "one", "plans": [)" + plans + "]}]}";
   };
   const auto good = folder.write("good.json", document("nearmetal/plans", "1.0", plan));
-  EXPECT_EQ(load_plans(good, "one").plans.size(), 1u) << "the fixture itself";
+  EXPECT_EQ(known(good, "one").size(), 1u) << "the fixture itself";
   for (const std::string& damaged :
        {std::string(), std::string("{"), std::string("[]"), std::string("\xff\xfe"),
         std::string(100000, '['), document("other/plans", "1.0", plan),
         document("nearmetal/plans", "2.0", plan), document("nearmetal/plans", "1.0", "7"),
         document("nearmetal/plans", "1.0", R"({"key": "k"})")}) {
     const auto path = folder.write("plans.json", damaged);
-    const CachedPlans cached = load_plans(path, "one");
-    EXPECT_THAT(cached.plans, IsEmpty()) << damaged.substr(0, 100);
-    EXPECT_THAT(cached.warning, HasSubstr("plans.json is ignored")) << damaged.substr(0, 100);
-    EXPECT_THAT(cached.warning, Not(HasSubstr("\n")));
+    EXPECT_THAT(known(path, "one"), IsEmpty()) << damaged.substr(0, 100);
+    const std::vector<Warning> warnings = warnings_of(path, "one");
+    ASSERT_EQ(warnings.size(), 1) << damaged.substr(0, 100);
+    EXPECT_THAT(warnings[0].text, HasSubstr("plans.json is ignored")) << damaged.substr(0, 100);
+    EXPECT_THAT(warnings[0].text, Not(HasSubstr("\n")));
     save_plans(path, "one", {first});
-    EXPECT_THAT(load_plans(path, "one").plans, UnorderedElementsAre(first));
+    EXPECT_THAT(known(path, "one"), UnorderedElementsAre(first));
   }
 }
 
@@ -99,7 +110,7 @@ TEST(PlanCache, ProcessesAtOnceLoseNothing) {
     wait(&status);
     EXPECT_EQ(status, 0);
   }
-  EXPECT_EQ(load_plans(path, "one").plans.size(), size_t{processes * plans_each});
+  EXPECT_EQ(known(path, "one").size(), size_t{processes * plans_each});
 }
 
 TEST(PlanCache, AFolderThatCannotBeWrittenIsAnOutputError) {

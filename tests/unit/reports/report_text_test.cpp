@@ -8,7 +8,6 @@
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
-#include "reports/formats/junit.h"
 #include "reports/text/text.h"
 #include "tests/support/made_up_runs.h"
 

@@ -34,7 +34,7 @@ TEST(Statistics, QuantilesInterpolateAsInR) {
 TEST(Statistics, NoSamplesAndBadSharesAreRefused) {
   EXPECT_THROW(mean(Samples{}), std::invalid_argument);
   EXPECT_THROW(median(Samples{}), std::invalid_argument);
-  EXPECT_THROW(batch_means_error(Samples{}), std::invalid_argument);
+  EXPECT_THROW(variance_of_mean(Samples{}), std::invalid_argument);
   EXPECT_THROW(quantile(Samples{1}, 1.5), std::invalid_argument);
   EXPECT_THROW(quantile(Samples{1}, std::nan("")), std::invalid_argument);
 }
@@ -74,25 +74,25 @@ Samples autoregressive(double coefficient, size_t count) {
 }
 
 TEST(Statistics, IndependentSamplesKeepTheirNumber) {
-  const auto error = batch_means_error(autoregressive(0, 4000));
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->batch_size, 1);
-  EXPECT_NEAR(error->standard_error, 1 / std::sqrt(4000.0), 0.05 / std::sqrt(4000.0));
-  EXPECT_NEAR(error->effective_samples, 4000, 1);
+  const Samples samples = autoregressive(0, 4000);
+  const auto squared_error = variance_of_mean(samples);
+  ASSERT_TRUE(squared_error);
+  EXPECT_NEAR(std::sqrt(*squared_error), 1 / std::sqrt(4000.0), 0.05 / std::sqrt(4000.0));
+  EXPECT_NEAR(variance(samples) / *squared_error, 4000, 1);
 }
 
 // AR(1) with 0.9: worth (1 - 0.9) / (1 + 0.9) of the number of samples.
 TEST(Statistics, CorrelatedSamplesCountForLess) {
   const size_t count = 40000;
-  const auto error = batch_means_error(autoregressive(0.9, count));
-  ASSERT_TRUE(error);
-  EXPECT_GT(error->batch_size, 8);
-  EXPECT_NEAR(error->effective_samples / static_cast<double>(count), 0.1 / 1.9, 0.025);
+  const Samples samples = autoregressive(0.9, count);
+  const auto squared_error = variance_of_mean(samples);
+  ASSERT_TRUE(squared_error);
+  EXPECT_NEAR(variance(samples) / *squared_error / static_cast<double>(count), 0.1 / 1.9, 0.025);
 }
 
 TEST(Statistics, TooFewOrEqualSamplesHaveNoError) {
-  EXPECT_FALSE(batch_means_error(Samples{1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  EXPECT_FALSE(batch_means_error(Samples(100, 3.0)));
+  EXPECT_FALSE(variance_of_mean(Samples{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_FALSE(variance_of_mean(Samples(100, 3.0)));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-#include "reports/document/throughput.h"
-
 #include <gtest/gtest.h>
+
+#include "reports/document/metric.h"
 
 namespace nearmetal {
 namespace {

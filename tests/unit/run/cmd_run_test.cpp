@@ -164,7 +164,8 @@ TEST_F(CmdRun, PlansAreKeptAndPinned) {
   script.plans = {{"conv1", "eng1", 1e-3, 0}};
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string()}), ExitCode::ok);
   EXPECT_TRUE(script.options.plans.empty());
-  EXPECT_EQ(load_plans(cache, plan_context(script.device)).plans, script.plans);
+  std::vector<Warning> warnings;
+  EXPECT_EQ(load_plans(cache, plan_context(script.device), warnings), script.plans);
   EXPECT_EQ(only_run().plans, script.plans);
 
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string(), "--force"}), ExitCode::ok);

@@ -61,8 +61,7 @@ struct RankReport : testing::Test {
   Script script;
   FakeBackend backend{script};
   RunRequest request;
-  PreparedDevice device{
-      {}, {Device::cpu, "asked for"}, build_network("resnet18", {224, 1000}), backend, {}};
+  PreparedDevice device{{}, "asked for", build_network("resnet18", {224, 1000}), backend, {}};
   RankStart start{.argv = {"nearmetal", "run"},
                   .started_at = "2026-01-02T03:04:05Z",
                   .environment = {},

@@ -26,7 +26,7 @@ TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
   LaunchPlan plan;
   plan.placements = {place(listed({job}), {host("a", 1)})};
   plan.workloads.resize(1);
-  fill_defaults(plan.workloads[0].config, {Device::cuda, "by the layout"});
+  fill_defaults(plan.workloads[0].config, Device::cuda);
   plan.file.layouts.resize(1);
   const LaunchOutcome outcome{{}, ExitCode::timed_out, "no step"};
   const Report report = report_of_launch(plan, 0, outcome);

@@ -1,18 +1,50 @@
-#include "bench/micro/time_probes.h"
+#include "bench/micro/probes.h"
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <iomanip>
 #include <memory>
 #include <string>
 
+#include "bench/run/gpu_ranks.h"
+#include "bench/run/quanta.h"
+#include "models/graph.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
+
+// Fixed work of one thread, about a millisecond of it: what a clock that changes, a busy neighbour
+// or a hypervisor takes away shows in its slowest runs.
+Probe cpu_quantum_probe() {
+  constexpr int64_t length = 1'000'000;
+  return {.name = "cpu/quantum",
+          .work = "a million dependent multiplications by one thread; p99 shows what disturbs it",
+          .start = []() -> TimedRuns {
+            return [](int64_t runs) {
+              using Clock = std::chrono::steady_clock;
+              const Clock::time_point begin = Clock::now();
+              volatile uint64_t value = 1;
+              for (int64_t run = 0; run < runs; ++run) value = multiply_in_a_chain(value, length);
+              return std::chrono::duration<double>(Clock::now() - begin).count();
+            };
+          }};
+}
+
+void append(std::vector<Probe>& all, std::vector<Probe> more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+std::vector<Probe> nccl_probes(const PreparedDevice& device, World& world) {
+  Nccl& nccl = set_up_nccl(world);
+  return nccl.probes(new_nccl_group(world, nccl), world.rank(), world.size(),
+                     static_cast<int>(device.config.gpu));
+}
 
 namespace gb = ::benchmark;
 
@@ -171,6 +203,29 @@ std::unique_ptr<gb::BenchmarkReporter> make_reporter(TimingForm form, std::ostre
 }
 
 }  // namespace
+
+std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
+  std::vector<Probe> probes;
+  if (world.size() > 1) {
+    append(probes, world.probes());
+    if (device.config.device == Device::cuda) append(probes, nccl_probes(device, world));
+    return probes;
+  }
+  probes.push_back(cpu_quantum_probe());
+  append(probes, device.backend.probes(static_cast<int>(device.config.gpu)));
+  return probes;
+}
+
+std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal) {
+  const std::shared_ptr<Program> program = prepare_program(device, terminal);
+  program->restart(initial_parameters(device.graph, static_cast<uint64_t>(device.config.seed),
+                                      device.config.zero_init));
+  std::vector<Probe> probes = program->probes();
+  for (Probe& probe : probes) {
+    probe.start = [program, start = std::move(probe.start)] { return start(); };
+  }
+  return probes;
+}
 
 std::vector<std::string> time_probes(const std::vector<Probe>& probes, const TimingOptions& options,
                                      TimingForm form, std::ostream& out) {

@@ -1,4 +1,4 @@
-#include "bench/environment/process_clock.h"
+#include "bench/cli/process_clock.h"
 
 #include <time.h>
 #include <unistd.h>
