@@ -49,14 +49,16 @@ Workload workload_of(const Settings& settings, const std::string& place) {
   return workload;
 }
 
-bool says_how_long(const std::string& name) {
-  return name == "steps" || name == "duration_seconds";
-}
+// Settings that exclude each other: one that is given above takes the place of the other.
+constexpr std::pair<const char*, const char*> alternatives[] = {{"steps", "duration_seconds"},
+                                                                {"plans", "plan_cache"}};
 
-void lay_over(Workload& workload, const Workload& above) {
-  const bool how_long = std::any_of(above.given.begin(), above.given.end(), says_how_long);
+void override_with(Workload& workload, const Workload& above) {
   const auto is_above = [&](const std::string& name) {
-    return above.is_given(name) || (how_long && says_how_long(name));
+    return above.is_given(name) || std::ranges::any_of(alternatives, [&](const auto& pair) {
+             return (name == pair.first && above.is_given(pair.second)) ||
+                    (name == pair.second && above.is_given(pair.first));
+           });
   };
   for_each_setting([&](const Setting& setting, auto member) {
     if (is_above(setting.name)) workload.config.*member = above.config.*member;
@@ -66,8 +68,8 @@ void lay_over(Workload& workload, const Workload& above) {
 }
 
 // What the hosts of a layout are claimed to be, which its ranks hold against what they find.
-void take_claim(RunConfig& config, const Placement& placement, const std::vector<Host>& hosts,
-                const std::string& source) {
+void apply_claim(RunConfig& config, const Placement& placement, const std::vector<Host>& hosts,
+                 const std::string& source) {
   std::set<std::string> claims;
   std::optional<MachineKind> claim;
   for (const PlacedJob& job : placement.jobs) {
@@ -136,9 +138,9 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
   workload.given = {"device"};
   for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
                                         std::pair(layout.workload, layout.source + "/workload")}) {
-    lay_over(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
+    override_with(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
   }
-  lay_over(workload, asked);
+  override_with(workload, asked);
   if (placement.share() && config.batch == largest_that_fits) {
     throw std::invalid_argument(layout.source +
                                 ": jobs that share a GPU need one batch for all: "
@@ -147,7 +149,7 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
   if (layout.expect.gpu && !placement.on_gpus()) {
     throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
   }
-  take_claim(config, placement, file.hosts, layout.source);
+  apply_claim(config, placement, file.hosts, layout.source);
   fill_defaults(config, device);
   check_settings(workload);
   return workload;

@@ -62,6 +62,21 @@ TEST(LayoutWorkload, OneLengthStandsOverTheOther) {
   EXPECT_THAT(refusal({.of_file = {{"steps", "3"}, {"duration", "1m"}}}), HasSubstr("--duration"));
 }
 
+TEST(LayoutWorkload, PlansOfAReportAndAPlanCacheReplaceEachOther) {
+  const Workload pinned =
+      workload({.of_file = {{"plan_cache", "cache.json"}}, .flags = {"--plans=base.json"}});
+  EXPECT_EQ(pinned.config.plans, "base.json");
+  EXPECT_EQ(pinned.config.plan_cache, std::nullopt);
+  EXPECT_THAT(run_arguments(pinned), ElementsAre("run", "--device=cuda", "--plans=base.json"));
+  const Workload tuned = workload({.of_file = {{"plans", "base.json"}},
+                                   .of_layout = {{"seed", "2"}},
+                                   .flags = {"--plan-cache=off"}});
+  EXPECT_EQ(tuned.config.plans, std::nullopt);
+  EXPECT_EQ(tuned.config.plan_cache, "off");
+  EXPECT_THAT(refusal({.of_file = {{"plans", "a"}, {"plan_cache", "off"}}}),
+              HasSubstr("leave --plan-cache out"));
+}
+
 TEST(LayoutWorkload, ABatchOfAllRanksIsShared) {
   EXPECT_EQ(workload({.of_file = {{"global_batch", "64"}}}).config.batch, 32);
   EXPECT_THAT(refusal({.of_layout = {{"global_batch", "3"}}}),
