@@ -14,8 +14,10 @@ Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at
   memory between them. Real VMs are hosts; a layout file can say which share a node.
 
 Ranks read and write the files of --plans, --plan-cache and --host-facts themselves: on several
-hosts, under one path on each. --plans is read here, too: a layout takes those of the arm of its
-name, else of one that did the same work; where there is none, nothing is started (exit 2).
+hosts, under one path on each. --plans is read here, too: a layout takes the plans of an arm that
+did the same work; of several, the one with its name. It is refused (exit 2) where there is none,
+without a number for --batch, and where a layout's jobs have shares of different sizes: plans hold
+for one size.
 )";
 
 std::string plain_text(const std::string& flag, const std::string& text) {

@@ -13,11 +13,9 @@
 #include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
-#include "comm/launch/plan_json.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
-#include "reports/files/sha256.h"
 #include "reports/json/journal_json.h"
 #include "reports/json/json.h"
 #include "reports/text/text_table.h"
@@ -141,7 +139,7 @@ class Sweep {
   }
 
   void choose_files() {
-    const std::string plan_hash = sha256(plan_json(plan_));
+    const std::string plan_hash = plan_sha256(plan_);
     output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
     if (output_ == "-") {
       throw std::invalid_argument(

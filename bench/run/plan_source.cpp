@@ -1,5 +1,6 @@
 #include "bench/run/plan_source.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "models/errors.h"
@@ -12,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-// Those of its arms and runs that have plans.
+// The report without arms and runs that have no plans.
 Report report_with_plans(const std::string& place) {
   const auto [file, arm_name] = report_place(place);
   Report report = read_report(file);
@@ -23,30 +24,41 @@ Report report_with_plans(const std::string& place) {
   return report;
 }
 
-std::vector<Plan> plans_of(const std::string& place) {
+// The settings on which the keys of plans depend.
+const std::vector<std::string> settings_of_plans = {"device",     "model",   "precision",   "batch",
+                                                    "image_size", "classes", "forward_only"};
+
+bool same_operations(const RunConfig& a, const RunConfig& b) {
+  bool same = true;
+  for_each_setting([&](const Setting& setting, auto member) {
+    const bool counts =
+        std::ranges::find(settings_of_plans, setting.name) != settings_of_plans.end();
+    if (counts && a.*member != b.*member) same = false;
+  });
+  return same;
+}
+
+}  // namespace
+
+std::vector<Plan> pinned_plans(const std::string& place) {
   const Report report = report_with_plans(place);
   if (report.arms.empty()) throw std::invalid_argument("--plans: " + place + " holds no plans");
   return report.arms[0].runs[0].plans;
 }
 
-// What the keys of plans depend on, as a command asks for it.
-std::vector<std::string> operations_of(const RunConfig& config) {
-  return run_arguments(
-      {config, {"device", "model", "precision", "batch", "image_size", "classes", "forward_only"}});
-}
-
-}  // namespace
-
 std::string place_of_plans(const RunConfig& config, const std::string& arm) {
+  if (config.batch == largest_that_fits) {
+    throw std::invalid_argument("--plans needs a number for --batch");
+  }
   const Report report = report_with_plans(*config.plans);
   const Arm* found = nullptr;
   for (const Arm& other : report.arms) {
-    const bool same = operations_of(config_of(report, other)) == operations_of(config);
+    const bool same = same_operations(config_of(report, other), config);
     if (same && (found == nullptr || other.name == arm)) found = &other;
   }
   if (found == nullptr) {
     throw std::invalid_argument("--plans: " + *config.plans + " holds no plans for `" +
-                                joined(operations_of(config), " ") + "`");
+                                joined(run_arguments({config, settings_of_plans}), " ") + "`");
   }
   const auto [file, named] = report_place(*config.plans);
   return !named.empty() || report.arms.size() == 1 ? *config.plans : file + "#" + found->name;
@@ -56,7 +68,7 @@ PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
   PlanSource source;
   if (config.plans) {
     config.plan_cache = "off";
-    source.known = plans_of(*config.plans);
+    source.known = pinned_plans(*config.plans);
     source.pinned = true;
     return source;
   }

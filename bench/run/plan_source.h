@@ -16,14 +16,18 @@ struct PlanSource {
   std::vector<Warning> warnings;  // of a cache that cannot be used
 };
 
+/// The plans of the first run that has any. Throws InvalidReport, or std::invalid_argument where
+/// there is none.
+std::vector<Plan> pinned_plans(const std::string& place);
+
 /// --plans REPORT pins those of its first run that has any; else those of the plan cache are taken,
 /// and config.plan_cache says which it is. Throws InvalidReport or std::invalid_argument for a
 /// report to pin.
 PlanSource find_plans(RunConfig& config, const DeviceInfo& device);
 
-/// Where --plans finds those for a job of `config`: REPORT, or REPORT#ARM where it has several; of
-/// arms that did the same work the one of that name, else the first. Throws InvalidReport, or
-/// std::invalid_argument where none did.
+/// The place (REPORT or REPORT#ARM) that --plans gets for a job of `config`. Of arms that did the
+/// same work it is the one of that name, else the first. Throws InvalidReport, or
+/// std::invalid_argument where none did, or where the batch is still to be found.
 std::string place_of_plans(const RunConfig& config, const std::string& arm);
 
 /// Keeps plans that are new. A cache that cannot be written is a warning: the next run tunes again,

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
@@ -18,6 +19,9 @@
 #include "comm/layout/short_form.h"
 #include "models/errors.h"
 #include "models/load_module.h"
+#include "reports/files/sha256.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -155,6 +159,17 @@ void require_script_can(const Layout& layout, const Placement& placement) {
                               " are for `nearmetal sweep`; a script cannot start them");
 }
 
+// Plans hold for one size: on another share of a GPU other kernels are the fastest.
+void require_equal_shares(const Layout& layout, const Placement& placement) {
+  std::set<std::string> sizes;
+  for (const PlacedJob& job : placement.jobs) {
+    if (!job.stress) sizes.insert(share_size(job));
+  }
+  if (sizes.size() <= 1) return;
+  throw std::invalid_argument(layout.source + ": --plans holds for shares of one size, and its " +
+                              "jobs have several: " + joined({sizes.begin(), sizes.end()}));
+}
+
 }  // namespace
 
 LaunchPlan make_plan(const PlanRequest& request) {
@@ -178,7 +193,9 @@ LaunchPlan make_plan(const PlanRequest& request) {
       plan.workloads.push_back(
           layout_workload(plan.file, layout, plan.placements[i], request.workload));
       RunConfig& config = plan.workloads.back().config;
-      if (config.plans) config.plans = place_of_plans(config, layout.name);
+      if (!config.plans) continue;
+      require_equal_shares(layout, plan.placements[i]);
+      config.plans = place_of_plans(config, layout.name);
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());
@@ -188,6 +205,16 @@ LaunchPlan make_plan(const PlanRequest& request) {
   plan.launches = launch_order(plan.file.layouts.size(), plan.file.repeats,
                                plan.file.order == Order::randomised, plan.file.seed);
   return plan;
+}
+
+std::string plan_sha256(const LaunchPlan& plan) {
+  std::set<std::string> reports;
+  for (const Workload& workload : plan.workloads) {
+    if (workload.config.plans) reports.insert(*workload.config.plans);
+  }
+  std::string text = plan_json(plan);
+  for (const std::string& report : reports) text += plans_sha256(pinned_plans(report));
+  return sha256(text);
 }
 
 }  // namespace nearmetal

@@ -32,4 +32,8 @@ struct PlanRequest {
 /// Throws std::invalid_argument with file, JSON pointer and reason.
 LaunchPlan make_plan(const PlanRequest& request);
 
+/// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew
+/// under the same path.
+std::string plan_sha256(const LaunchPlan& plan);
+
 }  // namespace nearmetal

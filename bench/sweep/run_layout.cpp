@@ -3,6 +3,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "bench/sweep/hosts_found.h"
@@ -10,7 +11,7 @@
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/parts_probe.h"
 #include "models/errors.h"
-#include "reports/document/run_arguments.h"
+#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {
@@ -49,19 +50,17 @@ LaunchOutcome run(const Commands& commands, const Placement& placement, const Ti
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
 
-// Kernels are chosen once for each: percent of the multiprocessors, or kind of device. The hosts of
-// vGPUs have caches of their own.
+// Kernels are chosen once for each size of share, and for multiprocessors of a job's own apart from
+// others. The hosts of vGPUs have caches of their own.
 std::string part_of(const PlacedJob& job) {
-  const Share& share = *job.share;
-  if (share.way == SharingMode::vgpu) return *share.profile + " " + job.ranks.front().host;
-  const std::optional<MigDevice>& mig = job.ranks.front().mig;
-  if (mig) return mig->profile.empty() ? mig->uuid : mig->profile;
-  const std::string percent = std::to_string(share.threads_percent.value_or(100));
-  return share.way == SharingMode::sm ? "own " + percent : percent;
+  const SharingMode way = job.share->way;
+  if (way == SharingMode::vgpu) return share_size(job) + " " + job.ranks.front().host;
+  return (way == SharingMode::sm ? "own " : "") + share_size(job);
 }
 
-void take_one_step(Workload& workload) {
+void shorten_to_one_step(Workload& workload) {
   workload.config.steps = workload.config.warmup = 1;
+  workload.config.duration_seconds = RunConfig{}.duration_seconds;
   std::erase_if(workload.given, [](const std::string& name) {
     return name == "steps" || name == "duration_seconds" || name == "warmup";
   });
@@ -152,17 +151,18 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
                                                      const std::atomic<int>& stop,
                                                      const ShowProgress& show) {
   std::map<size_t, std::string> failures;
-  std::set<std::pair<std::vector<std::string>, std::string>> chosen;  // workload, share
+  std::set<std::tuple<std::string, std::string, std::string>> chosen;  // work, cache, share
   LaunchPlan brief = plan;
-  for (Workload& workload : brief.workloads) take_one_step(workload);
+  for (Workload& workload : brief.workloads) shorten_to_one_step(workload);
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
-    const Workload& workload = brief.workloads.at(layout);
+    const RunConfig& config = brief.workloads.at(layout).config;
+    const std::string work = config_sha256(config);
     const Commands commands = commands_of(brief, layout);
     for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
       if (placement.jobs[job].stress) continue;
       const std::string part = part_of(placement.jobs[job]);
-      if (!chosen.emplace(run_arguments(workload), part).second) continue;
+      if (!chosen.emplace(work, config.plan_cache.value_or(""), part).second) continue;
       const LaunchOutcome outcome = run({commands[job]}, placement, plan.file.limits, stop, show);
       if (!outcome.failure.empty()) failures.emplace(layout, outcome.failure);
     }

@@ -133,7 +133,7 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
   if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
   if (expect.environment) {
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
-  };
+  }
   const std::optional<MachineKind>& claim = workload.config.environment;
   if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));

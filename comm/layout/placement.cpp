@@ -260,6 +260,13 @@ class Placer {
 
 }  // namespace
 
+std::string share_size(const PlacedJob& job) {
+  if (!job.share) return "";
+  if (job.share->way == SharingMode::vgpu) return job.share->profile.value();
+  const std::optional<MigDevice>& mig = job.ranks.front().mig;
+  return mig ? kind_of(*mig) : std::to_string(job.share->threads_percent.value_or(100)) + " %";
+}
+
 int64_t Placement::ranks() const {
   return std::accumulate(jobs.begin(), jobs.end(), int64_t{0}, [](int64_t sum, const auto& job) {
     return sum + static_cast<int64_t>(job.ranks.size());

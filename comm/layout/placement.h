@@ -30,6 +30,10 @@ struct PlacedJob {
   std::optional<NeighbourLoad> stress{};
 };
 
+/// Of its part of a GPU: the profile, else the percentage of the multiprocessors ("25 %"); empty
+/// where it shares nothing.
+std::string share_size(const PlacedJob& job);
+
 struct Placement {
   std::string layout;
   Kind kind = Kind::measured;  // or emulated

@@ -19,7 +19,7 @@ namespace {
 
 struct Header {
   std::string schema = "nearmetal/journal";
-  std::string schema_version = "1.2";  // 1.2: plans name each setting once
+  std::string schema_version = "1.2";  // 1.2: a setting that file and layout both give appears once
   std::string plan_sha256;
   std::string command{};
 };
@@ -53,14 +53,13 @@ std::string line_of(const T& value) {
 void require_same(const json::Header& header, const std::string& plan_sha256,
                   const std::filesystem::path& path) {
   if (header.plan_sha256 == plan_sha256) return;
-  const bool now = header.schema_version == json::Header{}.schema_version;
+  const std::string again = ", " + printable(header.command) + ", and --resume ";
   throw std::invalid_argument(
-      path.string() + " is the journal of another plan" +
-      (now ? "" : ", or of the same by another version of nearmetal, which can go on with it") +
-      ": give the same layouts and options as before" +
-      (header.command.empty()
-           ? ""
-           : ", " + printable(header.command) + ", and --resume " + printable(path.string())));
+      path.string() + " is the journal of another plan: give the same layouts, options and files " +
+      "as before" + (header.command.empty() ? "" : again + printable(path.string())) +
+      (header.schema_version == "1.1" ? "; this journal is of version 1.1: resume it with the "
+                                        "nearmetal that wrote it"
+                                      : ""));
 }
 
 int opened(const std::filesystem::path& path, int flags) {

@@ -79,6 +79,19 @@ class Swept(Mig):
         self.assertEqual([arm["share"]["profiles"] for arm in self.report("s.json")["arms"]],
                          [[uuid(0)], [uuid(1)]])
 
+    def test_kernels_are_chosen_once_for_the_same_work(self):
+        jobs = [mig_job(profile="1g.18gb")]
+        path = self.layouts({"name": "a", "jobs": jobs},
+                            {"name": "b", "jobs": jobs, "workload": {"classes": 10}})
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+        document["workload"] = {"classes": 10, "seed": 3}  # b gives them in another order
+        process = self.sweep(SEVEN, self.write("layouts.json", json.dumps(document)),
+                             "--repeats", "1")
+        self.assertEqual(process.returncode, 0, process.err)
+        with open(self.path("calls"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 3, "a choice, and a run of each")
+
     def test_a_rank_that_finds_another_device_fails(self):
         path = self.layouts({"name": "x", "jobs": [mig_job(profile="1g.18gb")]})
         process = self.sweep(SEVEN, path, "--repeats", "1", KEEP_EXPECTATIONS="1")

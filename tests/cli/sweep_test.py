@@ -241,11 +241,12 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
         process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
-        self.assert_refused(process, 2, "another plan: give the same layouts and options as before",
+        self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",
                             " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
         older = self.write("older.jsonl", lines[0].replace('"1.2"', '"1.1"'))
         process = self.sweep("--steps", "31", "1x1x1", "--resume", older, "--force")
-        self.assert_refused(process, 2, "another plan, or of the same by another version")
+        self.assert_refused(process, 2, "another plan: give the same",
+                            "; this journal is of version 1.1: resume it with the nearmetal that wrote it\n")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
                                                  "--output", "s.json", "--force"])
         process = self.call(*shlex.split(told)[1:])

@@ -64,8 +64,9 @@ TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
                 ThrowsMessage<std::invalid_argument>(
                     HasSubstr("holds no plans for `run --device=cuda --model=resnet50 ")));
   }
-  EXPECT_THAT([&] { place_of_plans(config(largest_that_fits), "a"); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("--batch=auto")));
+  EXPECT_THAT(
+      [&] { place_of_plans(config(largest_that_fits), "a"); },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("--plans needs a number for --batch")));
   RunConfig missing = config(64);
   missing.plans = "/nonexistent";
   EXPECT_THROW(place_of_plans(missing, "a"), InvalidReport);

@@ -1,0 +1,34 @@
+#include "bench/sweep/make_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/json/json.h"
+#include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+TEST(MakePlan, ASweepOfOtherPinnedPlansIsAnother) {
+  const TemporaryFolder folder;
+  Report report = sample_report();
+  const auto hash = [&] {
+    PlanRequest request;
+    request.layouts = {"1x1x1"};
+    request.hosts = "vm0:1";
+    request.workload.config = report.invocation.config;
+    request.workload.config.plan_cache.reset();
+    request.workload.config.plans = folder.write("plans.json", to_json(report));
+    request.workload.given = {"precision", "batch", "image_size", "classes", "plans"};
+    return plan_sha256(make_plan(request));
+  };
+  const std::string first = hash();
+  Plan& plan = report.arms[0].runs[0].plans.at(0);
+  plan.seconds *= 2;
+  EXPECT_EQ(hash(), first) << "the same kernels, timed again";
+  plan.implementation = "another";
+  EXPECT_NE(hash(), first);
+}
+
+}  // namespace
+}  // namespace nearmetal
