@@ -65,8 +65,8 @@ struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What whoever started a job must know of its failure besides the text: which expectation of
-/// `nearmetal run` does not hold. The names are those of the options.
+/// Machine-readable cause of a failed job: which expectation of `nearmetal run` does not hold. The
+/// names are those of the options.
 enum class FailureCode { expect_gpu, expect_uuid, expect_mig, expect_vgpu, expect_environment };
 constexpr auto names_of(FailureCode) {
   return std::array{"expect-gpu", "expect-uuid", "expect-mig", "expect-vgpu", "expect-environment"};

@@ -22,6 +22,7 @@
 #include "bench/run/together.h"
 #include "comm/world.h"
 #include "models/errors.h"
+#include "reports/document/throughput.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
@@ -111,8 +112,7 @@ void tell_result(const Report& report, Teller& teller) {
 
 void tell_failure(const Run& run, const Terminal& terminal) {
   if (run.status != Status::complete) {
-    terminal.err << "nearmetal: the run is " << to_string(run.status) << ": "
-                 << run.failure.value_or("") << std::endl;
+    terminal.err << "nearmetal: " << status_text(run) << std::endl;
   }
 }
 
@@ -128,8 +128,11 @@ class RankJob {
     if (request.conducted) start_telling();
   }
 
-  void tell_sweep(const std::exception& error) {
-    if (teller_ && is_to_be_told(error)) teller_->tell(failure_event(error));
+  void report_failure(const std::exception& error) {
+    if (!teller_ || !is_to_be_told(error)) return;
+    Event event = failure_event(error);
+    event.failure->text = failure_text(world_, error);
+    teller_->tell(event);
   }
 
   ExitCode run() {
@@ -253,7 +256,7 @@ ExitCode run_rank(const RunRequest& request, const Context& context, World& worl
   try {
     return job.run();
   } catch (const std::exception& error) {
-    job.tell_sweep(error);
+    job.report_failure(error);
     throw;
   }
 }

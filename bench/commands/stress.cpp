@@ -10,6 +10,7 @@
 #include "bench/commands/program.h"
 #include "bench/run/conductor.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/together.h"
 #include "comm/layout/layout.h"
 #include "reports/json/run_fields.h"
 #include "reports/sharing/fractions.h"
@@ -113,11 +114,18 @@ class Load {
   double seconds_ = 0;
 };
 
+// What the sweep that started it hears.
+struct Telling {
+  explicit Telling(std::ostream& out) : teller(out, 0) {}
+
+  TrainerProgress progress;  // outlives the teller
+  Teller teller;
+};
+
 // Beside jobs of a sweep: counts from the start of their windows until all have measured theirs.
-void load_until_told(Load& load, const std::string& name, const Terminal& terminal) {
-  Teller teller(terminal.out, 0);
+void load_until_told(Load& load, const std::string& name, Telling& telling) {
+  auto& [progress, teller] = telling;
   Conductor conductor(teller, STDIN_FILENO);
-  TrainerProgress progress;
   progress.window_first_step = 0;  // always in the load
   teller.follow(progress, 0);
   Event event;
@@ -166,8 +174,8 @@ void load_for(Load& load, const StressForm& form, const Terminal& terminal,
   if (terminal.rewrites) terminal.err << "\r\033[K" << std::flush;
 }
 
-ExitCode run_stress(const StressForm& form, const Context& context) {
-  catch_stop_signals();
+// `telling` is null where no sweep started it.
+ExitCode stress(const StressForm& form, const Context& context, Telling* telling) {
   const RunRequest& request = form.request;
   const Terminal& terminal = context.terminal;
   const std::atomic<int>& stop = context.stop;
@@ -179,13 +187,25 @@ ExitCode run_stress(const StressForm& form, const Context& context) {
   talk.remark("nearmetal: device " + std::string(to_string(device.config.device)) + " (" +
               device.why + "), " + device.info.name);
   Load load(probe);
-  if (request.conducted) {
-    load_until_told(load, form.load, terminal);
+  if (telling != nullptr) {
+    load_until_told(load, form.load, *telling);
     return ExitCode::ok;
   }
   load_for(load, form, talk, stop);
   show_result(load.rate(form.load), load.seconds(), probe.work, form.json, terminal.out);
   return stop == 0 ? ExitCode::ok : exit_code_of_signal(stop);
+}
+
+ExitCode run_stress(const StressForm& form, const Context& context) {
+  catch_stop_signals();
+  std::optional<Telling> telling;
+  if (form.request.conducted) telling.emplace(context.terminal.out);
+  try {
+    return stress(form, context, telling ? &*telling : nullptr);
+  } catch (const std::exception& error) {
+    if (telling) telling->teller.tell(failure_event(error));
+    throw;
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "bench/run/together.h"
 #include "comm/join_all_reduce.h"
 #include "comm/nccl_log.h"
+#include "models/errors.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
@@ -118,10 +119,13 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 }  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
+  const std::string text = "rank " + std::to_string(task.world.rank()) + " (" + host_name() +
+                           ") failed " + what + ": " + why;
+  if (task.teller != nullptr) {
+    task.teller->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
+  }
   // In one piece, since a teller may write to the same stream.
-  task.terminal.err << "nearmetal: rank " + std::to_string(task.world.rank()) + " (" + host_name() +
-                           ") failed " + what + ": " + why + "\n"
-                    << std::flush;
+  task.terminal.err << "nearmetal: " + text + "\n" << std::flush;
   task.world.abort(static_cast<int>(ExitCode::run_failed));
 }
 

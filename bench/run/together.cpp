@@ -42,6 +42,12 @@ Event failure_event(const std::exception& error) {
   return event;
 }
 
+std::string failure_text(const World& world, const std::exception& error) {
+  const bool alone = world.size() > 1 && dynamic_cast<const JobFailure*>(&error) == nullptr;
+  return (alone ? "rank " + std::to_string(world.rank()) + " (" + host_name() + "): " : "") +
+         error.what();
+}
+
 ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work) {
   try {
     return work();
@@ -50,8 +56,7 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
     throw JobFailure(failure.what(), failure.exit_code, true, failure.code);
   } catch (const std::exception& error) {
     if (world.size() > 1) {
-      err << "nearmetal: rank " << world.rank() << " (" << host_name() << "): " << error.what()
-          << std::endl;
+      err << "nearmetal: " << failure_text(world, error) << std::endl;
       world.abort(static_cast<int>(exit_code_of(error)));
     }
     throw;

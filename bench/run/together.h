@@ -17,6 +17,9 @@ void together(World& world, const std::function<void()>& work);
 /// What a rank tells of its failure.
 Event failure_event(const std::exception& error);
 
+/// What is told of an error, with the rank before it where one of several failed alone.
+std::string failure_text(const World& world, const std::exception& error);
+
 /// All that this rank does for a command. Where it fails on this rank alone the whole job ends, for
 /// the others would wait for ever; the reason is told on `err` before any rank ends, as a launcher
 /// kills the others once one has ended with a failure.

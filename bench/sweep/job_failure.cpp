@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "reports/document/throughput.h"
+
 namespace nearmetal {
 namespace {
 
@@ -22,7 +24,7 @@ std::string place_of_rank(const JobProcess& job, int64_t rank) {
                                          : place_of(known->second.progress);
 }
 
-// After "rank ", the number; 0 where there is none.
+// The number after "rank " in words of standard error; 0 where there is none.
 int64_t rank_in(const std::string& text) {
   const std::string word = "rank ";
   const size_t at = text.find(word);
@@ -43,6 +45,7 @@ std::optional<std::string> killed_process(const JobProcess& job) {
   return std::nullopt;
 }
 
+// By a process that died before it could send an event.
 std::optional<std::string> said_first(const JobProcess& job) {
   const std::string own = "nearmetal: ";
   for (const std::string& line : job.errors()) {
@@ -67,14 +70,29 @@ std::optional<std::string> said_at_the_end(const JobProcess& job) {
   return last;
 }
 
+std::string last_words(const JobProcess& job) {
+  std::optional<std::string> words = said_first(job);
+  if (!words) words = said_at_the_end(job);
+  return words.value_or("it said nothing");
+}
+
 }  // namespace
 
-std::string reason_of_end(const JobProcess& job) {
-  std::optional<std::string> reason = killed_process(job);
-  if (!reason) reason = said_first(job);
-  if (!reason) reason = said_at_the_end(job);
-  if (!reason) reason = "it said nothing";
-  return *reason + " (" + job.ending() + "; " + place_of_rank(job, rank_in(*reason)) + ")";
+Failure failure_of_job(const JobProcess& job) {
+  Failure failure{{}, job.exit_code(), ""};
+  int64_t rank = 0;
+  const std::optional<std::string> killed = killed_process(job);
+  if (!killed && job.failure()) {
+    rank = job.failure()->rank;
+    failure = *job.failure()->failure;
+  } else if (!killed && job.report() && job.report()->status != Status::complete) {
+    failure.text = status_text(job.report()->arms.at(0).runs.at(0));
+  } else {
+    failure.text = killed ? *killed : last_words(job);
+    rank = rank_in(failure.text);
+  }
+  failure.text += " (" + job.ending() + "; " + place_of_rank(job, rank) + ")";
+  return failure;
 }
 
 std::string place_of_standstill(const JobProcess& job) {

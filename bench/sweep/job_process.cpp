@@ -116,8 +116,9 @@ JobProcess::~JobProcess() {
 void JobProcess::update() {
   int status = 0;
   const bool over = !ended() && waitpid(pid_, &status, WNOHANG) == pid_;
-  read_lines(out_, out_text_, [this](const std::string& line) { take_out(line); });
+  // Errors first: where another rank failed, rank 0 may say what follows from that.
   read_lines(err_, err_text_, [this](const std::string& line) { take_err(line); });
+  read_lines(out_, out_text_, [this](const std::string& line) { take_out(line); });
   if (over) {
     status_ = status;
     kill(-pid_, SIGKILL);  // what it may have left behind
@@ -141,8 +142,15 @@ void JobProcess::take_event(Event event) {
     report_ = std::move(event.report);
     neighbour_ = std::move(event.neighbour);
   }
-  if (event.failure && !failure_code_) failure_code_ = event.failure->code;
-  if (event.kind == EventKind::progress) take_progress(std::move(event));
+  take_word_of_a_rank(std::move(event));
+}
+
+void JobProcess::take_word_of_a_rank(Event event) {
+  if (event.kind == EventKind::progress) {
+    take_progress(std::move(event));
+  } else if (event.kind == EventKind::failure && event.failure && !failure_) {
+    failure_ = std::move(event);
+  }
 }
 
 void JobProcess::take_progress(Event event) {
@@ -153,12 +161,12 @@ void JobProcess::take_progress(Event event) {
   last.progress = std::move(event);
 }
 
-// Ranks but the first tell of themselves here.
+// Ranks but the first send their progress and failure here.
 void JobProcess::take_err(const std::string& line) {
   if (line.empty()) return;
   if (line.starts_with('{')) {
     try {
-      return take_event(event_from_json(line));
+      return take_word_of_a_rank(event_from_json(line));
     } catch (const InvalidReport&) {  // of a library: an error like others
     }
   }

@@ -58,8 +58,8 @@ class JobProcess {
   const std::optional<Report>& report() const { return report_; }
   const std::optional<Neighbour>& neighbour() const { return neighbour_; }
   bool told_result() const { return report_ || neighbour_; }
-  /// What a rank told of its failure.
-  std::optional<FailureCode> failure_code() const { return failure_code_; }
+  /// The failure that a rank sent, if any; of several the first.
+  const std::optional<Event>& failure() const { return failure_; }
   /// The last lines of its standard error.
   const std::deque<std::string>& errors() const { return errors_; }
   int out() const { return out_; }
@@ -69,6 +69,7 @@ class JobProcess {
   void take_out(const std::string& line);
   void take_err(const std::string& line);
   void take_event(Event event);
+  void take_word_of_a_rank(Event event);
   void take_progress(Event event);
 
   pid_t pid_ = -1;
@@ -80,7 +81,7 @@ class JobProcess {
   std::map<int64_t, Heartbeat> heartbeats_;
   std::optional<Report> report_;
   std::optional<Neighbour> neighbour_;
-  std::optional<FailureCode> failure_code_;
+  std::optional<Event> failure_;
   std::deque<std::string> errors_;
 };
 

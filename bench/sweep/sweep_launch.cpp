@@ -100,15 +100,19 @@ class RunningLaunch {
     end_all();
   }
 
+  void fail(const std::string& name, const Failure& failure) {
+    auto code = static_cast<ExitCode>(failure.exit_code);
+    if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
+    fail(name + failure.text, code, failure.code);
+  }
+
   void look_for_failures() {
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const std::string name = jobs_.size() > 1 ? "job " + std::to_string(i + 1) + ": " : "";
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
         const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
-        auto code = static_cast<ExitCode>(job.exit_code());
-        if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
-        if (!reported) fail(name + reason_of_end(job), code, job.failure_code());
+        if (!reported) fail(name, failure_of_job(job));
       } else {
         look_at_time(job, name);
       }

@@ -105,4 +105,8 @@ void fail_run(const std::string& why, Run& run) {
   set_throughput(Unknown{"the run failed"}, run);
 }
 
+std::string status_text(const Run& run) {
+  return std::string("the run is ") + to_string(run.status) + ": " + run.failure.value_or("");
+}
+
 }  // namespace nearmetal

@@ -42,4 +42,7 @@ void set_throughput(const Maybe<double>& throughput, Run& run);
 /// Marks the run as failed. It loses its throughput, which would be a figure without proof.
 void fail_run(const std::string& why, Run& run);
 
+/// "the run is failed: out of memory".
+std::string status_text(const Run& run);
+
 }  // namespace nearmetal

@@ -19,8 +19,8 @@ inline constexpr const char* end_order = "end";      // after `measured`: enough
 inline constexpr const char* stop_order = "stop";    // early
 
 /// ready: warmed up, the load goes on until `start`; measured: the window is complete, the load
-/// goes on until `end`; result: with the report, or what a neighbour did; failure: without; both
-/// are the last.
+/// goes on until `end`; result: with the report, or what a neighbour did; failure: the job ends
+/// without a report. Either is the last event.
 enum class EventKind { progress, ready, measured, result, failure };
 constexpr auto names_of(EventKind) {
   return std::array{"progress", "ready", "measured", "result", "failure"};
@@ -40,7 +40,7 @@ struct Failure {
 
 struct Event {
   std::optional<EventKind> kind;  // empty: one that another version tells of
-  int64_t rank = 0;  // that tells; each tells of its progress and of its failure, rank 0 all else
+  int64_t rank = 0;  // the sender; every rank sends progress and failure, rank 0 everything else
   std::string host;  // of that rank
   std::optional<RankPhase> phase;  // of progress; empty: one of another version
   int64_t steps = 0;               // taken

@@ -21,6 +21,12 @@ class Stress(cli.CliTest):
         self.assertGreater(rate["flops_per_second"], 1e9)
         self.assertGreaterEqual(rate["seconds"], 0.2)
 
+    def test_tells_the_sweep_that_started_it_why_it_failed(self):
+        process = self.call("stress", "--device", "cpu", "noise", "--conducted")
+        event = json.loads(process.out.splitlines()[-1])
+        self.assertEqual((event["event"], event["failure"]["exit_code"]), ("failure", 2))
+        self.assertIn("'noise' is not to be had", event["failure"]["text"])
+
     def test_refuses_what_the_device_has_not(self):
         self.assert_refused(self.call(*CPU, "pcie"), 2, "'pcie' is not to be had", "cpu")
         self.assert_refused(self.call(*CPU, "noise"), 2, "'noise'", "micro --list")

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "models/errors.h"
+#include "reports/document/throughput.h"
+#include "tests/support/sample_report.h"
 
 namespace nearmetal {
 namespace {
@@ -58,7 +60,7 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
   ScriptedJob job(script + "exit 137");
   job.update_for(long_enough);
   ASSERT_TRUE(job.process.ended());
-  EXPECT_EQ(reason_of_end(job.process),
+  EXPECT_EQ(failure_of_job(job.process).text,
             "process rank 1 with PID 5 on node vm1 exited on signal 9 (Killed). "
             "(exit code 137; window, step 8)");
 }
@@ -69,7 +71,7 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
     for (const char* line : lines) print(script, line, to_err);
     ScriptedJob job(script + "exit 255");
     job.update_for(long_enough);
-    return reason_of_end(job.process);
+    return failure_of_job(job.process).text;
   };
   const std::string end = " (exit code 255; before it said anything)";
   EXPECT_EQ(reason_of({"Warning: added vm0", "ssh: connect to host vm1: no route", "-----",
@@ -89,33 +91,78 @@ TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
   print(script, "nearmetal: rank 0 (vm0) failed in the window, step 11: consequence", to_err);
   ScriptedJob job(script + "exit 6");
   job.update_for(long_enough);
-  EXPECT_EQ(reason_of_end(job.process),
+  EXPECT_EQ(failure_of_job(job.process).text,
             "rank 1 (vm1) failed in the warm-up, step 4: broken (exit code 6; warm-up, step 3)");
 }
 
-TEST(JobFailure, AnyRankMayTellWhichExpectationDoesNotHold) {
+std::string failure_line(int64_t rank, const Failure& failure) {
   Event event;
   event.kind = EventKind::failure;
-  event.rank = 1;
-  event.failure = Failure{FailureCode::expect_mig, 2, "no MIG device"};
-  for (const char* where : {"", to_err}) {
-    std::string script;
-    print(script, to_json_line(event), where);
-    print(script, "nearmetal: rank 1 (vm1): no MIG device", to_err);
-    ScriptedJob job(script + "exit 2");
-    job.update_for(long_enough);
-    EXPECT_EQ(job.process.failure_code(), FailureCode::expect_mig);
-    EXPECT_THAT(reason_of_end(job.process), StartsWith("rank 1 (vm1): no MIG device"));
-  }
-  ScriptedJob older("echo 'nearmetal: --expect-gpu H200: host a has an L4' >&2; exit 2");
-  older.update_for(long_enough);
-  EXPECT_EQ(older.process.failure_code(), std::nullopt) << "what it says is not searched";
+  event.rank = rank;
+  event.failure = failure;
+  return to_json_line(event);
+}
+
+TEST(JobFailure, IsWhatARankSentWhateverElseIsSaid) {
+  const Failure sent{FailureCode::expect_mig, 2, "rank 1 (vm1): no MIG device"};
+  std::string script;
+  print(script, heartbeat(0, RankPhase::set_up, 0));
+  print(script, heartbeat(1, RankPhase::warm_up, 3), to_err);
+  print(script, "nearmetal: rank 0 (vm0) is spoken of by a library", to_err);
+  print(script, failure_line(1, sent), to_err);
+  print(script, failure_line(0, {{}, 6, "a consequence"}));
+  ScriptedJob job(script + "exit 1");
+  job.update_for(long_enough);
+  const Failure failure = failure_of_job(job.process);
+  EXPECT_EQ(failure.text, "rank 1 (vm1): no MIG device (exit code 1; warm-up, step 3)");
+  EXPECT_EQ(failure.code, FailureCode::expect_mig);
+  EXPECT_EQ(failure.exit_code, 2) << "that of the rank, not of its launcher";
+}
+
+TEST(JobFailure, ACodeBelongsToTheTextThatARankSentAlone) {
+  std::string script;
+  print(script, failure_line(0, {FailureCode::expect_gpu, 2, "an L4"}));
+  print(script, "mpirun noticed that process rank 1 with PID 5 exited on signal 9.", to_err);
+  ScriptedJob killed(script + "exit 137");
+  killed.update_for(long_enough);
+  EXPECT_THAT(failure_of_job(killed.process).text, StartsWith("process rank 1"));
+  EXPECT_EQ(failure_of_job(killed.process).code, std::nullopt);
+  ScriptedJob silent("echo 'nearmetal: --expect-gpu H200: host a has an L4' >&2; exit 2");
+  silent.update_for(long_enough);
+  EXPECT_EQ(failure_of_job(silent.process).code, std::nullopt) << "what it says is not searched";
+}
+
+TEST(JobFailure, IsWhatAReportThatIsNotCompleteSays) {
+  Event event;
+  event.kind = EventKind::result;
+  event.report = sample_report();
+  fail_run("the network did not learn", event.report->arms[0].runs[0]);
+  event.report->status = Status::failed;
+  std::string script;
+  print(script, heartbeat(0, RankPhase::proof, 9));
+  script += "cat <<'END'\n" + to_json_line(event) + "\nEND\n";
+  print(script, "nearmetal: said by another", to_err);
+  ScriptedJob job(script + "exit 6");
+  job.update_for(long_enough);
+  EXPECT_EQ(failure_of_job(job.process).text,
+            "the run is failed: the network did not learn (exit code 6; proof)");
+}
+
+TEST(JobFailure, OnStandardErrorRanksOnlySendProgressAndFailure) {
+  Event event;
+  event.kind = EventKind::ready;
+  std::string script;
+  print(script, to_json_line(event), to_err);
+  ScriptedJob job(script + "exit 6");
+  job.update_for(long_enough);
+  EXPECT_FALSE(job.process.ready());
 }
 
 TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
   ScriptedJob job("kill -9 $$");
   job.update_for(long_enough);
-  EXPECT_EQ(reason_of_end(job.process), "it said nothing (signal 9; before it said anything)");
+  EXPECT_EQ(failure_of_job(job.process).text,
+            "it said nothing (signal 9; before it said anything)");
 }
 
 TEST(JobFailure, TheSilentRankStandsStill) {
@@ -153,13 +200,14 @@ TEST(JobFailure, EventsOfAnotherVersionArePassedOver) {
   print(script, line);
   ScriptedJob job(script + "exit 6");
   job.update_for(long_enough);
-  EXPECT_EQ(reason_of_end(job.process), "it said nothing (exit code 6; before it said anything)");
+  EXPECT_EQ(failure_of_job(job.process).text,
+            "it said nothing (exit code 6; before it said anything)");
 }
 
 TEST(JobFailure, LinesThatOnlyLookLikeProgressAreKept) {
   ScriptedJob job("echo '{ \"a library\" }' >&2; exit 6");
   job.update_for(long_enough);
-  EXPECT_THAT(reason_of_end(job.process), StartsWith("{ \"a library\" } (exit code 6"));
+  EXPECT_THAT(failure_of_job(job.process).text, StartsWith("{ \"a library\" } (exit code 6"));
 }
 
 }  // namespace
