@@ -22,7 +22,7 @@
 #include "bench/run/together.h"
 #include "comm/world.h"
 #include "models/errors.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <optional>
 
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 
 namespace nearmetal {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "models/errors.h"
-#include "reports/document/throughput.h"
+#include "reports/document/metric.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {
