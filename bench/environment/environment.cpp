@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "bench/environment/system_files.h"
+#include "models/errors.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
