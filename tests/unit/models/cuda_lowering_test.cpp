@@ -210,16 +210,16 @@ std::vector<std::string> exchange_kernels(Precision type, std::vector<GradientBu
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
   StepResources resources;
   std::vector<char> sent(2);
-  if (type != Precision::fp16) resources.sent.matrices = sent.data();
-  if (type != Precision::fp32) resources.sent.vectors = sent.data() + 1;
+  if (type != Precision::fp16) resources.sent_matrices = sent.data();
+  if (type != Precision::fp32) resources.sent_vectors = sent.data() + 1;
   LoweringChoices choices;
   choices.stem = StemForm::pad_to_4;
   LoweredStep step = lower(graph, options, choices, layout, resources);
   RecordingAllReduce all_reduce;
   insert_exchange(step, layout, options, resources, all_reduce, 0);
   buckets = all_reduce.buckets;
-  EXPECT_EQ(buckets.at(0).data, resources.sent.matrices);
-  EXPECT_EQ(buckets.at(1).data, resources.sent.vectors);
+  EXPECT_EQ(buckets.at(0).data, resources.sent_matrices);
+  EXPECT_EQ(buckets.at(1).data, resources.sent_vectors);
   std::vector<std::string> names;
   for (const Kernel& kernel : step.kernels) {
     if (kernel.phase == Phase::exchange) names.push_back(kernel.name);
