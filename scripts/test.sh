@@ -7,8 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 jobs=$(nproc)
-tests_at_once=$((jobs + 1)) # as many of them wait for processes
-tidy_seconds=60 # at most, so that many changed files do not hold up the rest
+tidy_seconds=120 # at most, so that many changed files do not hold up the rest
 failed=()
 
 # check TITLE COMMAND [ARGUMENT...]
@@ -69,7 +68,7 @@ check_sanitizers() {
   # By Clang, which compiles checked code in half the time of GCC, and warns of other things.
   configure debug -DNEARMETAL_CPU="$cpu" -DNEARMETAL_TESTS=ON -DNEARMETAL_WERROR=ON &&
     cmake --build --preset debug &&
-    ctest --preset debug --no-tests=error -j "$tests_at_once"
+    ctest --preset debug --no-tests=error -j "$jobs"
 }
 
 main() {
@@ -84,9 +83,9 @@ main() {
   cmake --build --preset "$preset"
   check tidy check_tidy "$preset"
   check sanitizers check_sanitizers "$cpu"
-  check fuzz scripts/fuzz.sh 40
+  check fuzz scripts/fuzz.sh 60
   check tests ctest --test-dir build --no-tests=error --output-on-failure \
-    --timeout 300 -j "$tests_at_once"
+    --timeout 300 -j "$jobs"
 
   ((${#failed[@]} == 0)) || die "FAILED: ${failed[*]}"
 }

@@ -53,17 +53,16 @@ void collect_gpus(Checkup& checkup) {
 }
 
 BackendCheck check_backend(const std::string& name) {
-  const char* fix =
-      "install the library that is named, or add its folder to LD_LIBRARY_PATH";  // to load it
+  Obstacle next = Obstacle::not_loaded;
   try {
     Backend& backend = load_backend(name);
-    fix = "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
+    next = Obstacle::no_device;
     backend.describe(0);
     return {};
   } catch (const NotBuilt& error) {
-    return {error.what(), "build with this backend (scripts/setup.sh)"};
+    return {Obstacle::not_built, error.what()};
   } catch (const std::exception& error) {
-    return {error.what(), fix};
+    return {next, error.what()};
   }
 }
 

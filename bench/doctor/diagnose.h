@@ -26,10 +26,12 @@ struct MpiLaunch {
   std::string text;           // the first that it printed, where it failed
 };
 
-/// What keeps a backend from working; empty: it works.
+/// What keeps a backend from working, from the build to the device.
+enum class Obstacle { none, not_built, not_loaded, no_device };
+
 struct BackendCheck {
-  std::string obstacle;
-  std::string fix;
+  Obstacle obstacle = Obstacle::none;
+  std::string reason;
 };
 
 /// What a sweep of a layout file would meet before it starts anything.

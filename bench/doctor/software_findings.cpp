@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <stdexcept>
 
 #include "bench/doctor/diagnose.h"
 #include "models/errors.h"
@@ -38,18 +39,33 @@ void add_driver(const Checkup& checkup, std::vector<Finding>& findings) {
   }
 }
 
+const char* fix_of(Obstacle obstacle) {
+  switch (obstacle) {
+    case Obstacle::none:
+      return "";
+    case Obstacle::not_built:
+      return "build with this backend (scripts/setup.sh)";
+    case Obstacle::not_loaded:
+      return "install the library that is named, or add its folder to LD_LIBRARY_PATH";
+    case Obstacle::no_device:
+      return "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
+  }
+  throw std::logic_error("unnamed Obstacle");
+}
+
 void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
-  const bool any = std::ranges::any_of(
-      checkup.backends, [](const auto& backend) { return backend.second.obstacle.empty(); });
+  const bool any = std::ranges::any_of(checkup.backends, [](const auto& backend) {
+    return backend.second.obstacle == Obstacle::none;
+  });
   for (const auto& [name, backend] : checkup.backends) {
-    if (backend.obstacle.empty()) {
+    if (backend.obstacle == Obstacle::none) {
       findings.push_back({Urgency::ok, "backend", "the " + name + " backend works", "", ""});
       continue;
     }
     const bool needed = !any || (name == "cuda" && checkup.gpu_device_files);
     findings.push_back({needed ? Urgency::blocker : Urgency::note, "backend_unusable",
-                        name + ": " + backend.obstacle,
-                        "runs with --device " + name + " cannot start", backend.fix});
+                        name + ": " + backend.reason,
+                        "runs with --device " + name + " cannot start", fix_of(backend.obstacle)});
   }
 }
 

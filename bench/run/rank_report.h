@@ -53,7 +53,7 @@ struct Checks {
   std::optional<std::string> failure;  // of the device or a library
 };
 
-/// How far a rank came.
+/// What a rank completed.
 struct RankResult {
   std::optional<Prepared> prepared;
   std::optional<Trained> trained;

@@ -67,7 +67,7 @@ void override_with(Workload& workload, const Workload& above) {
   workload.given.insert(workload.given.end(), above.given.begin(), above.given.end());
 }
 
-// What the hosts of a layout are claimed to be, which its ranks hold against what they find.
+// Takes over what the hosts of a layout are claimed to be; its ranks check the claim.
 void apply_claim(RunConfig& config, const Placement& placement, const std::vector<Host>& hosts,
                  const std::string& source) {
   std::set<std::string> claims;

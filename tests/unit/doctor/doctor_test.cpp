@@ -68,11 +68,11 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"blocker backend_unusable",
        [](Checkup& c) {
-         c.backends["cuda"] = {"no libcudnn.so.9", "install it"};
+         c.backends["cuda"] = {Obstacle::not_loaded, "no libcudnn.so.9"};
        }},
       {"note backend_unusable",
        [](Checkup& c) {
-         c.backends["cpu"] = {"no libdnnl.so.2", "install it"};
+         c.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
        }},
       {"note no_mpi", [](Checkup& c) { c.mpi.reset(); }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
@@ -170,8 +170,13 @@ std::string fix_of(const Checkup& checkup, const std::string& code) {
 
 TEST(Doctor, AdviceIsForWhatABackendLacks) {
   Checkup checkup = healthy();
-  checkup.backends["cuda"] = {"no libcudnn.so.9", "install it"};
-  EXPECT_EQ(fix_of(checkup, "backend_unusable"), "install it");
+  const std::pair<Obstacle, const char*> fixes[] = {{Obstacle::not_built, "build with this"},
+                                                    {Obstacle::not_loaded, "LD_LIBRARY_PATH"},
+                                                    {Obstacle::no_device, "install the driver"}};
+  for (const auto& [obstacle, fix] : fixes) {
+    checkup.backends["cuda"] = {obstacle, "?"};
+    EXPECT_THAT(fix_of(checkup, "backend_unusable"), HasSubstr(fix));
+  }
 }
 
 TEST(Doctor, WhatIsNotKnownIsNoFault) {
@@ -188,11 +193,11 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   checkup.gpu_device_files = false;
   checkup.nvml = Unknown{"no NVML"};
   checkup.gpus.clear();
-  checkup.backends["cuda"] = {"this build has no cuda backend", ""};
+  checkup.backends["cuda"] = {Obstacle::not_built, "this build has no cuda backend"};
   for (const Finding& finding : diagnose(checkup)) {
     EXPECT_NE(finding.severity, Urgency::blocker) << finding.code;
   }
-  checkup.backends["cpu"] = {"no libdnnl.so.2", "install it"};
+  checkup.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
   EXPECT_THAT(worst(checkup), HasSubstr("no_gpu"));
   int blockers = 0;
   for (const Finding& finding : diagnose(checkup)) blockers += finding.severity == Urgency::blocker;

@@ -64,6 +64,17 @@ TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
                 ThrowsMessage<std::invalid_argument>(
                     HasSubstr("holds no plans for `run --device=cuda --model=resnet50 ")));
   }
+  std::vector<RunConfig> others(6, config(64));
+  others[0].device = Device::cpu;
+  others[1].model = "resnet18";
+  others[2].precision = Precision::bf16;
+  others[3].image_size = 32;
+  others[4].classes = 10;
+  others[5].forward_only = true;
+  ASSERT_EQ(place_of_plans(config(64), "a"), path()) << "the work itself";
+  for (const RunConfig& other : others) {
+    EXPECT_THROW(place_of_plans(other, "a"), std::invalid_argument);
+  }
   EXPECT_THAT(
       [&] { place_of_plans(config(largest_that_fits), "a"); },
       ThrowsMessage<std::invalid_argument>(HasSubstr("--plans needs a number for --batch")));
