@@ -86,12 +86,9 @@ SeriesOf series_of(const RunSet& set) {
 
 std::string mean_text(const std::vector<double>& values) {
   if (values.empty()) return "-";
-  std::vector<double> logs;
-  for (const double value : values) logs.push_back(std::log(value));
   const auto estimate = log_mean(values);
-  const double mean_value = std::exp(mean(logs));
-  return estimate ? with_interval(mean_value, interval(*estimate, side_confidence))
-                  : significant(mean_value);
+  const double mean = geometric_mean(values);
+  return estimate ? with_interval(mean, interval(*estimate, side_confidence)) : significant(mean);
 }
 
 ExitCode run_add(const BaselineForm& form, const Context& context) {

@@ -52,9 +52,8 @@ ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   checkup.mig_config = std::move(mig_config);
   if (form.layout) checkup.layout = check_layout(*form.layout, checkup);
   const std::vector<Finding> findings = diagnose(checkup);
-  const auto blockers = std::count_if(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.severity == Urgency::blocker;
-  });
+  const auto blockers = std::ranges::count_if(
+      findings, [](const Finding& finding) { return finding.severity == Urgency::blocker; });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
   if (form.json) {
     terminal.out << findings_to_json(findings, static_cast<int>(code));

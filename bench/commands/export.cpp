@@ -152,7 +152,7 @@ void require_steps_for(const std::vector<std::string>& given) {
   for (const std::string& setting : std::set(given.begin(), given.end())) {
     if (of_parameters.contains(setting)) continue;
     std::string& flag = flags.emplace_back("--" + setting);
-    std::replace(flag.begin(), flag.end(), '_', '-');
+    std::ranges::replace(flag, '_', '-');
   }
   if (flags.empty()) return;
   throw std::invalid_argument("without --steps nothing is trained, which " +
@@ -195,8 +195,7 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   add_state(tensors, "", graph, initial);
   Training training;
   if (device) {
-    terminal.remark("nearmetal: device " + std::string(to_string(device->config.device)) + " (" +
-                    device->why + ")");
+    terminal.remark(device_remark(*device));
     metadata["device_name"] = device->info.name;
     metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
     training = train(*device, initial, terminal);

@@ -58,7 +58,7 @@ class Filter {
 
   // Preparing a step takes seconds: only where it was named.
   bool asks_for_step() const {
-    return std::any_of(patterns_.begin(), patterns_.end(), [](const std::string& pattern) {
+    return std::ranges::any_of(patterns_, [](const std::string& pattern) {
       return pattern.starts_with("step") || pattern.starts_with("^step");
     });
   }
@@ -66,9 +66,9 @@ class Filter {
   std::vector<Probe> choose(std::vector<Probe> probes) const {
     if (expressions_.empty()) return probes;
     std::erase_if(probes, [&](const Probe& probe) {
-      return std::none_of(
-          expressions_.begin(), expressions_.end(),
-          [&](const std::regex& expression) { return std::regex_search(probe.name, expression); });
+      return std::ranges::none_of(expressions_, [&](const std::regex& expression) {
+        return std::regex_search(probe.name, expression);
+      });
     });
     return probes;
   }
@@ -123,8 +123,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
   std::optional<PreparedDevice> device;
   together(world,
            [&] { device.emplace(prepare_device(form.request, context, world.local_rank())); });
-  terminal.remark("nearmetal: device " + std::string(to_string(device->config.device)) + " (" +
-                  device->why + "), " + device->info.name);
+  terminal.remark(device_remark(*device) + ", " + device->info.name);
   TimingOptions options{.repetitions = static_cast<int>(form.repetitions),
                         .seconds = form.seconds,
                         .collective = world.size() > 1};

@@ -1,13 +1,249 @@
 #include "bench/commands/run.h"
 
-#include <memory>
+#include <unistd.h>
 
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
+#include "bench/environment/binding.h"
+#include "bench/environment/environment.h"
+#include "bench/environment/gpu.h"
+#include "bench/run/conductor.h"
+#include "bench/run/prepare_device.h"
+#include "bench/run/rank_facts.h"
+#include "bench/run/rank_report.h"
+#include "bench/run/rank_run.h"
+#include "bench/run/table.h"
 #include "bench/run/together.h"
+#include "comm/world.h"
+#include "models/errors.h"
+#include "reports/document/metric.h"
+#include "reports/files/atomic_file.h"
+#include "reports/json/json.h"
+#include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {
+
+// --batch auto: a little below what fits, as other processes take memory meanwhile; no tensor of
+// 2^31 elements or more, as the fast convolution kernels do not index that far (batch 3,456 of
+// ResNet-50 in fp16 on an H200: 563 images/s; 2,624: 11,488); and a multiple of 32, as the tiles of
+// matrix units waste what is left over.
+int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
+  const int64_t batch = std::min(largest - largest / 50, largest_indexed);
+  return batch >= 64 ? batch / 32 * 32 : batch;
+}
+
+void settle_batch(PreparedDevice& device, const PlanSource& plans, World& world,
+                  const Terminal& terminal) {
+  RunConfig& config = device.config;
+  if (config.batch != largest_that_fits) return;
+  config.batch.reset();
+  RunConfig smallest = config;
+  smallest.batch = 1;
+  fill_defaults(smallest, device.config.device);
+  const ProgramOptions options = program_options(smallest, plans, world.size(), world.rank());
+  int64_t largest = 0;
+  together(world, [&] { largest = device.backend.largest_batch(device.graph, options); });
+  largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
+  if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
+  const int64_t indexed = std::max<int64_t>(
+      1, std::numeric_limits<int32_t>::max() / device.graph.largest_tensor_elements());
+  config.batch = comfortable_batch(largest, indexed);
+  fill_defaults(config, device.config.device);
+  terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
+                  std::to_string(*config.batch) +
+                  (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
+}
+
+Environment environment_of(const RunConfig& config, const DeviceInfo& device) {
+  Environment environment = find_environment();
+  environment.libraries = device.libraries;
+  environment.claim = config.environment;
+  if (config.host_facts) environment.host_facts = read_host_facts(*config.host_facts);
+  if (config.device == Device::cuda) environment.gpus.push_back(found_gpu(device));
+  return environment;
+}
+
+// Ranks on the same CPUs share them.
+void share_cpus(RunConfig& config, const Environment& environment, int64_t ranks) {
+  if (config.device != Device::cpu || config.threads > 0 || ranks == 1) return;
+  config.threads = std::max<int64_t>(1, environment.usable_cpus / ranks);
+}
+
+ExitCode exit_code_of(const Run& run, int stop_signal) {
+  if (run.status == Status::failed) return ExitCode::run_failed;
+  if (run.status == Status::complete) return ExitCode::ok;
+  return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
+}
+
+void print_result(std::ostream& out, const Report& report, bool colour) {
+  const Run& run = report.arms.front().runs.front();
+  print_summary(out, report, run, colour);
+  if (run.profile) print_profile(out, *run.profile);
+  if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
+}
+
+// The table comes after the file is safe; where it is not, the table is all that is left.
+void publish(const Report& report, const Destination& destination, const Terminal& terminal) {
+  try {
+    write_report(report, destination, terminal);
+  } catch (...) {
+    print_result(terminal.err, report, false);
+    throw;
+  }
+  if (!destination.to_stdout) print_result(terminal.out, report, terminal.colour);
+  if (destination.file) terminal.remark("report: " + destination.file->string());
+}
+
+void tell_result(const Report& report, Teller& teller) {
+  Event event;
+  event.kind = EventKind::result;
+  event.report = report;
+  teller.tell(event);
+}
+
+void tell_failure(const Run& run, const Terminal& terminal) {
+  if (run.status != Status::complete) {
+    terminal.err << "nearmetal: " << status_text(run) << std::endl;
+  }
+}
+
+// What one rank does for `run`.
+class RankJob {
+ public:
+  RankJob(const RunRequest& request, const Context& context, World& world)
+      : request_(request), context_(context), terminal_(context.terminal), world_(world) {
+    terminal_.quiet = request.config.quiet || world.rank() > 0;
+    // mpirun gives its ranks a terminal of their own, wherever its output goes.
+    if (world.size() > 1) terminal_.colour = false;
+    terminal_.rewrites = terminal_.rewrites && !terminal_.quiet && !request.config.no_progress;
+    if (request.conducted) start_telling();
+  }
+
+  void report_failure(const std::exception& error) {
+    if (!teller_ || !is_to_be_told(error)) return;
+    Event event = failure_event(error);
+    event.failure->text = failure_text(world_, error);
+    teller_->tell(event);
+  }
+
+  ExitCode run() {
+    std::optional<PreparedDevice> prepared;
+    together(world_, [&] {
+      prepared.emplace(
+          prepare_device(request_, context_, world_.local_rank(),
+                         [this](const RunConfig& config) { require_destination(config); }));
+    });
+    PreparedDevice& device = *prepared;
+    terminal_.remark(device_remark(device));
+    RankStart start = start_on(device);
+    PlanSource plans;
+    together(world_, [&] { plans = find_plans(device.config, device.info); });
+    start.warnings = plans.warnings;
+    const RankResult result = train(device, plans);
+    return publish_job(make_rank_report(request_, device, start, result));
+  }
+
+ private:
+  // Rank 0 writes to its standard output, which is the way of its report, too: what others write
+  // must not get in between.
+  void start_telling() {
+    teller_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank());
+    if (world_.rank() == 0) conductor_.emplace(*teller_, STDIN_FILENO);
+  }
+
+  void require_destination(const RunConfig& config) {
+    if (!request_.conducted) {
+      destination_ = choose_destination(config);
+      for (const std::string& remark : flags_without_effect(config, world_.size())) {
+        terminal_.remark(remark);
+      }
+    }
+    if (world_.rank() == 0) require_writable(destination_);
+  }
+
+  // Binds this rank before anything of size is allocated, and most threads are started.
+  RankStart start_on(PreparedDevice& device) {
+    RankStart start{.argv = context_.argv,
+                    .started_at = time_stamp(),
+                    .rank = world_.rank(),
+                    .world_size = world_.size(),
+                    .environment = environment_of(device.config, device.info)};
+    const auto& gpus = start.environment.gpus;
+    const Gpu* gpu = gpus.empty() ? nullptr : &gpus[0];
+    together(world_, [&] { require_expected(request_.expected, start.environment, gpu); });
+    start.binding = bind_to_node(node_to_bind_to(device.config, gpu));
+    require_one_job(device, start.environment);
+    const ProcessClock& clock = context_.clock;
+    start.set_up = {.clock = clock.clock(),
+                    .start_seconds = clock.start_seconds(),
+                    .backend_seconds = clock.elapsed_seconds() - clock.start_seconds()};
+    return start;
+  }
+
+  void require_one_job(PreparedDevice& device, const Environment& environment) {
+    if (world_.size() == 1) return;
+    RunConfig common = device.config;
+    common.gpu = 0;  // of each rank its own
+    std::vector<RankFacts> ranks;
+    const RankFacts mine = facts_of(environment, device.info, config_sha256(common));
+    for (const std::string& bytes : world_.all_gather(to_bytes(mine))) {
+      ranks.push_back(rank_facts_from(bytes));
+    }
+    const std::string reason = disagreement(ranks);
+    if (!reason.empty()) throw JobFailure(reason, ExitCode::usage, world_.rank() > 0);
+    share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
+  }
+
+  RankResult train(PreparedDevice& device, const PlanSource& plans) {
+    RankResult result;
+    result.failure = failure_of(world_, [&] { settle_batch(device, plans, world_, terminal_); });
+    if (result.failure) return result;
+    return run_rank({device.config, device.graph, device.backend, device.info, plans,
+                     context_.clock, terminal_, context_.stop, world_,
+                     teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr,
+                     request_.sharers, request_.through_mps});
+  }
+
+  // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
+  // as long as it can.
+  ExitCode publish_job(const Report& mine) {
+    std::vector<Report> parts;
+    for (const std::string& text : world_.all_gather(to_json(mine))) {
+      if (world_.rank() == 0) parts.push_back(report_from_json(text));
+    }
+    ExitCode code = ExitCode::ok;
+    together(world_, [&] {
+      if (world_.rank() > 0) return;
+      Report report = merge_ranks(std::move(parts));
+      code = exit_code_of(report.arms[0].runs[0], context_.stop);
+      report.exit_code = static_cast<int>(code);
+      if (request_.config.no_host_info && !conductor_) leave_out_host_info(report);
+      if (conductor_) {
+        tell_result(report, *teller_);
+      } else {
+        publish(report, destination_, terminal_);
+      }
+      tell_failure(report.arms[0].runs[0], terminal_);
+    });
+    return static_cast<ExitCode>(maximum_of_ranks(world_, static_cast<int64_t>(code)));
+  }
+
+  const RunRequest& request_;
+  const Context& context_;
+  Terminal terminal_;
+  World& world_;
+  Destination destination_;
+  std::optional<Teller> teller_;        // of a job that a sweep started
+  std::optional<Conductor> conductor_;  // the same, on rank 0
+};
 
 constexpr const char* run_examples = R"(
 Examples:
@@ -30,7 +266,15 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
       collective.needs_mpi_threads && asked.update == Update::allreduce && !asked.forward_only;
   const std::unique_ptr<World> world = join_world(
       asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
-  return as_rank(*world, context.terminal.err, [&] { return run_rank(request, context, *world); });
+  return as_rank(*world, context.terminal.err, [&] {
+    RankJob job(request, context, *world);
+    try {
+      return job.run();
+    } catch (const std::exception& error) {
+      job.report_failure(error);
+      throw;
+    }
+  });
 }
 
 Command run_command() {

@@ -184,8 +184,7 @@ ExitCode stress(const StressForm& form, const Context& context, Telling* telling
   talk.rewrites = terminal.rewrites && !talk.quiet;
   const PreparedDevice device = prepare_device(request, context);
   const Probe probe = find_probe(device.backend, device.config, form.load);
-  talk.remark("nearmetal: device " + std::string(to_string(device.config.device)) + " (" +
-              device.why + "), " + device.info.name);
+  talk.remark(device_remark(device) + ", " + device.info.name);
   Load load(probe);
   if (telling != nullptr) {
     load_until_told(load, form.load, *telling);

@@ -84,8 +84,8 @@ std::vector<std::string> without_files(const std::vector<std::string>& argv) {
 
 // The journal holds what merges the runs: the names of their hosts.
 bool leaves_out_host_info(const Report& report) {
-  return std::any_of(report.arms.begin(), report.arms.end(),
-                     [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
+  return std::ranges::any_of(report.arms,
+                             [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
 }
 
 std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
@@ -180,7 +180,7 @@ class Sweep {
   }
 
   bool done(const Launch& launch) const {
-    return std::any_of(entries_.begin(), entries_.end(), [&](const JournalEntry& entry) {
+    return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
       return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
     });
   }
@@ -211,8 +211,9 @@ class Sweep {
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
-    const bool all = !cut_short_ && std::all_of(plan_.launches.begin(), plan_.launches.end(),
-                                                [&](const Launch& launch) { return done(launch); });
+    const bool all = !cut_short_ && std::ranges::all_of(plan_.launches, [&](const Launch& launch) {
+      return done(launch);
+    });
     report_ = report_of_sweep(plan_, unsupported_, entries_, std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
     ExitCode code = failed_;

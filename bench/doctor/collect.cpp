@@ -14,7 +14,7 @@
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor_sources.h"
-#include "bench/run/expected.h"
+#include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/make_plan.h"
 #include "bench/sweep/run_layout.h"

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "bench/run/gpu_ranks.h"
-#include "bench/run/quanta.h"
+#include "bench/run/attribute.h"
+#include "bench/run/together.h"
 #include "models/graph.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"

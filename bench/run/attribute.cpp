@@ -1,17 +1,39 @@
 #include "bench/run/attribute.h"
 
 #include <algorithm>
-#include <array>
+#include <barrier>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 
-#include "bench/run/quanta.h"
+#include "bench/run/together.h"
 #include "models/networks/registry.h"
 #include "models/probe.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t quantum_length = 100'000;  // short beside the slices of a scheduler
+
+std::vector<double> quanta_of_a_thread(double seconds) {
+  std::vector<double> found;
+  found.reserve(static_cast<size_t>(seconds / 1e-5));
+  volatile uint64_t value = 1;
+  const Clock::time_point start = Clock::now();
+  const auto since = [](Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
+  };
+  for (Clock::time_point begin = start; since(start, begin) < seconds;) {
+    value = multiply_in_a_chain(value, quantum_length);
+    const Clock::time_point end = Clock::now();
+    found.push_back(since(begin, end));
+    begin = end;
+  }
+  return found;
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -73,9 +95,8 @@ ProbeTime time_cpus(int threads) {
       "once (" +
       std::to_string(threads) + "); of the slowest";
   const std::vector<std::vector<double>> quanta = time_quanta(threads, quanta_seconds);
-  fill_times(time,
-             *std::max_element(quanta.begin(), quanta.end(),
-                               [](const auto& a, const auto& b) { return mean(a) < mean(b); }));
+  fill_times(time, *std::ranges::max_element(
+                       quanta, [](const auto& a, const auto& b) { return mean(a) < mean(b); }));
   return time;
 }
 
@@ -164,9 +185,22 @@ StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& pro
 
 }  // namespace
 
+std::vector<std::vector<double>> time_quanta(int threads, double seconds) {
+  std::vector<std::vector<double>> found(threads);
+  std::barrier ready(threads);
+  const auto work = [&](int thread) {
+    ready.arrive_and_wait();
+    found[thread] = quanta_of_a_thread(seconds);
+  };
+  std::vector<std::jthread> others;
+  for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+  work(0);
+  others.clear();  // waits for them
+  return found;
+}
+
 RankProbes time_machine(const RankTask& task, Program& program) {
-  std::array<int64_t, 1> nothing{0};
-  task.world.maximum(nothing);  // ranks share links and CPUs: all probe at the same time
+  maximum_of_ranks(task.world, 0);  // ranks share links and CPUs: all probe at the same time
   RankProbes probed;
   probed.probes.push_back(time_cpus(computing_threads(task.config)));
   const std::vector<Probe> probes = task.backend.probes(static_cast<int>(task.config.gpu));
@@ -175,7 +209,7 @@ RankProbes time_machine(const RankTask& task, Program& program) {
   }
   if (task.config.device != Device::cpu) {
     if (task.world.size() > 1) probed.probes.push_back(time_peer(task, probes));
-    task.world.maximum(nothing);
+    maximum_of_ranks(task.world, 0);
     probed.probes.push_back(
         task.config.input == Input::pageable
             ? unknown_time(queue_probe,

@@ -5,10 +5,143 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
+#include "bench/run/together.h"
+#include "reports/document/metric.h"
+
 namespace nearmetal {
+namespace {
+
+constexpr std::chrono::milliseconds redraw_period{250};
+constexpr std::chrono::milliseconds progress_period{500};
+
+// Waits; true as soon as the thread is told to end.
+bool ends_within(std::chrono::milliseconds period, const std::stop_token& over,
+                 std::condition_variable_any& changed, std::unique_lock<std::mutex>& lock) {
+  return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
+}
+
+Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, SampleUnit unit,
+                     RankPhase phase_without) {
+  Event event;
+  event.sample = unit;
+  event.kind = EventKind::progress;
+  event.phase = phase_without;
+  if (progress == nullptr) return event;
+  event.steps = progress->steps_done.load();
+  const int64_t first = progress->window_first_step.load();
+  event.phase = first < 0 ? RankPhase::warm_up : RankPhase::window;
+  if (first < 0) return event;
+  const int64_t measured = progress->window_measured.load();
+  if (measured == progress->window_steps.load()) event.phase = RankPhase::load;
+  const double seconds = progress->window_seconds.load();
+  if (seconds > 0) {
+    event.samples_per_second =
+        throughput_of(static_cast<double>(measured * samples_per_step), seconds);
+  }
+  return event;
+}
+
+class ConductedConsensus : public Consensus {
+ public:
+  ConductedConsensus(Consensus& inner, Conductor& conductor)
+      : inner_(inner), conductor_(conductor) {}
+
+  Wish agree(Wish mine) override {
+    if (mine.ready && !told_) {
+      Event event;
+      event.kind = in_window_ ? EventKind::measured : EventKind::ready;
+      conductor_.teller().tell(event);
+      told_ = true;
+    }
+    mine.ready = mine.ready && (in_window_ ? conductor_.may_end() : conductor_.may_open_window());
+    mine.stop = mine.stop || conductor_.must_stop();
+    const Wish agreed = inner_.agree(mine);
+    if (agreed.ready) {
+      in_window_ = true;
+      told_ = false;
+    }
+    return agreed;
+  }
+  int64_t agree_steps(int64_t mine) override { return inner_.agree_steps(mine); }
+
+ private:
+  Consensus& inner_;
+  Conductor& conductor_;
+  bool in_window_ = false;
+  bool told_ = false;  // that this rank is ready for what comes next
+};
+
+}  // namespace
+
+std::string progress_text(const TrainerProgress& progress, int64_t samples_per_step,
+                          SampleUnit unit) {
+  const int64_t done = progress.steps_done.load();
+  const int64_t first = progress.window_first_step.load();
+  if (first < 0) return "warm-up: step " + std::to_string(done);
+  const int64_t steps = progress.window_steps.load();
+  const int64_t measured = progress.window_measured.load();
+  std::string text = "step " + std::to_string(measured) + " of " + std::to_string(steps);
+  const double seconds = progress.window_seconds.load();
+  if (measured < 1 || seconds <= 0) return text;
+  const auto steps_per_second = static_cast<double>(measured) / seconds;
+  const auto rounded = [](double value) { return std::to_string(std::llround(value)); };
+  return text + ", " + rounded(static_cast<double>(samples_per_step) * steps_per_second) + " " +
+         words_of(unit).rate + ", " +
+         rounded(static_cast<double>(steps - measured) / steps_per_second) + " s left";
+}
+
+std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
+                           int64_t samples_per_step, SampleUnit unit) {
+  return std::jthread([&err, &progress, samples_per_step, unit](const std::stop_token& over) {
+    constexpr const char* clear_line = "\r\033[K";
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any over_changed;
+    while (!ends_within(redraw_period, over, over_changed, lock)) {
+      err << clear_line << progress_text(progress, samples_per_step, unit) << std::flush;
+    }
+    err << clear_line << std::flush;
+  });
+}
+
+Teller::Teller(std::ostream& out, int rank)
+    : out_(out),
+      rank_(rank),
+      host_(host_name()),
+      thread_([this](const std::stop_token& over) { tell_progress(over); }) {}
+
+void Teller::follow(const TrainerProgress& progress, int64_t samples_per_step, SampleUnit unit) {
+  const std::lock_guard lock(mutex_);
+  progress_ = &progress;
+  samples_per_step_ = samples_per_step;
+  unit_ = unit;
+}
+
+void Teller::unfollow() {
+  const std::lock_guard lock(mutex_);
+  progress_ = nullptr;
+  phase_ = RankPhase::proof;
+}
+
+// In one piece, since others may write to the same stream.
+void Teller::tell(Event event) {
+  event.rank = rank_;
+  event.host = host_;
+  const std::string line = to_json_line(event) + "\n";
+  const std::lock_guard lock(out_mutex_);
+  out_ << line << std::flush;
+}
+
+void Teller::tell_progress(const std::stop_token& over) {
+  std::unique_lock lock(mutex_);
+  do {
+    tell(progress_event(progress_, samples_per_step_, unit_, phase_));
+  } while (!ends_within(progress_period, over, over_changed_, lock));
+}
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -18,12 +151,7 @@ Conductor::Conductor(Teller& teller, int orders)
     : teller_(teller),
       orders_(orders),
       start_unix_seconds_(std::numeric_limits<double>::infinity()),
-      listener_([this] { listen(); }) {}
-
-Conductor::~Conductor() {
-  over_ = true;
-  listener_.join();
-}
+      listener_([this](const std::stop_token& over) { listen(over); }) {}
 
 bool Conductor::may_open_window() const { return unix_seconds() >= start_unix_seconds_.load(); }
 
@@ -39,10 +167,10 @@ void Conductor::obey(const std::string& line) {
 }
 
 // A sweep that is gone cannot want the job any more.
-void Conductor::listen() {
+void Conductor::listen(const std::stop_token& over) {
   std::string text;
   std::array<char, 256> bytes{};
-  while (!over_) {
+  while (!over.stop_requested()) {
     pollfd waiting{orders_, POLLIN, 0};
     if (poll(&waiting, 1, poll_milliseconds) <= 0) continue;
     const ssize_t count = read(orders_, bytes.data(), bytes.size());
@@ -58,21 +186,8 @@ void Conductor::listen() {
   }
 }
 
-Wish ConductedConsensus::agree(Wish mine) {
-  if (mine.ready && !told_) {
-    Event event;
-    event.kind = in_window_ ? EventKind::measured : EventKind::ready;
-    conductor_.teller().tell(event);
-    told_ = true;
-  }
-  mine.ready = mine.ready && (in_window_ ? conductor_.may_end() : conductor_.may_open_window());
-  mine.stop = mine.stop || conductor_.must_stop();
-  const Wish agreed = inner_.agree(mine);
-  if (agreed.ready) {
-    in_window_ = true;
-    told_ = false;
-  }
-  return agreed;
+std::unique_ptr<Consensus> make_conducted(Consensus& inner, Conductor& conductor) {
+  return std::make_unique<ConductedConsensus>(inner, conductor);
 }
 
 }  // namespace nearmetal

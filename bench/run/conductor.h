@@ -1,14 +1,60 @@
-// How a job obeys the sweep that started it.
+// How a job tells how far it is, on a terminal or to the sweep that started it, and obeys that
+// sweep.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <stop_token>
 #include <string>
 #include <thread>
 
-#include "bench/run/consensus.h"
-#include "bench/run/teller.h"
+#include "bench/run/together.h"
+#include "bench/run/trainer.h"
+#include "models/sample_unit.h"
+#include "reports/json/event_json.h"
 
 namespace nearmetal {
+
+/// "step 120 of 623, 7950 images/s, 16 s left", or how far warm-up is.
+std::string progress_text(const TrainerProgress& progress, int64_t samples_per_step,
+                          SampleUnit unit);
+
+/// Rewrites the line four times a second from a thread of its own, so that the loop never prints;
+/// clears it when the thread is ended. The arguments must outlive it.
+std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
+                           int64_t samples_per_step, SampleUnit unit);
+
+/// Tells of the progress of a rank twice a second, from a thread of its own. Where all ranks do,
+/// the one that stands still is known by its silence.
+class Teller {
+ public:
+  Teller(std::ostream& out, int rank);
+
+  /// `progress` is told from now on.
+  void follow(const TrainerProgress& progress, int64_t samples_per_step,
+              SampleUnit unit = SampleUnit::image);
+  void unfollow();
+  void tell(Event event);
+
+ private:
+  void tell_progress(const std::stop_token& over);
+
+  std::ostream& out_;
+  const int rank_;
+  const std::string host_;
+  std::mutex out_mutex_;
+
+  std::mutex mutex_;  // of the following
+  const TrainerProgress* progress_ = nullptr;
+  int64_t samples_per_step_ = 0;
+  SampleUnit unit_ = SampleUnit::image;
+  RankPhase phase_ = RankPhase::set_up;  // while there is no progress
+  std::condition_variable_any over_changed_;
+  std::jthread thread_;
+};
 
 constexpr int poll_milliseconds = 50;  // between two looks at orders or answers
 
@@ -21,9 +67,6 @@ double unix_seconds();
 class Conductor {
  public:
   Conductor(Teller& teller, int orders);
-  ~Conductor();
-  Conductor(const Conductor&) = delete;
-  Conductor& operator=(const Conductor&) = delete;
 
   Teller& teller() { return teller_; }
   bool may_open_window() const;
@@ -31,7 +74,7 @@ class Conductor {
   bool must_stop() const { return must_stop_; }
 
  private:
-  void listen();
+  void listen(const std::stop_token& over);
   void obey(const std::string& line);
 
   Teller& teller_;
@@ -39,24 +82,10 @@ class Conductor {
   std::atomic<double> start_unix_seconds_;
   std::atomic<bool> may_end_ = false;
   std::atomic<bool> must_stop_ = false;
-  std::atomic<bool> over_ = false;
-  std::thread listener_;
+  std::jthread listener_;
 };
 
-/// What `inner` agrees on, held back by the conductor.
-class ConductedConsensus : public Consensus {
- public:
-  ConductedConsensus(Consensus& inner, Conductor& conductor)
-      : inner_(inner), conductor_(conductor) {}
-
-  Wish agree(Wish mine) override;
-  int64_t agree_steps(int64_t mine) override { return inner_.agree_steps(mine); }
-
- private:
-  Consensus& inner_;
-  Conductor& conductor_;
-  bool in_window_ = false;
-  bool told_ = false;  // that this rank is ready for what comes next
-};
+/// What `inner` agrees on, held back by the conductor; both must outlive it.
+std::unique_ptr<Consensus> make_conducted(Consensus& inner, Conductor& conductor);
 
 }  // namespace nearmetal

@@ -1,10 +1,7 @@
-#include "bench/run/rank_exchange.h"
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 
-#include "bench/run/gpu_ranks.h"
+#include "bench/run/rank_run.h"
 #include "bench/run/together.h"
 #include "comm/join_all_reduce.h"
 #include "comm/nccl_log.h"
@@ -24,20 +21,15 @@ double step_seconds(Program& program) {
   return program.wait_step().seconds;
 }
 
-int64_t maximum_of_ranks(World& world, double value) {
-  std::array<int64_t, 1> largest{std::llround(value)};
-  world.maximum(largest);
-  return largest[0];
-}
-
 // Of the slowest rank.
 double median_step_seconds(World& world, Program& program) {
   const double first = step_seconds(program);
   const int64_t steps = maximum_of_ranks(
-      world, std::clamp(seconds_per_try / first, fewest_tried_steps, most_tried_steps));
+      world,
+      std::llround(std::clamp(seconds_per_try / first, fewest_tried_steps, most_tried_steps)));
   std::vector<double> seconds;
   for (int64_t i = 0; i < steps; ++i) seconds.push_back(step_seconds(program));
-  return 1e-9 * static_cast<double>(maximum_of_ranks(world, 1e9 * median(seconds)));
+  return 1e-9 * static_cast<double>(maximum_of_ranks(world, std::llround(1e9 * median(seconds))));
 }
 
 // Trains a few steps from `parameters` with buckets of each size, from small to large and back
@@ -51,15 +43,13 @@ std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& 
     program.restart(parameters);
     bucket.step_seconds = std::min(bucket.step_seconds, median_step_seconds(world, program));
   };
-  std::for_each(tried.begin(), tried.end(), attempt);
+  std::ranges::for_each(tried, attempt);
   std::for_each(tried.rbegin(), tried.rend(), attempt);
   return tried;
 }
 
 const TriedBucket& fastest(const std::vector<TriedBucket>& tried) {
-  return *std::min_element(tried.begin(), tried.end(), [](const auto& a, const auto& b) {
-    return a.step_seconds < b.step_seconds;
-  });
+  return *std::ranges::min_element(tried, {}, &TriedBucket::step_seconds);
 }
 
 // "4 MiB 25.1 ms, all at once 27.0 ms"

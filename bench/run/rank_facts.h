@@ -1,10 +1,11 @@
-// What the ranks of a job must know of each other before they start.
+// What the ranks of a job must agree in, and must find, before they start.
 #pragma once
 
 #include <map>
 #include <span>
 #include <string>
 
+#include "bench/cli/run_request.h"
 #include "reports/document/types.h"
 
 namespace nearmetal {
@@ -28,5 +29,9 @@ std::string disagreement(std::span<const RankFacts> ranks);
 
 /// How many ranks, this one among them, run on the same CPUs of the same host.
 int64_t ranks_on_same_cpus(std::span<const RankFacts> ranks, int rank);
+
+/// Throws NotAsExpected with the option and what is there instead. `gpu`: that of the rank, null on
+/// CPUs.
+void require_expected(const Expected& expected, const Environment& environment, const Gpu* gpu);
 
 }  // namespace nearmetal

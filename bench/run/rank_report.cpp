@@ -5,8 +5,8 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
-#include "bench/run/step_figures.h"
 #include "models/networks/registry.h"
+#include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "reports/json/plan_cache.h"
@@ -26,8 +26,8 @@ void warn(Run& run, const std::string& code, const std::string& text) {
 }
 
 bool sums_are_exact(const Checks& checks) {
-  return std::all_of(checks.bucket_tests->begin(), checks.bucket_tests->end(),
-                     [](const BucketTest& test) { return test.exact; });
+  return std::ranges::all_of(*checks.bucket_tests,
+                             [](const BucketTest& test) { return test.exact; });
 }
 
 // The check that did not pass, of several the last.
@@ -49,9 +49,9 @@ std::optional<std::string> failure_of(const Checks& checks) {
 void fill_status(const RankResult& result, Run& run) {
   std::optional<std::string> failure = result.failure;
   if (!failure) failure = failure_of(result.checks);
-  if (!failure && result.trained) failure = failure_of(result.trained->result);
+  if (!failure && result.trained) failure = failure_of(*result.trained);
   if (failure) return fail_run(*failure, run);
-  const bool stopped = !result.trained || result.trained->result.stopped;
+  const bool stopped = !result.trained || result.trained->stopped;
   if (!stopped && !result.checks.verify_interrupted) return;
   run.status = Status::partial;
   run.failure = stopped ? "interrupted" : "interrupted before the end of --verify";
@@ -152,13 +152,11 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
   warn_of_timing(*result.warm_up, rank, run);
 }
 
-void fill_trained(const PreparedDevice& device, const Trained& trained, Run& run, Rank& rank) {
-  const TrainerResult& result = trained.result;
+void fill_trained(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {
   for (const StepRecord& step : result.steps) {
     rank.step_seconds.push_back(step.seconds);
     rank.loss.push_back(step.loss);
   }
-  rank.monitoring = trained.monitoring;
   if (rank.monitoring && rank.monitoring->verdict != MonitorVerdict::clean) {
     warn(run, std::string("monitor_") + to_string(rank.monitoring->verdict),
          "in the timed window: " + joined(rank.monitoring->seen, "; "));
@@ -186,6 +184,31 @@ Communication tested_communication(Communication communication,
   return communication;
 }
 
+// Adds sums and the roofline: each entry at the slower of its arithmetic at the matrix ceiling and
+// its traffic at the copy ceiling (Williams, Waterman, Patterson: "Roofline", 2009).
+StepProfile step_profile(const Profile& profile, double step_seconds) {
+  StepProfile result;
+  result.entries = profile.entries;
+  result.step_seconds = step_seconds;
+  for (const ProfileEntry& entry : profile.entries) result.sum_seconds += entry.seconds;
+  const double copy = profile.copy_bytes_per_second;
+  const double matrix = profile.matrix_flops_per_second;
+  const Unknown unmeasured{"the backend does not measure this ceiling"};
+  result.copy_bytes_per_second = copy > 0 ? Maybe(copy) : unmeasured;
+  result.matrix_flops_per_second = matrix > 0 ? Maybe(matrix) : unmeasured;
+  if (copy <= 0 || matrix <= 0) {
+    result.roofline_seconds = result.share_of_roofline = unmeasured;
+    return result;
+  }
+  double roofline = 0;
+  for (const ProfileEntry& entry : profile.entries) {
+    roofline += floor_seconds(entry.bytes, entry.flops, {copy, matrix});
+  }
+  result.roofline_seconds = roofline;
+  result.share_of_roofline = roofline / step_seconds;
+  return result;
+}
+
 void fill_checks(const RankResult& result, Run& run, Rank& rank) {
   const Checks& checks = result.checks;
   if (checks.other_replica) run.proof.replicas_identical = *checks.other_replica == 0;
@@ -211,10 +234,10 @@ Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
   return rank;
 }
 
-SetUp set_up_of(SetUp set_up, const Prepared& prepared, const Trained& trained) {
+SetUp set_up_of(SetUp set_up, const Prepared& prepared, double first_step_end_seconds) {
   set_up.prepare_seconds = prepared.end_seconds - prepared.begin_seconds;
-  set_up.first_step_seconds = trained.first_step_end_seconds - prepared.end_seconds;
-  set_up.total_seconds = trained.first_step_end_seconds;
+  set_up.first_step_seconds = first_step_end_seconds - prepared.end_seconds;
+  set_up.total_seconds = first_step_end_seconds;
   return set_up;
 }
 
@@ -235,9 +258,10 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
     rank.device_bytes = result.prepared->device_bytes;
   }
   if (result.trained) {
+    rank.monitoring = result.monitoring;
     fill_trained(device, *result.trained, run, rank);
     if (!rank.step_seconds.empty()) {
-      rank.set_up = set_up_of(start.set_up, *result.prepared, *result.trained);
+      rank.set_up = set_up_of(start.set_up, *result.prepared, result.first_step_end_seconds);
     }
   }
   fill_checks(result, run, rank);

@@ -36,12 +36,6 @@ struct Prepared {
   std::vector<Warning> warnings;               // of the plan cache
 };
 
-struct Trained {
-  TrainerResult result;
-  double first_step_end_seconds = 0;  // since the process started; only with a step
-  std::optional<Monitoring> monitoring;
-};
-
 /// What was checked after a complete window, where it was asked for.
 struct Checks {
   std::optional<int64_t> other_replica;  // first rank with other parameters or momentum; 0: none
@@ -56,7 +50,9 @@ struct Checks {
 /// What a rank completed.
 struct RankResult {
   std::optional<Prepared> prepared;
-  std::optional<Trained> trained;
+  std::optional<TrainerResult> trained;
+  double first_step_end_seconds = 0;  // since the process started; only with a step
+  std::optional<Monitoring> monitoring;
   Checks checks;
   std::optional<std::string> failure;  // what kept it from going on
 };

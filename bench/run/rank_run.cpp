@@ -1,26 +1,25 @@
 #include "bench/run/rank_run.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
-#include "bench/run/progress_line.h"
-#include "bench/run/rank_exchange.h"
-#include "bench/run/step_figures.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
-#include "bench/run/verify.h"
 #include "models/errors.h"
 #include "models/graph.h"
 #include "models/networks/registry.h"
+#include "models/synthetic.h"
 #include "reports/document/metric.h"
 #include "reports/files/sha256.h"
 #include "reports/json/plan_cache.h"
@@ -28,6 +27,32 @@
 
 namespace nearmetal {
 namespace {
+
+constexpr int64_t most_samples = 16;
+constexpr int64_t most_steps_cuda = 60;
+constexpr int64_t most_steps_cpu = 30;  // a step takes seconds there
+
+struct FixedSet {
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+};
+
+// `distinct` images with labels spread over the classes, repeated until the batch is full.
+FixedSet fixed_set(const Graph& graph, uint64_t seed, int64_t batch, int64_t distinct) {
+  const int64_t image_elements = graph.image().elements();
+  FixedSet set;
+  set.images.resize(batch * image_elements);
+  set.labels.resize(batch);
+  for (int64_t i = 0; i < distinct * image_elements; ++i) set.images[i] = normal_at(seed, i);
+  for (int64_t image = 0; image < batch; ++image) {
+    const int64_t original = image % distinct;
+    set.labels[image] = static_cast<int32_t>(original * graph.classes() / distinct);
+    if (image == original) continue;
+    std::copy_n(set.images.begin() + original * image_elements, image_elements,
+                set.images.begin() + image * image_elements);
+  }
+  return set;
+}
 
 constexpr int profile_repeats = 10;
 constexpr int exchange_repeats = 5;
@@ -83,8 +108,8 @@ std::string hash_of(std::span<const float> values) {
 // The first rank whose text is another than rank 0's; 0: none.
 int64_t first_that_differs(World& world, const std::string& text) {
   const std::vector<std::string> all = world.all_gather(text);
-  const auto other = std::find_if(all.begin(), all.end(),
-                                  [&](const std::string& theirs) { return theirs != all[0]; });
+  const auto other =
+      std::ranges::find_if(all, [&](const std::string& theirs) { return theirs != all[0]; });
   return other == all.end() ? 0 : other - all.begin();
 }
 
@@ -113,7 +138,7 @@ Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program
   return prepared;
 }
 
-Trained train_shown(const RankTask& task, Program& program) {
+void train_shown(const RankTask& task, Program& program, RankResult& found) {
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
@@ -124,35 +149,63 @@ Trained train_shown(const RankTask& task, Program& program) {
                   progress);
   const int64_t batch = *task.config.batch;
   const SampleUnit sample = find_network(task.config.model).sample;
-  std::optional<ProgressLine> line;
-  if (task.terminal.rewrites) line.emplace(task.terminal.err, progress, batch, sample);
-  const TrainerOptions options{.warm_up = warm_up_rule(task.config),
-                               .window_steps = task.config.steps,
-                               .window_seconds = task.config.duration_seconds};
+  std::jthread line;
+  if (task.terminal.rewrites) line = show_progress(task.terminal.err, progress, batch, sample);
+  const TrainerOptions options = trainer_options(task.config);
   const auto ranks = make_consensus(
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
-  Trained trained;
-  TrainerResult& result = trained.result;
+  TrainerResult& result = found.trained.emplace();
   if (task.teller != nullptr) {
     task.teller->follow(progress, batch * task.world.size(), sample);
   }
   if (task.conductor != nullptr) {
-    ConductedConsensus consensus(*ranks, *task.conductor);
-    result = train(program, options, consensus, task.stop, progress);
+    const auto conducted = make_conducted(*ranks, *task.conductor);
+    result = train(program, options, *conducted, task.stop, progress);
   } else {
     result = train(program, options, *ranks, task.stop, progress);
   }
   if (task.teller != nullptr) task.teller->unfollow();
   const auto window = window_of(result, batch);
-  trained.monitoring =
+  found.monitoring =
       monitor.stop(window ? Maybe(throughput_of(*window)) : Unknown{"the window did not open"});
-  trained.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
+  found.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
   if (!result.failure.empty() && task.world.size() > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
               result.failure);
   }
-  return trained;
+}
+
+// Starts from new parameters and trains on at most 16 distinct images, which fill the batch over
+// and over, with labels that stay: passed as soon as the loss falls below half of ln(classes), the
+// loss of a network that has not learned anything. Random labels cannot be guessed from images of
+// noise, so that only working gradients and updates get there. Not passed: the bound was not
+// reached in 60 steps of a GPU or 30 of a CPU, or a loss was not finite. None: `stop` ended it.
+std::optional<Verify> verify_learning(Program& program, const Graph& graph, const RunConfig& config,
+                                      const std::atomic<int>& stop) {
+  const auto seed = static_cast<uint64_t>(config.seed);
+  Verify result;
+  result.samples = std::min(most_samples, *config.batch);
+  result.maximum_steps = config.device == Device::cuda ? most_steps_cuda : most_steps_cpu;
+  result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
+  // Not the images that it trains on.
+  const FixedSet set =
+      fixed_set(graph, substream(seed, 0x766572696679), *config.batch, result.samples);
+  program.restart(initial_parameters(graph, seed, config.zero_init));
+  program.use_batch(set.images, set.labels);
+  while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
+    program.enqueue_step();
+    const double loss = program.wait_step().loss;
+    ++result.steps;
+    if (!std::isfinite(loss)) {
+      result.last_loss = Unknown{"the loss is not finite"};
+      break;
+    }
+    if (result.steps == 1) result.first_loss = loss;
+    result.last_loss = loss;
+    result.passed = loss < result.bound;
+  }
+  return stop == 0 ? std::optional(result) : std::nullopt;
 }
 
 // The gradient and the parameters are lost.
@@ -215,11 +268,9 @@ RankResult run_rank(const RankTask& task) {
                          " s: batch " + std::to_string(*task.config.batch) + " on " +
                          task.device.name);
     result.prepared = std::move(prepared);
-    result.trained = train_shown(task, *program);
-    std::array<int64_t, 1> incomplete{result.trained->result.stopped ||
-                                      failure_of(result.trained->result)};
-    task.world.maximum(incomplete);
-    if (incomplete[0] != 0) return;
+    train_shown(task, *program, result);
+    const bool incomplete = result.trained->stopped || failure_of(*result.trained);
+    if (maximum_of_ranks(task.world, incomplete) != 0) return;
     together(task.world, [&] { result.checks = check(task, *program, exchange.all_reduce.get()); });
   });
   return result;

@@ -1,16 +1,18 @@
-// What one rank does: prepare the program, train it, profile and verify where asked for.
+// What one rank does: meet the others, prepare the program, train it, and check what came of it.
 #pragma once
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "bench/cli/process_clock.h"
 #include "bench/cli/terminal.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/conductor.h"
-#include "bench/run/plan_source.h"
+#include "bench/run/prepare_device.h"
 #include "bench/run/rank_report.h"
 #include "comm/world.h"
 #include "models/graph.h"
@@ -42,5 +44,21 @@ RankResult run_rank(const RankTask& task);
 /// Why `work` failed, where the report says so: alone, or on all ranks by together(). Throws where
 /// nothing was run because of a setting, and where one rank of several failed.
 std::optional<std::string> failure_of(const World& world, const std::function<void()>& work);
+
+/// Ends the job: the other ranks wait for this one and would do so for ever.
+void abort_job(const RankTask& task, const std::string& what, const std::string& why);
+
+struct Exchange {
+  std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
+  const Collective* collective = nullptr;
+};
+
+/// What the configuration asks for; collective. A hierarchical one over a single host is NCCL
+/// alone. `task` must outlive the result.
+Exchange join_exchange(const RankTask& task);
+
+/// Puts it into the program's step, in buckets of the size that was asked for or that is fastest.
+Communication prepare_exchange(const RankTask& task, Program& program, const Exchange& exchange,
+                               std::span<const float> parameters);
 
 }  // namespace nearmetal

@@ -106,8 +106,8 @@ const Rank& slowest(const Run& run) {
   const auto median = [](const Rank& rank) {
     return rank.step_time ? rank.step_time->median_seconds : 0;
   };
-  return *std::max_element(run.ranks.begin(), run.ranks.end(),
-                           [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
+  return *std::ranges::max_element(
+      run.ranks, [&](const Rank& a, const Rank& b) { return median(a) < median(b); });
 }
 
 // "ring ll128 on 24 channels, P2P/CUMEM": of the buckets one after another, each choice once.
@@ -117,7 +117,7 @@ std::string nccl_text(const NcclChoices& choices) {
     const std::string operation = sum.operation == "allreduce" ? "" : sum.operation + " by ";
     const std::string text =
         operation + sum.algorithm + " " + sum.protocol + " on " + counted(sum.channels, "channel");
-    if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
   }
   texts.insert(texts.end(), choices.transports.begin(), choices.transports.end());
   return joined(texts);
@@ -129,7 +129,7 @@ std::string types_of(const std::vector<Bucket>& buckets) {
   for (const Bucket& bucket : buckets) {
     if (!bucket.type) continue;
     const std::string type = to_string(*bucket.type);
-    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
   }
   return joined(types, " and ");
 }

@@ -1,11 +1,53 @@
 #include "bench/run/together.h"
 
 #include <algorithm>
+#include <array>
+#include <stdexcept>
 
 #include "bench/cli/exit_status.h"
 #include "models/errors.h"
 
 namespace nearmetal {
+namespace {
+
+class InStep : public Consensus {
+ public:
+  explicit InStep(World& world) : world_(world) {}
+
+  Wish agree(Wish mine) override {
+    std::array<int64_t, 2> values{!mine.ready, mine.stop};
+    world_.maximum(values);
+    return {.ready = values[0] == 0, .stop = values[1] != 0};
+  }
+  int64_t agree_steps(int64_t mine) override { return maximum_of_ranks(world_, mine); }
+
+ private:
+  World& world_;
+};
+
+class EachAtItsPace : public Consensus {
+ public:
+  explicit EachAtItsPace(World& world) : world_(world) {}
+
+  Wish agree(Wish mine) override {
+    if (!asked_ && (mine.ready || mine.stop)) {
+      world_.start_maximum(mine.stop ? 1 : 0);
+      asked_ = true;
+    }
+    if (!asked_) return {};
+    const auto anyone_stops = world_.started_maximum();
+    if (!anyone_stops) return {};
+    asked_ = false;
+    return {.ready = *anyone_stops == 0, .stop = *anyone_stops != 0};
+  }
+  int64_t agree_steps(int64_t mine) override { return mine; }
+
+ private:
+  World& world_;
+  bool asked_ = false;
+};
+
+}  // namespace
 
 void together(World& world, const std::function<void()>& work) {
   if (world.size() == 1) return work();
@@ -16,19 +58,25 @@ void together(World& world, const std::function<void()>& work) {
     failure = to_json_line(failure_event(error));
   }
   const std::vector<std::string> failures = world.all_gather(failure);
-  const auto failed = std::find_if(failures.begin(), failures.end(),
-                                   [](const std::string& line) { return !line.empty(); });
+  const auto failed =
+      std::ranges::find_if(failures, [](const std::string& line) { return !line.empty(); });
   if (failed == failures.end()) return;
   const Event first = event_from_json(*failed);
   std::string text = first.failure->text;
   const auto same = [&](const std::string& line) {
     return !line.empty() && event_from_json(line).failure->text == first.failure->text;
   };
-  if (!std::all_of(failures.begin(), failures.end(), same)) {
+  if (!std::ranges::all_of(failures, same)) {
     text = "rank " + std::to_string(failed - failures.begin()) + " (" + first.host + "): " + text;
   }
   throw JobFailure(text, static_cast<ExitCode>(first.failure->exit_code), world.rank() > 0,
                    first.failure->code);
+}
+
+int64_t maximum_of_ranks(World& world, int64_t mine) {
+  std::array<int64_t, 1> largest{mine};
+  world.maximum(largest);
+  return largest[0];
 }
 
 Event failure_event(const std::exception& error) {
@@ -61,6 +109,43 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
     }
     throw;
   }
+}
+
+std::unique_ptr<Consensus> make_consensus(World& world, bool in_step) {
+  if (in_step) return std::make_unique<InStep>(world);
+  return std::make_unique<EachAtItsPace>(world);
+}
+
+Nccl& set_up_nccl(World& world, const NcclSetUp& set_up) {
+  Nccl* nccl = nullptr;
+  together(world, [&] {
+    nccl = &load_nccl();
+    nccl->set_up(set_up);
+  });
+  const std::string version = world.broadcast(nccl->version());
+  together(world, [&] {
+    if (nccl->version() == version) return;
+    throw std::runtime_error("this rank loads " + nccl->version() + ", rank 0 " + version);
+  });
+  return *nccl;
+}
+
+std::string new_nccl_group(World& world, Nccl& nccl, int maker) {
+  std::string name;
+  together(world, [&] {
+    if (world.rank() == maker) name = nccl.new_group();
+  });
+  return world.all_gather(name)[maker];
+}
+
+std::vector<RankHost> hosts_of_ranks(World& world) {
+  const RankHost own = rank_host();
+  std::vector<RankHost> hosts;
+  for (const std::string& text : world.all_gather(own.name + '\0' + own.boot_id)) {
+    const size_t end = text.find('\0');
+    hosts.push_back({text.substr(0, end), text.substr(end + 1)});
+  }
+  return hosts;
 }
 
 }  // namespace nearmetal

@@ -1,9 +1,14 @@
-// Work that succeeds on every rank or fails on every rank.
+// What the ranks of a job do together: succeed or fail, decide, and find one another.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <ostream>
+#include <string>
+#include <vector>
 
+#include "comm/join_all_reduce.h"
 #include "comm/world.h"
 #include "models/errors.h"
 #include "reports/json/event_json.h"
@@ -13,6 +18,9 @@ namespace nearmetal {
 /// Every rank does `work`, then all learn how the others fared. What the lowest rank that failed
 /// threw comes out of it on all ranks as JobFailure; alone, as it is.
 void together(World& world, const std::function<void()>& work);
+
+/// Collective.
+int64_t maximum_of_ranks(World& world, int64_t mine);
 
 /// What a rank tells of its failure.
 Event failure_event(const std::exception& error);
@@ -24,5 +32,35 @@ std::string failure_text(const World& world, const std::exception& error);
 /// the others would wait for ever; the reason is told on `err` before any rank ends, as a launcher
 /// kills the others once one has ended with a failure.
 ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work);
+
+struct Wish {
+  bool ready = false;  // for what comes next: the timed window, or the end
+  bool stop = false;   // early
+};
+
+class Consensus {
+ public:
+  virtual ~Consensus() = default;
+  /// To be called by every rank after each of its steps: `ready` once all ranks are, `stop` once
+  /// one of them wants to.
+  virtual Wish agree(Wish mine) = 0;
+  /// How many steps the timed window has: of ranks that run in step, the most that one asks for.
+  virtual int64_t agree_steps(int64_t mine) = 0;
+};
+
+/// `in_step`: every rank takes the same steps and gets each answer at the same one, as an exchange
+/// of gradients asks for. Else no rank waits for another: each takes steps until all are ready.
+std::unique_ptr<Consensus> make_consensus(World& world, bool in_step);
+
+/// NCCL before it makes its first group here; collective. Throws JobFailure where a rank has none
+/// or another one.
+Nccl& set_up_nccl(World& world, const NcclSetUp& set_up = {});
+
+/// NCCL's name of a new group, which each of its ranks gets from `maker`: of all ranks, or of those
+/// of a host; collective. Throws JobFailure where a rank cannot make its own.
+std::string new_nccl_group(World& world, Nccl& nccl, int maker = 0);
+
+/// On which host each rank is; collective.
+std::vector<RankHost> hosts_of_ranks(World& world);
 
 }  // namespace nearmetal

@@ -2,12 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
+
+constexpr int64_t fewest_judged = 3;
+constexpr int64_t most_judged = 64;
+
+double halves_difference(std::span<const double> samples) {
+  const size_t half = samples.size() / 2;
+  return (median(samples.last(half)) - median(samples.first(half))) / mean(samples);
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -20,8 +29,8 @@ class Trainer {
         consensus_(consensus),
         stop_(stop),
         progress_(progress) {
-    result_.steps.reserve(options.warm_up.maximum_steps);
-    warm_up_seconds_.reserve(options.warm_up.maximum_steps);
+    result_.steps.reserve(options.maximum_steps);
+    warm_up_seconds_.reserve(options.maximum_steps);
   }
 
   TrainerResult run() {
@@ -97,7 +106,7 @@ class Trainer {
 
   // Once steady, a rank that waits for others stays ready, whatever its steps do meanwhile.
   bool steady() {
-    judged_ = judge_warm_up(warm_up_seconds_, options_.warm_up);
+    judged_ = judge_warm_up(warm_up_seconds_, options_);
     ready_ = ready_ || warm_up_is_over(warm_up_seconds_, judged_);
     return ready_;
   }
@@ -140,11 +149,123 @@ class Trainer {
   bool over_ = false;
 };
 
+constexpr double vanished_below = 0.1;  // of the value at the window's start
+
+template <class T, class U>
+Maybe<T> known_or(const std::optional<U>& value, const char* reason) {
+  if (!value) return Unknown{reason};
+  return T(*value);
+}
+
+// Of finite values, where there are some; one step may be far from its neighbours.
+double median_of(std::span<const StepRecord> steps, float StepRecord::*value) {
+  std::vector<double> values;
+  for (const StepRecord& step : steps) {
+    if (std::isfinite(step.*value)) values.push_back(step.*value);
+  }
+  return values.empty() ? NAN : median(values);
+}
+
 }  // namespace
+
+WarmUp judge_warm_up(std::span<const double> step_seconds, const TrainerOptions& options) {
+  WarmUp result;
+  result.steps = static_cast<int64_t>(step_seconds.size());
+  result.minimum_steps = options.minimum_steps;
+  result.maximum_steps = options.maximum_steps;
+  result.maximum_seconds = options.maximum_seconds;
+  result.limit = options.limit;
+  if (result.steps < fewest_judged) {
+    result.drift = result.halves_difference = Unknown{"fewer than 3 steps"};
+    return result;
+  }
+  result.judged_steps = std::clamp(result.steps / 2, fewest_judged, most_judged);
+  const auto judged = step_seconds.last(result.judged_steps);
+  result.drift = relative_drift(judged).value_or(0);
+  result.halves_difference = halves_difference(judged);
+  result.steady = result.steps >= options.minimum_steps &&
+                  std::abs(*result.drift) <= options.limit &&
+                  std::abs(*result.halves_difference) <= options.limit;
+  return result;
+}
+
+bool warm_up_is_over(std::span<const double> step_seconds, const WarmUp& judged) {
+  if (judged.steady) return true;
+  if (judged.steps < judged.minimum_steps) return false;
+  const double seconds = std::accumulate(step_seconds.begin(), step_seconds.end(), 0.0);
+  return judged.steps >= judged.maximum_steps || seconds >= judged.maximum_seconds;
+}
+
+TrainerOptions trainer_options(const RunConfig& config) {
+  const int64_t warm_up = config.warmup.value();
+  return {.minimum_steps = warm_up,
+          .maximum_steps = std::max<int64_t>(10 * warm_up, 3),
+          .window_steps = config.steps,
+          .window_seconds = config.duration_seconds};
+}
 
 TrainerResult train(Program& program, const TrainerOptions& options, Consensus& consensus,
                     const std::atomic<int>& stop, TrainerProgress& progress) {
   return Trainer(program, options, consensus, stop, progress).run();
+}
+
+std::span<const StepRecord> steps_of_window(const TrainerResult& result) {
+  if (!result.warm_up) return {};
+  return std::span(result.steps).subspan(result.window_first_step);
+}
+
+int64_t skipped_updates(std::span<const StepRecord> steps) {
+  return std::ranges::count_if(steps, [](const StepRecord& step) { return step.update_skipped; });
+}
+
+std::optional<TimedWindow> window_of(const TrainerResult& result, int64_t batch) {
+  const std::span steps = steps_of_window(result);
+  if (steps.empty()) return std::nullopt;
+  TimedWindow window{.first_step = result.window_first_step,
+                     .steps = std::ssize(steps),
+                     .samples = std::ssize(steps) * batch};
+  for (const StepRecord& step : steps) window.seconds += step.seconds;
+  return window;
+}
+
+std::optional<std::string> failure_of(const TrainerResult& result) {
+  if (result.failed_step) {
+    return "the loss of step " + std::to_string(*result.failed_step) +
+           " is not finite; a lower --learning-rate or --loss-scale may help";
+  }
+  const auto window = steps_of_window(result);
+  if (!window.empty() && skipped_updates(window) == std::ssize(window)) {
+    return "the network was not trained: every update was skipped, as no gradient was finite; "
+           "a lower --learning-rate or --loss-scale may help";
+  }
+  if (!result.failure.empty()) return result.failure;
+  return std::nullopt;
+}
+
+// From the first tenth of the window to the last.
+bool fell(std::span<const StepRecord> window, float StepRecord::*value) {
+  const size_t tenth = (window.size() + 9) / 10;
+  return median_of(window.last(tenth), value) <
+         vanished_below * median_of(window.first(tenth), value);
+}
+
+StepTime step_time_of(std::span<const double> seconds) {
+  StepTime time;
+  time.median_seconds = median(seconds);
+  time.p95_seconds = quantile(seconds, 0.95);
+  time.p99_seconds = quantile(seconds, 0.99);
+  time.jitter_seconds = robust_deviation(seconds);
+  time.drift = known_or<double>(relative_drift(seconds), "fewer than 2 steps");
+  time.autocorrelation =
+      known_or<double>(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
+  const auto squared_error = variance_of_mean(seconds);
+  time.relative_standard_error = time.effective_steps =
+      Unknown{"fewer than 10 steps, or all equal"};
+  if (squared_error) {
+    time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
+    time.effective_steps = variance(seconds) / *squared_error;
+  }
+  return time;
 }
 
 }  // namespace nearmetal

@@ -39,8 +39,6 @@ std::vector<int64_t> usable_cpus() {
 struct ListedGpu {
   std::string pci_id;
   std::string model;
-
-  bool operator<(const ListedGpu& other) const { return pci_id < other.pci_id; }
 };
 
 // The rest of a line that begins with the title, without blanks before it.
@@ -68,7 +66,7 @@ std::vector<ListedGpu> listed_gpus(const fs::path& root) {
       gpus.push_back(gpu);
     }
   }
-  std::sort(gpus.begin(), gpus.end());
+  std::ranges::sort(gpus, {}, &ListedGpu::pci_id);
   return gpus;
 }
 
@@ -77,8 +75,8 @@ std::vector<ListedGpu> listed_gpus(const fs::path& root) {
 bool counted_by_bus(const std::vector<ListedGpu>& gpus) {
   const char* order = std::getenv("CUDA_DEVICE_ORDER");
   if (order != nullptr && std::string(order) == "PCI_BUS_ID") return true;
-  return std::all_of(gpus.begin(), gpus.end(),
-                     [&](const ListedGpu& gpu) { return gpu.model == gpus.front().model; });
+  return std::ranges::all_of(gpus,
+                             [&](const ListedGpu& gpu) { return gpu.model == gpus.front().model; });
 }
 
 std::vector<int64_t> cpus_next_to(const fs::path& root, const std::string& pci_id,
@@ -231,8 +229,8 @@ std::vector<Host> hosts_from(const std::string& argument) {
 }
 
 bool are_unnamed(const std::vector<Host>& hosts) {
-  return std::any_of(hosts.begin(), hosts.end(),
-                     [](const Host& host) { return !is_host_name(address_of(host)); });
+  return std::ranges::any_of(hosts,
+                             [](const Host& host) { return !is_host_name(address_of(host)); });
 }
 
 }  // namespace nearmetal

@@ -1,9 +1,8 @@
-#include "bench/sweep/job_failure.h"
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "bench/sweep/job_process.h"
 #include "reports/document/metric.h"
 
 namespace nearmetal {

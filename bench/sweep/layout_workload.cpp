@@ -1,5 +1,3 @@
-#include "bench/sweep/layout_workload.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -8,6 +6,7 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
+#include "bench/sweep/make_plan.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -74,8 +73,8 @@ void apply_claim(RunConfig& config, const Placement& placement, const std::vecto
   std::optional<MachineKind> claim;
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
-      const auto host = std::find_if(hosts.begin(), hosts.end(),
-                                     [&](const Host& one) { return one.name == rank.host; });
+      const auto host =
+          std::ranges::find_if(hosts, [&](const Host& one) { return one.name == rank.host; });
       claim = host->environment;
       claims.insert(claim ? to_string(*claim) : "nothing");
     }

@@ -5,17 +5,19 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "bench/cli/parse_value.h"
-#include "bench/run/plan_source.h"
-#include "bench/sweep/fractions_found.h"
+#include "bench/run/prepare_device.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/sweep/layout_workload.h"
 #include "bench/sweep/mig_found.h"
+#include "bench/sweep/mps_daemon.h"
 #include "comm/launch/plan_json.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
+#include "comm/layout/mig_placement.h"
 #include "comm/layout/short_form.h"
 #include "models/errors.h"
 #include "models/load_module.h"
@@ -25,6 +27,10 @@
 
 namespace nearmetal {
 namespace {
+
+SharingMode way_of(const Layout& layout) { return layout.jobs.front().share->way; }
+
+bool is_through_mps(const Layout& layout) { return through_mps(*layout.jobs.front().share); }
 
 constexpr const char* fraction_batch = "64";  // that fits a small share, too
 // Steps. Beside neighbours that fill the GPU, each may take seconds.
@@ -37,8 +43,7 @@ Layout layout_of(const std::string& short_form) {
   layout.source = short_form;
   const auto shapes = parse_short_form(short_form);
   // The hosts of a command line are alone on their nodes.
-  layout.emulate = std::any_of(shapes.begin(), shapes.end(),
-                               [](const JobShape& shape) { return shape.vms > 1; });
+  layout.emulate = std::ranges::any_of(shapes, [](const JobShape& shape) { return shape.vms > 1; });
   return layout;
 }
 
@@ -70,16 +75,15 @@ std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
 
 // This machine, with all of its GPUs where the layouts name those that they take.
 Host host_for(const std::vector<Layout>& layouts) {
-  const bool named = !layouts.empty() &&
-                     std::none_of(layouts.begin(), layouts.end(),
-                                  [](const Layout& layout) { return layout.shape.has_value(); });
+  const bool named = !layouts.empty() && std::ranges::none_of(layouts, [](const Layout& layout) {
+    return layout.shape.has_value();
+  });
   return named ? this_machine("/", nullptr) : this_machine();
 }
 
 bool is_file(const std::vector<std::string>& words) {
-  const bool any_file = std::any_of(words.begin(), words.end(), [](const std::string& word) {
-    return !looks_like_short_form(word);
-  });
+  const bool any_file = std::ranges::any_of(
+      words, [](const std::string& word) { return !looks_like_short_form(word); });
   if (any_file && words.size() > 1) {
     throw std::invalid_argument("give one layout file, or short forms such as 1x1x2 alone");
   }
@@ -168,6 +172,49 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
   if (sizes.size() <= 1) return;
   throw std::invalid_argument(layout.source + ": --plans holds for shares of one size, and its " +
                               "jobs have several: " + joined({sizes.begin(), sizes.end()}));
+}
+
+// Takes out of the layouts of --fractions those that cannot be had on its host, and tells why, by
+// their names; where there are none to take out, of the way.
+std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fractions& fractions) {
+  const Host& host = file.hosts.front();
+  const std::string nowhere = host.gpus == 0                      ? "there is no GPU"
+                              : is_this_machine(address_of(host)) ? ""
+                                                                  : "it is for this machine alone";
+  std::vector<UnsupportedArm> left_out;
+  const auto leave_out = [&](const auto& unwanted, const auto& reason_of) {
+    std::erase_if(file.layouts, [&](const Layout& layout) {
+      if (!unwanted(layout)) return false;
+      left_out.push_back({layout.name, reason_of(way_of(layout))});
+      return true;
+    });
+  };
+  const auto leave_out_way = [&](const char* way, const std::string& reason) {
+    for (const std::string& name : fraction_names(fractions)) {
+      left_out.push_back({name + way, reason});
+    }
+  };
+  const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
+  const auto why_not_mps = [&](SharingMode way) {
+    return (way == SharingMode::sm ? "they go through MPS: " : "") + no_mps;
+  };
+  if (!no_mps.empty() && std::ranges::any_of(file.layouts, is_through_mps)) {
+    leave_out(is_through_mps, why_not_mps);
+  } else if (!no_mps.empty()) {
+    leave_out_way("MPS", why_not_mps(SharingMode::mps));
+    leave_out_way("SMs", why_not_mps(SharingMode::sm));
+  }
+  const int64_t gpu = first_gpu_of(host);
+  if (is_divided(host, gpu)) {
+    leave_out([](const Layout& layout) { return way_of(layout) != SharingMode::mig; },
+              [&](SharingMode) { return no_whole_gpu_reason(gpu); });
+  }
+  const std::string no_mig = nowhere.empty() ? no_mig_reason(host, fractions.jobs) : nowhere;
+  if (!no_mig.empty() && file.layouts.empty()) {
+    throw NotSupported("--fractions " + std::to_string(fractions.jobs) + ": " + no_mig);
+  }
+  if (!no_mig.empty()) leave_out_way("MIG", no_mig);
+  return left_out;
 }
 
 }  // namespace

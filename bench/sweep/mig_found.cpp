@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
   std::vector<Gpu> gpus = all_gpus(Nvml(nvml_library), "/");
-  std::stable_sort(gpus.begin(), gpus.end(), [](const Gpu& a, const Gpu& b) {
+  std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) {
     return a.pci_id.value.value_or("") < b.pci_id.value.value_or("");
   });
   return gpus;
@@ -34,10 +34,10 @@ void add_devices(const Gpu& gpu, int64_t index, Host& host) {
 }
 
 bool by_mig(const Layout& layout, const std::string& host) {
-  return std::any_of(layout.jobs.begin(), layout.jobs.end(), [&](const Job& job) {
+  return std::ranges::any_of(layout.jobs, [&](const Job& job) {
     return job.share && job.share->way == SharingMode::mig &&
-           std::any_of(job.instances.begin(), job.instances.end(),
-                       [&](const Instance& instance) { return instance.host == host; });
+           std::ranges::any_of(job.instances,
+                               [&](const Instance& instance) { return instance.host == host; });
   });
 }
 
@@ -46,7 +46,7 @@ std::string missing_device(const Placement& placement, const Host& host) {
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
       if (!rank.mig || rank.host != host.name) continue;
-      const auto there = std::any_of(host.mig.begin(), host.mig.end(), [&](const MigDevice& one) {
+      const auto there = std::ranges::any_of(host.mig, [&](const MigDevice& one) {
         const bool same_kind = rank.mig->profile.empty() || one.profile == rank.mig->profile;
         return one.uuid == rank.mig->uuid && one.gpu == rank.mig->gpu && same_kind;
       });
@@ -99,10 +99,10 @@ void require_whole_gpus(const LaunchPlan& plan, size_t i, const Host& found) {
 }
 
 bool needs_gpus(const Placement& placement, const std::string& host) {
-  return std::any_of(placement.jobs.begin(), placement.jobs.end(), [&](const PlacedJob& job) {
-    return job.share &&
-           std::any_of(job.ranks.begin(), job.ranks.end(),
-                       [&](const PlacedRank& rank) { return rank.host == host && rank.gpu; });
+  return std::ranges::any_of(placement.jobs, [&](const PlacedJob& job) {
+    return job.share && std::ranges::any_of(job.ranks, [&](const PlacedRank& rank) {
+             return rank.host == host && rank.gpu;
+           });
   });
 }
 
@@ -150,9 +150,8 @@ void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
     if (config) expected = config;
   }
   for (Host& host : file.hosts) {
-    const bool needed =
-        std::any_of(file.layouts.begin(), file.layouts.end(),
-                    [&](const Layout& layout) { return by_mig(layout, host.name); });
+    const bool needed = std::ranges::any_of(
+        file.layouts, [&](const Layout& layout) { return by_mig(layout, host.name); });
     if (needed && host.mig.empty() && host.found.empty()) with_mig_devices(host);
   }
 }

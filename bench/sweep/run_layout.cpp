@@ -1,5 +1,6 @@
 #include "bench/sweep/run_layout.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <set>
@@ -9,12 +10,64 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
-#include "bench/sweep/parts_probe.h"
 #include "models/errors.h"
+#include "models/load_module.h"
+#include "models/probe.h"
 #include "reports/json/json.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
+
+using Commands = std::vector<std::vector<std::string>>;
+
+struct PartsVerdict {
+  std::string reason{};   // why there are none; empty: they can be had
+  std::string failure{};  // of the try itself, which then says nothing; empty: none
+};
+
+// run_launch() of clients of an MPS daemon of their own, with these GPUs (see MpsDaemon). What its
+// server logs of faults is in the failure.
+LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
+                              const TimeLimits& limits, const std::atomic<int>& stop,
+                              const ShowProgress& show) try {
+  const MpsDaemon daemon(gpus);
+  const std::vector<std::string> words = daemon.client_words();
+  for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
+  LaunchOutcome outcome = run_launch(commands, limits, stop, show);
+  const std::string fault = outcome.failure.empty() ? "" : daemon.fault();
+  if (!fault.empty()) outcome.failure += "; the MPS server says: " + fault;
+  return outcome;
+} catch (const NotSupported& error) {
+  return {{}, ExitCode::not_supported, error.what()};
+}
+
+// Halves are not exact, as multiprocessors come in groups, and clocks move.
+constexpr double most_of_whole = 0.75;
+constexpr double least_of_alone = 0.75;
+
+// A client of MPS, which has one GPU, on a part of it or, where that has no percentages, on all.
+std::vector<std::string> holding(const GpuPart& part) {
+  std::vector<std::string> command = {
+      "env",        "CUDA_VISIBLE_DEVICES=0", program_path().string(),
+      "stress",     hold_probe_name,          "--device=cuda",
+      "--conducted"};
+  if (!part.percents.empty()) command.push_back(flag_of(part));
+  return command;
+}
+
+// A process on each part at once; their rates go to `found`.
+PartsVerdict hold(int64_t gpu, const std::vector<GpuPart>& parts, std::vector<double>& found,
+                  const TimeLimits& limits, const std::atomic<int>& stop) {
+  Commands commands;
+  for (const GpuPart& part : parts) commands.push_back(holding(part));
+  const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
+  if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
+  if (!outcome.failure.empty()) return {.failure = outcome.failure};
+  if (outcome.neighbours.size() != parts.size()) return {.failure = "it was stopped"};
+  for (const Neighbour& rate : outcome.neighbours) found.push_back(rate.runs_per_second);
+  return {};
+}
 
 // The reports of all until one fails.
 LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limits,
@@ -67,20 +120,33 @@ void shorten_to_one_step(Workload& workload) {
   workload.given.insert(workload.given.end(), {"steps", "warmup"});
 }
 
+// Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
+// once; some seconds.
+PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
+  std::vector<double> whole, alone, together;
+  const GpuPart all, first{0, {50, 50}}, second{1, {50, 50}};
+  for (const auto& [parts, found] :
+       {std::pair(std::vector{all}, &whole), {{first}, &alone}, {{first, second}, &together}}) {
+    PartsVerdict verdict = hold(gpu, parts, *found, limits, stop);
+    if (!verdict.reason.empty() || !verdict.failure.empty()) return verdict;
+  }
+  return {.reason = verdict_of_parts(whole.front(), alone.front(), together)};
+}
+
 }  // namespace
 
-LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
-                              const TimeLimits& limits, const std::atomic<int>& stop,
-                              const ShowProgress& show) try {
-  const MpsDaemon daemon(gpus);
-  const std::vector<std::string> words = daemon.client_words();
-  for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
-  LaunchOutcome outcome = run_launch(commands, limits, stop, show);
-  const std::string fault = outcome.failure.empty() ? "" : daemon.fault();
-  if (!fault.empty()) outcome.failure += "; the MPS server says: " + fault;
-  return outcome;
-} catch (const NotSupported& error) {
-  return {{}, ExitCode::not_supported, error.what()};
+std::string verdict_of_parts(double whole, double alone, const std::vector<double>& together) {
+  const double slower = together.empty() ? 0 : *std::ranges::min_element(together);
+  if (whole <= 0 || alone <= 0 || slower <= 0) return "its probe measured nothing";
+  if (alone > most_of_whole * whole) {
+    return "half of the multiprocessors did " + percent(alone / whole) +
+           " of what all do: the part is not kept to";
+  }
+  if (slower < least_of_alone * alone) {
+    return "of two halves at once one did " + percent(slower / alone) +
+           " of what it does alone: they do not run at the same time";
+  }
+  return "";
 }
 
 void require_shares(const LaunchPlan& plan) {
@@ -114,8 +180,10 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
     const auto [place, is_new] = reasons.try_emplace({gpu, percents});
     if (!is_new) return place->second;
     const TimeLimits& limits = plan.file.limits;
-    const PartsVerdict verdict =
-        percents.empty() ? try_halves(gpu, limits, stop) : try_split(gpu, percents, limits, stop);
+    std::vector<double> unused;
+    const PartsVerdict verdict = percents.empty()
+                                     ? try_halves(gpu, limits, stop)
+                                     : hold(gpu, {{0, percents}}, unused, limits, stop);
     if (!verdict.failure.empty() && stop == 0) {
       warn("whether there can be SMs of their own could not be tried: " + verdict.failure);
     }

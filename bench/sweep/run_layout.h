@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "bench/sweep/sweep_launch.h"
 #include "comm/launch/launch_plan.h"
@@ -24,14 +25,6 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::atomic<int>& stop,
                                                     const std::function<void(std::string)>& warn);
 
-using Commands = std::vector<std::vector<std::string>>;
-
-/// run_launch() of clients of an MPS daemon of their own, with these GPUs (see MpsDaemon). What its
-/// server logs of faults is in the failure.
-LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
-                              const TimeLimits& limits, const std::atomic<int>& stop,
-                              const ShowProgress& show);
-
 /// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
 /// their own around them where it is mps.
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
@@ -48,5 +41,10 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
                                                      const std::set<size_t>& layouts,
                                                      const std::atomic<int>& stop,
                                                      const ShowProgress& show);
+
+/// By how often a second one process does the same work, that takes as long as there are few
+/// multiprocessors: on the whole GPU, alone on a half, and on each half at once. Empty where a half
+/// is kept to and both run at the same time, else what is wrong.
+std::string verdict_of_parts(double whole, double alone, const std::vector<double>& together);
 
 }  // namespace nearmetal

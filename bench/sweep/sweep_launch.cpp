@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "bench/run/conductor.h"
-#include "bench/sweep/job_failure.h"
 #include "bench/sweep/job_process.h"
 #include "reports/text/text.h"
 
@@ -53,8 +52,7 @@ class RunningLaunch {
  private:
   template <class Condition>
   bool all(const Condition& condition) const {
-    return std::all_of(jobs_.begin(), jobs_.end(),
-                       [&](const auto& job) { return condition(*job); });
+    return std::ranges::all_of(jobs_, [&](const auto& job) { return condition(*job); });
   }
 
   void wait() const {

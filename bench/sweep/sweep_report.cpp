@@ -85,9 +85,8 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   const auto limits = [&](std::optional<int64_t> Share::*limit, int64_t none) {
     std::vector<int64_t> values;
     for (const PlacedJob* job : jobs) values.push_back(((*job->share).*limit).value_or(none));
-    const bool any = std::any_of(jobs.begin(), jobs.end(), [&](const PlacedJob* job) {
-      return ((*job->share).*limit).has_value();
-    });
+    const bool any = std::ranges::any_of(
+        jobs, [&](const PlacedJob* job) { return ((*job->share).*limit).has_value(); });
     return any ? values : std::vector<int64_t>{};
   };
   ArmShare share{.way = placement.share()->way,
@@ -123,8 +122,8 @@ void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
   for (const ScalingPoint& point : scaling_of(set)) {
-    const auto arm = std::find_if(report.arms.begin(), report.arms.end(),
-                                  [&](const Arm& other) { return other.name == point.arm; });
+    const auto arm = std::ranges::find_if(
+        report.arms, [&](const Arm& other) { return other.name == point.arm; });
     arm->scaling = point.scaling;
   }
 }
@@ -142,9 +141,8 @@ TextTable scaling_table(RunSet& set, const Report& report) {
                   {}};
   for (const Arm& shown : report.arms) {
     if (shown.share || shown.unsupported) continue;
-    const auto point = std::find_if(points.begin(), points.end(), [&](const ScalingPoint& other) {
-      return other.arm == shown.name;
-    });
+    const auto point = std::ranges::find_if(
+        points, [&](const ScalingPoint& other) { return other.arm == shown.name; });
     const RunArm& arm = arm_named(set, shown.name);
     table.rows.push_back(row_of(arm, point == points.end() ? nullptr : &*point, shown));
   }
@@ -206,8 +204,8 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     for (const JournalEntry& entry : entries) {
       if (entry.layout == static_cast<int64_t>(i)) of_layout.push_back(&entry);
     }
-    std::sort(of_layout.begin(), of_layout.end(),
-              [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
+    std::ranges::sort(of_layout,
+                      [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
     for (const JournalEntry* entry : of_layout) {
       Run run = entry->report.arms.at(0).runs.at(0);
       merge_environments(entry->report.environments, run.ranks, report.environments);

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "bench/run/gpu_ranks.h"
+#include "bench/run/together.h"
 #include "models/networks/registry.h"
 #include "models/sixteen_bits.h"
 #include "tests/comm/job.h"

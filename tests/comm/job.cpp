@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "bench/run/gpu_ranks.h"
+#include "bench/run/together.h"
 #include "models/graph.h"
 #include "models/synthetic.h"
 #include "reports/json/plan_cache.h"

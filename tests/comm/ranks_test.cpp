@@ -4,7 +4,6 @@
 
 #include <thread>
 
-#include "bench/run/consensus.h"
 #include "bench/run/together.h"
 #include "comm/shared_memory.h"
 #include "models/errors.h"

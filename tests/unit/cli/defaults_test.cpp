@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "bench/cli/run_request.h"
-#include "bench/run/steady_state.h"
+#include "bench/run/trainer.h"
 #include "reports/json/json.h"
 #include "tests/support/temporary_folder.h"
 
@@ -196,11 +196,11 @@ TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
   EXPECT_THAT(refusal(Device::cuda, {"plans", "plan_cache"}), HasSubstr("--plan-cache"));
 }
 
-TEST(WarmUpRuleOf, AllowsTenTimesTheMinimum) {
+TEST(TrainerOptionsOf, AllowsTenTimesTheMinimum) {
   RunConfig config;
   config.warmup = 7;
-  EXPECT_EQ(warm_up_rule(config).minimum_steps, 7);
-  EXPECT_EQ(warm_up_rule(config).maximum_steps, 70);
+  EXPECT_EQ(trainer_options(config).minimum_steps, 7);
+  EXPECT_EQ(trainer_options(config).maximum_steps, 70);
 }
 
 }  // namespace

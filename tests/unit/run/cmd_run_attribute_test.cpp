@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "bench/run/quanta.h"
+#include "bench/run/attribute.h"
 #include "reports/statistics/statistics.h"
 #include "tests/support/cmd_run_fixture.h"
 

@@ -1,9 +1,9 @@
-#include "bench/run/expected.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+
+#include "bench/run/rank_facts.h"
 
 namespace nearmetal {
 namespace {

@@ -1,8 +1,7 @@
-#include "bench/run/plan_source.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/run/prepare_device.h"
 #include "models/errors.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"

@@ -1,9 +1,9 @@
-#include "bench/run/progress_line.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "bench/run/conductor.h"
 
 namespace nearmetal {
 namespace {
@@ -27,7 +27,7 @@ TEST(ProgressLineTest, TellsStepRateAndTimeLeft) {
 TEST(ProgressLineTest, ClearsItsLineAtTheEnd) {
   TrainerProgress progress;
   std::ostringstream err;
-  { const ProgressLine line(err, progress, 1, SampleUnit::image); }
+  { const std::jthread line = show_progress(err, progress, 1, SampleUnit::image); }
   EXPECT_THAT(err.str(), testing::EndsWith("\r\033[K"));
 }
 

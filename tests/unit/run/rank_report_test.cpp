@@ -31,14 +31,14 @@ struct RankReport : testing::Test {
                                .device_bytes = 1000,
                                .communication = {},
                                .warnings = {{"plan_cache", "full"}}};
-    Trained& trained = result.trained.emplace();
-    trained.first_step_end_seconds = 3.5;
+    TrainerResult& trained = result.trained.emplace();
+    result.first_step_end_seconds = 3.5;
     const std::vector<double> warm_up_seconds(3, 0.5);
-    trained.result.warm_up = judge_warm_up(warm_up_seconds, {});
-    trained.result.window_first_step = 3;
-    trained.result.window_steps = 4;
-    trained.result.host_window_seconds = 2;
-    trained.result.steps.assign(7, {.seconds = 0.5, .loss = 2, .gradient_norm = 1});
+    trained.warm_up = judge_warm_up(warm_up_seconds, {});
+    trained.window_first_step = 3;
+    trained.window_steps = 4;
+    trained.host_window_seconds = 2;
+    trained.steps.assign(7, {.seconds = 0.5, .loss = 2, .gradient_norm = 1});
   }
 
   nearmetal::Run make() const {
@@ -101,8 +101,8 @@ TEST_F(RankReport, OfItsRank) {
 }
 
 TEST_F(RankReport, OfALossThatIsNotFinite) {
-  result.trained->result.steps.resize(5);
-  result.trained->result.failed_step = 5;
+  result.trained->steps.resize(5);
+  result.trained->failed_step = 5;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::failed);
   EXPECT_THAT(*run.failure, testing::HasSubstr("the loss of step 5 is not finite"));
@@ -114,7 +114,7 @@ TEST_F(RankReport, OfALossThatIsNotFinite) {
 }
 
 TEST_F(RankReport, OfATrainingWithoutAnyUpdate) {
-  for (StepRecord& step : result.trained->result.steps) step.update_skipped = true;
+  for (StepRecord& step : result.trained->steps) step.update_skipped = true;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::failed);
   EXPECT_THAT(*run.failure, testing::HasSubstr("every update was skipped"));
@@ -122,8 +122,8 @@ TEST_F(RankReport, OfATrainingWithoutAnyUpdate) {
 }
 
 TEST_F(RankReport, OfAnInterruptedRunHasTheFiguresSoFar) {
-  result.trained->result.steps.resize(5);
-  result.trained->result.stopped = true;
+  result.trained->steps.resize(5);
+  result.trained->stopped = true;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::partial);
   EXPECT_EQ(run.failure, "interrupted");
@@ -132,10 +132,10 @@ TEST_F(RankReport, OfAnInterruptedRunHasTheFiguresSoFar) {
 }
 
 TEST_F(RankReport, OfAnInterruptedWarmUpHasNoWindow) {
-  result.trained->result.steps.resize(2);
-  result.trained->result.warm_up.reset();
-  result.trained->result.window_first_step = 0;
-  result.trained->result.stopped = true;
+  result.trained->steps.resize(2);
+  result.trained->warm_up.reset();
+  result.trained->window_first_step = 0;
+  result.trained->stopped = true;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::partial);
   EXPECT_EQ(run.warm_up.reason, ended_before);

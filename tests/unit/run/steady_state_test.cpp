@@ -1,10 +1,10 @@
-#include "bench/run/steady_state.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 #include <vector>
+
+#include "bench/run/trainer.h"
 
 namespace nearmetal {
 namespace {
@@ -12,7 +12,8 @@ namespace {
 using Seconds = std::vector<double>;
 
 // Steps taken until the window may start.
-int64_t warm_up_steps(const WarmUpRule& rule, double (*step_seconds)(int64_t step), bool* steady) {
+int64_t warm_up_steps(const TrainerOptions& rule, double (*step_seconds)(int64_t step),
+                      bool* steady) {
   Seconds steps;
   while (true) {
     steps.push_back(step_seconds(static_cast<int64_t>(steps.size())));
@@ -23,8 +24,8 @@ int64_t warm_up_steps(const WarmUpRule& rule, double (*step_seconds)(int64_t ste
   }
 }
 
-constexpr WarmUpRule cpu{.minimum_steps = 3, .maximum_steps = 30};
-constexpr WarmUpRule gpu{.minimum_steps = 20, .maximum_steps = 200};
+constexpr TrainerOptions cpu{.minimum_steps = 3, .maximum_steps = 30};
+constexpr TrainerOptions gpu{.minimum_steps = 20, .maximum_steps = 200};
 
 TEST(SteadyState, ConstantTimesEndAtTheMinimum) {
   bool steady = false;
@@ -83,7 +84,7 @@ TEST(SteadyState, ATrendThatGoesOnEndsAtTheMaximumNotSteady) {
 
 TEST(SteadyState, TheMaximumOfSecondsHoldsBeyondTheMinimum) {
   bool steady = true;
-  const WarmUpRule rule{.minimum_steps = 4, .maximum_steps = 100, .maximum_seconds = 10};
+  const TrainerOptions rule{.minimum_steps = 4, .maximum_steps = 100, .maximum_seconds = 10};
   const auto slower_and_slower = [](int64_t step) { return 4.0 + static_cast<double>(step); };
   EXPECT_EQ(warm_up_steps(rule, slower_and_slower, &steady), 4);
   EXPECT_FALSE(steady);

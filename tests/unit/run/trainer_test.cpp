@@ -19,7 +19,7 @@ struct TrainerTest : testing::Test {
   }
 
   Script script;
-  TrainerOptions options{.warm_up = {.minimum_steps = 5, .maximum_steps = 50}, .window_steps = 20};
+  TrainerOptions options{.minimum_steps = 5, .maximum_steps = 50, .window_steps = 20};
   std::atomic<int> stop = 0;
   TrainerProgress progress;
 };

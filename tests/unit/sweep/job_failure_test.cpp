@@ -1,5 +1,3 @@
-#include "bench/sweep/job_failure.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -7,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "bench/sweep/job_process.h"
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "tests/support/sample_report.h"

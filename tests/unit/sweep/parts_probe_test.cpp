@@ -1,7 +1,7 @@
-#include "bench/sweep/parts_probe.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "bench/sweep/run_layout.h"
 
 namespace nearmetal {
 namespace {
@@ -9,15 +9,15 @@ namespace {
 using testing::HasSubstr;
 
 TEST(PartsProbe, HalvesThatAreKeptToAndRunAtOnceWillDo) {
-  EXPECT_EQ(verdict_of_parts({2455, 1190, {1188, 1190}}), "");
+  EXPECT_EQ(verdict_of_parts(2455, 1190, {1188, 1190}), "");
 }
 
 TEST(PartsProbe, TellsWhatIsWrong) {
-  EXPECT_THAT(verdict_of_parts({2455, 2450, {1200, 1210}}), HasSubstr("is not kept to"));
-  EXPECT_THAT(verdict_of_parts({2455, 1190, {590, 1100}}),
+  EXPECT_THAT(verdict_of_parts(2455, 2450, {1200, 1210}), HasSubstr("is not kept to"));
+  EXPECT_THAT(verdict_of_parts(2455, 1190, {590, 1100}),
               HasSubstr("one did 49.6 % of what it does alone"));
-  EXPECT_THAT(verdict_of_parts({2455, 1190, {}}), HasSubstr("measured nothing"));
-  EXPECT_THAT(verdict_of_parts({0, 1190, {1190, 1190}}), HasSubstr("measured nothing"));
+  EXPECT_THAT(verdict_of_parts(2455, 1190, {}), HasSubstr("measured nothing"));
+  EXPECT_THAT(verdict_of_parts(0, 1190, {1190, 1190}), HasSubstr("measured nothing"));
 }
 
 }  // namespace
