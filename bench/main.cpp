@@ -23,7 +23,7 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
     if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
-    if (is_to_be_told(error)) terminal.err << "nearmetal: " << error.what() << '\n';
+    if (should_report(error)) terminal.err << "nearmetal: " << error.what() << '\n';
     return exit_code_of(error);
   }
 }

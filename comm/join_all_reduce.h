@@ -19,7 +19,7 @@
 namespace nearmetal {
 
 /// The operating-system instance of a rank, as NCCL tells them apart: by NCCL_HOSTID where that is
-/// set, as it is in a pretended VM, else by the name and what the kernel drew when it started.
+/// set, as it is in an emulated VM, else by the name and what the kernel drew when it started.
 struct RankHost {
   std::string name;
   std::string boot_id;  // empty beside NCCL_HOSTID

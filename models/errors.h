@@ -81,9 +81,9 @@ struct NotAsExpected : std::invalid_argument {
 
 /// Thrown on every rank of a job where the work of one of them failed, with that rank's codes.
 struct JobFailure : std::runtime_error {
-  JobFailure(const std::string& what, ExitCode exit, bool is_told,
+  JobFailure(const std::string& what, ExitCode exit, bool already_reported,
              std::optional<FailureCode> failure = {})
-      : std::runtime_error(what), exit_code(exit), told(is_told), code(failure) {}
+      : std::runtime_error(what), exit_code(exit), told(already_reported), code(failure) {}
   ExitCode exit_code;
   bool told;  // to the user, by another rank or already: one line is printed, not one per rank
   std::optional<FailureCode> code;

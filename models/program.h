@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/gpu_part.h"
+#include "models/gpu_share.h"
 #include "models/graph.h"
 #include "models/probe.h"
 #include "models/training_options.h"
@@ -56,13 +56,13 @@ class AllReduce {
 };
 
 /// The implementation chosen for one operation: part of the work that is compared.
-struct Plan {
+struct KernelChoice {
   std::string key;             // operation, shape, precision
   std::string implementation;  // e.g. "cudnn eng62_k2=4_k13=0"
   double seconds = 0;          // as timed when it was chosen
   double relative_error = 0;   // of its result against a reference, when it was chosen
 
-  bool operator==(const Plan&) const = default;
+  bool operator==(const KernelChoice&) const = default;
 };
 
 /// Where the images of a step come from: they stay on the device, or every step copies them from
@@ -82,11 +82,12 @@ struct ProgramOptions {
   LossScale loss_scale;
   // In which gradients travel to other ranks, if any: fp32, bf16 or fp16; empty: as computed.
   std::optional<Precision> gradient_type;
-  uint64_t data_seed = 1;     // of images and labels; differs from rank to rank
-  int gpu = 0;                // index among the visible GPUs
-  int threads = 0;            // CPU backend; 0 takes all that this process may use
-  std::vector<Plan> plans;    // known choices; an operation not among them is tuned
-  bool plans_pinned = false;  // refuse instead to tune, or to replace a plan that does not load
+  uint64_t data_seed = 1;                    // of images and labels; differs from rank to rank
+  int gpu = 0;                               // index among the visible GPUs
+  int threads = 0;                           // CPU backend; 0 takes all that this process may use
+  std::vector<KernelChoice> kernel_choices;  // known choices; an operation not among them is tuned
+  bool kernel_choices_pinned =
+      false;  // refuse instead to tune, or to replace a plan that does not load
 };
 
 /// What happened in one step.
@@ -161,7 +162,7 @@ class Program {
   virtual void use_synthetic_batch() = 0;
 
   /// The choices that this program stands on.
-  virtual std::vector<Plan> plans() const = 0;
+  virtual std::vector<KernelChoice> kernel_choices() const = 0;
   /// Times every kernel of the step alone, `repeats` times; parameters change meanwhile.
   virtual Profile profile(int repeats) = 0;
   /// Each kernel of the step again and again, its operands not in the cache of a GPU: named
@@ -195,11 +196,13 @@ class Backend {
   virtual DeviceInfo describe(int gpu) = 0;
   /// All that this process does from now on keeps to its part. Throws NotSupported where the device
   /// cannot be split into such parts.
-  virtual void take_part(int gpu, const GpuPart& part) = 0;
+  virtual void take_share(int gpu, const GpuShare& part) = 0;
   /// Visible GPUs; 1 where there are no GPUs to choose from.
   virtual int device_count() { return 1; }
   /// The choices that prepare() would make, to be known to other ranks; empty where it makes none.
-  virtual std::vector<Plan> choose_plans(const Graph&, const ProgramOptions&) { return {}; }
+  virtual std::vector<KernelChoice> choose_kernels(const Graph&, const ProgramOptions&) {
+    return {};
+  }
   /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.

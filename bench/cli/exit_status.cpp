@@ -28,7 +28,7 @@ ExitCode exit_code_of(const std::exception& error) {
   return ExitCode::run_failed;
 }
 
-bool is_to_be_told(const std::exception& error) {
+bool should_report(const std::exception& error) {
   const auto* job = dynamic_cast<const JobFailure*>(&error);
   return job == nullptr || !job->told;
 }

@@ -14,13 +14,13 @@ namespace nearmetal {
 namespace {
 
 // "1:25,75": the second of two parts, with three quarters of the multiprocessors.
-GpuPart gpu_part_of(const std::string& text) {
+GpuShare gpu_part_of(const std::string& text) {
   const char* flag = "--gpu-part";
   const size_t colon = text.find(':');
   if (colon == text.npos) {
     throw std::invalid_argument("--gpu-part: '" + text + "' is no INDEX:PERCENT,PERCENT,...");
   }
-  GpuPart part;
+  GpuShare part;
   for (const std::string& percent : comma_separated(text.substr(colon + 1))) {
     part.percents.push_back(parse_number<int64_t>(flag, percent, {1, 100}));
   }
@@ -132,11 +132,11 @@ void add_conducted_options(Options& options, RunRequest& request) {
   options.toggle("--conducted", request.conducted, "").hidden = true;
   options.value("--arm", "", "", [&](const std::string& text) { request.arm = text; }).hidden =
       true;
-  options.number("--sharers", "", request.sharers, {1, 1e6}, "").hidden = true;
+  options.number("--sharers", "", request.sharing_jobs, {1, 1e6}, "").hidden = true;
   options.toggle("--through-mps", request.through_mps, "").hidden = true;
   options
       .value("--gpu-part", "", "",
-             [&](const std::string& text) { request.gpu_part = gpu_part_of(text); })
+             [&](const std::string& text) { request.gpu_share = gpu_part_of(text); })
       .hidden = true;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/cli/options.h"
-#include "models/gpu_part.h"
+#include "models/gpu_share.h"
 #include "reports/document/settings.h"
 #include "reports/document/types.h"
 
@@ -25,12 +25,12 @@ struct Expected {
 /// The configuration is as typed: what depends on the device is still open.
 struct RunRequest : Workload {
   Expected expected;
-  bool emulated = false;    // this run is part of what pretends to be several machines
+  bool emulated = false;    // this run is part of what emulates several machines
   bool conducted = false;   // by the sweep that started this process
   std::string arm = "run";  // how the report calls it
   bool through_mps = false;
-  int64_t sharers = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
-  std::optional<GpuPart> gpu_part;
+  int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
+  std::optional<GpuShare> gpu_share;
 };
 
 // Each adds options that fill `request`.

@@ -5,7 +5,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "bench/commands/judging.h"
+#include "bench/commands/compare_request.h"
 #include "bench/commands/program.h"
 #include "reports/compare/baseline.h"
 #include "reports/json/json.h"

@@ -33,17 +33,17 @@ void take_both(CompareForm& form, const std::vector<std::string>& places) {
 
 void choose_sides(CompareForm& form) {
   using Given = std::array<bool, 5>;
-  Judging& judging = form.judging;
-  const Given given = {!form.both.empty(), !judging.base.empty(), !judging.next.empty(),
+  CompareRequest& request = form.request;
+  const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
                        !form.bare.empty(), !form.vm.empty()};
   if (given == Given{false, true, true, false, false}) return;
   if (given == Given{true, false, false, false, false}) {
-    judging.base = {form.both[0]};
-    judging.next = {form.both[1]};
+    request.base = {form.both[0]};
+    request.next = {form.both[1]};
   } else if (given == Given{false, false, false, true, true}) {
-    judging.base = form.bare;
-    judging.next = form.vm;
-    judging.options.vm_form = true;
+    request.base = form.bare;
+    request.next = form.vm;
+    request.options.vm_form = true;
   } else {
     throw std::invalid_argument(
         "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
@@ -52,26 +52,26 @@ void choose_sides(CompareForm& form) {
 }
 
 ExitCode run_compare(const CompareForm& form, const Context& context) {
-  const Judging& judging = form.judging;
+  const CompareRequest& request = form.request;
   const std::vector<RunSet> sides =
-      read_sides({judging.base, judging.next}, judging.html.has_value());
-  const Comparison comparison = compare(sides[0], sides[1], judging.options);
-  return publish({sides[0], sides[1], comparison}, judging, context.terminal);
+      read_sides({request.base, request.next}, request.html.has_value());
+  const Comparison comparison = compare(sides[0], sides[1], request.options);
+  return publish({sides[0], sides[1], comparison}, request, context.terminal);
 }
 
 }  // namespace
 
 void add_compare_options(Options& options, CompareForm& form) {
-  Judging& judging = form.judging;
+  CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
                  [&form](const std::vector<std::string>& places) { take_both(form, places); });
-  options.paths("--base", "FILE...", judging.base, "of the base");
-  options.paths("--new", "FILE...", judging.next, "held against it");
+  options.paths("--base", "FILE...", request.base, "of the base");
+  options.paths("--new", "FILE...", request.next, "held against it");
   options.paths("--bare", "FILE...", form.bare, "of bare metal");
   options.paths("--vm", "FILE...", form.vm, "of a VM: lists what differs");
-  add_rule_options(options, judging.options);
-  add_form_options(options, judging);
-  add_page_options(options, judging);
+  add_rule_options(options, request.options);
+  add_form_options(options, request);
+  add_page_options(options, request);
   options.check([&form] { choose_sides(form); });
 }
 

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "bench/cli/command.h"
-#include "bench/commands/judging.h"
+#include "bench/commands/compare_request.h"
 
 namespace nearmetal {
 
 struct CompareForm {
-  Judging judging;
+  CompareRequest request;
   std::vector<std::string> both;  // one place of each side
   std::vector<std::string> bare;  // sides of their own names
   std::vector<std::string> vm;

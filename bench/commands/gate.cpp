@@ -21,50 +21,50 @@ Examples:
 Exit codes: 0 pass, 1 fail, 3 inconclusive or too few runs, 4 not comparable or a row is missing,
   5 a side has no complete run.)";
 
-void take_places(Judging& judging, const std::vector<std::string>& places) {
+void take_places(CompareRequest& request, const std::vector<std::string>& places) {
   if (places.size() < 2) throw std::invalid_argument("gate takes BASE and one or more of NEW");
-  judging.base = {checked_path("BASE", places.front())};
+  request.base = {checked_path("BASE", places.front())};
   for (size_t i = 1; i < places.size(); ++i) {
-    judging.next.push_back(checked_path("NEW", places[i]));
+    request.next.push_back(checked_path("NEW", places[i]));
   }
 }
 
 RunSet read_base(const GateForm& form, const RunSet& next) {
   namespace fs = std::filesystem;
-  const std::string place = place_of_baseline(form.baselines_folder, form.judging.base.front());
+  const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
   std::error_code ignored;
-  const RunSet history = read_runs({place}, form.judging.html.has_value());
+  const RunSet history = read_runs({place}, form.request.html.has_value());
   return fs::is_directory(place, ignored) ? matching_runs(history, next, form.window) : history;
 }
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
-  const Judging& judging = form.judging;
-  RunSet next = read_runs(judging.next, judging.html.has_value());
+  const CompareRequest& request = form.request;
+  RunSet next = read_runs(request.next, request.html.has_value());
   const RunSet base = read_base(form, next);
-  CompareOptions options = judging.options;
+  CompareOptions options = request.options;
   options.base_can_grow = false;
   std::optional<Repeatable> repeated;
-  if (form.reruns > 0) repeated = repeatable(judging.next.front());
+  if (form.reruns > 0) repeated = repeatable(request.next.front());
   ExitCode run_code = ExitCode::ok;
   const auto take_run = [&](RunSet& set) {
-    run_code = add_repeat(set, *repeated, judging.html.has_value(), context.terminal);
+    run_code = add_repeat(set, *repeated, request.html.has_value(), context.terminal);
     return run_code == ExitCode::ok;
   };
   const auto [comparison, result] =
       judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
   if (run_code != ExitCode::ok) return run_code;
-  return publish({base, next, comparison, result, form.reruns > 0}, judging, context.terminal);
+  return publish({base, next, comparison, result, form.reruns > 0}, request, context.terminal);
 }
 
 }  // namespace
 
 void add_gate_options(Options& options, GateForm& form) {
-  Judging& judging = form.judging;
+  CompareRequest& request = form.request;
   options
       .values("BASE NEW", "...", "Baseline, report or folder; reports",
-              [&](const std::vector<std::string>& places) { take_places(judging, places); })
+              [&](const std::vector<std::string>& places) { take_places(request, places); })
       .required = true;
-  add_rule_options(options, judging.options);
+  add_rule_options(options, request.options);
   options.value("--fail-on", "regression|not-equivalent|any",
                 "worse is shown; not worse is not shown; any change [regression]",
                 [&form](const std::string& text) {
@@ -77,9 +77,9 @@ void add_gate_options(Options& options, GateForm& form) {
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW here this often at most");
   add_baselines_option(options, form.baselines_folder);
-  add_form_options(options, judging);
-  add_page_options(options, judging);
-  options.path("--junit", "FILE", judging.junit, "also write the rows as JUnit XML");
+  add_form_options(options, request);
+  add_page_options(options, request);
+  options.path("--junit", "FILE", request.junit, "also write the rows as JUnit XML");
 }
 
 Command gate_command() {

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "bench/cli/command.h"
-#include "bench/commands/judging.h"
+#include "bench/commands/compare_request.h"
 
 namespace nearmetal {
 
 struct GateForm {
-  Judging judging;
+  CompareRequest request;
   GateOptions gate;
   int64_t reruns = 0;   // at most
   int64_t window = 20;  // the latest runs of a baseline that count

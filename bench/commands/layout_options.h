@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bench/cli/options.h"
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 
 namespace nearmetal {
 

@@ -4,8 +4,8 @@
 #include "bench/cli/destination.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
-#include "comm/launch/plan_json.h"
-#include "comm/launch/plan_text.h"
+#include "comm/launch/launch_plan_json.h"
+#include "comm/launch/launch_plan_text.h"
 
 namespace nearmetal {
 namespace {
@@ -71,7 +71,7 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   if ((request.starter == Starter::mpi_job) != form.image.has_value()) {
     throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
   }
-  const std::string text = form.format->text(make_plan(request), form.image.value_or(""));
+  const std::string text = form.format->text(make_launch_plan(request), form.image.value_or(""));
   write_output(text, form.output, form.force, context.terminal);
   return ExitCode::ok;
 }

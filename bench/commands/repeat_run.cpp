@@ -81,7 +81,7 @@ void require_repeatable(const Report& report, const std::string& source) {
     throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
   }
   if (arm.share)
-    refuse("its jobs share by " + std::string(to_string(arm.share->way)) +
+    refuse("its jobs share by " + std::string(to_string(arm.share->mode)) +
            ": repeat it by `nearmetal sweep`");
   if (arm.kind == Kind::emulated) refuse("it is emulated: repeat it by `nearmetal sweep`");
   const int64_t ranks = complete->world_size;
@@ -100,7 +100,7 @@ ExitCode repeat_run(const Repeatable& repeated, const std::string& name, const T
   }
   arguments.push_back("--output=" + name);
   arguments.emplace_back("--quiet");
-  if (!report.arms[0].runs[0].plans.empty()) arguments.push_back("--plans=" + source);
+  if (!report.arms[0].runs[0].kernel_choices.empty()) arguments.push_back("--plans=" + source);
   terminal.remark("nearmetal: repeating " + source + " into " + name);
   return launch(arguments);
 }

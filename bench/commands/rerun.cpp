@@ -2,7 +2,7 @@
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
-#include "bench/commands/judging.h"
+#include "bench/commands/compare_request.h"
 #include "bench/commands/program.h"
 #include "bench/commands/repeat_run.h"
 
@@ -20,7 +20,7 @@ the report; no text of it is executed. The new reports stay in this folder.)";
 struct RerunForm {
   std::string report;
   std::optional<int64_t> runs;
-  Judging judging;
+  CompareRequest request;
 };
 
 void add_rerun_options(Options& options, RerunForm& form) {
@@ -32,8 +32,8 @@ void add_rerun_options(Options& options, RerunForm& form) {
   };
   options.values("REPORT", "FILE", "Whose configuration to repeat", take).required = true;
   options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
-  add_rule_options(options, form.judging.options);
-  add_form_options(options, form.judging);
+  add_rule_options(options, form.request.options);
+  add_form_options(options, form.request);
 }
 
 ExitCode run_rerun(const RerunForm& form, const Context& context) {
@@ -46,8 +46,8 @@ ExitCode run_rerun(const RerunForm& form, const Context& context) {
     const ExitCode code = add_repeat(next, repeated, false, context.terminal);
     if (code != ExitCode::ok) return code;
   }
-  const Comparison comparison = compare(base, next, form.judging.options);
-  return publish({base, next, comparison}, form.judging, context.terminal);
+  const Comparison comparison = compare(base, next, form.request.options);
+  return publish({base, next, comparison}, form.request, context.terminal);
 }
 
 }  // namespace

@@ -14,11 +14,11 @@
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
-#include "bench/run/conductor.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"
+#include "bench/run/sweep_control.h"
 #include "bench/run/table.h"
 #include "bench/run/together.h"
 #include "comm/world.h"
@@ -40,7 +40,7 @@ int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
   return batch >= 64 ? batch / 32 * 32 : batch;
 }
 
-void settle_batch(PreparedDevice& device, const PlanSource& plans, World& world,
+void settle_batch(PreparedDevice& device, const KernelSource& kernels, World& world,
                   const Terminal& terminal) {
   RunConfig& config = device.config;
   if (config.batch != largest_that_fits) return;
@@ -48,7 +48,7 @@ void settle_batch(PreparedDevice& device, const PlanSource& plans, World& world,
   RunConfig smallest = config;
   smallest.batch = 1;
   fill_defaults(smallest, device.config.device);
-  const ProgramOptions options = program_options(smallest, plans, world.size(), world.rank());
+  const ProgramOptions options = program_options(smallest, kernels, world.size(), world.rank());
   int64_t largest = 0;
   together(world, [&] { largest = device.backend.largest_batch(device.graph, options); });
   largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
@@ -102,11 +102,11 @@ void publish(const Report& report, const Destination& destination, const Termina
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
-void tell_result(const Report& report, Teller& teller) {
+void tell_result(const Report& report, ProgressReporter& reporter) {
   Event event;
   event.kind = EventKind::result;
   event.report = report;
-  teller.tell(event);
+  reporter.tell(event);
 }
 
 void tell_failure(const Run& run, const Terminal& terminal) {
@@ -128,10 +128,10 @@ class RankJob {
   }
 
   void report_failure(const std::exception& error) {
-    if (!teller_ || !is_to_be_told(error)) return;
+    if (!reporter_ || !should_report(error)) return;
     Event event = failure_event(error);
     event.failure->text = failure_text(world_, error);
-    teller_->tell(event);
+    reporter_->tell(event);
   }
 
   ExitCode run() {
@@ -144,10 +144,10 @@ class RankJob {
     PreparedDevice& device = *prepared;
     terminal_.remark(device_remark(device));
     RankStart start = start_on(device);
-    PlanSource plans;
-    together(world_, [&] { plans = find_plans(device.config, device.info); });
-    start.warnings = plans.warnings;
-    const RankResult result = train(device, plans);
+    KernelSource kernels;
+    together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
+    start.warnings = kernels.warnings;
+    const RankResult result = train(device, kernels);
     return publish_job(make_rank_report(request_, device, start, result));
   }
 
@@ -155,8 +155,8 @@ class RankJob {
   // Rank 0 writes to its standard output, which is the way of its report, too: what others write
   // must not get in between.
   void start_telling() {
-    teller_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank());
-    if (world_.rank() == 0) conductor_.emplace(*teller_, STDIN_FILENO);
+    reporter_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank());
+    if (world_.rank() == 0) control_.emplace(*reporter_, STDIN_FILENO);
   }
 
   void require_destination(const RunConfig& config) {
@@ -202,14 +202,14 @@ class RankJob {
     share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 
-  RankResult train(PreparedDevice& device, const PlanSource& plans) {
+  RankResult train(PreparedDevice& device, const KernelSource& kernels) {
     RankResult result;
-    result.failure = failure_of(world_, [&] { settle_batch(device, plans, world_, terminal_); });
+    result.failure = failure_of(world_, [&] { settle_batch(device, kernels, world_, terminal_); });
     if (result.failure) return result;
-    return run_rank({device.config, device.graph, device.backend, device.info, plans,
+    return run_rank({device.config, device.graph, device.backend, device.info, kernels,
                      context_.clock, terminal_, context_.stop, world_,
-                     teller_ ? &*teller_ : nullptr, conductor_ ? &*conductor_ : nullptr,
-                     request_.sharers, request_.through_mps});
+                     reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
+                     request_.sharing_jobs, request_.through_mps});
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
@@ -225,9 +225,9 @@ class RankJob {
       Report report = merge_ranks(std::move(parts));
       code = exit_code_of(report.arms[0].runs[0], context_.stop);
       report.exit_code = static_cast<int>(code);
-      if (request_.config.no_host_info && !conductor_) leave_out_host_info(report);
-      if (conductor_) {
-        tell_result(report, *teller_);
+      if (request_.config.no_host_info && !control_) leave_out_host_info(report);
+      if (control_) {
+        tell_result(report, *reporter_);
       } else {
         publish(report, destination_, terminal_);
       }
@@ -241,8 +241,8 @@ class RankJob {
   Terminal terminal_;
   World& world_;
   Destination destination_;
-  std::optional<Teller> teller_;        // of a job that a sweep started
-  std::optional<Conductor> conductor_;  // the same, on rank 0
+  std::optional<ProgressReporter> reporter_;  // of a job that a sweep started
+  std::optional<SweepControl> control_;       // the same, on rank 0
 };
 
 constexpr const char* run_examples = R"(

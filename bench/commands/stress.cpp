@@ -8,8 +8,8 @@
 #include "bench/cli/parse_value.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
-#include "bench/run/conductor.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/sweep_control.h"
 #include "bench/run/together.h"
 #include "comm/layout/layout.h"
 #include "reports/json/run_fields.h"
@@ -114,37 +114,29 @@ class Load {
   double seconds_ = 0;
 };
 
-// What the sweep that started it hears.
-struct Telling {
-  explicit Telling(std::ostream& out) : teller(out, 0) {}
-
-  TrainerProgress progress;  // outlives the teller
-  Teller teller;
-};
-
 // Beside jobs of a sweep: counts from the start of their windows until all have measured theirs.
-void load_until_told(Load& load, const std::string& name, Telling& telling) {
-  auto& [progress, teller] = telling;
-  Conductor conductor(teller, STDIN_FILENO);
+void load_until_told(Load& load, const std::string& name, ProgressReporter& reporter) {
+  SweepControl control(reporter, STDIN_FILENO);
+  TrainerProgress progress;
   progress.window_first_step = 0;  // always in the load
-  teller.follow(progress, 0);
+  auto following = reporter.follow(progress, 0);
   Event event;
   event.kind = EventKind::ready;
   bool told_measured = false;
   load.run_slice(false);
-  teller.tell(event);
-  while (!conductor.must_stop() && !conductor.may_end()) {
-    load.run_slice(conductor.may_open_window());
+  reporter.tell(event);
+  while (!control.must_stop() && !control.may_end()) {
+    load.run_slice(control.may_open_window());
     progress.steps_done.fetch_add(1);
     if (told_measured || load.seconds() < least_measured_seconds) continue;
     event.kind = EventKind::measured;
-    teller.tell(event);
+    reporter.tell(event);
     told_measured = true;
   }
-  teller.unfollow();
+  following.reset();
   event.kind = EventKind::result;
   event.neighbour = load.rate(name);
-  teller.tell(event);
+  reporter.tell(event);
 }
 
 void show_result(const Neighbour& rate, double seconds, const std::string& work, bool as_json,
@@ -174,8 +166,8 @@ void load_for(Load& load, const StressForm& form, const Terminal& terminal,
   if (terminal.rewrites) terminal.err << "\r\033[K" << std::flush;
 }
 
-// `telling` is null where no sweep started it.
-ExitCode stress(const StressForm& form, const Context& context, Telling* telling) {
+// `reporter` is null where no sweep started it.
+ExitCode stress(const StressForm& form, const Context& context, ProgressReporter* reporter) {
   const RunRequest& request = form.request;
   const Terminal& terminal = context.terminal;
   const std::atomic<int>& stop = context.stop;
@@ -186,8 +178,8 @@ ExitCode stress(const StressForm& form, const Context& context, Telling* telling
   const Probe probe = find_probe(device.backend, device.config, form.load);
   talk.remark(device_remark(device) + ", " + device.info.name);
   Load load(probe);
-  if (telling != nullptr) {
-    load_until_told(load, form.load, *telling);
+  if (reporter != nullptr) {
+    load_until_told(load, form.load, *reporter);
     return ExitCode::ok;
   }
   load_for(load, form, talk, stop);
@@ -197,12 +189,12 @@ ExitCode stress(const StressForm& form, const Context& context, Telling* telling
 
 ExitCode run_stress(const StressForm& form, const Context& context) {
   catch_stop_signals();
-  std::optional<Telling> telling;
-  if (form.request.conducted) telling.emplace(context.terminal.out);
+  std::optional<ProgressReporter> reporter;
+  if (form.request.conducted) reporter.emplace(context.terminal.out, 0);
   try {
-    return stress(form, context, telling ? &*telling : nullptr);
+    return stress(form, context, reporter ? &*reporter : nullptr);
   } catch (const std::exception& error) {
-    if (telling) telling->teller.tell(failure_event(error));
+    if (reporter) reporter->tell(failure_event(error));
     throw;
   }
 }

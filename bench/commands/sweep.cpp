@@ -97,7 +97,7 @@ class Sweep {
         argv_(context.argv),
         terminal_(context.terminal),
         stop_(context.stop),
-        plan_(make_plan(form.request)) {
+        plan_(make_launch_plan(form.request)) {
     const RunConfig& config = form.request.workload.config;
     terminal_.quiet = config.quiet;
     terminal_.rewrites = terminal_.rewrites && !config.quiet && !config.no_progress;
@@ -114,7 +114,7 @@ class Sweep {
     find_parts();
     choose_files();
     leave_out_unsupported();
-    choose_plans();
+    choose_kernels();
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0) break;
       if (!done(launch)) start(launch);
@@ -162,7 +162,7 @@ class Sweep {
   }
 
   // Of the layouts that are still to run.
-  void choose_plans() {
+  void choose_kernels() {
     std::set<size_t> layouts;
     for (const Launch& launch : plan_.launches) {
       if (chooses_kernels_alone(plan_, launch.layout) && !done(launch)) {

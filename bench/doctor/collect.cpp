@@ -16,14 +16,14 @@
 #include "bench/monitor/monitor_sources.h"
 #include "bench/run/rank_facts.h"
 #include "bench/sweep/hosts_found.h"
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_plan.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
 #include "models/program.h"
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -128,7 +128,7 @@ void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
 }
 
 void collect_files(Checkup& checkup) {
-  if (const auto path = default_plan_cache_path()) {
+  if (const auto path = default_kernel_cache_path()) {
     fs::path folder = path->parent_path();
     std::error_code ignored;
     while (!fs::exists(folder, ignored) && folder.has_relative_path())
@@ -204,7 +204,7 @@ LayoutCheck check_layout(const std::string& file, const Checkup& checkup) {
   try {
     PlanRequest request;
     request.layouts = {file};
-    const LaunchPlan plan = make_plan(request);
+    const LaunchPlan plan = make_launch_plan(request);
     check.layouts = std::ssize(plan.placements);
     hold(plan, checkup, check);
     require_shares(plan);

@@ -127,7 +127,7 @@ bool may_record_variable(std::string_view name) {
                              [&](const char* prefix) { return name.starts_with(prefix); });
 }
 
-Environment find_environment(const fs::path& root, const Probes& probes) {
+Environment find_environment(const fs::path& root, const SystemQueries& queries) {
   Environment found;
   utsname system{};
   uname(&system);
@@ -143,7 +143,7 @@ Environment find_environment(const fs::path& root, const Probes& probes) {
   found.memory_bytes = memory_line(root, "MemTotal", 1024);
   found.memory_limit_bytes = memory_limit(group);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
-  found.virtualisation = find_virtualisation(root, probes, found.hypervisor_cpu_flag);
+  found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
   found.processor = find_processor(root);
   found.limits = find_limits(root);
   found.network = find_network(root);

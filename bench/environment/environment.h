@@ -13,7 +13,7 @@
 namespace nearmetal {
 
 /// Where evidence comes from that is in no file. Tests put answers of their own here.
-struct Probes {
+struct SystemQueries {
   /// Leaf 0x40000000 of CPUID, which is a hypervisor's where leaf 1 says that there is one.
   std::function<Maybe<std::string>()> cpuid_signature;
   /// What systemd-detect-virt says when given --vm or --container.
@@ -23,10 +23,10 @@ struct Probes {
 };
 
 /// Of this machine.
-Probes real_probes();
+SystemQueries system_queries();
 
 /// `hypervisor_cpu_flag` as the kernel shows it. `root` is the folder of the system's files.
-Virtualisation find_virtualisation(const std::filesystem::path& root, const Probes& probes,
+Virtualisation find_virtualisation(const std::filesystem::path& root, const SystemQueries& queries,
                                    const Maybe<bool>& hypervisor_cpu_flag);
 
 /// Where what was found contradicts what the user says that it is; empty: nowhere.
@@ -36,7 +36,7 @@ std::string contradiction(MachineKind claim, const Virtualisation& found);
 /// cannot be found out is unknown, with the reason. `root` is the folder of the system's files, "/"
 /// but in tests.
 Environment find_environment(const std::filesystem::path& root = "/",
-                             const Probes& probes = real_probes());
+                             const SystemQueries& queries = system_queries());
 
 /// Whether the value of this environment variable may be in a report: those that steer NCCL, CUDA,
 /// cuDNN, OpenMP, Open MPI, UCX and oneDNN. All others may hold secrets.

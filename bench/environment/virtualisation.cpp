@@ -120,18 +120,19 @@ std::string container_by_groups(const fs::path& root) {
   return name_of(signs, Maybe<std::string>(groups));
 }
 
-std::string container_of(const fs::path& root, const Probes& probes, const Virtualisation& found) {
+std::string container_of(const fs::path& root, const SystemQueries& queries,
+                         const Virtualisation& found) {
   if (is_gvisor(root)) return "gvisor";
   std::error_code ignored;
-  if (!probes.variable("KUBERNETES_SERVICE_HOST").empty()) return "kubernetes";
+  if (!queries.variable("KUBERNETES_SERVICE_HOST").empty()) return "kubernetes";
   for (const char* name : {"APPTAINER_NAME", "SINGULARITY_NAME"}) {
-    if (!probes.variable(name).empty()) return "apptainer";
+    if (!queries.variable(name).empty()) return "apptainer";
   }
   if (fs::exists(root / "run/.containerenv", ignored)) return "podman";
   if (fs::exists(root / ".dockerenv", ignored)) return "docker";
   std::string by_groups = container_by_groups(root);
   if (!by_groups.empty()) return by_groups;
-  if (std::string said = probes.variable("container"); !said.empty()) return said;
+  if (std::string said = queries.variable("container"); !said.empty()) return said;
   const Maybe<std::string>& answer = found.detect_virt_container;
   return answer && *answer != "none" ? *answer : "";
 }
@@ -193,34 +194,34 @@ Maybe<std::string> detect_virt(const char* question) {
 
 }  // namespace
 
-Probes real_probes() {
+SystemQueries system_queries() {
   return {cpuid_signature, detect_virt, [](const char* name) {
             const char* value = std::getenv(name);
             return std::string(value == nullptr ? "" : value);
           }};
 }
 
-Virtualisation find_virtualisation(const fs::path& root, const Probes& probes,
+Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& queries,
                                    const Maybe<bool>& hypervisor_cpu_flag) {
   Virtualisation found;
-  found.cpuid_signature = probes.cpuid_signature();
+  found.cpuid_signature = queries.cpuid_signature();
   found.dmi_vendor = first_line(root / "sys/class/dmi/id/sys_vendor");
   found.dmi_product = first_line(root / "sys/class/dmi/id/product_name");
   found.hypervisor_type = first_line(root / "sys/hypervisor/type");
-  found.detect_virt_vm = probes.detect_virt("--vm");
-  found.detect_virt_container = probes.detect_virt("--container");
+  found.detect_virt_vm = queries.detect_virt("--vm");
+  found.detect_virt_container = queries.detect_virt("--container");
   found.clock_source =
       first_line(root / "sys/devices/system/clocksource/clocksource0/current_clocksource");
   found.iommu_groups = iommu_groups(root);
   found.kernel_options = kernel_options(root);
-  const std::string pipes = probes.variable("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string pipes = queries.variable("CUDA_MPS_PIPE_DIRECTORY");
   std::error_code ignored;
   found.mps_daemon = fs::exists(
       root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control",
       ignored);
   found.peer_memory_module = module_is_loaded(root, "nvidia_peermem");
   found.nvidia_kernel_module = first_line(root / "sys/module/nvidia/version");
-  const std::string container = container_of(root, probes, found);
+  const std::string container = container_of(root, queries, found);
   found.container = container.empty() ? "none" : container;
   conclude_machine(root, hypervisor_cpu_flag, found);
   return found;

@@ -82,7 +82,7 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
 bool saw_sharing(const MonitorTable& table, const MonitorOptions& options, Monitoring& result) {
   bool shared = false;
   const int64_t meant =
-      options.mig_uuid.empty() ? options.sharers + (options.through_mps ? 1 : 0) : 1;
+      options.mig_uuid.empty() ? options.sharing_jobs + (options.through_mps ? 1 : 0) : 1;
   if (table.most_processes > meant) {
     shared = true;
     result.seen.push_back(std::to_string(table.most_processes) + " processes on the GPU at once");
@@ -94,7 +94,7 @@ bool saw_sharing(const MonitorTable& table, const MonitorOptions& options, Monit
                           " of the CPUs' time to others (steal)");
   }
   const MonitoredSeries* others = series_named(result, "cpus_busy_with_others");
-  if (options.sharers == 1 && others != nullptr && others->mean > others_may_use) {
+  if (options.sharing_jobs == 1 && others != nullptr && others->mean > others_may_use) {
     shared = true;
     result.seen.push_back("other processes kept " + significant(others->mean, 3) + " CPUs busy");
   }

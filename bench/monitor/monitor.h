@@ -20,7 +20,7 @@ struct MonitorOptions {
   std::string pci_id = "";    // of the rank's GPU; empty: none
   std::string mig_uuid = "";  // of the part that the rank has for itself; empty: all of it
   int64_t ranks_on_host = 1;  // of this job: their work is not that of others
-  int64_t sharers = 1;        // jobs that are meant to be on the GPU at once, and on the CPUs
+  int64_t sharing_jobs = 1;   // jobs that are meant to be on the GPU at once, and on the CPUs
   bool through_mps = false;   // whose server is one more process
   std::filesystem::path root = "/";
   std::string nvml_library = "libnvidia-ml.so.1";

@@ -9,19 +9,19 @@
 #include "reports/compare/run_set.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/json.h"
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-// The report without arms and runs that have no plans.
-Report report_with_plans(const std::string& place) {
+// The report without arms and runs that have no kernel choices.
+Report report_with_kernel_choices(const std::string& place) {
   const auto [file, arm_name] = report_place(place);
   Report report = read_report(file);
   if (!arm_name.empty()) keep_only_arm(report, arm_name, file);
   for (Arm& arm : report.arms)
-    std::erase_if(arm.runs, [](const Run& r) { return r.plans.empty(); });
+    std::erase_if(arm.runs, [](const Run& r) { return r.kernel_choices.empty(); });
   std::erase_if(report.arms, [](const Arm& arm) { return arm.runs.empty(); });
   return report;
 }
@@ -64,17 +64,17 @@ DeviceInfo describe(const PreparedDevice& device) {
 
 }  // namespace
 
-std::vector<Plan> pinned_plans(const std::string& place) {
-  const Report report = report_with_plans(place);
+std::vector<KernelChoice> pinned_kernel_choices(const std::string& place) {
+  const Report report = report_with_kernel_choices(place);
   if (report.arms.empty()) throw std::invalid_argument("--plans: " + place + " holds no plans");
-  return report.arms[0].runs[0].plans;
+  return report.arms[0].runs[0].kernel_choices;
 }
 
-std::string place_of_plans(const RunConfig& config, const std::string& arm) {
+std::string place_of_kernel_choices(const RunConfig& config, const std::string& arm) {
   if (config.batch == largest_that_fits) {
     throw std::invalid_argument("--plans needs a number for --batch");
   }
-  const Report report = report_with_plans(*config.plans);
+  const Report report = report_with_kernel_choices(*config.plans);
   const Arm* found = nullptr;
   for (const Arm& other : report.arms) {
     const bool same = same_operations(config_of(report, other), config);
@@ -88,29 +88,30 @@ std::string place_of_plans(const RunConfig& config, const std::string& arm) {
   return !named.empty() || report.arms.size() == 1 ? *config.plans : file + "#" + found->name;
 }
 
-PlanSource find_plans(RunConfig& config, const DeviceInfo& device) {
-  PlanSource source;
+KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device) {
+  KernelSource source;
   if (config.plans) {
     config.plan_cache = "off";
-    source.known = pinned_plans(*config.plans);
+    source.known = pinned_kernel_choices(*config.plans);
     source.pinned = true;
     return source;
   }
   if (!config.plan_cache) {
-    const auto path = default_plan_cache_path();
+    const auto path = default_kernel_cache_path();
     config.plan_cache = path ? path->string() : "off";
   }
   if (config.plan_cache == "off") return source;
   source.cache = *config.plan_cache;
-  source.context = plan_context(device);
-  source.known = load_plans(source.cache, source.context, source.warnings);
+  source.context = kernel_choice_context(device);
+  source.known = load_kernel_choices(source.cache, source.context, source.warnings);
   return source;
 }
 
-std::vector<Warning> keep_plans(const PlanSource& source, const std::vector<Plan>& plans) {
-  if (source.cache.empty() || plans.empty() || plans == source.known) return {};
+std::vector<Warning> save_new_choices(const KernelSource& source,
+                                      const std::vector<KernelChoice>& choices) {
+  if (source.cache.empty() || choices.empty() || choices == source.known) return {};
   try {
-    save_plans(source.cache, source.context, plans);
+    save_kernel_choices(source.cache, source.context, choices);
   } catch (const OutputError& error) {
     return {{"plan_cache", error.what()}};
   }
@@ -137,15 +138,15 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   }
   PreparedDevice device{config, why, std::move(graph), backend, {}};
   device.info = describe(device);
-  if (request.gpu_part) {
-    backend.take_part(static_cast<int>(config.gpu), *request.gpu_part);
+  if (request.gpu_share) {
+    backend.take_share(static_cast<int>(config.gpu), *request.gpu_share);
     device.info = describe(device);
   }
   return device;
 }
 
-ProgramOptions program_options(const RunConfig& config, const PlanSource& plans, int64_t world_size,
-                               int64_t rank) {
+ProgramOptions program_options(const RunConfig& config, const KernelSource& kernels,
+                               int64_t world_size, int64_t rank) {
   ProgramOptions options;
   options.batch_size = config.batch.value();
   options.precision = config.precision.value();
@@ -161,16 +162,17 @@ ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
   options.data_seed = substream(static_cast<uint64_t>(config.seed), static_cast<uint64_t>(rank));
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
-  options.plans = plans.known;
-  options.plans_pinned = plans.pinned;
+  options.kernel_choices = kernels.known;
+  options.kernel_choices_pinned = kernels.pinned;
   return options;
 }
 
 std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal& terminal) {
-  const PlanSource plans = find_plans(device.config, device.info);
+  const KernelSource kernels = find_kernel_choices(device.config, device.info);
   std::unique_ptr<Program> program =
-      device.backend.prepare(device.graph, program_options(device.config, plans));
-  for (const auto& warnings : {plans.warnings, keep_plans(plans, program->plans())}) {
+      device.backend.prepare(device.graph, program_options(device.config, kernels));
+  for (const auto& warnings :
+       {kernels.warnings, save_new_choices(kernels, program->kernel_choices())}) {
     for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
   }
   return program;

@@ -16,8 +16,8 @@
 
 namespace nearmetal {
 
-struct PlanSource {
-  std::vector<Plan> known;
+struct KernelSource {
+  std::vector<KernelChoice> known;
   bool pinned = false;            // exactly these
   std::string cache;              // path, empty: none
   std::string context;            // of the cache
@@ -26,21 +26,22 @@ struct PlanSource {
 
 /// The plans of the first run that has any. Throws InvalidReport, or std::invalid_argument where
 /// there is none.
-std::vector<Plan> pinned_plans(const std::string& place);
+std::vector<KernelChoice> pinned_kernel_choices(const std::string& place);
 
 /// --plans REPORT pins those of its first run that has any; else those of the plan cache are taken,
 /// and config.plan_cache says which it is. Throws InvalidReport or std::invalid_argument for a
 /// report to pin.
-PlanSource find_plans(RunConfig& config, const DeviceInfo& device);
+KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device);
 
 /// The place (REPORT or REPORT#ARM) that --plans gets for a job of `config`. Of arms that did the
 /// same work it is the one of that name, else the first. Throws InvalidReport, or
 /// std::invalid_argument where none did, or where the batch is still to be found.
-std::string place_of_plans(const RunConfig& config, const std::string& arm);
+std::string place_of_kernel_choices(const RunConfig& config, const std::string& arm);
 
 /// Keeps plans that are new. A cache that cannot be written is a warning: the next run tunes again,
 /// and this one is none the worse.
-std::vector<Warning> keep_plans(const PlanSource& source, const std::vector<Plan>& plans);
+std::vector<Warning> save_new_choices(const KernelSource& source,
+                                      const std::vector<KernelChoice>& choices);
 
 struct PreparedDevice {
   RunConfig config;  // nothing left open but a batch to be found
@@ -63,11 +64,11 @@ PreparedDevice prepare_device(
     const std::function<void(const RunConfig&)>& before_loading = [](const RunConfig&) {});
 
 /// What the configuration asks of the program of a rank; its batch must be known.
-ProgramOptions program_options(const RunConfig& config, const PlanSource& plans,
+ProgramOptions program_options(const RunConfig& config, const KernelSource& kernels,
                                int64_t world_size = 1, int64_t rank = 0);
 
 /// The program of a process that trains alone, without parameters yet. It takes and keeps plans as
-/// find_plans() and keep_plans() do.
+/// find_kernel_choices() and save_new_choices() do.
 std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -111,10 +111,10 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
   const std::string text = "rank " + std::to_string(task.world.rank()) + " (" + host_name() +
                            ") failed " + what + ": " + why;
-  if (task.teller != nullptr) {
-    task.teller->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
+  if (task.reporter != nullptr) {
+    task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
   }
-  // In one piece, since a teller may write to the same stream.
+  // In one piece, since a ProgressReporter may write to the same stream.
   task.terminal.err << "nearmetal: " + text + "\n" << std::flush;
   task.world.abort(static_cast<int>(ExitCode::run_failed));
 }

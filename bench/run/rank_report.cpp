@@ -9,7 +9,7 @@
 #include "models/probe.h"
 #include "reports/document/metric.h"
 #include "reports/json/json.h"
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
@@ -228,7 +228,7 @@ Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
   rank.binding = start.binding;
   rank.set_up = why;
   rank.step_time = why;
-  rank.plans_sha256 = why;
+  rank.kernel_choices_sha256 = why;
   rank.device_bytes = why;
   rank.host_window_seconds = rank.exposed_communication_seconds = why;
   return rank;
@@ -253,8 +253,8 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   append(start.warnings, run.warnings);
   if (result.prepared) {
     append(result.prepared->warnings, run.warnings);
-    run.plans = result.prepared->plans;
-    rank.plans_sha256 = plans_sha256(run.plans);
+    run.kernel_choices = result.prepared->kernel_choices;
+    rank.kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
     rank.device_bytes = result.prepared->device_bytes;
   }
   if (result.trained) {

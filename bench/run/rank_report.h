@@ -30,7 +30,7 @@ struct RankStart {
 struct Prepared {
   double begin_seconds = 0;
   double end_seconds = 0;
-  std::vector<Plan> plans;
+  std::vector<KernelChoice> kernel_choices;
   int64_t device_bytes = 0;
   std::optional<Communication> communication;  // as prepared; none: no gradients are exchanged
   std::vector<Warning> warnings;               // of the plan cache

@@ -22,7 +22,7 @@
 #include "models/synthetic.h"
 #include "reports/document/metric.h"
 #include "reports/files/sha256.h"
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -68,7 +68,7 @@ std::string out_of_memory_text(const OutOfMemory& error) {
               : std::string("not even a batch of 1 fits"));
 }
 
-void telling_memory(const std::function<void()>& work) {
+void with_memory_hint(const std::function<void()>& work) {
   try {
     work();
   } catch (const OutOfMemory& error) {
@@ -77,27 +77,27 @@ void telling_memory(const std::function<void()>& work) {
 }
 
 // GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
-PlanSource plans_of_all(const RankTask& task) {
-  PlanSource plans = task.plans;
-  if (task.config.device != Device::cuda || task.world.size() == 1) return plans;
-  std::vector<Plan> chosen;
+KernelSource kernels_of_all(const RankTask& task) {
+  KernelSource kernels = task.kernels;
+  if (task.config.device != Device::cuda || task.world.size() == 1) return kernels;
+  std::vector<KernelChoice> chosen;
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
-    const ProgramOptions options = program_options(task.config, plans, task.world.size());
-    telling_memory([&] { chosen = task.backend.choose_plans(task.graph, options); });
+    const ProgramOptions options = program_options(task.config, kernels, task.world.size());
+    with_memory_hint([&] { chosen = task.backend.choose_kernels(task.graph, options); });
   });
-  plans.known = plans_from_json(task.world.broadcast(plans_to_json(chosen)));
-  plans.pinned = true;
-  return plans;
+  kernels.known = kernel_choices_from_json(task.world.broadcast(kernel_choices_to_json(chosen)));
+  kernels.pinned = true;
+  return kernels;
 }
 
 std::unique_ptr<Program> prepare_together(const RankTask& task) {
   const World& world = task.world;
   const ProgramOptions options =
-      program_options(task.config, plans_of_all(task), world.size(), world.rank());
+      program_options(task.config, kernels_of_all(task), world.size(), world.rank());
   std::unique_ptr<Program> program;
   together(task.world,
-           [&] { telling_memory([&] { program = task.backend.prepare(task.graph, options); }); });
+           [&] { with_memory_hint([&] { program = task.backend.prepare(task.graph, options); }); });
   return program;
 }
 
@@ -132,19 +132,20 @@ Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program
     prepared.communication->library = exchange.all_reduce->library();
   }
   program.restart(parameters);
-  prepared.plans = program.plans();
-  if (task.world.rank() == 0) prepared.warnings = keep_plans(task.plans, prepared.plans);
+  prepared.kernel_choices = program.kernel_choices();
+  if (task.world.rank() == 0)
+    prepared.warnings = save_new_choices(task.kernels, prepared.kernel_choices);
   prepared.device_bytes = program.device_bytes();
   return prepared;
 }
 
-void train_shown(const RankTask& task, Program& program, RankResult& found) {
+void train_with_progress(const RankTask& task, Program& program, RankResult& found) {
   TrainerProgress progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
                    .mig_uuid = mig_uuid(task.device),
                    .ranks_on_host = task.world.local_size(),
-                   .sharers = task.sharers,
+                   .sharing_jobs = task.sharing_jobs,
                    .through_mps = task.through_mps},
                   progress);
   const int64_t batch = *task.config.batch;
@@ -155,16 +156,17 @@ void train_shown(const RankTask& task, Program& program, RankResult& found) {
   const auto ranks = make_consensus(
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
   TrainerResult& result = found.trained.emplace();
-  if (task.teller != nullptr) {
-    task.teller->follow(progress, batch * task.world.size(), sample);
+  ProgressReporter::Following following;
+  if (task.reporter != nullptr) {
+    following = task.reporter->follow(progress, batch * task.world.size(), sample);
   }
-  if (task.conductor != nullptr) {
-    const auto conducted = make_conducted(*ranks, *task.conductor);
-    result = train(program, options, *conducted, task.stop, progress);
+  if (task.control != nullptr) {
+    const auto controlled = make_controlled(*ranks, *task.control);
+    result = train(program, options, *controlled, task.stop, progress);
   } else {
     result = train(program, options, *ranks, task.stop, progress);
   }
-  if (task.teller != nullptr) task.teller->unfollow();
+  following.reset();
   const auto window = window_of(result, batch);
   found.monitoring =
       monitor.stop(window ? Maybe(throughput_of(*window)) : Unknown{"the window did not open"});
@@ -268,7 +270,7 @@ RankResult run_rank(const RankTask& task) {
                          " s: batch " + std::to_string(*task.config.batch) + " on " +
                          task.device.name);
     result.prepared = std::move(prepared);
-    train_shown(task, *program, result);
+    train_with_progress(task, *program, result);
     const bool incomplete = result.trained->stopped || failure_of(*result.trained);
     if (maximum_of_ranks(task.world, incomplete) != 0) return;
     together(task.world, [&] { result.checks = check(task, *program, exchange.all_reduce.get()); });

@@ -11,9 +11,9 @@
 #include "bench/cli/process_clock.h"
 #include "bench/cli/terminal.h"
 #include "bench/monitor/monitor.h"
-#include "bench/run/conductor.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_report.h"
+#include "bench/run/sweep_control.h"
 #include "comm/world.h"
 #include "models/graph.h"
 #include "models/program.h"
@@ -26,14 +26,14 @@ struct RankTask {
   const Graph& graph;
   Backend& backend;
   const DeviceInfo& device;
-  const PlanSource& plans;
+  const KernelSource& kernels;
   const ProcessClock& clock;
   const Terminal& terminal;
   const std::atomic<int>& stop;  // not 0: end early
   World& world;
-  Teller* teller;        // null: no sweep started this job
-  Conductor* conductor;  // the same, or this is not its rank 0
-  int64_t sharers = 1;   // jobs that are meant to be on the GPU, or the CPUs, at once
+  ProgressReporter* reporter;  // null: no sweep started this job
+  SweepControl* control;       // the same, or this is not its rank 0
+  int64_t sharing_jobs = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once
   bool through_mps = false;
 };
 

@@ -14,7 +14,7 @@ class InStep : public Consensus {
  public:
   explicit InStep(World& world) : world_(world) {}
 
-  Wish agree(Wish mine) override {
+  StepVote agree(StepVote mine) override {
     std::array<int64_t, 2> values{!mine.ready, mine.stop};
     world_.maximum(values);
     return {.ready = values[0] == 0, .stop = values[1] != 0};
@@ -25,11 +25,11 @@ class InStep : public Consensus {
   World& world_;
 };
 
-class EachAtItsPace : public Consensus {
+class IndependentRanks : public Consensus {
  public:
-  explicit EachAtItsPace(World& world) : world_(world) {}
+  explicit IndependentRanks(World& world) : world_(world) {}
 
-  Wish agree(Wish mine) override {
+  StepVote agree(StepVote mine) override {
     if (!asked_ && (mine.ready || mine.stop)) {
       world_.start_maximum(mine.stop ? 1 : 0);
       asked_ = true;
@@ -113,7 +113,7 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
 
 std::unique_ptr<Consensus> make_consensus(World& world, bool in_step) {
   if (in_step) return std::make_unique<InStep>(world);
-  return std::make_unique<EachAtItsPace>(world);
+  return std::make_unique<IndependentRanks>(world);
 }
 
 Nccl& set_up_nccl(World& world, const NcclSetUp& set_up) {

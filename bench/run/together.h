@@ -33,7 +33,7 @@ std::string failure_text(const World& world, const std::exception& error);
 /// kills the others once one has ended with a failure.
 ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work);
 
-struct Wish {
+struct StepVote {
   bool ready = false;  // for what comes next: the timed window, or the end
   bool stop = false;   // early
 };
@@ -43,7 +43,7 @@ class Consensus {
   virtual ~Consensus() = default;
   /// To be called by every rank after each of its steps: `ready` once all ranks are, `stop` once
   /// one of them wants to.
-  virtual Wish agree(Wish mine) = 0;
+  virtual StepVote agree(StepVote mine) = 0;
   /// How many steps the timed window has: of ranks that run in step, the most that one asks for.
   virtual int64_t agree_steps(int64_t mine) = 0;
 };

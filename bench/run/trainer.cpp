@@ -51,7 +51,7 @@ class Trainer {
   // Whether all ranks are ready for what comes next; ends the loop if one wants to stop.
   bool agree(bool ready) {
     const bool stop = stop_.load(std::memory_order_relaxed) != 0 || result_.failed_step;
-    const Wish agreed = consensus_.agree({.ready = ready, .stop = stop});
+    const StepVote agreed = consensus_.agree({.ready = ready, .stop = stop});
     if (agreed.stop) {
       result_.stopped = !result_.failed_step && !result_.complete();
       over_ = true;

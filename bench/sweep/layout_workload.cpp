@@ -6,7 +6,7 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

@@ -35,7 +35,7 @@ void add_devices(const Gpu& gpu, int64_t index, Host& host) {
 
 bool by_mig(const Layout& layout, const std::string& host) {
   return std::ranges::any_of(layout.jobs, [&](const Job& job) {
-    return job.share && job.share->way == SharingMode::mig &&
+    return job.share && job.share->mode == SharingMode::mig &&
            std::ranges::any_of(job.instances,
                                [&](const Instance& instance) { return instance.host == host; });
   });
@@ -89,7 +89,7 @@ Host found_now(Host host, const std::string& nvml_library) {
 // Where MIG divides the GPU, CUDA shows a job that wants all of it the first device.
 void require_whole_gpus(const LaunchPlan& plan, size_t i, const Host& found) {
   for (const PlacedJob& job : plan.placements[i].jobs) {
-    if (!job.share || job.share->way == SharingMode::mig) continue;
+    if (!job.share || job.share->mode == SharingMode::mig) continue;
     for (const PlacedRank& rank : job.ranks) {
       if (rank.host != found.name || !rank.gpu || !is_divided(found, *rank.gpu)) continue;
       throw NotSupported(plan.source + plan.file.layouts[i].source + ": GPU " +

@@ -21,7 +21,7 @@ namespace {
 
 using Commands = std::vector<std::vector<std::string>>;
 
-struct PartsVerdict {
+struct SmVerdict {
   std::string reason{};   // why there are none; empty: they can be had
   std::string failure{};  // of the try itself, which then says nothing; empty: none
 };
@@ -47,7 +47,7 @@ constexpr double most_of_whole = 0.75;
 constexpr double least_of_alone = 0.75;
 
 // A client of MPS, which has one GPU, on a part of it or, where that has no percentages, on all.
-std::vector<std::string> holding(const GpuPart& part) {
+std::vector<std::string> holding(const GpuShare& part) {
   std::vector<std::string> command = {
       "env",        "CUDA_VISIBLE_DEVICES=0", program_path().string(),
       "stress",     hold_probe_name,          "--device=cuda",
@@ -57,10 +57,10 @@ std::vector<std::string> holding(const GpuPart& part) {
 }
 
 // A process on each part at once; their rates go to `found`.
-PartsVerdict hold(int64_t gpu, const std::vector<GpuPart>& parts, std::vector<double>& found,
-                  const TimeLimits& limits, const std::atomic<int>& stop) {
+SmVerdict hold(int64_t gpu, const std::vector<GpuShare>& parts, std::vector<double>& found,
+               const TimeLimits& limits, const std::atomic<int>& stop) {
   Commands commands;
-  for (const GpuPart& part : parts) commands.push_back(holding(part));
+  for (const GpuShare& part : parts) commands.push_back(holding(part));
   const LaunchOutcome outcome = run_through_mps(commands, {gpu}, limits, stop, [](const auto&) {});
   if (outcome.code == ExitCode::not_supported) return {.reason = outcome.failure};
   if (!outcome.failure.empty()) return {.failure = outcome.failure};
@@ -97,7 +97,7 @@ std::set<int64_t> gpus_of(const Placement& placement) {
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
-  if (share && share->way == SharingMode::serial)
+  if (share && share->mode == SharingMode::serial)
     return one_after_another(commands, limits, stop, show);
   if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show);
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
@@ -106,7 +106,7 @@ LaunchOutcome run(const Commands& commands, const Placement& placement, const Ti
 // Kernels are chosen once for each size of share, and for multiprocessors of a job's own apart from
 // others. The hosts of vGPUs have caches of their own.
 std::string part_of(const PlacedJob& job) {
-  const SharingMode way = job.share->way;
+  const SharingMode way = job.share->mode;
   if (way == SharingMode::vgpu) return share_size(job) + " " + job.ranks.front().host;
   return (way == SharingMode::sm ? "own " : "") + share_size(job);
 }
@@ -122,20 +122,20 @@ void shorten_to_one_step(Workload& workload) {
 
 // Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
 // once; some seconds.
-PartsVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
+SmVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
   std::vector<double> whole, alone, together;
-  const GpuPart all, first{0, {50, 50}}, second{1, {50, 50}};
+  const GpuShare all, first{0, {50, 50}}, second{1, {50, 50}};
   for (const auto& [parts, found] :
        {std::pair(std::vector{all}, &whole), {{first}, &alone}, {{first, second}, &together}}) {
-    PartsVerdict verdict = hold(gpu, parts, *found, limits, stop);
+    SmVerdict verdict = hold(gpu, parts, *found, limits, stop);
     if (!verdict.reason.empty() || !verdict.failure.empty()) return verdict;
   }
-  return {.reason = verdict_of_parts(whole.front(), alone.front(), together)};
+  return {.reason = verdict_of_sms(whole.front(), alone.front(), together)};
 }
 
 }  // namespace
 
-std::string verdict_of_parts(double whole, double alone, const std::vector<double>& together) {
+std::string verdict_of_sms(double whole, double alone, const std::vector<double>& together) {
   const double slower = together.empty() ? 0 : *std::ranges::min_element(together);
   if (whole <= 0 || alone <= 0 || slower <= 0) return "its probe measured nothing";
   if (alone > most_of_whole * whole) {
@@ -181,9 +181,8 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
     if (!is_new) return place->second;
     const TimeLimits& limits = plan.file.limits;
     std::vector<double> unused;
-    const PartsVerdict verdict = percents.empty()
-                                     ? try_halves(gpu, limits, stop)
-                                     : hold(gpu, {{0, percents}}, unused, limits, stop);
+    const SmVerdict verdict = percents.empty() ? try_halves(gpu, limits, stop)
+                                               : hold(gpu, {{0, percents}}, unused, limits, stop);
     if (!verdict.failure.empty() && stop == 0) {
       warn("whether there can be SMs of their own could not be tried: " + verdict.failure);
     }
@@ -192,7 +191,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
   std::map<size_t, std::string> without;
   for (size_t layout = 0; layout < plan.placements.size() && stop == 0; ++layout) {
     const Placement& placement = plan.placements[layout];
-    if (!placement.share() || placement.share()->way != SharingMode::sm) continue;
+    if (!placement.share() || placement.share()->mode != SharingMode::sm) continue;
     std::set<Percents> tries = {{}};
     for (const PlacedJob& job : placement.jobs) tries.insert(gpu_part_of(placement, job).percents);
     for (const Percents& percents : tries) {

@@ -45,6 +45,6 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
 /// By how often a second one process does the same work, that takes as long as there are few
 /// multiprocessors: on the whole GPU, alone on a half, and on each half at once. Empty where a half
 /// is kept to and both run at the same time, else what is wrong.
-std::string verdict_of_parts(double whole, double alone, const std::vector<double>& together);
+std::string verdict_of_sms(double whole, double alone, const std::vector<double>& together);
 
 }  // namespace nearmetal

@@ -7,7 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "bench/run/conductor.h"
+#include "bench/run/sweep_control.h"
 #include "bench/sweep/job_process.h"
 #include "reports/text/text.h"
 

@@ -89,7 +89,7 @@ std::optional<ArmShare> share_of(const Placement& placement) {
         jobs, [&](const PlacedJob* job) { return ((*job->share).*limit).has_value(); });
     return any ? values : std::vector<int64_t>{};
   };
-  ArmShare share{.way = placement.share()->way,
+  ArmShare share{.mode = placement.share()->mode,
                  .jobs = static_cast<int64_t>(placement.jobs_that_train()),
                  .threads_percent = limits(&Share::threads_percent, 100),
                  .memory_gib = limits(&Share::memory_gib, 0)};
@@ -107,10 +107,10 @@ std::optional<ArmShare> share_of(const Placement& placement) {
 
 std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
                                                 const std::vector<Report>& jobs) {
-  const bool serial = placement.share() && placement.share()->way == SharingMode::serial;
+  const bool serial = placement.share() && placement.share()->mode == SharingMode::serial;
   auto found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
-  const bool own_devices = placement.share() && (placement.share()->way == SharingMode::mig ||
-                                                 placement.share()->way == SharingMode::vgpu);
+  const bool own_devices = placement.share() && (placement.share()->mode == SharingMode::mig ||
+                                                 placement.share()->mode == SharingMode::vgpu);
   if (placement.share() && !own_devices && jobs.size() > 1) {
     found.first.peak_flops_per_second = found.first.share_of_peak =
         Unknown{"jobs share what has it"};

@@ -20,7 +20,7 @@ Slots slots_of(const PlacedJob& job) {
   return slots;
 }
 
-// Of a pretended VM, whose ranks cannot tell by their place on the host which GPU is theirs.
+// An emulated VM: its ranks cannot tell by their place on the host which GPU is theirs.
 std::optional<int64_t> gpu_argument(const PlacedRank& rank) {
   return rank.vm ? rank.visible_gpu : std::nullopt;
 }
@@ -120,10 +120,10 @@ std::string file_name_of(const std::string& text) {
 }
 
 // Jobs that are meant to be on a GPU, or on the same CPUs, at once.
-int64_t sharers_of(const Placement& placement) {
+int64_t sharing_jobs_of(const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  const bool at_once = share && (through_mps(*share) || share->way == SharingMode::timeslice ||
-                                 share->way == SharingMode::mig);
+  const bool at_once = share && (through_mps(*share) || share->mode == SharingMode::timeslice ||
+                                 share->mode == SharingMode::mig);
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
@@ -161,15 +161,15 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
     if (!plan.conducted) arguments.push_back(arm_argument(placement, job));
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
-    if (const int64_t sharers = sharers_of(placement); sharers > 1) {
-      arguments.push_back("--sharers=" + std::to_string(sharers));
+    if (const int64_t sharing_jobs = sharing_jobs_of(placement); sharing_jobs > 1) {
+      arguments.push_back("--sharers=" + std::to_string(sharing_jobs));
     }
     if (job.share && through_mps(*job.share)) arguments.emplace_back("--through-mps");
-    if (job.share && job.share->way == SharingMode::vgpu) {
+    if (job.share && job.share->mode == SharingMode::vgpu) {
       arguments.push_back("--expect-vgpu=" + job.share->profile.value());
     }
   }
-  if (job.share && job.share->way == SharingMode::sm) {
+  if (job.share && job.share->mode == SharingMode::sm) {
     arguments.push_back(flag_of(gpu_part_of(placement, job)));
   }
   return arguments;
@@ -193,8 +193,8 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
   return command;
 }
 
-GpuPart gpu_part_of(const Placement& placement, const PlacedJob& job) {
-  GpuPart part;
+GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job) {
+  GpuShare part;
   for (const PlacedJob& other : placement.jobs) {
     if (other.ranks[0].host != job.ranks[0].host || other.ranks[0].gpu != job.ranks[0].gpu) {
       continue;
@@ -205,7 +205,7 @@ GpuPart gpu_part_of(const Placement& placement, const PlacedJob& job) {
   return part;
 }
 
-std::string flag_of(const GpuPart& part) {
+std::string flag_of(const GpuShare& part) {
   std::string flag = "--gpu-part=" + std::to_string(part.index);
   for (size_t i = 0; i < part.percents.size(); ++i) {
     flag += (i == 0 ? ":" : ",") + std::to_string(part.percents[i]);

@@ -7,7 +7,7 @@
 
 #include "comm/layout/layout.h"
 #include "comm/layout/placement.h"
-#include "models/gpu_part.h"
+#include "models/gpu_share.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
@@ -41,10 +41,10 @@ struct LaunchPlan {
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);
 
 /// The part of its GPU that a job has which shares it by SharingMode::sm.
-GpuPart gpu_part_of(const Placement& placement, const PlacedJob& job);
+GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job);
 
 /// --gpu-part=INDEX:PERCENT,PERCENT,...
-std::string flag_of(const GpuPart& part);
+std::string flag_of(const GpuShare& part);
 
 /// What a script calls the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1; that of
 /// the job is left out where there is one alone. But for `repeat`, which a script may still have to

@@ -33,49 +33,49 @@ Layout layout_of(const std::string& name, std::vector<Job> jobs) {
   return layout;
 }
 
-struct Way {
+struct SharedArm {
   std::string name;
   Share share;
   std::vector<MigDevice> devices{};  // by job; empty: not by MIG
 };
 
 Share share_of(const MigDevice& device) {
-  Share share{.way = SharingMode::mig};
-  (device.profile.empty() ? share.instance : share.profile) = kind_of(device);
+  Share share{.mode = SharingMode::mig};
+  (device.profile.empty() ? share.instance : share.profile) = profile_or_uuid(device);
   return share;
 }
 
 // Where there are enough MIG devices.
-std::optional<Way> way_by_mig(const Host& host, int64_t jobs) {
-  Way way{"MIG ", {.way = SharingMode::mig}};
-  way.devices = mig_devices_for(host, jobs);
-  if (std::ssize(way.devices) < jobs) return std::nullopt;
+std::optional<SharedArm> mig_arm(const Host& host, int64_t jobs) {
+  SharedArm arm{"MIG ", {.mode = SharingMode::mig}};
+  arm.devices = mig_devices_for(host, jobs);
+  if (std::ssize(arm.devices) < jobs) return std::nullopt;
   std::vector<std::string> names;
-  for (const MigDevice& device : way.devices) names.push_back(kind_of(device));
+  for (const MigDevice& device : arm.devices) names.push_back(profile_or_uuid(device));
   const std::set<std::string> kinds(names.begin(), names.end());
-  way.name += kinds.size() == 1 ? *kinds.begin() : joined(names, " + ");
-  return way;
+  arm.name += kinds.size() == 1 ? *kinds.begin() : joined(names, " + ");
+  return arm;
 }
 
-std::vector<Job> jobs_on(const Host& host, const Way& way, int64_t jobs) {
-  std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, way.share));
-  for (size_t job = 0; job < way.devices.size(); ++job) {
-    all[job].share = share_of(way.devices[job]);
+std::vector<Job> jobs_on(const Host& host, const SharedArm& arm, int64_t jobs) {
+  std::vector<Job> all(static_cast<size_t>(jobs), job_on(host, arm.share));
+  for (size_t job = 0; job < arm.devices.size(); ++job) {
+    all[job].share = share_of(arm.devices[job]);
   }
   return all;
 }
 
 // At once. Names fit into the labels of charts, also beside neighbours. Parts of the GPU are even.
-std::vector<Way> ways_at_once(const Host& host, int64_t jobs) {
-  std::vector<Way> ways = {{"time slices", {.way = SharingMode::timeslice}}};
-  if (host.gpus == 0) return ways;
+std::vector<SharedArm> simultaneous_arms(const Host& host, int64_t jobs) {
+  std::vector<SharedArm> arms = {{"time slices", {.mode = SharingMode::timeslice}}};
+  if (host.gpus == 0) return arms;
   const int64_t part = 100 / jobs;
   const std::string percent = std::to_string(part) + " percent";
-  ways.push_back({"MPS", {.way = SharingMode::mps}});
-  ways.push_back({"MPS " + percent, {.way = SharingMode::mps, .threads_percent = part}});
-  ways.push_back({"SMs " + percent, {.way = SharingMode::sm, .threads_percent = part}});
-  if (const auto way = way_by_mig(host, jobs)) ways.push_back(*way);
-  return ways;
+  arms.push_back({"MPS", {.mode = SharingMode::mps}});
+  arms.push_back({"MPS " + percent, {.mode = SharingMode::mps, .threads_percent = part}});
+  arms.push_back({"SMs " + percent, {.mode = SharingMode::sm, .threads_percent = part}});
+  if (const auto arm = mig_arm(host, jobs)) arms.push_back(*arm);
+  return arms;
 }
 
 // What the neighbours cost is told from what a smaller share costs.
@@ -85,13 +85,13 @@ std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
   const std::string percent = std::to_string(part) + " percent";
   std::vector<Layout> layouts = {
       layout_of("alone, MPS " + percent,
-                {job_on(host, {.way = SharingMode::mps, .threads_percent = part})}),
+                {job_on(host, {.mode = SharingMode::mps, .threads_percent = part})}),
       layout_of("alone, SMs " + percent,
-                {job_on(host, {.way = SharingMode::sm, .threads_percent = part})})};
-  const auto way = way_by_mig(host, jobs);
-  if (!way) return layouts;
+                {job_on(host, {.mode = SharingMode::sm, .threads_percent = part})})};
+  const auto arm = mig_arm(host, jobs);
+  if (!arm) return layouts;
   std::map<std::string, MigDevice> kinds;
-  for (const MigDevice& device : way->devices) kinds.emplace(kind_of(device), device);
+  for (const MigDevice& device : arm->devices) kinds.emplace(profile_or_uuid(device), device);
   for (const auto& [kind, device] : kinds) {
     layouts.push_back(layout_of("alone, MIG " + kind, {job_on(host, share_of(device))}));
   }
@@ -108,9 +108,9 @@ std::vector<Layout> training_at_once(const Host& host, int64_t jobs) {
   const std::string count = name_of_jobs(jobs);
   const auto all = static_cast<size_t>(jobs);
   std::vector<Layout> layouts = {
-      layout_of(count + "serial", {all, job_on(host, {.way = SharingMode::serial})})};
-  for (const Way& way : ways_at_once(host, jobs)) {
-    layouts.push_back(layout_of(count + way.name, jobs_on(host, way, jobs)));
+      layout_of(count + "serial", {all, job_on(host, {.mode = SharingMode::serial})})};
+  for (const SharedArm& arm : simultaneous_arms(host, jobs)) {
+    layouts.push_back(layout_of(count + arm.name, jobs_on(host, arm, jobs)));
   }
   return layouts;
 }
@@ -120,10 +120,10 @@ std::vector<Layout> beside_neighbours(const Host& host, int64_t jobs,
                                       const std::vector<NeighbourLoad>& loads) {
   std::vector<Layout> layouts;
   for (const NeighbourLoad load : loads) {
-    for (const Way& way : ways_at_once(host, jobs)) {
-      std::vector<Job> all = jobs_on(host, way, jobs);
+    for (const SharedArm& arm : simultaneous_arms(host, jobs)) {
+      std::vector<Job> all = jobs_on(host, arm, jobs);
       for (size_t job = 1; job < all.size(); ++job) all[job].stress = load;
-      layouts.push_back(layout_of(name_beside(load, jobs) + way.name, std::move(all)));
+      layouts.push_back(layout_of(name_beside(load, jobs) + arm.name, std::move(all)));
     }
   }
   return layouts;
@@ -146,14 +146,14 @@ std::vector<Layout> with_batch(std::vector<Layout> layouts, int64_t batch) {
 }  // namespace
 
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
-  std::vector<Layout> ways = {layout_of("alone", {job_on(host, {.way = SharingMode::alone})})};
-  append(ways, fractions.neighbours.empty()
+  std::vector<Layout> arms = {layout_of("alone", {job_on(host, {.mode = SharingMode::alone})})};
+  append(arms, fractions.neighbours.empty()
                    ? training_at_once(host, fractions.jobs)
                    : beside_neighbours(host, fractions.jobs, fractions.neighbours));
-  append(ways, alone_on_parts(host, fractions.jobs));
-  if (fractions.batches.empty()) return ways;
+  append(arms, alone_on_parts(host, fractions.jobs));
+  if (fractions.batches.empty()) return arms;
   std::vector<Layout> layouts;
-  for (const int64_t batch : fractions.batches) append(layouts, with_batch(ways, batch));
+  for (const int64_t batch : fractions.batches) append(layouts, with_batch(arms, batch));
   return layouts;
 }
 

@@ -87,7 +87,7 @@ void check_variables(const std::map<std::string, std::string>& variables) {
 // Of jobs that have a MIG device or a vGPU.
 void check_device_share(const Job& job, const std::string& place) {
   const Share& share = *job.share;
-  const bool mig = share.way == SharingMode::mig, vgpu = share.way == SharingMode::vgpu;
+  const bool mig = share.mode == SharingMode::mig, vgpu = share.mode == SharingMode::vgpu;
   if (share.profile && !mig && !vgpu) refuse(place + "/profile", "only mig and vgpu have profiles");
   if (share.instance && !mig) refuse(place + "/instance", "only mig has instances");
   if (share.instance && share.profile) {
@@ -104,7 +104,7 @@ void check_device_share(const Job& job, const std::string& place) {
   for (const Instance& instance : job.instances) {
     gpus += instance.gpus.size();
     if (instance.gpus.empty())
-      refuse(place, std::string(to_string(share.way)) + " is of GPUs, and the ranks are on CPUs");
+      refuse(place, std::string(to_string(share.mode)) + " is of GPUs, and the ranks are on CPUs");
   }
   if (share.instance && gpus > 1) refuse(place + "/instance", "one instance is for one rank");
 }
@@ -119,19 +119,19 @@ size_t ranks_of(const Job& job) {
 
 void check_share(const Layout& layout, const Job& job, const std::string& place) {
   const std::optional<Share>& first = layout.jobs.front().share;
-  if (job.share.has_value() != first.has_value() || (first && job.share->way != first->way)) {
+  if (job.share.has_value() != first.has_value() || (first && job.share->mode != first->mode)) {
     refuse(place, "the jobs of a layout share in one way, or none of them does");
   }
   if (!job.share) return;
   if (layout.emulate) refuse(place, "what is shared cannot be a pretended VM, too");
-  if (job.share->way == SharingMode::alone && layout.jobs.size() > 1) {
+  if (job.share->mode == SharingMode::alone && layout.jobs.size() > 1) {
     refuse(place, "a job that is alone is the only one of its layout");
   }
   if (!through_mps(*job.share) && (job.share->threads_percent || job.share->memory_gib)) {
     refuse(place, "only mps and sm have limits of threads and memory");
   }
   check_device_share(job, place);
-  if (job.share->way != SharingMode::sm) return;
+  if (job.share->mode != SharingMode::sm) return;
   if (!job.share->threads_percent)
     refuse(place, "sm needs a threads_percent: how large its part is");
   if (ranks_of(job) != 1) refuse(place, "a job with multiprocessors of its own is one rank");
@@ -141,7 +141,7 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
 using Parts = std::map<std::pair<std::string, int64_t>, int64_t>;
 
 void check_parts(const Job& job, Parts& percents, const std::string& place) {
-  if (!job.share || job.share->way != SharingMode::sm) return;
+  if (!job.share || job.share->mode != SharingMode::sm) return;
   for (const Instance& instance : job.instances) {
     for (const int64_t gpu : instance.gpus) {
       int64_t& sum = percents[{instance.host, gpu}];
@@ -154,7 +154,7 @@ void check_parts(const Job& job, Parts& percents, const std::string& place) {
 void check_stress(const Layout& layout, const Job& job, const std::string& place) {
   if (!job.stress) return;
   const bool at_once =
-      job.share && job.share->way != SharingMode::serial && job.share->way != SharingMode::alone;
+      job.share && job.share->mode != SharingMode::serial && job.share->mode != SharingMode::alone;
   if (!at_once) refuse(place, "a job that disturbs others shares with them, at once");
   if (ranks_of(job) != 1) refuse(place, "a job that disturbs others is one process");
   const bool any_trains =

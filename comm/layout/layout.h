@@ -30,8 +30,7 @@ struct MigDevice {
   bool operator==(const MigDevice&) const = default;
 };
 
-/// Its profile, or where that is not known the device alone.
-inline const std::string& kind_of(const MigDevice& device) {
+inline const std::string& profile_or_uuid(const MigDevice& device) {
   return device.profile.empty() ? device.uuid : device.profile;
 }
 
@@ -68,7 +67,7 @@ struct Instance {
 
 /// How the jobs of a layout have the same GPUs, or CPUs.
 struct Share {
-  SharingMode way = SharingMode::alone;
+  SharingMode mode = SharingMode::alone;
   std::optional<int64_t> threads_percent{};  // mps, sm: of the multiprocessors, at most
   std::optional<int64_t> memory_gib{};       // mps, sm: of each GPU, at most
   std::optional<std::string> profile{};      // mig: 1g.18gb, else any; vgpu: A100-40C
@@ -79,7 +78,7 @@ struct Share {
 
 /// Whether the jobs are clients of an MPS daemon.
 inline bool through_mps(const Share& share) {
-  return share.way == SharingMode::mps || share.way == SharingMode::sm;
+  return share.mode == SharingMode::mps || share.mode == SharingMode::sm;
 }
 
 /// What a process does that trains nothing.
@@ -111,7 +110,7 @@ struct Layout {
   std::string name;
   std::optional<std::string> shape;  // short form (comm/layout/short_form.h), instead of `jobs`
   std::vector<Job> jobs;
-  bool emulate = false;  // each instance is a pretended VM: a part of a host
+  bool emulate = false;  // each instance is an emulated VM: a part of a host
   Settings workload;     // over the file's
   Expectation expect;
   std::string source;  // where it was written, for messages

@@ -109,7 +109,7 @@ void fields(Archive& field, In<Archive, Instance> instance) {
 template <class Archive>
 void fields(Archive& field, In<Archive, Share> share) {
   field.type("share", "How the jobs of a layout have the same GPUs, or CPUs; all in one way");
-  field("way", share.way,
+  field("way", share.mode,
         "alone: one job on the whole; serial: one after another; timeslice: at once, as the driver "
         "lets them; mps: at once, through an MPS daemon of the sweep's own; sm: like mps, each on "
         "multiprocessors of its own (a green context); mig: at once, each rank on a MIG device of "

@@ -30,7 +30,7 @@ std::string no_mig(const Host& host, int64_t gpu) {
 std::string listed_profiles(const Host& host, int64_t gpu) {
   std::string names;
   for (const MigDevice& device : host.mig) {
-    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + kind_of(device);
+    if (device.gpu == gpu) names += (names.empty() ? "" : ", ") + profile_or_uuid(device);
   }
   return names.empty() ? "none" : names;
 }
@@ -42,8 +42,8 @@ std::pair<int64_t, int64_t> size_of(const std::string& profile) {
   return {profile[slices - 1] - '0', std::atoll(profile.c_str() + slices + 2)};
 }
 
-// One rank's wish.
-struct Wish {
+// The MIG device that one rank asks for.
+struct DeviceRequest {
   size_t job = 0;
   size_t rank = 0;
   const Host* host = nullptr;
@@ -60,11 +60,11 @@ class MigTaker {
     for (size_t j = 0; j < layout.jobs.size(); ++j) {
       const Job& job = layout.jobs[j];
       taken_.emplace_back();
-      if (!job.share || job.share->way != SharingMode::mig) continue;
+      if (!job.share || job.share->mode != SharingMode::mig) continue;
       for (const Instance& instance : job.instances) {
         for (const int64_t gpu : instance.gpus) {
           const std::string place = layout.source + "/jobs/" + std::to_string(j) + "/share";
-          wishes_.push_back(
+          requests_.push_back(
               {j, taken_[j].size(), &host_named(hosts, instance.host), gpu, &*job.share, place});
           taken_[j].emplace_back();
         }
@@ -73,91 +73,94 @@ class MigTaker {
   }
 
   MigTaken take() {
-    std::ranges::stable_sort(wishes_, {}, &Wish::order);
-    for (const Wish& wish : wishes_) taken_[wish.job][wish.rank] = device_for(wish);
+    std::ranges::stable_sort(requests_, {}, &DeviceRequest::order);
+    for (const DeviceRequest& request : requests_)
+      taken_[request.job][request.rank] = device_for(request);
     return std::move(taken_);
   }
 
  private:
-  MigDevice device_for(const Wish& wish) {
-    const Share& share = *wish.share;
-    const std::vector<MigDevice>& there = wish.host->mig;
-    const bool nothing_known = there.empty() && wish.host->found.empty();
-    if (share.instance) require_free(wish);
-    if (nothing_known && share.instance) return {wish.gpu, *share.instance, ""};
+  MigDevice device_for(const DeviceRequest& request) {
+    const Share& share = *request.share;
+    const std::vector<MigDevice>& there = request.host->mig;
+    const bool nothing_known = there.empty() && request.host->found.empty();
+    if (share.instance) require_free(request);
+    if (nothing_known && share.instance) return {request.gpu, *share.instance, ""};
     if (nothing_known) {
-      throw std::invalid_argument(wish.place + ": '" + wish.host->name +
+      throw std::invalid_argument(request.place + ": '" + request.host->name +
                                   "' is not this machine: list its MIG devices (\"mig\" of the "
                                   "host), or name the job's \"instance\"");
     }
     if (share.profile) {
-      const std::string why = no_such_profile(*share.profile, name_of_gpu(*wish.host, wish.gpu));
-      if (!why.empty()) throw std::invalid_argument(wish.place + "/profile: " + why);
+      const std::string why =
+          no_such_profile(*share.profile, name_of_gpu(*request.host, request.gpu));
+      if (!why.empty()) throw std::invalid_argument(request.place + "/profile: " + why);
     }
     for (const MigDevice& device : there) {
-      if (device.gpu != wish.gpu || booked_.contains(device.uuid)) continue;
+      if (device.gpu != request.gpu || booked_.contains(device.uuid)) continue;
       if (share.instance && device.uuid != *share.instance) continue;
       if (share.profile && device.profile != *share.profile) continue;
       booked_.insert(device.uuid);
       return device;
     }
-    throw NotSupported(wish.place + ": " + missing(wish));
+    throw NotSupported(request.place + ": " + missing(request));
   }
 
-  void require_free(const Wish& wish) {
-    const bool again = std::ranges::any_of(wishes_, [&](const Wish& other) {
-      return &other != &wish && other.share->instance == wish.share->instance;
+  void require_free(const DeviceRequest& request) {
+    const bool again = std::ranges::any_of(requests_, [&](const DeviceRequest& other) {
+      return &other != &request && other.share->instance == request.share->instance;
     });
     if (!again) return;
-    throw std::invalid_argument(wish.place + "/instance: another job has " + *wish.share->instance +
-                                ", too");
+    throw std::invalid_argument(request.place + "/instance: another job has " +
+                                *request.share->instance + ", too");
   }
 
-  std::string missing(const Wish& wish) const {
-    const Share& share = *wish.share;
-    const std::string on = " on GPU " + std::to_string(wish.gpu) + " of '" + wish.host->name + "'";
+  std::string missing(const DeviceRequest& request) const {
+    const Share& share = *request.share;
+    const std::string on =
+        " on GPU " + std::to_string(request.gpu) + " of '" + request.host->name + "'";
     const std::string what = share.instance  ? *share.instance
                              : share.profile ? *share.profile + " that no other job has"
                                              : "that no other job has";
-    std::string why = no_mig(*wish.host, wish.gpu);
+    std::string why = no_mig(*request.host, request.gpu);
     const bool is_on = why.empty();
     why = (is_on ? "there is no MIG device " + what + on : why + on) +
-          "; it has: " + listed_profiles(*wish.host, wish.gpu);
+          "; it has: " + listed_profiles(*request.host, request.gpu);
     if (share.instance && is_on) return why;  // UUIDs cannot be asked for
-    if (!is_on && no_mig(*wish.host, wish.gpu) != mig_is_off) return why;
+    if (!is_on && no_mig(*request.host, request.gpu) != mig_is_off) return why;
     return why + "; an administrator makes what the layout needs: " +
-           mig_commands(wish.gpu, is_on, lacking(wish)) +
-           (is_on && listed_profiles(*wish.host, wish.gpu) != "none"
-                ? " (where there is no room, after nvidia-smi mig -i " + std::to_string(wish.gpu) +
-                      " -dci and -dgi)"
+           mig_commands(request.gpu, is_on, lacking(request)) +
+           (is_on && listed_profiles(*request.host, request.gpu) != "none"
+                ? " (where there is no room, after nvidia-smi mig -i " +
+                      std::to_string(request.gpu) + " -dci and -dgi)"
                 : "");
   }
 
   // What the jobs of the layout want of this GPU, less what is there.
-  std::vector<std::string> lacking(const Wish& wish) const {
-    std::vector<const Wish*> here;
-    for (const Wish& other : wishes_) {
-      if (other.host == wish.host && other.gpu == wish.gpu) here.push_back(&other);
+  std::vector<std::string> lacking(const DeviceRequest& request) const {
+    std::vector<const DeviceRequest*> here;
+    for (const DeviceRequest& other : requests_) {
+      if (other.host == request.host && other.gpu == request.gpu) here.push_back(&other);
     }
-    const MigProfile* even =
-        largest_equal_profile(name_of_gpu(*wish.host, wish.gpu), static_cast<int64_t>(here.size()));
+    const MigProfile* even = largest_equal_profile(name_of_gpu(*request.host, request.gpu),
+                                                   static_cast<int64_t>(here.size()));
     std::vector<std::string> profiles;
-    for (const Wish* other : here) {
+    for (const DeviceRequest* other : here) {
       if (other->share->instance) continue;
       const std::string any = even == nullptr ? "PROFILE" : even->name;
       profiles.push_back(other->share->profile.value_or(any));
     }
-    for (const MigDevice& device : wish.host->mig) {
+    for (const MigDevice& device : request.host->mig) {
       const bool named = std::ranges::any_of(
-          here, [&](const Wish* other) { return other->share->instance == device.uuid; });
+          here, [&](const DeviceRequest* other) { return other->share->instance == device.uuid; });
       const auto found = std::ranges::find(profiles, device.profile);
-      if (device.gpu == wish.gpu && !named && found != profiles.end()) profiles.erase(found);
+      if (device.gpu == request.gpu && !named && found != profiles.end()) profiles.erase(found);
     }
     return profiles;
   }
 
   MigTaken taken_;
-  std::vector<Wish> wishes_;
+  std::vector<DeviceRequest> requests_;
   std::set<std::string> booked_;
 };
 

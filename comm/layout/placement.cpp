@@ -22,7 +22,7 @@ struct Taken {
   std::set<int64_t> gpus;
   int64_t ranks = 0;
   int64_t placed = 0;  // of `ranks`, so far
-  int64_t vms = 0;     // pretended, so far
+  int64_t vms = 0;     // emulated, so far
 };
 
 class Placer {
@@ -56,7 +56,7 @@ class Placer {
     for (size_t k = 0; k < job.instances.size(); ++k) {
       const Instance& instance = job.instances[k];
       const std::string here = layout_.shape ? place : place + "/instances/" + std::to_string(k);
-      take(instance, job.share && job.share->way != SharingMode::vgpu, here);
+      take(instance, job.share && job.share->mode != SharingMode::vgpu, here);
       ranks += static_cast<int64_t>(instance.gpus.size()) + instance.ranks;
       if (!hosts.insert(instance.host).second && !layout_.emulate) {
         throw std::invalid_argument(here + ": the job is on '" + instance.host +
@@ -178,7 +178,7 @@ class Placer {
       variables["CUDA_MPS_PIPE_DIRECTORY"] = "/dev/null";  // nor a daemon that is there by chance
       return;
     }
-    if (share.way == SharingMode::mps && share.threads_percent) {
+    if (share.mode == SharingMode::mps && share.threads_percent) {
       variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = std::to_string(*share.threads_percent);
     }
     if (!share.memory_gib) return;
@@ -223,7 +223,7 @@ class Placer {
     return variables;
   }
 
-  // Of a pretended VM, an even share for each of its GPUs; else all that the host allows.
+  // For an emulated VM, an even share for each of its GPUs; else all that the host allows.
   std::string cpus_near(const std::vector<int64_t>& gpus, const Host& host) const {
     if (!layout_.emulate) return host.cpus.value_or("");
     const std::vector<int64_t> all = cpus_of(host);
@@ -262,9 +262,10 @@ class Placer {
 
 std::string share_size(const PlacedJob& job) {
   if (!job.share) return "";
-  if (job.share->way == SharingMode::vgpu) return job.share->profile.value();
+  if (job.share->mode == SharingMode::vgpu) return job.share->profile.value();
   const std::optional<MigDevice>& mig = job.ranks.front().mig;
-  return mig ? kind_of(*mig) : std::to_string(job.share->threads_percent.value_or(100)) + " %";
+  return mig ? profile_or_uuid(*mig)
+             : std::to_string(job.share->threads_percent.value_or(100)) + " %";
 }
 
 int64_t Placement::ranks() const {

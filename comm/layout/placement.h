@@ -16,7 +16,7 @@ struct PlacedRank {
   int64_t rank = 0;
   std::string host;
   std::string address;                           // of the host, for the launcher
-  std::optional<int64_t> vm;                     // pretended, counted on each host
+  std::optional<int64_t> vm;                     // emulated, counted on each host
   std::optional<int64_t> gpu;                    // index on the host; none: on CPUs
   std::optional<int64_t> visible_gpu;            // index among those that the rank sees
   std::string cpus;                              // that it may use, "0-3,8"; empty: not limited
@@ -47,13 +47,13 @@ struct Placement {
 
 /// Where a layout's ranks go. A job of a shape takes, in the order of the file, the nodes with the
 /// fewest jobs on them, on each the first hosts with enough free GPUs, and there the first free
-/// ones; as VMs that are pretended (`emulate`), parts of the one host of a node. Jobs that are
+/// ones; as emulated VMs (`emulate`), parts of the one host of a node. Jobs that are
 /// listed go where they say.
 ///
-/// Environment: CUDA_VISIBLE_DEVICES is what a rank's instance has, in the order of the PCI bus. A
-/// pretended VM has a NCCL_HOSTID of its own, so that NCCL takes neither P2P nor shared memory to
+/// Environment: CUDA_VISIBLE_DEVICES is what a rank's instance has, in the order of the PCI bus. An
+/// emulated VM has a NCCL_HOSTID of its own, so that NCCL takes neither P2P nor shared memory to
 /// the others, and NCCL is held to sockets. Jobs at once have NCCL_RAS_ADDR ports of their own.
-/// CPUs: a pretended VM has its GPUs' even share of those next to them; a rank without a GPU an
+/// CPUs: an emulated VM has its GPUs' even share of those next to them; a rank without a GPU an
 /// even share of the host's.
 ///
 /// A rank on MIG sees its device alone (CUDA_VISIBLE_DEVICES is the UUID), as a process can use

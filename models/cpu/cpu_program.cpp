@@ -108,10 +108,10 @@ void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes)
 }
 
 void CpuProgram::check_pinned_plans() const {
-  if (!options_.plans_pinned) return;
+  if (!options_.kernel_choices_pinned) return;
   std::map<std::string, std::string> pinned;
-  for (const Plan& plan : options_.plans) pinned[plan.key] = plan.implementation;
-  for (const Plan& plan : CpuProgram::plans()) {
+  for (const KernelChoice& plan : options_.kernel_choices) pinned[plan.key] = plan.implementation;
+  for (const KernelChoice& plan : CpuProgram::kernel_choices()) {
     const auto found = pinned.find(plan.key);
     if (found == pinned.end()) {
       throw std::runtime_error("the pinned plans have none for '" + plan.key + "'");

@@ -31,7 +31,7 @@ class CpuProgram : public Program {
   void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
   void use_synthetic_batch() override;
 
-  std::vector<Plan> plans() const override;
+  std::vector<KernelChoice> kernel_choices() const override;
   Profile profile(int repeats) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return bytes_needed(step_, options_); }

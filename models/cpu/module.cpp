@@ -11,7 +11,7 @@ class CpuBackend : public Backend {
  public:
   DeviceInfo describe(int /*gpu*/) override { return describe_host(); }
 
-  void take_part(int /*gpu*/, const GpuPart& /*part*/) override {
+  void take_share(int /*gpu*/, const GpuShare& /*part*/) override {
     throw NotSupported("only a GPU has parts");
   }
 

@@ -77,14 +77,14 @@ std::vector<Probe> host_probes() {
   return probes;
 }
 
-std::vector<Plan> CpuProgram::plans() const {
+std::vector<KernelChoice> CpuProgram::kernel_choices() const {
   std::map<std::string, std::string> found;
   for (const Operation& operation : step_.operations) {
     if (!operation.key.empty()) found.emplace(operation.key, operation.implementation);
   }
-  std::vector<Plan> plans;
-  for (const auto& [key, implementation] : found) plans.push_back({key, implementation, 0, 0});
-  return plans;
+  std::vector<KernelChoice> choices;
+  for (const auto& [key, implementation] : found) choices.push_back({key, implementation, 0, 0});
+  return choices;
 }
 
 Profile CpuProgram::profile(int repeats) {

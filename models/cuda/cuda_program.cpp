@@ -51,8 +51,9 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, With
   choose_kernels();
 }
 
-std::vector<Plan> CudaProgram::choose_plans(const Graph& graph, const ProgramOptions& options) {
-  return CudaProgram(graph, options, WithoutMemory()).plans();
+std::vector<KernelChoice> CudaProgram::choose_kernels(const Graph& graph,
+                                                      const ProgramOptions& options) {
+  return CudaProgram(graph, options, WithoutMemory()).kernel_choices();
 }
 
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
@@ -69,8 +70,8 @@ CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
-  tuner_ =
-      std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.plans, options_.plans_pinned);
+  tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.kernel_choices,
+                                   options_.kernel_choices_pinned);
   double best = std::numeric_limits<double>::infinity();
   for (const StemForm form :
        stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {

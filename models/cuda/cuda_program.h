@@ -64,13 +64,14 @@ class CudaProgram : public Program {
   void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
   void use_synthetic_batch() override;
 
-  std::vector<Plan> plans() const override { return tuner_->used(); }
+  std::vector<KernelChoice> kernel_choices() const override { return tuner_->used(); }
   Profile profile(int repeats) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return device_bytes_; }
 
   /// What a program would choose; takes memory only meanwhile.
-  static std::vector<Plan> choose_plans(const Graph& graph, const ProgramOptions& options);
+  static std::vector<KernelChoice> choose_kernels(const Graph& graph,
+                                                  const ProgramOptions& options);
   /// Device memory that such a program takes, without the CUDA context.
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
   /// The largest batch of such a program that takes no more; 0 if not even one image fits.

@@ -10,7 +10,7 @@ class CudaBackend : public Backend {
  public:
   DeviceInfo describe(int gpu) override { return describe_gpu(gpu); }
 
-  void take_part(int gpu, const GpuPart& part) override { take_part_of_gpu(gpu, part); }
+  void take_share(int gpu, const GpuShare& part) override { take_share_of_gpu(gpu, part); }
 
   int device_count() override {
     int count = 0;
@@ -18,8 +18,9 @@ class CudaBackend : public Backend {
     return count;
   }
 
-  std::vector<Plan> choose_plans(const Graph& graph, const ProgramOptions& options) override {
-    return CudaProgram::choose_plans(graph, options);
+  std::vector<KernelChoice> choose_kernels(const Graph& graph,
+                                           const ProgramOptions& options) override {
+    return CudaProgram::choose_kernels(graph, options);
   }
 
   std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) override {

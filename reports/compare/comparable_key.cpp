@@ -92,7 +92,7 @@ std::string ranks_per_instance(const Run& run) {
 }
 
 std::string share_text(const ArmShare& share) {
-  std::string text = to_string(share.way);
+  std::string text = to_string(share.mode);
   for (const int64_t percent : share.threads_percent) text += " " + std::to_string(percent) + "%";
   for (const int64_t gib : share.memory_gib) text += " " + std::to_string(gib) + "GiB";
   for (const std::string& profile : share.profiles) text += " " + profile;

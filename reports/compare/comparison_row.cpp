@@ -148,8 +148,8 @@ void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& m
 }
 
 // The groups whose means the estimate is made of: pairs are one.
-std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& estimate,
-                                const CompareOptions& options) {
+std::vector<RunGroup> sm_groups_of(const ComparisonRow& row, const LogEstimate& estimate,
+                                   const CompareOptions& options) {
   const int64_t n = row.new_side.runs;
   if (row.method == Method::paired) {
     return {{estimate.standard_error * std::sqrt(static_cast<double>(n)), n, true}};
@@ -160,7 +160,7 @@ std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& est
 
 void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
                const CompareOptions& options) {
-  const std::vector<RunGroup> groups = groups_of(row, estimate, options);
+  const std::vector<RunGroup> groups = sm_groups_of(row, estimate, options);
   row.detectable_drop = detectable_drop(groups, options.rule, planned_power);
   if (row.verdict != Verdict::inconclusive) {
     row.more_runs = Unknown{"decided"};
@@ -172,7 +172,7 @@ void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& me
   if (more) row.more_runs = std::max<int64_t>(1, *more);
 }
 
-void leave_open(ComparisonRow& row, const Unknown& why) {
+void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.log_difference = why;
   row.difference = row.p = row.rank_test_p = row.p_worse = row.p_better = row.p_regression = why;
   row.difference_interval = why;
@@ -193,7 +193,7 @@ void fill_difference_alone(ComparisonRow& row, bool paired) {
   const bool few = std::min(row.base_side.runs, row.new_side.runs) < 2;
   const std::string equal =
       paired ? "all pairs differ by the same" : "all runs of a side are equal";
-  leave_open(row, {few ? "fewer than 2 runs on a side" : equal});
+  mark_unmeasured(row, {few ? "fewer than 2 runs on a side" : equal});
   row.difference = *row.new_side.geometric_mean / *row.base_side.geometric_mean - 1;
   row.verdict = Verdict::inconclusive;
   row.reason = few ? "an interval needs 2 runs a side, a firm verdict more"
@@ -217,7 +217,7 @@ ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, 
   row.metric = metric.name;
   row.verdict = verdict;
   row.reason = reason;
-  leave_open(row, {reason});
+  mark_unmeasured(row, {reason});
   for (SideSummary* side : {&row.base_side, &row.new_side}) {
     side->geometric_mean = Unknown{reason};
     side->interval = Unknown{reason};
@@ -240,7 +240,7 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   if (base.values.empty() || next.values.empty()) {
     fill_missing(row, next, row.new_side.name);
     fill_missing(row, base, row.base_side.name);
-    leave_open(row, {row.reason});
+    mark_unmeasured(row, {row.reason});
     return row;
   }
   const bool paired = are_pairs(base.runs, next.runs);

@@ -61,7 +61,7 @@ std::set<std::string> plans_of(const Runs& runs) {
   std::set<std::string> hashes;
   for (const SetRun* run : runs) {
     for (const Rank& rank : run->run.ranks) {
-      if (rank.plans_sha256) hashes.insert(*rank.plans_sha256);
+      if (rank.kernel_choices_sha256) hashes.insert(*rank.kernel_choices_sha256);
     }
   }
   return hashes;

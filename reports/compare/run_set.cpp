@@ -36,7 +36,7 @@ int64_t place_of(RunSet& set, const Environment& environment) {
 
 Run kept_of(const Run& run, bool with_steps) {
   Run copy = run;
-  copy.plans = {};
+  copy.kernel_choices = {};
   if (!with_steps) copy.profile.reset();
   for (Rank& rank : copy.ranks) {
     rank.loss = {};

@@ -134,9 +134,9 @@ struct Rank {
   Maybe<StepTime> step_time;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
   std::optional<double> window_start_unix_seconds;
-  Maybe<int64_t> device_bytes;           // held by the training program
-  Maybe<std::string> plans_sha256;       // of keys and implementations
-  std::optional<Monitoring> monitoring;  // null: not asked for, or the window did not open
+  Maybe<int64_t> device_bytes;               // held by the training program
+  Maybe<std::string> kernel_choices_sha256;  // of keys and implementations
+  std::optional<Monitoring> monitoring;      // null: not asked for, or the window did not open
   // Per step of the window, the median: gradients on their way and nothing else to do.
   Maybe<double> exposed_communication_seconds;
   std::optional<RankProbes> probes;  // null: not asked for
@@ -256,7 +256,7 @@ struct Run {
   std::vector<ConcurrentJob> jobs;  // empty: one alone
   std::vector<Neighbour> neighbours;
   std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
-  std::vector<Plan> plans;
+  std::vector<KernelChoice> kernel_choices;
   std::optional<StepProfile> profile;
   std::vector<Rank> ranks;
   std::vector<Warning> warnings;
@@ -264,7 +264,7 @@ struct Run {
 
 /// How the jobs of an arm have one GPU, or the same CPUs.
 struct ArmShare {
-  SharingMode way = SharingMode::alone;
+  SharingMode mode = SharingMode::alone;
   int64_t jobs = 1;
   // By job, those of neighbours last:
   std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit

@@ -33,7 +33,7 @@ void fields(Archive& field, In<Archive, Invocation> invocation) {
 template <class Archive>
 void fields(Archive& field, In<Archive, ArmShare> share) {
   field.type("share", "How the jobs have one GPU, or the same CPUs");
-  field("way", share.way,
+  field("way", share.mode,
         "One job alone; jobs one after another, at once in time slices, through an MPS daemon, or "
         "so on multiprocessors of their own, on MIG devices, or each on the vGPU of its VM");
   field("jobs", share.jobs, at_least(1));

@@ -132,9 +132,10 @@ std::string config_sha256(const RunConfig& config) {
   return sha256(settings.dump(-1, ' ', false, json::replace_bad_utf8));
 }
 
-std::string plans_sha256(const std::vector<Plan>& plans) {
+std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans) {
   std::vector<std::string> choices;
-  for (const Plan& plan : plans) choices.push_back(plan.key + '\0' + plan.implementation + '\0');
+  for (const KernelChoice& plan : plans)
+    choices.push_back(plan.key + '\0' + plan.implementation + '\0');
   std::ranges::sort(choices);
   std::string text;
   for (const std::string& choice : choices) text += choice;

@@ -39,7 +39,7 @@ std::string file_text(const std::filesystem::path& path);
 /// SHA-256 of the settings that decide what is computed; those of output and display are left out.
 std::string config_sha256(const RunConfig& config);
 /// SHA-256 of keys and implementations, in any order; not of the times.
-std::string plans_sha256(const std::vector<Plan>& plans);
+std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans);
 
 /// Every fact of an environment by its place in the report, such as "gpus/0/driver_version"; what
 /// is not known is "unknown".

@@ -68,7 +68,7 @@ void fields(Archive& field, In<Archive, Proof> proof) {
 }
 
 template <class Archive>
-void fields(Archive& field, In<Archive, Plan> plan) {
+void fields(Archive& field, In<Archive, KernelChoice> plan) {
   field.type("plan", "The implementation chosen for one operation");
   field("key", plan.key, "Operation, shape, precision");
   field("implementation", plan.implementation);
@@ -161,7 +161,7 @@ void fields(Archive& field, In<Archive, Run> run) {
               "Fairness of the throughputs x of n jobs at once: (sum x)^2 / (n sum x^2)");
   field("warnings", run.warnings);
   field("profile", run.profile, "null: not asked for");
-  field("plans", run.plans);
+  field("plans", run.kernel_choices);
   field("ranks", run.ranks);
 }
 
@@ -273,7 +273,8 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("host_window_seconds", rank.host_window_seconds, at_least(0),
         "The window by the host's clock, a cross-check");
   field("device_bytes", rank.device_bytes, at_least(0), "Held by the training program");
-  field("plans_sha256", rank.plans_sha256, hash, "Hash of keys and implementations of the plans");
+  field("plans_sha256", rank.kernel_choices_sha256, hash,
+        "Hash of keys and implementations of the plans");
   field.added("window_start_unix_seconds", rank.window_start_unix_seconds, at_least(0));
   field.added("monitoring", rank.monitoring, "null: not asked for, or the window did not open");
   field.added("exposed_communication_seconds", rank.exposed_communication_seconds, at_least(0),

@@ -85,10 +85,10 @@ std::vector<const Rank*> first_ranks(const Run& run) {
   return ranks;
 }
 
-std::string given_text(const Gpu& gpu, const ArmShare& share, size_t job) {
+std::string share_limits_text(const Gpu& gpu, const ArmShare& share, size_t job) {
   std::vector<std::string> texts;
   // Parts are whole groups of multiprocessors, which the rank has counted.
-  if (share.way != SharingMode::sm && job < share.threads_percent.size()) {
+  if (share.mode != SharingMode::sm && job < share.threads_percent.size()) {
     texts.push_back(std::to_string(share.threads_percent[job]) + " % of the SMs");
   } else if (gpu.multiprocessors) {
     texts.push_back(std::to_string(*gpu.multiprocessors) + " SMs");
@@ -144,7 +144,7 @@ Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_be
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {
   const bool own_devices =
-      arm.share->way == SharingMode::mig || arm.share->way == SharingMode::vgpu;
+      arm.share->mode == SharingMode::mig || arm.share->mode == SharingMode::vgpu;
   if (!own_devices) return worst_of_ranks(arm, memory_bytes);
   if (!arm.share->neighbours.empty()) {
     return Unknown{"its neighbours' devices are not looked at"};
@@ -155,7 +155,7 @@ Maybe<double> memory_of(const RunArm& arm) {
 // One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
 // divides all see its power, which is not divided.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
-  if (arm.share->way == SharingMode::vgpu && arm.share->jobs > 1)
+  if (arm.share->mode == SharingMode::vgpu && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
   for (const Run* run : timed_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
@@ -179,14 +179,14 @@ const Gpu* gpu_of(const RunSet& set, const Rank& rank) {
   return *rank.gpu < std::ssize(gpus) ? &gpus[static_cast<size_t>(*rank.gpu)] : nullptr;
 }
 
-std::string given_text(const RunSet& set, const ArmShare& share, const Run& run) {
+std::string share_limits_text(const RunSet& set, const ArmShare& share, const Run& run) {
   using Count = std::pair<std::string, int64_t>;
   std::vector<Count> counts;
   size_t job = 0;
   for (const Rank* rank : first_ranks(run)) {
     const Gpu* gpu = gpu_of(set, *rank);
     if (gpu == nullptr) return "-";
-    const std::string text = given_text(*gpu, share, job++);
+    const std::string text = share_limits_text(*gpu, share, job++);
     auto known = std::ranges::find(counts, text, &Count::first);
     if (known == counts.end()) known = counts.insert(known, {text, 0});
     ++known->second;

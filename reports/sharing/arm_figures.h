@@ -41,7 +41,7 @@ const Gpu* gpu_of(const RunSet& set, const Rank& rank);
 /// What a job has of its GPU, at most (with MIG or a vGPU that device), by the first rank of each:
 /// "16 SMs, 18.9 GB"; of unequal shares "2 x 16 SMs, 18.9 GB; 60 SMs, 75.9 GB"; "-" on CPUs. `run`:
 /// a complete one of the arm.
-std::string given_text(const RunSet& set, const ArmShare& share, const Run& run);
+std::string share_limits_text(const RunSet& set, const ArmShare& share, const Run& run);
 
 /// What the figures do not say of arms on vGPUs: profile, licence and scheduler.
 std::vector<std::string> share_remarks(const RunSet& set);

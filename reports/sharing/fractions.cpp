@@ -118,7 +118,7 @@ class Fractions {
   // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
   // shows no more than the first. Reports of old tell it by the name alone.
   bool is_on_a_part(const RunArm& arm) const {
-    if (arm.share->way == SharingMode::mig) return false;
+    if (arm.share->mode == SharingMode::mig) return false;
     const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
     return std::ranges::any_of(ranks, [&](const Rank& rank) {
       const Gpu* gpu = gpu_of(set_, rank);
@@ -132,25 +132,25 @@ class Fractions {
     for (const Rank& rank : arm.runs.front().run.ranks) {
       const Gpu* gpu = gpu_of(set_, rank);
       if (gpu == nullptr) continue;
-      boards.insert((arm.share->way == SharingMode::mig ? gpu_board(gpu->name) : gpu->name) + '\0' +
-                    gpu->vgpu_profile.value.value_or(""));
+      boards.insert((arm.share->mode == SharingMode::mig ? gpu_board(gpu->name) : gpu->name) +
+                    '\0' + gpu->vgpu_profile.value.value_or(""));
     }
     std::string text;
     for (const std::string& board : boards) text += '\0' + board;
     return text;
   }
   const RunArm* alone(const RunArm& arm) const {
-    return find(arm, [](const ArmShare& share) { return share.way == SharingMode::alone; });
+    return find(arm, [](const ArmShare& share) { return share.mode == SharingMode::alone; });
   }
   const RunArm* alone_on(const RunArm& arm, int64_t percent) const {
     return find(arm, [&](const ArmShare& share) {
-      return share.way == arm.share->way && share.jobs == 1 &&
+      return share.mode == arm.share->mode && share.jobs == 1 &&
              share.threads_percent == std::vector<int64_t>{percent};
     });
   }
   const RunArm* alone_on_a(const RunArm& arm, const std::string& profile) const {
     return find(arm, [&](const ArmShare& share) {
-      return share.way == arm.share->way && share.jobs == 1 &&
+      return share.mode == arm.share->mode && share.jobs == 1 &&
              share.profiles == std::vector<std::string>{profile};
     });
   }
@@ -158,7 +158,7 @@ class Fractions {
   std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
     const ArmShare& share = *arm.share;
     const auto jobs = static_cast<size_t>(share.jobs);
-    const bool on_all = share.way == SharingMode::timeslice || share.way == SharingMode::serial;
+    const bool on_all = share.mode == SharingMode::timeslice || share.mode == SharingMode::serial;
     std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
     for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
       arms.at(job) = alone_on(arm, share.threads_percent[job]);
@@ -186,7 +186,7 @@ class Fractions {
     point.power_watts = power_of(set_, arm);
     point.job_speeds = job_speeds_of(arm);
     point.samples_per_joule = samples_per_joule(set_, arm, point.throughput);
-    point.given = given_text(set_, *arm.share, *timed_runs(arm).front());
+    point.given = share_limits_text(set_, *arm.share, *timed_runs(arm).front());
     return point;
   }
 
@@ -196,7 +196,7 @@ class Fractions {
          {std::pair(SharingMode::serial, &FractionPoint::of_serial),
           std::pair(SharingMode::timeslice, &FractionPoint::of_timeslice)}) {
       const RunArm* other = find(arm, [&, way = way](const ArmShare& share) {
-        return share.way == way && share.jobs == jobs;
+        return share.mode == way && share.jobs == jobs;
       });
       point.*member = Unknown{"no arm of as many jobs is so"};
       if (!arm.share->neighbours.empty()) {

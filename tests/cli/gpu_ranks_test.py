@@ -1,4 +1,4 @@
-"""Several ranks with a GPU each under a real mpirun, on one host and on pretended ones."""
+"""Several ranks with a GPU each under a real mpirun, on one host and on emulated ones."""
 
 import glob
 import os
@@ -17,7 +17,7 @@ ARGUMENTS = ["run", "--device", "cuda", "--model", "resnet18", "--image-size", "
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")
 class GpuRanks(cli.CliTest):
     def job(self, *hosts, all_reduce="hierarchical"):
-        """One rank on each pretended host; None: on this one."""
+        """One rank on each emulated host; None: on this one."""
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")

@@ -152,8 +152,8 @@ class Shipped(plans.Plan):
         plan = json.loads(self.plan(str(ROOT / "layouts/split_host.json"), "--hosts",
                                     "localhost:4", "--format", "json"))
         for layout in plan["layouts"]:
-            pretended = "VM" in layout["name"]
-            self.assertEqual(layout["kind"], "emulated" if pretended else "measured")
+            emulated = "VM" in layout["name"]
+            self.assertEqual(layout["kind"], "emulated" if emulated else "measured")
 
 
 if __name__ == "__main__":

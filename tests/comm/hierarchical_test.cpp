@@ -1,5 +1,5 @@
 // Gradients that NCCL sums inside hosts and MPI between them, run by each of several processes that
-// mpirun starts. The hosts are pretended.
+// mpirun starts. The hosts are emulated.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,11 +50,11 @@ TEST(HostSum, GoesOnBesideWhatElseTheRanksDo) {
 TEST(HostsOfRanks, AreThoseThatNcclTellsApart) {
   const auto name = [](int rank) { return "vm" + std::to_string(rank % 2); };
   setenv("NCCL_HOSTID", name(world->rank()).c_str(), 1);
-  const std::vector<RankHost> pretended = hosts_of_ranks(*world);
+  const std::vector<RankHost> emulated = hosts_of_ranks(*world);
   unsetenv("NCCL_HOSTID");
-  ASSERT_EQ(pretended.size(), static_cast<size_t>(world->size()));
+  ASSERT_EQ(emulated.size(), static_cast<size_t>(world->size()));
   for (int rank = 0; rank < world->size(); ++rank) {
-    EXPECT_EQ(pretended[rank], (RankHost{name(rank), ""}));
+    EXPECT_EQ(emulated[rank], (RankHost{name(rank), ""}));
   }
   const std::vector<RankHost> real = hosts_of_ranks(*world);
   EXPECT_FALSE(real[0].boot_id.empty());

@@ -8,7 +8,7 @@
 #include "bench/run/together.h"
 #include "models/graph.h"
 #include "models/synthetic.h"
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 
 namespace nearmetal {
 
@@ -45,13 +45,13 @@ void begin(Program& program, const Graph& graph, int rank) {
 
 // As in a run, one rank chooses for all: engines of a GPU differ in the order of their sums, and
 // which of them is fastest differs from time to time. All tests train the same network.
-const std::vector<Plan>& plans_of_all(const Graph& graph, const ProgramOptions& options) {
-  static std::map<Precision, std::vector<Plan>> known;
+const std::vector<KernelChoice>& kernels_of_all(const Graph& graph, const ProgramOptions& options) {
+  static std::map<Precision, std::vector<KernelChoice>> known;
   const auto found = known.find(options.precision);
   if (found != known.end()) return found->second;
-  std::vector<Plan> chosen;
-  if (world->rank() == 0) chosen = load_backend(device).choose_plans(graph, options);
-  chosen = plans_from_json(world->broadcast(plans_to_json(chosen)));
+  std::vector<KernelChoice> chosen;
+  if (world->rank() == 0) chosen = load_backend(device).choose_kernels(graph, options);
+  chosen = kernel_choices_from_json(world->broadcast(kernel_choices_to_json(chosen)));
   return known[options.precision] = chosen;
 }
 
@@ -81,8 +81,8 @@ std::unique_ptr<Program> program_on(const Graph& graph, int rank, const TestedSt
   options.loss_scale = step.loss_scale;
   options.threads = 1;
   options.gpu = world->local_rank();
-  options.plans = plans_of_all(graph, options);
-  options.plans_pinned = device == "cuda";
+  options.kernel_choices = kernels_of_all(graph, options);
+  options.kernel_choices_pinned = device == "cuda";
   auto program = load_backend(device).prepare(graph, options);
   if (step.all_reduce != nullptr) program->exchange_gradients(*step.all_reduce, step.bucket_bytes);
   begin(*program, graph, rank);

@@ -42,7 +42,7 @@ TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {
   const auto consensus = make_consensus(*world, true);
   const auto is_last = [](int step) { return step >= world->rank(); };
   for (int step = 0; step < world->size(); ++step) {
-    const Wish agreed = consensus->agree({.ready = is_last(step), .stop = false});
+    const StepVote agreed = consensus->agree({.ready = is_last(step), .stop = false});
     EXPECT_EQ(agreed.ready, step == world->size() - 1) << "once the last rank is ready";
     EXPECT_FALSE(agreed.stop);
   }
@@ -51,7 +51,7 @@ TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {
 }
 
 // Takes steps until all ranks are ready; a rank that is goes on.
-int steps_until_agreed(Consensus& consensus, int ready_from, bool stops, Wish& agreed) {
+int steps_until_agreed(Consensus& consensus, int ready_from, bool stops, StepVote& agreed) {
   for (int step = 0;; ++step) {
     const bool ready = step >= ready_from;
     agreed = consensus.agree({.ready = ready && !stops, .stop = ready && stops});
@@ -62,7 +62,7 @@ int steps_until_agreed(Consensus& consensus, int ready_from, bool stops, Wish& a
 
 TEST(Ranks, AtTheirOwnPaceNoneWaitsAndAllGoOn) {
   const auto consensus = make_consensus(*world, false);
-  Wish agreed;
+  StepVote agreed;
   EXPECT_GE(steps_until_agreed(*consensus, 20 * world->rank(), false, agreed), 20 * world->rank());
   EXPECT_TRUE(agreed.ready);
   steps_until_agreed(*consensus, 5, world->rank() == 1, agreed);

@@ -92,7 +92,7 @@ TEST_F(ProgramTest, GraphAndStreamLaunchComputeTheSame) {
     ProgramOptions options;
     options.batch_size = 8;
     options.input = input;
-    options.plans = backend().prepare(graph, options)->plans();
+    options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
     const std::vector<float> as_graph = losses(backend(), graph, options);
     options.launch_as_graph = false;
     EXPECT_EQ(losses(backend(), graph, options), as_graph);
@@ -103,7 +103,7 @@ TEST_F(ProgramTest, AHostThatSleepsSeesTheSameLosses) {
   const Graph graph = small_graph();
   ProgramOptions options;
   options.batch_size = 8;
-  options.plans = backend().prepare(graph, options)->plans();
+  options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
   const std::vector<float> awake = losses(backend(), graph, options);
   options.host_sleeps = true;
   EXPECT_EQ(losses(backend(), graph, options), awake);
@@ -113,11 +113,11 @@ TEST_F(ProgramTest, PinnedPlansMustBeThereAndLoad) {
   const Graph graph = small_graph();
   ProgramOptions options;
   options.batch_size = 8;
-  const std::vector<Plan> plans = backend().prepare(graph, options)->plans();
-  options.plans_pinned = true;
+  const std::vector<KernelChoice> plans = backend().prepare(graph, options)->kernel_choices();
+  options.kernel_choices_pinned = true;
   EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);  // none there
-  options.plans = plans;
-  for (Plan& plan : options.plans) plan.implementation = "eng9999_k0=1";
+  options.kernel_choices = plans;
+  for (KernelChoice& plan : options.kernel_choices) plan.implementation = "eng9999_k0=1";
   EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);
 }
 
@@ -125,10 +125,11 @@ TEST_F(ProgramTest, UnloadableKnownPlansAreTunedAgain) {
   const Graph graph = small_graph();
   ProgramOptions options;
   options.batch_size = 8;
-  options.plans = backend().prepare(graph, options)->plans();
-  for (Plan& plan : options.plans) plan.implementation = "eng9999_k0=1";
+  options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
+  for (KernelChoice& plan : options.kernel_choices) plan.implementation = "eng9999_k0=1";
   const auto program = backend().prepare(graph, options);
-  for (const Plan& plan : program->plans()) EXPECT_NE(plan.implementation, "eng9999_k0=1");
+  for (const KernelChoice& plan : program->kernel_choices())
+    EXPECT_NE(plan.implementation, "eng9999_k0=1");
 }
 
 TEST_F(ProgramTest, RefusesGraphsWithoutKernels) {

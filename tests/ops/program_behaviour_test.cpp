@@ -97,7 +97,7 @@ TEST_F(ProgramTest, SyntheticDataFollowsItsSeed) {
   ProgramOptions options = with_batch();
   const auto program = started(backend(), graph, options);
   const std::vector<float> first = losses(*program, 3);
-  options.plans = program->plans();
+  options.kernel_choices = program->kernel_choices();
   EXPECT_EQ(losses(*started(backend(), graph, options), 3), first);
   options.data_seed = 2;
   EXPECT_NE(losses(*started(backend(), graph, options), 3), first);
@@ -118,7 +118,7 @@ TEST_F(ProgramTest, ForwardOnlyTrainsNothing) {
   ProgramOptions options = with_batch();
   const auto training = started(backend(), graph, options);
   const float trained = step(*training).loss;
-  options.plans = training->plans();
+  options.kernel_choices = training->kernel_choices();
   options.forward_only = true;
   const auto program = started(backend(), graph, options);
   const StepRecord record = step(*program);
@@ -147,7 +147,7 @@ TEST_F(ProgramTest, InputFromHostTrainsTheSame) {
   const Graph graph = small_graph();
   ProgramOptions options = with_batch();
   const auto device = started(backend(), graph, options);
-  options.plans = device->plans();  // other kernels round otherwise
+  options.kernel_choices = device->kernel_choices();  // other kernels round otherwise
   const RandomCase random = random_case(graph, batch_size, 1);
   for (const Input input : {Input::pinned, Input::pageable}) {
     options.input = input;
@@ -230,11 +230,11 @@ TEST_F(ProgramTest, PlansCanBeFedBack) {
   const Graph graph = small_graph();
   ProgramOptions options = with_batch();
   const auto tuned = started(backend(), graph, options);
-  options.plans = tuned->plans();
-  options.plans_pinned = true;
-  ASSERT_FALSE(options.plans.empty());
+  options.kernel_choices = tuned->kernel_choices();
+  options.kernel_choices_pinned = true;
+  ASSERT_FALSE(options.kernel_choices.empty());
   const auto pinned = started(backend(), graph, options);
-  EXPECT_THAT(pinned->plans(), ElementsAreArray(options.plans));
+  EXPECT_THAT(pinned->kernel_choices(), ElementsAreArray(options.kernel_choices));
   EXPECT_EQ(losses(*pinned, 2), losses(*tuned, 2));
 }
 

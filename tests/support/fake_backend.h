@@ -24,7 +24,7 @@ struct Script {
     return StepRecord{.seconds = 0.010, .loss = 6.9f, .gradient_norm = 1.0f};
   };
   int max_in_flight = 1;
-  std::vector<Plan> plans;
+  std::vector<KernelChoice> kernel_choices;
   Profile profile;
   std::function<void()> on_prepare = [] {};  // may throw
   int64_t largest_batch = 64;
@@ -73,7 +73,7 @@ class FakeProgram : public Program {
     script_.fixed_batch_labels = static_cast<int64_t>(labels.size());
   }
   void use_synthetic_batch() override { fixed_batch_ = false; }
-  std::vector<Plan> plans() const override { return script_.plans; }
+  std::vector<KernelChoice> kernel_choices() const override { return script_.kernel_choices; }
   Profile profile(int) override { return script_.profile; }
   std::vector<Probe> probes() override { return {}; }
   int64_t device_bytes() const override { return 12345; }
@@ -90,7 +90,7 @@ class FakeBackend : public Backend {
   explicit FakeBackend(Script& script) : script_(script) {}
 
   DeviceInfo describe(int) override { return script_.device; }
-  void take_part(int, const GpuPart&) override {}
+  void take_share(int, const GpuShare&) override {}
   std::unique_ptr<Program> prepare(const Graph&, const ProgramOptions& options) override {
     script_.options = options;
     script_.on_prepare();

@@ -33,7 +33,7 @@ class HostFixture {
 
   const std::filesystem::path& root() const { return folder_.path(); }
 
-  Probes probes() const {
+  SystemQueries queries() const {
     const auto said = [root = root()](const std::string& name) -> Maybe<std::string> {
       std::string line;
       std::ifstream file(root / "probe" / name);

@@ -24,7 +24,7 @@ inline Arm shared_arm(const std::string& name, const ArmShare& share,
     run.ranks[0].step_time.value->p99_seconds = 0.01 * static_cast<double>(share.jobs);
     if (share.jobs == 1) continue;
     const double of_job =
-        share.way == SharingMode::serial ? speed : speed / static_cast<double>(share.jobs);
+        share.mode == SharingMode::serial ? speed : speed / static_cast<double>(share.jobs);
     run.jobs.assign(share.jobs, {1, of_job, 0});
     run.jain_fairness = 1;
   }

@@ -41,7 +41,7 @@ inline Rank sample_rank() {
                             {"product/fp16", "a product", 0, 1.1e12, 0, Unknown{"no memory"},
                              Unknown{"no memory"}, Unknown{"no memory"}}}};
   rank.device_bytes = 41'200'000'000;
-  rank.plans_sha256 = plans_sha256({});
+  rank.kernel_choices_sha256 = kernel_choices_sha256({});
   return rank;
 }
 
@@ -78,7 +78,7 @@ inline Run sample_run() {
                             .bound = 3.45,
                             .first_loss = 7.0,
                             .last_loss = 3.4};
-  run.plans = {{"conv 64", "cudnn eng1", 1e-4, 1e-5}};
+  run.kernel_choices = {{"conv 64", "cudnn eng1", 1e-4, 1e-5}};
   run.profile = StepProfile{.entries = {{"conv1", Phase::forward, "cudnn eng1", 1e-3, 1e9, 1e8}},
                             .sum_seconds = 1e-3,
                             .step_seconds = 0.1,

@@ -58,7 +58,7 @@ struct GreenContext {
 };
 
 // Of the current device. Throws NotSupported where the driver or the GPU cannot be split.
-GreenContext make_green_context(const GpuPart& part) {
+GreenContext make_green_context(const GpuShare& part) {
   int device = 0;
   NM_CALL(cudaGetDevice(&device));
   NM_CALL(cudaFree(nullptr));  // the primary context is there from now on
@@ -66,7 +66,7 @@ GreenContext make_green_context(const GpuPart& part) {
   NM_DRIVER(cuDeviceGetDevResource, device, &all, CU_DEV_RESOURCE_TYPE_SM);
   const std::vector<CUdevResource> one = split(all, 1, 1);
   if (one.empty()) throw NotSupported("this GPU's multiprocessors cannot be split");
-  const PartGroups wanted = groups_of(part, all.sm.smCount, one[0].sm.smCount);
+  const SmGroups wanted = sm_groups_of(part, all.sm.smCount, one[0].sm.smCount);
   std::vector<CUdevResource> groups = split(all, wanted.multiprocessors, wanted.needed);
   if (groups.size() < wanted.needed) {
     throw NotSupported("the parts take " + std::to_string(wanted.needed) + " times " +
@@ -164,7 +164,7 @@ int multiprocessors_in_use() {
   return attribute(cudaDevAttrMultiProcessorCount, gpu);
 }
 
-void take_part_of_gpu(int gpu, const GpuPart& part) {
+void take_share_of_gpu(int gpu, const GpuShare& part) {
   use_gpu(gpu);
   taken_part() = make_green_context(part);
 }

@@ -15,7 +15,7 @@ int use_gpu(int gpu);
 /// Of what use_gpu() made current.
 int multiprocessors_in_use();
 
-/// See Backend::take_part(). Once in a process.
-void take_part_of_gpu(int gpu, const GpuPart& part);
+/// See Backend::take_share(). Once in a process.
+void take_share_of_gpu(int gpu, const GpuShare& part);
 
 }  // namespace nearmetal::cuda

@@ -112,15 +112,16 @@ struct WeightGradient {
 template <class T, int out, int in, class Products>
 __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_t rows,
                                const unsigned char* shared) {
-  using Plan = Tiling<out, in>;
+  using KernelChoice = Tiling<out, in>;
   Products products;
   const int64_t stride = int64_t{gridDim.x} * tile_rows;
   int turn = 0;
   for (int64_t row = int64_t{blockIdx.x} * tile_rows; row < rows; row += stride, ++turn) {
-    products.begin(
-        shared + Plan::gradient + turn % Plan::gradient_slots * Plan::out_panels * panel_bytes,
-        shared + Plan::x + turn % Plan::x_slots * Plan::in_panels * panel_bytes,
-        shared + Plan::weights);
+    products.begin(shared + KernelChoice::gradient +
+                       turn % KernelChoice::gradient_slots * KernelChoice::out_panels * panel_bytes,
+                   shared + KernelChoice::x +
+                       turn % KernelChoice::x_slots * KernelChoice::in_panels * panel_bytes,
+                   shared + KernelChoice::weights);
     products.wait();
     __syncthreads();
     products.store(operands, row, rows);

@@ -44,13 +44,14 @@ int device_attribute(cudaDeviceAttr attribute) {
 
 }  // namespace
 
-Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned)
+Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<KernelChoice>& known,
+             bool pinned)
     : handle_(handle),
       stream_(stream),
       compute_capability_major_(device_attribute(cudaDevAttrComputeCapabilityMajor)),
       multiprocessors_(multiprocessors_in_use()),
       pinned_(pinned) {
-  for (const Plan& plan : known) known_[plan.key] = plan;
+  for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
 
 // Takes a known choice over; `problem` is null where the choice is not a convolution.
@@ -61,7 +62,7 @@ bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
     if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
     return false;
   }
-  const Plan& plan = found->second;
+  const KernelChoice& plan = found->second;
   if (problem == nullptr && plan.implementation != own && plan.implementation != no_plan) {
     if (!pinned_) return false;
     throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
@@ -249,8 +250,8 @@ std::set<std::string> Tuner::faster_with_fused_backward(const LoweredStep& step)
   return keys;
 }
 
-std::vector<Plan> Tuner::used() const {
-  std::vector<Plan> plans;
+std::vector<KernelChoice> Tuner::used() const {
+  std::vector<KernelChoice> plans;
   for (const auto& [key, plan] : used_) plans.push_back(plan);
   return plans;
 }

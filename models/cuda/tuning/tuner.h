@@ -22,7 +22,8 @@ class Tuner {
  public:
   /// With `pinned`, a choice that is not among `known`, or that does not load, is a
   /// std::runtime_error; without, it is made anew.
-  Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<Plan>& known, bool pinned);
+  Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<KernelChoice>& known,
+        bool pinned);
 
   /// For the current device. Chooses a plan for each problem, timing candidates on random data
   /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
@@ -48,7 +49,7 @@ class Tuner {
   std::set<std::string> faster_with_fused_backward(const LoweredStep& step) const;
 
   /// All choices so far.
-  std::vector<Plan> used() const;
+  std::vector<KernelChoice> used() const;
   int64_t largest_workspace() const;
 
  private:
@@ -71,10 +72,10 @@ class Tuner {
   cudaStream_t stream_;
   int compute_capability_major_;
   int multiprocessors_;
-  std::map<std::string, Plan> known_;
+  std::map<std::string, KernelChoice> known_;
   bool pinned_;
   std::map<std::string, ConvolutionPlan> plans_;
-  std::map<std::string, Plan> used_;
+  std::map<std::string, KernelChoice> used_;
 };
 
 }  // namespace nearmetal::cuda

@@ -37,7 +37,7 @@ Host divided(const std::vector<std::string>& profiles) {
 Job job(const std::optional<std::string>& profile,
         const std::optional<std::string>& instance = {}) {
   Job job{{{"a", {0}, 0}}};
-  job.share = Share{.way = SharingMode::mig, .profile = profile, .instance = instance};
+  job.share = Share{.mode = SharingMode::mig, .profile = profile, .instance = instance};
   return job;
 }
 
@@ -150,7 +150,7 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
   const auto names = [](const Host& host, int64_t jobs) {
     std::string text;
     for (const Layout& layout : fraction_layouts(host, {.jobs = jobs})) {
-      if (layout.jobs[0].share->way == SharingMode::mig) text += layout.name + "; ";
+      if (layout.jobs[0].share->mode == SharingMode::mig) text += layout.name + "; ";
     }
     return text;
   };
@@ -178,7 +178,7 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
 TEST(MigPlacement, OfFractionsWhatCannotBeHadIsNamedAsWhatCan) {
   const auto first_by_mig = [](const Fractions& fractions) {
     for (const Layout& layout : fraction_layouts(divided({"1g.18gb", "1g.18gb"}), fractions)) {
-      if (layout.jobs[0].share->way == SharingMode::mig) return layout.name;
+      if (layout.jobs[0].share->mode == SharingMode::mig) return layout.name;
     }
     return std::string();
   };
@@ -255,7 +255,7 @@ TEST(VgpuProfile, NamesAreRead) {
 
 TEST(VgpuPlacement, AVgpuIsOfOneJobAndItsProfileIsExpected) {
   Job one{{{"vm0", {0}, 0}}}, other{{{"vm1", {0}, 0}}};
-  one.share = other.share = Share{.way = SharingMode::vgpu, .profile = "A100-40C"};
+  one.share = other.share = Share{.mode = SharingMode::vgpu, .profile = "A100-40C"};
   Host vm0, vm1;
   vm0.name = "vm0";
   vm1.name = "vm1";

@@ -54,7 +54,7 @@ TEST(Placement, OfVmsStaysOnTheirNodes) {
   EXPECT_EQ(place(shaped("1x2x1"), hosts).kind, Kind::measured);
 }
 
-TEST(Placement, PretendsVmsByPartsOfAHost) {
+TEST(Placement, EmulatesVmsByPartsOfAHost) {
   Host four = host("a", 4);
   four.numa = {{"0-3", {0, 1}}, {"4-7", {2, 3}}};
   const Placement placement = place(shaped("1x2x2", true), {four});

@@ -18,7 +18,7 @@ TEST(SharePlacement, JobsThatShareTakeTheSameGpu) {
   quarter.share = Share{SharingMode::mps, 25};
   const Placement placement = place(listed({half, quarter, quarter}), {host("a", 1)});
   EXPECT_THAT(places(placement), ElementsAre("a:0", "a:0", "a:0"));
-  EXPECT_EQ(placement.share()->way, SharingMode::mps);
+  EXPECT_EQ(placement.share()->mode, SharingMode::mps);
   const auto& limited = placement.jobs[0].ranks[0].variables;
   EXPECT_EQ(limited.at("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "50");
   EXPECT_EQ(limited.at("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), "0=40G");

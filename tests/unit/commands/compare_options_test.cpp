@@ -14,11 +14,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Judging parse_compare(const std::vector<std::string>& words) {
+CompareRequest parse_compare(const std::vector<std::string>& words) {
   CompareForm form;
   parse_options(
       "compare", [&](Options& options) { add_compare_options(options, form); }, words);
-  return form.judging;
+  return form.request;
 }
 
 GateForm parse_gate(const std::vector<std::string>& words) {
@@ -38,21 +38,21 @@ std::string refusal_of_compare(const std::vector<std::string>& words) {
 }
 
 TEST(CompareOptions, SidesOfAComparison) {
-  const Judging two = parse_compare({"a.json", "b.json#arm"});
+  const CompareRequest two = parse_compare({"a.json", "b.json#arm"});
   EXPECT_THAT(two.base, ElementsAre("a.json"));
   EXPECT_THAT(two.next, ElementsAre("b.json#arm"));
   EXPECT_FALSE(two.options.vm_form);
-  const Judging sets = parse_compare({"--base", "a", "b", "--new", "c", "--json"});
+  const CompareRequest sets = parse_compare({"--base", "a", "b", "--new", "c", "--json"});
   EXPECT_THAT(sets.base, ElementsAre("a", "b"));
   EXPECT_THAT(sets.next, ElementsAre("c"));
   EXPECT_TRUE(sets.json);
-  const Judging vm = parse_compare({"--vm", "v", "--bare", "a", "b"});
+  const CompareRequest vm = parse_compare({"--vm", "v", "--bare", "a", "b"});
   EXPECT_THAT(vm.base, ElementsAre("a", "b"));
   EXPECT_THAT(vm.next, ElementsAre("v"));
   EXPECT_TRUE(vm.options.vm_form);
   const GateForm gate = parse_gate({"main", "a", "b", "--fail-on", "any"});
-  EXPECT_THAT(gate.judging.base, ElementsAre("main"));
-  EXPECT_THAT(gate.judging.next, ElementsAre("a", "b"));
+  EXPECT_THAT(gate.request.base, ElementsAre("main"));
+  EXPECT_THAT(gate.request.next, ElementsAre("a", "b"));
   EXPECT_EQ(gate.gate.fail_on, FailOn::any);
 }
 

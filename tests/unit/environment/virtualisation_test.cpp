@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 Environment found_in(const std::string& fixture) {
   const HostFixture host(fixture);
-  return find_environment(host.root(), host.probes());
+  return find_environment(host.root(), host.queries());
 }
 
 struct Expected {
@@ -56,9 +56,9 @@ TEST(Virtualisation, ConstructedBareMetalShowsItsPciAndKernelFacts) {
 
 TEST(Virtualisation, WithoutTheFlagsOfTheCpuNothingProvesBareMetal) {
   const TemporaryFolder empty;
-  const Probes silent{[] { return Unknown{"no CPUID"}; },
-                      [](const char*) { return Unknown{"no systemd"}; },
-                      [](const char*) { return std::string(); }};
+  const SystemQueries silent{[] { return Unknown{"no CPUID"}; },
+                             [](const char*) { return Unknown{"no systemd"}; },
+                             [](const char*) { return std::string(); }};
   const Virtualisation found = find_virtualisation(empty.path(), silent, Unknown{"no flags"});
   EXPECT_FALSE(found.machine);
   EXPECT_THAT(found.machine.reason, HasSubstr("no flags"));
@@ -68,18 +68,18 @@ TEST(Virtualisation, WithoutTheFlagsOfTheCpuNothingProvesBareMetal) {
 }
 
 TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
-  const Probes pod{[] { return Unknown{""}; }, [](const char*) { return Unknown{""}; },
-                   [](const char* name) {
-                     return std::string(name) == "KUBERNETES_SERVICE_HOST" ? "10.0.0.1" : "";
-                   }};
+  const SystemQueries pod{[] { return Unknown{""}; }, [](const char*) { return Unknown{""}; },
+                          [](const char* name) {
+                            return std::string(name) == "KUBERNETES_SERVICE_HOST" ? "10.0.0.1" : "";
+                          }};
   const HostFixture host("constructed_bare_metal");
   EXPECT_EQ(*find_virtualisation(host.root(), pod, false).container, "kubernetes");
   const TemporaryFolder podman;
   podman.write("run/.containerenv", "");
-  EXPECT_EQ(*find_virtualisation(podman.path(), host.probes(), false).container, "podman");
+  EXPECT_EQ(*find_virtualisation(podman.path(), host.queries(), false).container, "podman");
   const TemporaryFolder lxc;
   lxc.write("proc/1/cgroup", "0::/lxc/guest\n");
-  EXPECT_EQ(*find_virtualisation(lxc.path(), host.probes(), false).container, "lxc");
+  EXPECT_EQ(*find_virtualisation(lxc.path(), host.queries(), false).container, "lxc");
 }
 
 TEST(Virtualisation, ClaimsAreHeldAgainstWhatIsFound) {

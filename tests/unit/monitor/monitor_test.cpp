@@ -79,9 +79,9 @@ TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
   MonitorTable table = quiet();
   table.most_processes = 4;
   for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
-  EXPECT_EQ(judge_samples(table, {.sharers = 4}).verdict, MonitorVerdict::clean);
-  EXPECT_EQ(judge_samples(table, {.sharers = 3}).verdict, MonitorVerdict::shared);
-  EXPECT_EQ(judge_samples(table, {.sharers = 3, .through_mps = true}).verdict,
+  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
+  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 3}).verdict, MonitorVerdict::shared);
+  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 3, .through_mps = true}).verdict,
             MonitorVerdict::clean)
       << "a server";
 }
@@ -240,9 +240,9 @@ TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {
 TEST(Monitor, OnADeviceOfItsOwnASecondProcessIsShared) {
   MonitorTable table;
   table.most_processes = 2;
-  EXPECT_EQ(judge_samples(table, {.mig_uuid = "MIG-1", .sharers = 4}).verdict,
+  EXPECT_EQ(judge_samples(table, {.mig_uuid = "MIG-1", .sharing_jobs = 4}).verdict,
             MonitorVerdict::shared);
-  EXPECT_EQ(judge_samples(table, {.sharers = 4}).verdict, MonitorVerdict::clean);
+  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
 }
 
 TEST(Monitor, WithoutNvmlTheCpusAreWatchedAndTheReasonIsKept) {

@@ -149,7 +149,7 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   RunSet next = new_set(1);
   std::vector<SetRun>& runs = next.arms[0].runs;
   runs[0].run.warnings = {{"throttled", "the clock was held down"}};
-  runs[1].run.ranks[0].plans_sha256 = std::string(64, 'a');
+  runs[1].run.ranks[0].kernel_choices_sha256 = std::string(64, 'a');
   runs[2].tool = "0.2";
   const ComparisonRow row = row_of(base_set(), next);
   for (const char* code : {"different_plans", "different_tool"}) {

@@ -83,7 +83,7 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
     larger.name += ", larger";
     larger.config = report.invocation.config;
     larger.config->batch = 7;
-    const double factor = larger.share->way == SharingMode::mps ? 0.5 : 2;
+    const double factor = larger.share->mode == SharingMode::mps ? 0.5 : 2;
     for (nearmetal::Run& run : larger.runs) *run.throughput.value *= factor;
   }
   set = {};
@@ -145,7 +145,7 @@ TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
   EXPECT_DOUBLE_EQ(points_of(report)[3].job_speeds->upper, 2 * of_job);
 }
 
-TEST(Fractions, AnArmBesideNeighboursIsHeldAgainstThoseWithoutAndIsNoReference) {
+TEST(Fractions, AnArmWithNeighboursIsComparedWithUndisturbedArms) {
   Report report = four_jobs();
   Arm beside = shared_arm(
       "beside", {SharingMode::timeslice, 1, {}, {}, {"copy", "compute", "copy"}}, {250, 260});

@@ -45,7 +45,7 @@ TEST(ReportJson, RoundTripsUnchanged) {
   EXPECT_EQ(read.environments, report.environments);
   EXPECT_EQ(read.arms[0].runs[0].ranks, report.arms[0].runs[0].ranks) << "doubles to the last bit";
   EXPECT_EQ(read.arms[0].runs[0].proof, report.arms[0].runs[0].proof);
-  EXPECT_EQ(read.arms[0].runs[0].plans, report.arms[0].runs[0].plans);
+  EXPECT_EQ(read.arms[0].runs[0].kernel_choices, report.arms[0].runs[0].kernel_choices);
 }
 
 TEST(ReportJson, UnknownIsNullWithItsReasonBesideIt) {
@@ -197,13 +197,13 @@ TEST(ReportJson, TheHashOfAConfigurationIsThatOfTheWork) {
 }
 
 TEST(ReportJson, TheHashOfPlansIsThatOfTheChoices) {
-  const Plan a{"a", "x", 1, 0};
-  const Plan b{"b", "y", 2, 0};
-  const Plan a_again{"a", "x", 5, 0.1};
-  const Plan a_changed{"a", "z", 1, 0};
-  EXPECT_EQ(plans_sha256({a, b}), plans_sha256({b, a_again}));
-  EXPECT_NE(plans_sha256({a, b}), plans_sha256({a_changed, b}));
-  EXPECT_NE(plans_sha256({{"ab", "c", 0, 0}}), plans_sha256({{"a", "bc", 0, 0}}));
+  const KernelChoice a{"a", "x", 1, 0};
+  const KernelChoice b{"b", "y", 2, 0};
+  const KernelChoice a_again{"a", "x", 5, 0.1};
+  const KernelChoice a_changed{"a", "z", 1, 0};
+  EXPECT_EQ(kernel_choices_sha256({a, b}), kernel_choices_sha256({b, a_again}));
+  EXPECT_NE(kernel_choices_sha256({a, b}), kernel_choices_sha256({a_changed, b}));
+  EXPECT_NE(kernel_choices_sha256({{"ab", "c", 0, 0}}), kernel_choices_sha256({{"a", "bc", 0, 0}}));
 }
 
 TEST(Form, AcceptsWhatItsPatternOrItsNamesSay) {

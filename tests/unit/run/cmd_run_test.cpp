@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 #include "tests/support/cmd_run_fixture.h"
 
 namespace nearmetal {
@@ -161,22 +161,23 @@ TEST_F(CmdRun, SkippedUpdatesAreCounted) {
 
 TEST_F(CmdRun, PlansAreKeptAndPinned) {
   const auto cache = folder / "cache/plans.json";
-  script.plans = {{"conv1", "eng1", 1e-3, 0}};
+  script.kernel_choices = {{"conv1", "eng1", 1e-3, 0}};
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string()}), ExitCode::ok);
-  EXPECT_TRUE(script.options.plans.empty());
+  EXPECT_TRUE(script.options.kernel_choices.empty());
   std::vector<Warning> warnings;
-  EXPECT_EQ(load_plans(cache, plan_context(script.device), warnings), script.plans);
-  EXPECT_EQ(only_run().plans, script.plans);
+  EXPECT_EQ(load_kernel_choices(cache, kernel_choice_context(script.device), warnings),
+            script.kernel_choices);
+  EXPECT_EQ(only_run().kernel_choices, script.kernel_choices);
 
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string(), "--force"}), ExitCode::ok);
-  EXPECT_EQ(script.options.plans, script.plans);
-  EXPECT_FALSE(script.options.plans_pinned);
+  EXPECT_EQ(script.options.kernel_choices, script.kernel_choices);
+  EXPECT_FALSE(script.options.kernel_choices_pinned);
 
   const auto pinned = folder / "pinned.json";
   std::filesystem::copy(report_path, pinned);
   EXPECT_EQ(run({"--steps", "3", "--plans", pinned.string(), "--force"}), ExitCode::ok);
-  EXPECT_EQ(script.options.plans, script.plans);
-  EXPECT_TRUE(script.options.plans_pinned);
+  EXPECT_EQ(script.options.kernel_choices, script.kernel_choices);
+  EXPECT_TRUE(script.options.kernel_choices_pinned);
 }
 
 TEST_F(CmdRun, ADamagedCacheIsAWarning) {

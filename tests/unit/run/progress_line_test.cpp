@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "bench/run/conductor.h"
+#include "bench/run/sweep_control.h"
 
 namespace nearmetal {
 namespace {

@@ -27,7 +27,7 @@ struct RankReport : testing::Test {
         32 * device.graph.training_flops_per_sample();
     result.prepared = Prepared{.begin_seconds = 1,
                                .end_seconds = 3,
-                               .plans = {},
+                               .kernel_choices = {},
                                .device_bytes = 1000,
                                .communication = {},
                                .warnings = {{"plan_cache", "full"}}};
@@ -155,7 +155,7 @@ TEST_F(RankReport, OfARunThatCouldNotBePrepared) {
        {run.window.reason, run.warm_up.reason, run.peak_flops_per_second.reason,
         run.proof.window_start_loss.reason, run.ranks[0].set_up.reason,
         run.ranks[0].step_time.reason, run.ranks[0].device_bytes.reason,
-        run.ranks[0].plans_sha256.reason}) {
+        run.ranks[0].kernel_choices_sha256.reason}) {
     EXPECT_EQ(reason, ended_before);
   }
   EXPECT_GT(run.parameters, 0);

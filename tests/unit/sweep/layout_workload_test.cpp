@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 #include "reports/document/run_arguments.h"
 #include "tests/support/parse_options.h"
 #include "tests/support/sample_hosts.h"

@@ -42,24 +42,25 @@ struct PlaceOfPlans : testing::Test {
 
 TEST_F(PlaceOfPlans, IsTheArmThatDidTheSameWork) {
   write(sweep_of({{"a", 64}, {"b", 32}, {"c", 32}}));
-  EXPECT_EQ(place_of_plans(config(64), "x"), path() + "#a");
-  EXPECT_EQ(place_of_plans(config(32), "x"), path() + "#b");
-  EXPECT_EQ(place_of_plans(config(32), "c"), path() + "#c") << "that of the same name, if it can";
-  EXPECT_EQ(place_of_plans(config(32), "a"), path() + "#b");
-  EXPECT_EQ(place_of_plans(config(32, "#c"), "b"), path() + "#c") << "the user has chosen";
+  EXPECT_EQ(place_of_kernel_choices(config(64), "x"), path() + "#a");
+  EXPECT_EQ(place_of_kernel_choices(config(32), "x"), path() + "#b");
+  EXPECT_EQ(place_of_kernel_choices(config(32), "c"), path() + "#c")
+      << "that of the same name, if it can";
+  EXPECT_EQ(place_of_kernel_choices(config(32), "a"), path() + "#b");
+  EXPECT_EQ(place_of_kernel_choices(config(32, "#c"), "b"), path() + "#c") << "the user has chosen";
 }
 
 TEST_F(PlaceOfPlans, IsTheReportWhereItHasOneArm) {
   write(sample_report());
-  EXPECT_EQ(place_of_plans(config(256), "1x1x1"), path());
+  EXPECT_EQ(place_of_kernel_choices(config(256), "1x1x1"), path());
 }
 
 TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
   Report report = sweep_of({{"a", 64}, {"b", 32}});
-  report.arms[1].runs[0].plans.clear();
+  report.arms[1].runs[0].kernel_choices.clear();
   write(report);
   for (const RunConfig& other : {config(32), config(16), config(64, "#b")}) {
-    EXPECT_THAT([&] { place_of_plans(other, "b"); },
+    EXPECT_THAT([&] { place_of_kernel_choices(other, "b"); },
                 ThrowsMessage<std::invalid_argument>(
                     HasSubstr("holds no plans for `run --device=cuda --model=resnet50 ")));
   }
@@ -70,16 +71,16 @@ TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
   others[3].image_size = 32;
   others[4].classes = 10;
   others[5].forward_only = true;
-  ASSERT_EQ(place_of_plans(config(64), "a"), path()) << "the work itself";
+  ASSERT_EQ(place_of_kernel_choices(config(64), "a"), path()) << "the work itself";
   for (const RunConfig& other : others) {
-    EXPECT_THROW(place_of_plans(other, "a"), std::invalid_argument);
+    EXPECT_THROW(place_of_kernel_choices(other, "a"), std::invalid_argument);
   }
   EXPECT_THAT(
-      [&] { place_of_plans(config(largest_that_fits), "a"); },
+      [&] { place_of_kernel_choices(config(largest_that_fits), "a"); },
       ThrowsMessage<std::invalid_argument>(HasSubstr("--plans needs a number for --batch")));
   RunConfig missing = config(64);
   missing.plans = "/nonexistent";
-  EXPECT_THROW(place_of_plans(missing, "a"), InvalidReport);
+  EXPECT_THROW(place_of_kernel_choices(missing, "a"), InvalidReport);
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
-#include "models/gpu_part.h"
+#include "models/gpu_share.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace nearmetal {
 
-PartGroups groups_of(const GpuPart& part, unsigned multiprocessors, unsigned smallest) {
+SmGroups sm_groups_of(const GpuShare& part, unsigned multiprocessors, unsigned smallest) {
   std::vector<unsigned> sizes;
-  PartGroups groups;
+  SmGroups groups;
   for (const int64_t percent : part.percents) {
     const unsigned wanted = multiprocessors * static_cast<unsigned>(percent) / 100;
     sizes.push_back(std::max(smallest, wanted / smallest * smallest));

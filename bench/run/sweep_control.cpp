@@ -1,4 +1,4 @@
-#include "bench/run/conductor.h"
+#include "bench/run/sweep_control.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -45,21 +45,20 @@ Event progress_event(const TrainerProgress* progress, int64_t samples_per_step, 
   return event;
 }
 
-class ConductedConsensus : public Consensus {
+class ControlledConsensus : public Consensus {
  public:
-  ConductedConsensus(Consensus& inner, Conductor& conductor)
-      : inner_(inner), conductor_(conductor) {}
+  ControlledConsensus(Consensus& inner, SweepControl& control) : inner_(inner), control_(control) {}
 
-  Wish agree(Wish mine) override {
+  StepVote agree(StepVote mine) override {
     if (mine.ready && !told_) {
       Event event;
       event.kind = in_window_ ? EventKind::measured : EventKind::ready;
-      conductor_.teller().tell(event);
+      control_.reporter().tell(event);
       told_ = true;
     }
-    mine.ready = mine.ready && (in_window_ ? conductor_.may_end() : conductor_.may_open_window());
-    mine.stop = mine.stop || conductor_.must_stop();
-    const Wish agreed = inner_.agree(mine);
+    mine.ready = mine.ready && (in_window_ ? control_.may_end() : control_.may_open_window());
+    mine.stop = mine.stop || control_.must_stop();
+    const StepVote agreed = inner_.agree(mine);
     if (agreed.ready) {
       in_window_ = true;
       told_ = false;
@@ -70,7 +69,7 @@ class ConductedConsensus : public Consensus {
 
  private:
   Consensus& inner_;
-  Conductor& conductor_;
+  SweepControl& control_;
   bool in_window_ = false;
   bool told_ = false;  // that this rank is ready for what comes next
 };
@@ -108,27 +107,29 @@ std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
   });
 }
 
-Teller::Teller(std::ostream& out, int rank)
+ProgressReporter::ProgressReporter(std::ostream& out, int rank)
     : out_(out),
       rank_(rank),
       host_(host_name()),
       thread_([this](const std::stop_token& over) { tell_progress(over); }) {}
 
-void Teller::follow(const TrainerProgress& progress, int64_t samples_per_step, SampleUnit unit) {
+ProgressReporter::Following ProgressReporter::follow(const TrainerProgress& progress,
+                                                     int64_t samples_per_step, SampleUnit unit) {
   const std::lock_guard lock(mutex_);
   progress_ = &progress;
   samples_per_step_ = samples_per_step;
   unit_ = unit;
+  return Following(this);
 }
 
-void Teller::unfollow() {
-  const std::lock_guard lock(mutex_);
-  progress_ = nullptr;
-  phase_ = RankPhase::proof;
+void ProgressReporter::StopFollowing::operator()(ProgressReporter* reporter) const {
+  const std::lock_guard lock(reporter->mutex_);
+  reporter->progress_ = nullptr;
+  reporter->phase_ = RankPhase::proof;
 }
 
 // In one piece, since others may write to the same stream.
-void Teller::tell(Event event) {
+void ProgressReporter::tell(Event event) {
   event.rank = rank_;
   event.host = host_;
   const std::string line = to_json_line(event) + "\n";
@@ -136,7 +137,7 @@ void Teller::tell(Event event) {
   out_ << line << std::flush;
 }
 
-void Teller::tell_progress(const std::stop_token& over) {
+void ProgressReporter::tell_progress(const std::stop_token& over) {
   std::unique_lock lock(mutex_);
   do {
     tell(progress_event(progress_, samples_per_step_, unit_, phase_));
@@ -147,15 +148,15 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Conductor::Conductor(Teller& teller, int orders)
-    : teller_(teller),
+SweepControl::SweepControl(ProgressReporter& reporter, int orders)
+    : reporter_(reporter),
       orders_(orders),
       start_unix_seconds_(std::numeric_limits<double>::infinity()),
       listener_([this](const std::stop_token& over) { listen(over); }) {}
 
-bool Conductor::may_open_window() const { return unix_seconds() >= start_unix_seconds_.load(); }
+bool SweepControl::may_open_window() const { return unix_seconds() >= start_unix_seconds_.load(); }
 
-void Conductor::obey(const std::string& line) {
+void SweepControl::obey(const std::string& line) {
   const std::string start = std::string(start_order) + " ";
   if (line.starts_with(start)) {
     start_unix_seconds_ = std::strtod(line.c_str() + start.size(), nullptr);
@@ -167,7 +168,7 @@ void Conductor::obey(const std::string& line) {
 }
 
 // A sweep that is gone cannot want the job any more.
-void Conductor::listen(const std::stop_token& over) {
+void SweepControl::listen(const std::stop_token& over) {
   std::string text;
   std::array<char, 256> bytes{};
   while (!over.stop_requested()) {
@@ -186,8 +187,8 @@ void Conductor::listen(const std::stop_token& over) {
   }
 }
 
-std::unique_ptr<Consensus> make_conducted(Consensus& inner, Conductor& conductor) {
-  return std::make_unique<ConductedConsensus>(inner, conductor);
+std::unique_ptr<Consensus> make_controlled(Consensus& inner, SweepControl& control) {
+  return std::make_unique<ControlledConsensus>(inner, control);
 }
 
 }  // namespace nearmetal

@@ -1,9 +1,9 @@
-#include "comm/launch/plan_json.h"
+#include "comm/launch/launch_plan_json.h"
 
 #include <cmath>
 #include <stdexcept>
 
-#include "comm/launch/plan_text.h"
+#include "comm/launch/launch_plan_text.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
@@ -144,7 +144,7 @@ json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto commands = commands_of(plan, index);
   json::PlannedLayout layout{.name = placement.layout, .kind = placement.kind};
-  if (placement.share()) layout.share = placement.share()->way;
+  if (placement.share()) layout.share = placement.share()->mode;
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }

@@ -1,4 +1,4 @@
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,25 +18,25 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-const Plan first{"conv 64x56x56 fp16", "cudnn eng1_k2=4", 0.0001234567890123456, 1e-4};
-const Plan second{"bn 64x56x56", "own sweep", 0.002, 0};
+const KernelChoice first{"conv 64x56x56 fp16", "cudnn eng1_k2=4", 0.0001234567890123456, 1e-4};
+const KernelChoice second{"bn 64x56x56", "own sweep", 0.002, 0};
 
-std::vector<Plan> known(const std::filesystem::path& path, const std::string& context) {
+std::vector<KernelChoice> known(const std::filesystem::path& path, const std::string& context) {
   std::vector<Warning> unused;
-  return load_plans(path, context, unused);
+  return load_kernel_choices(path, context, unused);
 }
 
 std::vector<Warning> warnings_of(const std::filesystem::path& path, const std::string& context) {
   std::vector<Warning> warnings;
-  load_plans(path, context, warnings);
+  load_kernel_choices(path, context, warnings);
   return warnings;
 }
 
 TEST(PlanCache, KeepsPlansByContext) {
   const TemporaryFolder folder;
   const auto path = folder / "deep/er/plans.json";
-  save_plans(path, "one", {first});
-  save_plans(path, "two", {second});
+  save_kernel_choices(path, "one", {first});
+  save_kernel_choices(path, "two", {second});
   EXPECT_THAT(known(path, "one"), UnorderedElementsAre(first));
   EXPECT_THAT(known(path, "two"), UnorderedElementsAre(second));
   EXPECT_THAT(known(path, "three"), IsEmpty());
@@ -46,18 +46,19 @@ TEST(PlanCache, KeepsPlansByContext) {
 TEST(PlanCache, MergesByKey) {
   const TemporaryFolder folder;
   const auto path = folder / "plans.json";
-  save_plans(path, "one", {first, second});
-  Plan better = first;
+  save_kernel_choices(path, "one", {first, second});
+  KernelChoice better = first;
   better.implementation = "cudnn eng7";
-  save_plans(path, "one", {better});
+  save_kernel_choices(path, "one", {better});
   EXPECT_THAT(known(path, "one"), UnorderedElementsAre(better, second));
 }
 
 // A time that is lost changes what is fused.
 TEST(PlanCache, OtherProcessesGetAllOfEachPlan) {
-  EXPECT_THAT(plans_from_json(plans_to_json({first, second})), testing::ElementsAre(first, second));
-  EXPECT_THAT(plans_from_json(plans_to_json({})), IsEmpty());
-  EXPECT_THROW(plans_from_json("{"), InvalidReport);
+  EXPECT_THAT(kernel_choices_from_json(kernel_choices_to_json({first, second})),
+              testing::ElementsAre(first, second));
+  EXPECT_THAT(kernel_choices_from_json(kernel_choices_to_json({})), IsEmpty());
+  EXPECT_THROW(kernel_choices_from_json("{"), InvalidReport);
 }
 
 TEST(PlanCache, NoFileIsNoWarning) {
@@ -87,7 +88,7 @@ TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
     ASSERT_EQ(warnings.size(), 1) << damaged.substr(0, 100);
     EXPECT_THAT(warnings[0].text, HasSubstr("plans.json is ignored")) << damaged.substr(0, 100);
     EXPECT_THAT(warnings[0].text, Not(HasSubstr("\n")));
-    save_plans(path, "one", {first});
+    save_kernel_choices(path, "one", {first});
     EXPECT_THAT(known(path, "one"), UnorderedElementsAre(first));
   }
 }
@@ -101,7 +102,7 @@ TEST(PlanCache, ProcessesAtOnceLoseNothing) {
     if (fork() != 0) continue;
     for (int plan = 0; plan < plans_each; ++plan) {
       const std::string key = std::to_string(process) + "/" + std::to_string(plan);
-      save_plans(path, "one", {{key, "i", 0, 0}});
+      save_kernel_choices(path, "one", {{key, "i", 0, 0}});
     }
     _exit(0);
   }
@@ -114,7 +115,7 @@ TEST(PlanCache, ProcessesAtOnceLoseNothing) {
 }
 
 TEST(PlanCache, AFolderThatCannotBeWrittenIsAnOutputError) {
-  EXPECT_THROW(save_plans("/proc/nearmetal/plans.json", "one", {first}), OutputError);
+  EXPECT_THROW(save_kernel_choices("/proc/nearmetal/plans.json", "one", {first}), OutputError);
 }
 
 TEST(PlanCache, TheContextNamesAllThatMatters) {
@@ -123,7 +124,7 @@ TEST(PlanCache, TheContextNamesAllThatMatters) {
   device.multiprocessors = 132;
   device.driver_version = "580.1";
   device.libraries = {{"cuDNN", "9.19"}, {"CUDA", "13.0"}};
-  EXPECT_EQ(plan_context(device),
+  EXPECT_EQ(kernel_choice_context(device),
             "NVIDIA H200, 132 multiprocessors, driver 580.1, CUDA 13.0, cuDNN 9.19");
 }
 
@@ -133,13 +134,13 @@ TEST(PlanCache, TheDefaultPathFollowsTheEnvironment) {
   const std::string old_cache = cache != nullptr ? cache : "";
   const std::string old_home = home != nullptr ? home : "";
   setenv("XDG_CACHE_HOME", "/cache", 1);
-  EXPECT_EQ(default_plan_cache_path(), "/cache/nearmetal/plans.json");
+  EXPECT_EQ(default_kernel_cache_path(), "/cache/nearmetal/plans.json");
   setenv("XDG_CACHE_HOME", "relative", 1);  // to be ignored, says the specification
   setenv("HOME", "/home/me", 1);
-  EXPECT_EQ(default_plan_cache_path(), "/home/me/.cache/nearmetal/plans.json");
+  EXPECT_EQ(default_kernel_cache_path(), "/home/me/.cache/nearmetal/plans.json");
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
-  EXPECT_EQ(default_plan_cache_path(), std::nullopt);
+  EXPECT_EQ(default_kernel_cache_path(), std::nullopt);
   if (cache != nullptr) setenv("XDG_CACHE_HOME", old_cache.c_str(), 1);
   if (home != nullptr) setenv("HOME", old_home.c_str(), 1);
 }

@@ -29,14 +29,18 @@ std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
 
 /// Tells of the progress of a rank twice a second, from a thread of its own. Where all ranks do,
 /// the one that stands still is known by its silence.
-class Teller {
+class ProgressReporter {
  public:
-  Teller(std::ostream& out, int rank);
+  ProgressReporter(std::ostream& out, int rank);
 
-  /// `progress` is told from now on.
-  void follow(const TrainerProgress& progress, int64_t samples_per_step,
-              SampleUnit unit = SampleUnit::image);
-  void unfollow();
+  struct StopFollowing {
+    void operator()(ProgressReporter* reporter) const;
+  };
+  using Following = std::unique_ptr<ProgressReporter, StopFollowing>;
+
+  /// Reports `progress`, which must outlive what is returned, until that ends.
+  [[nodiscard]] Following follow(const TrainerProgress& progress, int64_t samples_per_step,
+                                 SampleUnit unit = SampleUnit::image);
   void tell(Event event);
 
  private:
@@ -47,7 +51,7 @@ class Teller {
   const std::string host_;
   std::mutex out_mutex_;
 
-  std::mutex mutex_;  // of the following
+  std::mutex mutex_;  // guards what follows
   const TrainerProgress* progress_ = nullptr;
   int64_t samples_per_step_ = 0;
   SampleUnit unit_ = SampleUnit::image;
@@ -64,11 +68,11 @@ double unix_seconds();
 /// Of rank 0: takes orders from the file `orders`, in a thread of its own, and holds the job back:
 /// the timed window opens at the time that it is told, and the load goes on until it is told to
 /// end.
-class Conductor {
+class SweepControl {
  public:
-  Conductor(Teller& teller, int orders);
+  SweepControl(ProgressReporter& reporter, int orders);
 
-  Teller& teller() { return teller_; }
+  ProgressReporter& reporter() { return reporter_; }
   bool may_open_window() const;
   bool may_end() const { return may_end_; }
   bool must_stop() const { return must_stop_; }
@@ -77,7 +81,7 @@ class Conductor {
   void listen(const std::stop_token& over);
   void obey(const std::string& line);
 
-  Teller& teller_;
+  ProgressReporter& reporter_;
   int orders_;
   std::atomic<double> start_unix_seconds_;
   std::atomic<bool> may_end_ = false;
@@ -85,7 +89,7 @@ class Conductor {
   std::jthread listener_;
 };
 
-/// What `inner` agrees on, held back by the conductor; both must outlive it.
-std::unique_ptr<Consensus> make_conducted(Consensus& inner, Conductor& conductor);
+/// What `inner` agrees on, held back by `control`; both must outlive it.
+std::unique_ptr<Consensus> make_controlled(Consensus& inner, SweepControl& control);
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-#include "reports/json/plan_cache.h"
+#include "reports/json/kernel_cache.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -22,7 +22,7 @@ using json::Json;
 
 struct Context {
   std::string context;
-  std::vector<Plan> plans;
+  std::vector<KernelChoice> kernel_choices;
 };
 
 struct CacheFile {
@@ -34,7 +34,7 @@ struct CacheFile {
 template <class Archive>
 void fields(Archive& field, json::In<Archive, Context> context) {
   field("context", context.context);
-  field("plans", context.plans);
+  field("plans", context.kernel_choices);
 }
 
 template <class Archive>
@@ -60,11 +60,11 @@ CacheFile read_cache(const std::filesystem::path& path) {
   return json::parsed<CacheFile>(text.str(), not_json);
 }
 
-std::vector<Plan>& plans_of(CacheFile& cache, const std::string& context) {
+std::vector<KernelChoice>& plans_of(CacheFile& cache, const std::string& context) {
   for (Context& known : cache.contexts) {
-    if (known.context == context) return known.plans;
+    if (known.context == context) return known.kernel_choices;
   }
-  return cache.contexts.emplace_back(Context{context, {}}).plans;
+  return cache.contexts.emplace_back(Context{context, {}}).kernel_choices;
 }
 
 // Held until this object goes: the kernel frees the lock of a process that dies.
@@ -87,7 +87,7 @@ class FileLock {
 
 }  // namespace
 
-std::string plan_context(const DeviceInfo& device) {
+std::string kernel_choice_context(const DeviceInfo& device) {
   std::string context = device.name;
   if (device.multiprocessors > 0) {
     context += ", " + std::to_string(device.multiprocessors) + " multiprocessors";
@@ -97,7 +97,7 @@ std::string plan_context(const DeviceInfo& device) {
   return context;
 }
 
-std::optional<std::filesystem::path> default_plan_cache_path() {
+std::optional<std::filesystem::path> default_kernel_cache_path() {
   const auto folder_from = [](const char* variable) -> std::filesystem::path {
     const char* value = std::getenv(variable);
     return value != nullptr && value[0] == '/' ? value : "";
@@ -108,8 +108,9 @@ std::optional<std::filesystem::path> default_plan_cache_path() {
   return folder / "nearmetal" / "plans.json";
 }
 
-std::vector<Plan> load_plans(const std::filesystem::path& path, const std::string& context,
-                             std::vector<Warning>& warnings) {
+std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
+                                              const std::string& context,
+                                              std::vector<Warning>& warnings) {
   try {
     CacheFile cache = read_cache(path);
     return plans_of(cache, context);
@@ -120,8 +121,8 @@ std::vector<Plan> load_plans(const std::filesystem::path& path, const std::strin
   }
 }
 
-void save_plans(const std::filesystem::path& path, const std::string& context,
-                const std::vector<Plan>& plans) {
+void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
+                         const std::vector<KernelChoice>& plans) {
   std::error_code ignored;  // opening the lock says what is wrong
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
   const FileLock lock(path.string() + ".lock");
@@ -131,18 +132,20 @@ void save_plans(const std::filesystem::path& path, const std::string& context,
   } catch (const InvalidReport&) {
     cache = {};
   }
-  std::vector<Plan>& known = plans_of(cache, context);
-  for (const Plan& plan : plans) {
-    std::erase_if(known, [&](const Plan& other) { return other.key == plan.key; });
+  std::vector<KernelChoice>& known = plans_of(cache, context);
+  for (const KernelChoice& plan : plans) {
+    std::erase_if(known, [&](const KernelChoice& other) { return other.key == plan.key; });
     known.push_back(plan);
   }
   write_file_atomically(path, written(cache), true);
 }
 
-std::string plans_to_json(const std::vector<Plan>& plans) { return written(Context{"", plans}); }
+std::string kernel_choices_to_json(const std::vector<KernelChoice>& plans) {
+  return written(Context{"", plans});
+}
 
-std::vector<Plan> plans_from_json(const std::string& text) {
-  return json::parsed<Context>(text, not_json).plans;
+std::vector<KernelChoice> kernel_choices_from_json(const std::string& text) {
+  return json::parsed<Context>(text, not_json).kernel_choices;
 }
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@ TEST(MakePlan, ASweepOfOtherPinnedPlansIsAnother) {
     request.workload.config.plan_cache.reset();
     request.workload.config.plans = folder.write("plans.json", to_json(report));
     request.workload.given = {"precision", "batch", "image_size", "classes", "plans"};
-    return plan_sha256(make_plan(request));
+    return plan_sha256(make_launch_plan(request));
   };
   const std::string first = hash();
-  Plan& plan = report.arms[0].runs[0].plans.at(0);
+  KernelChoice& plan = report.arms[0].runs[0].kernel_choices.at(0);
   plan.seconds *= 2;
   EXPECT_EQ(hash(), first) << "the same kernels, timed again";
   plan.implementation = "another";

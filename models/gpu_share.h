@@ -7,13 +7,13 @@
 
 namespace nearmetal {
 
-struct GpuPart {
+struct GpuShare {
   size_t index = 0;               // of this process's part
   std::vector<int64_t> percents;  // of the multiprocessors, by part
 };
 
 /// How a GPU is split so that every part is made of whole groups.
-struct PartGroups {
+struct SmGroups {
   unsigned multiprocessors = 0;  // of each group
   unsigned first = 0;            // of this part
   unsigned count = 0;            // of this part
@@ -23,6 +23,6 @@ struct PartGroups {
 /// Each part has as many multiprocessors as fit into its percentage and are a multiple of
 /// `smallest`, but at least so many; parts follow each other. Groups are as large as possible,
 /// since the GPU's own clusters of multiprocessors leave a rest at every split.
-PartGroups groups_of(const GpuPart& part, unsigned multiprocessors, unsigned smallest);
+SmGroups sm_groups_of(const GpuShare& part, unsigned multiprocessors, unsigned smallest);
 
 }  // namespace nearmetal

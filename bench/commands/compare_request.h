@@ -13,7 +13,7 @@
 
 namespace nearmetal {
 
-struct Judging {
+struct CompareRequest {
   std::vector<std::string> base;  // FILE, FILE#ARM or FOLDER; of gate also the name of a baseline
   std::vector<std::string> next;
   CompareOptions options;
@@ -30,12 +30,12 @@ std::string names_to_choose_from();
 /// Margin, alpha, metrics, and which fields may differ.
 void add_rule_options(Options& options, CompareOptions& compare);
 /// In which form the answer is printed.
-void add_form_options(Options& options, Judging& judging);
+void add_form_options(Options& options, CompareRequest& request);
 /// Pages besides what is printed.
-void add_page_options(Options& options, Judging& judging);
+void add_page_options(Options& options, CompareRequest& request);
 
 /// An answer.
-struct Judged {
+struct CompareAnswer {
   const RunSet& base;
   const RunSet& next;
   const Comparison& comparison;
@@ -46,6 +46,7 @@ struct Judged {
 /// Prints it and writes the files that are asked for; the verdict is the last line, in JSON a
 /// field. Without a gate: ok whatever the verdict; not_comparable where runs differ in what must
 /// agree, or no row is on both sides; invalid_report where no row has complete runs on both sides.
-ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal);
+ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
+                 const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-#include "bench/commands/judging.h"
+#include "bench/commands/compare_request.h"
 
 #include <algorithm>
 #include <functional>
@@ -67,11 +67,11 @@ ExitCode exit_code_of(const Comparison& comparison) {
                                                            : ExitCode::invalid_report;
 }
 
-ExitCode exit_code_of(const Judged& judged) {
+ExitCode exit_code_of(const CompareAnswer& judged) {
   return judged.gate ? judged.gate->exit_code : exit_code_of(judged.comparison);
 }
 
-std::string verdict_of(const Judged& judged) {
+std::string verdict_of(const CompareAnswer& judged) {
   return "verdict: " +
          printable(judged.gate ? judged.gate->verdict : verdict_counts(judged.comparison)) +
          " (exit " + std::to_string(static_cast<int>(exit_code_of(judged))) + ")";
@@ -85,7 +85,7 @@ std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
 }
 
 // What a gate says of itself, one line each.
-Texts statements_of(const Judged& judged) {
+Texts statements_of(const CompareAnswer& judged) {
   Texts lines;
   if (!judged.gate) return lines;
   const std::string power = power_text(judged.comparison);
@@ -96,17 +96,17 @@ Texts statements_of(const Judged& judged) {
   return lines;
 }
 
-void write_files(const Judged& judged, const Judging& judging) {
-  if (judging.html) {
+void write_files(const CompareAnswer& judged, const CompareRequest& request) {
+  if (request.html) {
     Page page = comparison_page(judged.base, judged.next, judged.comparison, verdict_of(judged));
     const Texts statements = statements_of(judged);
     page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
-    write_file_atomically(*judging.html, html_of(page, judging.charts), judging.force);
+    write_file_atomically(*request.html, html_of(page, request.charts), request.force);
   }
-  if (judging.junit && judged.gate) {
+  if (request.junit && judged.gate) {
     std::ostringstream text;
     print_junit(text, judged.comparison, *judged.gate);
-    write_file_atomically(*judging.junit, text.str(), judging.force);
+    write_file_atomically(*request.junit, text.str(), request.force);
   }
 }
 
@@ -141,32 +141,33 @@ void add_rule_options(Options& options, CompareOptions& compare) {
             compare.allow_differ, check_field);
 }
 
-void add_form_options(Options& options, Judging& judging) {
+void add_form_options(Options& options, CompareRequest& request) {
   const auto choose = [](bool& form, bool other) {
     form = true;
     if (other) throw std::invalid_argument("--json and --markdown are two forms; give one of them");
   };
   options.toggle("--json", "as JSON (nearmetal schema comparison)",
-                 [&judging, choose] { choose(judging.json, judging.markdown); });
+                 [&request, choose] { choose(request.json, request.markdown); });
   options.toggle("--markdown", "as Markdown",
-                 [&judging, choose] { choose(judging.markdown, judging.json); });
+                 [&request, choose] { choose(request.markdown, request.json); });
 }
 
-void add_page_options(Options& options, Judging& judging) {
-  options.path("--html", "FILE", judging.html, "also write a page with charts");
-  options.toggle("--no-charts", "HTML without gnuplot", [&judging] { judging.charts = false; });
-  options.toggle("--force", judging.force, "replace an existing file");
+void add_page_options(Options& options, CompareRequest& request) {
+  options.path("--html", "FILE", request.html, "also write a page with charts");
+  options.toggle("--no-charts", "HTML without gnuplot", [&request] { request.charts = false; });
+  options.toggle("--force", request.force, "replace an existing file");
 }
 
-ExitCode publish(const Judged& judged, const Judging& judging, const Terminal& terminal) {
+ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
+                 const Terminal& terminal) {
   const Comparison& comparison = judged.comparison;
   const ExitCode code = exit_code_of(judged);
-  write_files(judged, judging);
-  if (judging.json) {
+  write_files(judged, request);
+  if (request.json) {
     terminal.out << to_json(comparison, judged.gate, code);
     return code;
   }
-  if (judging.markdown) {
+  if (request.markdown) {
     print_comparison_markdown(terminal.out, comparison);
     terminal.out << '\n';
   } else {

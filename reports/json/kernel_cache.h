@@ -13,25 +13,26 @@ namespace nearmetal {
 /// Plans hold for a context: the device and everything that may change which of them is best or
 /// loads at all. One line of text, e.g. "NVIDIA H200, 132 multiprocessors, driver 580.1,
 /// cuDNN 9.19".
-std::string plan_context(const DeviceInfo& device);
+std::string kernel_choice_context(const DeviceInfo& device);
 
 /// $XDG_CACHE_HOME/nearmetal/plans.json, else ~/.cache/nearmetal/plans.json; none without a home.
-std::optional<std::filesystem::path> default_plan_cache_path();
+std::optional<std::filesystem::path> default_kernel_cache_path();
 
 /// Warns where a file that is there is ignored, and why: not of one that is not there, or has
 /// nothing for this context.
-std::vector<Plan> load_plans(const std::filesystem::path& path, const std::string& context,
-                             std::vector<Warning>& warnings);
+std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
+                                              const std::string& context,
+                                              std::vector<Warning>& warnings);
 
 /// Adds to what is there or replaces it, by key; contexts that are not named stay. Atomic, and safe
 /// with several processes at once (a lock on `path`.lock). Makes the folder. A damaged file is
 /// replaced. Throws OutputError.
-void save_plans(const std::filesystem::path& path, const std::string& context,
-                const std::vector<Plan>& plans);
+void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
+                         const std::vector<KernelChoice>& plans);
 
 /// All of each plan as one text, for other processes: its times decide what is fused.
-std::string plans_to_json(const std::vector<Plan>& plans);
+std::string kernel_choices_to_json(const std::vector<KernelChoice>& plans);
 /// Throws InvalidReport.
-std::vector<Plan> plans_from_json(const std::string& text);
+std::vector<KernelChoice> kernel_choices_from_json(const std::string& text);
 
 }  // namespace nearmetal

@@ -32,7 +32,7 @@ struct PlanRequest {
 /// Reads the layout file or the short forms, finds the hosts, and places all ranks. Without either:
 /// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts.
 /// Throws std::invalid_argument with file, JSON pointer and reason.
-LaunchPlan make_plan(const PlanRequest& request);
+LaunchPlan make_launch_plan(const PlanRequest& request);
 
 /// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew
 /// under the same path.

@@ -1,4 +1,4 @@
-#include "comm/launch/plan_text.h"
+#include "comm/launch/launch_plan_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,13 +41,13 @@ TextTable table_of(const Placement& placement) {
 
 const char* relation_of_jobs(const Placement& placement) {
   if (!placement.share()) return " at once, ";
-  if (placement.share()->way == SharingMode::serial) return " one after another, ";
-  if (placement.share()->way == SharingMode::mig) return " at once on MIG devices of their own, ";
-  if (placement.share()->way == SharingMode::vgpu) return " at once on the vGPUs of their VMs, ";
-  if (placement.share()->way == SharingMode::sm)
+  if (placement.share()->mode == SharingMode::serial) return " one after another, ";
+  if (placement.share()->mode == SharingMode::mig) return " at once on MIG devices of their own, ";
+  if (placement.share()->mode == SharingMode::vgpu) return " at once on the vGPUs of their VMs, ";
+  if (placement.share()->mode == SharingMode::sm)
     return " at once on multiprocessors of their own, ";
-  return placement.share()->way == SharingMode::mps ? " at once through an MPS daemon, "
-                                                    : " at once in time slices, ";
+  return placement.share()->mode == SharingMode::mps ? " at once through an MPS daemon, "
+                                                     : " at once in time slices, ";
 }
 
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {

@@ -1,4 +1,4 @@
-#include "bench/sweep/make_plan.h"
+#include "bench/sweep/make_launch_plan.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
-#include "comm/launch/plan_json.h"
+#include "comm/launch/launch_plan_json.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
@@ -28,7 +28,7 @@
 namespace nearmetal {
 namespace {
 
-SharingMode way_of(const Layout& layout) { return layout.jobs.front().share->way; }
+SharingMode way_of(const Layout& layout) { return layout.jobs.front().share->mode; }
 
 bool is_through_mps(const Layout& layout) { return through_mps(*layout.jobs.front().share); }
 
@@ -158,8 +158,8 @@ void require_script_can(const Layout& layout, const Placement& placement) {
     throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
                                 "by `nearmetal sweep`; a script cannot");
   }
-  if (!share || (share->way != SharingMode::serial && !through_mps(*share))) return;
-  throw std::invalid_argument(layout.source + ": jobs that share by " + to_string(share->way) +
+  if (!share || (share->mode != SharingMode::serial && !through_mps(*share))) return;
+  throw std::invalid_argument(layout.source + ": jobs that share by " + to_string(share->mode) +
                               " are for `nearmetal sweep`; a script cannot start them");
 }
 
@@ -219,7 +219,7 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fraction
 
 }  // namespace
 
-LaunchPlan make_plan(const PlanRequest& request) {
+LaunchPlan make_launch_plan(const PlanRequest& request) {
   if (!request.batches.empty() && request.workload.is_given("batch")) {
     throw std::invalid_argument("--batch and --batches both say how large; give one of them");
   }
@@ -242,7 +242,7 @@ LaunchPlan make_plan(const PlanRequest& request) {
       RunConfig& config = plan.workloads.back().config;
       if (!config.plans) continue;
       require_equal_shares(layout, plan.placements[i]);
-      config.plans = place_of_plans(config, layout.name);
+      config.plans = place_of_kernel_choices(config, layout.name);
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());
@@ -260,7 +260,8 @@ std::string plan_sha256(const LaunchPlan& plan) {
     if (workload.config.plans) reports.insert(*workload.config.plans);
   }
   std::string text = plan_json(plan);
-  for (const std::string& report : reports) text += plans_sha256(pinned_plans(report));
+  for (const std::string& report : reports)
+    text += kernel_choices_sha256(pinned_kernel_choices(report));
   return sha256(text);
 }
 

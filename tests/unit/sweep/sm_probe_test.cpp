@@ -1,0 +1,24 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/sweep/run_layout.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(PartsProbe, HalvesThatAreKeptToAndRunAtOnceWillDo) {
+  EXPECT_EQ(verdict_of_sms(2455, 1190, {1188, 1190}), "");
+}
+
+TEST(PartsProbe, TellsWhatIsWrong) {
+  EXPECT_THAT(verdict_of_sms(2455, 2450, {1200, 1210}), HasSubstr("is not kept to"));
+  EXPECT_THAT(verdict_of_sms(2455, 1190, {590, 1100}),
+              HasSubstr("one did 49.6 % of what it does alone"));
+  EXPECT_THAT(verdict_of_sms(2455, 1190, {}), HasSubstr("measured nothing"));
+  EXPECT_THAT(verdict_of_sms(0, 1190, {1190, 1190}), HasSubstr("measured nothing"));
+}
+
+}  // namespace
+}  // namespace nearmetal
