@@ -28,9 +28,9 @@
 namespace nearmetal {
 namespace {
 
-constexpr int64_t most_samples = 16;
-constexpr int64_t most_steps_cuda = 60;
-constexpr int64_t most_steps_cpu = 30;  // a step takes seconds there
+constexpr int64_t most_verify_samples = 16;
+constexpr int64_t most_verify_steps_cuda = 60;
+constexpr int64_t most_verify_steps_cpu = 30;  // a step takes seconds there
 
 struct FixedSet {
   std::vector<float> images;
@@ -187,8 +187,9 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
                                       const std::atomic<int>& stop) {
   const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
-  result.samples = std::min(most_samples, *config.batch);
-  result.maximum_steps = config.device == Device::cuda ? most_steps_cuda : most_steps_cpu;
+  result.samples = std::min(most_verify_samples, *config.batch);
+  result.maximum_steps =
+      config.device == Device::cuda ? most_verify_steps_cuda : most_verify_steps_cpu;
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
   // Not the images that it trains on.
   const FixedSet set =

@@ -34,8 +34,9 @@ int64_t rank_in(const std::string& text) {
   return rank;
 }
 
-// Of mpirun: "mpirun noticed that process rank 1 with PID 7 on node vm0 exited on signal 9". Where
-// it says so the others fail because that process is gone, and may have said so before.
+// What mpirun says of a process that a signal ended, which therefore sent no event: "mpirun noticed
+// that process rank 1 with PID 7 on node vm0 exited on signal 9". The others fail because that
+// process is gone, and may have said so before.
 std::optional<std::string> killed_process(const JobProcess& job) {
   for (const std::string& line : job.errors()) {
     const size_t process = line.find("process rank ");

@@ -73,7 +73,7 @@ struct ExplainedSide {
   std::vector<const Environment*> environments;
 };
 
-/// SystemQueries of the two sides that differ by less say nothing.
+/// Probes of the two sides that differ by less say nothing.
 inline constexpr double probes_may_differ_by = 0.03;
 
 /// The model, in words.

@@ -31,9 +31,9 @@ Maybe<double> rate_of(const SideFigures& side, const std::string& name, double P
 }
 
 // Of two sides.
-class SystemQueries {
+class Probes {
  public:
-  SystemQueries(const SideFigures& base, const SideFigures& next) : base_(base), next_(next) {}
+  Probes(const SideFigures& base, const SideFigures& next) : base_(base), next_(next) {}
 
   Maybe<double> median_ratio(const std::string& name) const {
     return ratio(next_.seconds(name), base_.seconds(name));
@@ -96,8 +96,7 @@ LayerFinding finding(Layer layer, double LayerFactors::*factor_of, const Maybe<d
   return {layer, factor_of, factor, seen, hidden};
 }
 
-LayerFinding communication(const SystemQueries& probes, const SideFigures& base,
-                           const SideFigures& next) {
+LayerFinding communication(const Probes& probes, const SideFigures& base, const SideFigures& next) {
   const auto factor = &LayerFactors::communication_seconds;
   if (!base.exchanges && !next.exchanges) {
     return finding(Layer::communication, factor, 0.0, {}, "no gradients are exchanged");
@@ -106,8 +105,7 @@ LayerFinding communication(const SystemQueries& probes, const SideFigures& base,
                  probes.communication());
 }
 
-std::vector<LayerFinding> where_the_cpu_computes(const SystemQueries& probes,
-                                                 const UnitWords& words) {
+std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const UnitWords& words) {
   const Maybe<double> clock = probes.median_ratio(quantum_probe);
   const Maybe<double> host = probes.cpu_ratio();
   const auto rest = [&](const std::string& name) {
@@ -125,7 +123,7 @@ std::vector<LayerFinding> where_the_cpu_computes(const SystemQueries& probes,
                   std::string(words.plural) + " are where the CPU computes")};
 }
 
-std::vector<LayerFinding> where_a_gpu_computes(const SystemQueries& probes, const StepModel& model,
+std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepModel& model,
                                                const SideFigures& base) {
   const std::string samples = words_of(base.sample).plural;
   const Maybe<double> clock = probes.if_split(probes.sm_cycle_ratio());
@@ -162,7 +160,7 @@ std::string milliseconds_text(double seconds) { return significant(1e3 * seconds
 
 std::vector<LayerFinding> layer_findings(const SideFigures& base, const SideFigures& next,
                                          const StepModel& model) {
-  const SystemQueries probes(base, next);
+  const Probes probes(base, next);
   std::vector<LayerFinding> findings = model.cpu_computes
                                            ? where_the_cpu_computes(probes, words_of(base.sample))
                                            : where_a_gpu_computes(probes, model, base);

@@ -148,8 +148,8 @@ void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& m
 }
 
 // The groups whose means the estimate is made of: pairs are one.
-std::vector<RunGroup> sm_groups_of(const ComparisonRow& row, const LogEstimate& estimate,
-                                   const CompareOptions& options) {
+std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& estimate,
+                                const CompareOptions& options) {
   const int64_t n = row.new_side.runs;
   if (row.method == Method::paired) {
     return {{estimate.standard_error * std::sqrt(static_cast<double>(n)), n, true}};
@@ -160,7 +160,7 @@ std::vector<RunGroup> sm_groups_of(const ComparisonRow& row, const LogEstimate& 
 
 void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
                const CompareOptions& options) {
-  const std::vector<RunGroup> groups = sm_groups_of(row, estimate, options);
+  const std::vector<RunGroup> groups = groups_of(row, estimate, options);
   row.detectable_drop = detectable_drop(groups, options.rule, planned_power);
   if (row.verdict != Verdict::inconclusive) {
     row.more_runs = Unknown{"decided"};

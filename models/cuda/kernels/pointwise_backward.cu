@@ -112,16 +112,15 @@ struct WeightGradient {
 template <class T, int out, int in, class Products>
 __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_t rows,
                                const unsigned char* shared) {
-  using KernelChoice = Tiling<out, in>;
+  using Tiles = Tiling<out, in>;
   Products products;
   const int64_t stride = int64_t{gridDim.x} * tile_rows;
   int turn = 0;
   for (int64_t row = int64_t{blockIdx.x} * tile_rows; row < rows; row += stride, ++turn) {
-    products.begin(shared + KernelChoice::gradient +
-                       turn % KernelChoice::gradient_slots * KernelChoice::out_panels * panel_bytes,
-                   shared + KernelChoice::x +
-                       turn % KernelChoice::x_slots * KernelChoice::in_panels * panel_bytes,
-                   shared + KernelChoice::weights);
+    products.begin(
+        shared + Tiles::gradient + turn % Tiles::gradient_slots * Tiles::out_panels * panel_bytes,
+        shared + Tiles::x + turn % Tiles::x_slots * Tiles::in_panels * panel_bytes,
+        shared + Tiles::weights);
     products.wait();
     __syncthreads();
     products.store(operands, row, rows);

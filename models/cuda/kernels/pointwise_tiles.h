@@ -93,7 +93,7 @@ struct GradientForm {
 template <class T, int out, int in, bool relu>
 class Former {
  public:
-  using Plan = Tiling<out, in>;
+  using Tiles = Tiling<out, in>;
 
   __device__ Former(const PointwiseBackwardOperands& operands, int64_t rows, unsigned char* shared)
       : operands_(operands),
@@ -101,42 +101,42 @@ class Former {
         shared_(shared),
         form_(operands.state, relu, chunk() * 8) {
     copy_x(0);
-    for (int step = 0; step < Plan::ring; ++step) copy_step(step);
+    for (int step = 0; step < Tiles::ring; ++step) copy_step(step);
   }
 
   __device__ void form_tile(int turn) {
 #pragma unroll
-    for (int step = 0; step < Plan::steps; ++step) {
-      cp_async_wait_group<Plan::ring - 1>();
+    for (int step = 0; step < Tiles::steps; ++step) {
+      cp_async_wait_group<Tiles::ring - 1>();
       form_step(turn, step);
       if (step == 0) copy_x(turn + 1);
-      copy_step(turn * Plan::steps + step + Plan::ring);
+      copy_step(turn * Tiles::steps + step + Tiles::ring);
     }
     fence_async_proxy();
   }
 
  private:
-  __device__ static int chunk() { return static_cast<int>(threadIdx.x) % Plan::row_chunks; }
+  __device__ static int chunk() { return static_cast<int>(threadIdx.x) % Tiles::row_chunks; }
   __device__ static int row(int i) {
-    return static_cast<int>(threadIdx.x) / Plan::row_chunks + i * Plan::rows_at_once;
+    return static_cast<int>(threadIdx.x) / Tiles::row_chunks + i * Tiles::rows_at_once;
   }
   __device__ int64_t first_row(int turn) const {
     return (blockIdx.x + int64_t{turn} * gridDim.x) * tile_rows;
   }
   __device__ unsigned char* raw(int step, int i) const {
-    return shared_ + Plan::raw + step % Plan::ring * Plan::step_bytes +
+    return shared_ + Tiles::raw + step % Tiles::ring * Tiles::step_bytes +
            (2 * i * formers + threadIdx.x) * 16;
   }
 
   __device__ void copy_step(int step) {
-    const int64_t tile = first_row(step / Plan::steps);
-    const int64_t first = tile + step % Plan::steps * Plan::step_rows;
+    const int64_t tile = first_row(step / Tiles::steps);
+    const int64_t first = tile + step % Tiles::steps * Tiles::step_rows;
 #pragma unroll
-    for (int i = 0; i < Plan::chunks; ++i) {
+    for (int i = 0; i < Tiles::chunks; ++i) {
       const int64_t at = first + row(i);
       if (tile >= rows_) break;
       const bool inside = at < rows_;
-      const int64_t offset = ((inside ? at : 0) * Plan::row_chunks + chunk()) * 16;
+      const int64_t offset = ((inside ? at : 0) * Tiles::row_chunks + chunk()) * 16;
       cp_async_16(raw(step, i), static_cast<const char*>(operands_.dz) + offset, inside);
       cp_async_16(raw(step, i) + formers * 16, static_cast<const char*>(operands_.y) + offset,
                   inside);
@@ -149,7 +149,8 @@ class Former {
     constexpr int row_chunks = in / 8, rows_at_once = formers / row_chunks;
     const int64_t first = first_row(turn);
     if (first >= rows_) return;
-    unsigned char* tile = shared_ + Plan::x + turn % Plan::x_slots * Plan::in_panels * panel_bytes;
+    unsigned char* tile =
+        shared_ + Tiles::x + turn % Tiles::x_slots * Tiles::in_panels * panel_bytes;
     const int chunk = static_cast<int>(threadIdx.x) % row_chunks;
 #pragma unroll
     for (int i = 0; i < tile_rows / rows_at_once; ++i) {
@@ -164,18 +165,18 @@ class Former {
 
   __device__ void form_step(int turn, int step) {
     unsigned char* tile =
-        shared_ + Plan::gradient + turn % Plan::gradient_slots * Plan::out_panels * panel_bytes;
-    Pack<T> dz[Plan::chunks], y[Plan::chunks];
+        shared_ + Tiles::gradient + turn % Tiles::gradient_slots * Tiles::out_panels * panel_bytes;
+    Pack<T> dz[Tiles::chunks], y[Tiles::chunks];
 #pragma unroll
-    for (int i = 0; i < Plan::chunks; ++i) {
-      const unsigned char* at = raw(turn * Plan::steps + step, i);
+    for (int i = 0; i < Tiles::chunks; ++i) {
+      const unsigned char* at = raw(turn * Tiles::steps + step, i);
       dz[i] = *reinterpret_cast<const Pack<T>*>(at);
       y[i] = *reinterpret_cast<const Pack<T>*>(at + formers * 16);
     }
 #pragma unroll
-    for (int i = 0; i < Plan::chunks; ++i) {
+    for (int i = 0; i < Tiles::chunks; ++i) {
       const int offset =
-          chunk() / 8 * panel_bytes + panel_offset(step * Plan::step_rows + row(i), chunk() % 8);
+          chunk() / 8 * panel_bytes + panel_offset(step * Tiles::step_rows + row(i), chunk() % 8);
       *reinterpret_cast<Pack<T>*>(tile + offset) = form_.template apply<relu>(dz[i], y[i]);
     }
   }
