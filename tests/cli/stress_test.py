@@ -23,9 +23,10 @@ class Stress(cli.CliTest):
 
     def test_tells_the_sweep_that_started_it_why_it_failed(self):
         process = self.call("stress", "--device", "cpu", "noise", "--conducted")
-        event = json.loads(process.out.splitlines()[-1])
-        self.assertEqual((event["event"], event["failure"]["exit_code"]), ("failure", 2))
-        self.assertIn("'noise' is not to be had", event["failure"]["text"])
+        events = [json.loads(line) for line in process.out.splitlines()]
+        failures = [event["failure"] for event in events if event["event"] == "failure"]
+        self.assertEqual([failure["exit_code"] for failure in failures], [2])
+        self.assertIn("'noise' is not to be had", failures[0]["text"])
 
     def test_refuses_what_the_device_has_not(self):
         self.assert_refused(self.call(*CPU, "pcie"), 2, "'pcie' is not to be had", "cpu")
