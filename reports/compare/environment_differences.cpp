@@ -55,6 +55,7 @@ std::vector<std::pair<std::string, std::string>> joined_facts(
 
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other) {
+  if (base == other) return {};
   const auto base_facts = joined_facts(base);
   const auto other_facts = joined_facts(other);
   const std::map<std::string, std::string> in_base(base_facts.begin(), base_facts.end());
