@@ -120,9 +120,11 @@ void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
   const float inverse_scale = operands.inverse_scale;
 #pragma omp parallel for simd schedule(static)
   for (int64_t i = 0; i < operands.elements; ++i) {
-    const float gradient = gradients[i] * inverse_scale + weight_decay * values[i];
-    velocity[i] = momentum * velocity[i] + gradient;
-    values[i] -= learning_rate * velocity[i];
+    const float value = values[i];
+    const float speed =
+        momentum * velocity[i] + (gradients[i] * inverse_scale + weight_decay * value);
+    velocity[i] = speed;
+    values[i] = value - learning_rate * speed;
   }
   if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
 }

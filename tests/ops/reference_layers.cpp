@@ -21,6 +21,17 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
 
 namespace {
 
+struct Reach {
+  int64_t begin, end;
+};
+
+// Along one axis, the outputs whose tap lies inside the input.
+Reach reach_of(int64_t outputs, int64_t inputs, int64_t stride, int64_t shift) {
+  const int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
+  const int64_t end = shift < inputs ? std::min(outputs, (inputs - 1 - shift) / stride + 1) : 0;
+  return {begin, std::max(begin, end)};
+}
+
 // Every pair of an output and an input value that one tap of a window joins, as runs of values that
 // lie behind one another in both planes: body(first in output, first in input, length).
 template <class Body>
@@ -28,18 +39,17 @@ void for_each_run(const BatchTensor& output, const BatchTensor& input, Window wi
                   int64_t tap_row, int64_t tap_column, Body body) {
   const int64_t batch = output.batch, stride = window.stride;
   const int64_t width = output.shape.width, input_width = input.shape.width;
-  const int64_t shift = tap_column - window.padding;
-  const int64_t begin = shift < 0 ? (-shift + stride - 1) / stride : 0;
-  if (input_width - 1 - shift < 0) return;
-  const int64_t end = std::min(width, (input_width - 1 - shift) / stride + 1);
-  if (begin >= end) return;
-  const int64_t step = stride == 1 ? end - begin : 1;  // pixels in a run
-  for (int64_t row = 0; row < output.shape.height; ++row) {
-    const int64_t input_row = row * stride + tap_row - window.padding;
-    if (input_row < 0 || input_row >= input.shape.height) continue;
-    for (int64_t column = begin; column < end; column += step) {
+  const int64_t down = tap_row - window.padding, right = tap_column - window.padding;
+  const Reach rows = reach_of(output.shape.height, input.shape.height, stride, down);
+  const Reach columns = reach_of(width, input_width, stride, right);
+  const int64_t in_row = columns.end - columns.begin;
+  const bool whole_rows = stride == 1 && in_row == width && width == input_width;
+  const int64_t height = whole_rows ? rows.end - rows.begin : 1;  // of a run, in rows
+  const int64_t pixels = stride == 1 ? in_row * height : 1;       // of a run
+  for (int64_t row = rows.begin; row < rows.end; row += height) {
+    for (int64_t column = columns.begin; column < columns.end; column += pixels) {
       body((row * width + column) * batch,
-           (input_row * input_width + column * stride + shift) * batch, step * batch);
+           ((row * stride + down) * input_width + column * stride + right) * batch, pixels * batch);
     }
   }
 }
