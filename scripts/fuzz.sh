@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
 # Feeds made-up bytes to the readers of reports and of mig-parted's files, under sanitizers.
 #
-#   scripts/fuzz.sh [SECONDS]     60 by default, of which the second has a quarter; new findings and
-#                                 corpus go to build-debug/
+#   scripts/fuzz.sh [SECONDS]     45 by default, both at once; new findings and corpus go to
+#                                 build-debug/
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
-seconds=${1:-60}
+seconds=${1:-45}
 configure debug >/dev/null
 cmake --build --preset debug --target report_fuzz mig_config_fuzz
 
-# feed TARGET SECONDS CORPUS...: 2 GiB and 10 s for one input, as memory and time are bounded, too.
+# feed TARGET CORPUS...: 2 GiB and 10 s for one input, as memory and time are bounded, too.
 feed() {
-  local target=$1 time=$2
-  shift 2
+  local target=$1
+  shift
   mkdir -p "build-debug/corpus-$target"
-  "build-debug/$target" -max_total_time="$time" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
+  "build-debug/$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=10 \
     -artifact_prefix=build-debug/ -print_final_stats=1 -verbosity=0 "build-debug/corpus-$target" "$@"
 }
 
-feed report_fuzz $((seconds - seconds / 4)) -dict=tests/fuzz/json.dict tests/fuzz/corpus tests/data
-feed mig_config_fuzz $((seconds / 4 + 1)) tests/fuzz/yaml_corpus
+feed report_fuzz -dict=tests/fuzz/json.dict tests/fuzz/corpus tests/data &
+reports=$!
+status=0
+feed mig_config_fuzz tests/fuzz/yaml_corpus || status=$?
+wait "$reports" || status=$?
+exit "$status"

@@ -7,6 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 jobs=$(nproc)
+test_jobs=$((jobs + (jobs + 1) / 2)) # as tests wait for processes, clocks and one another
 tidy_seconds=120 # at most, so that many changed files do not hold up the rest
 failed=()
 
@@ -68,7 +69,7 @@ check_sanitizers() {
   # By Clang, which compiles checked code in half the time of GCC, and warns of other things.
   configure debug -DNEARMETAL_CPU="$cpu" -DNEARMETAL_TESTS=ON -DNEARMETAL_WERROR=ON &&
     cmake --build --preset debug &&
-    ctest --preset debug --no-tests=error -j "$jobs"
+    ctest --preset debug --no-tests=error -j "$test_jobs"
 }
 
 main() {
@@ -83,9 +84,9 @@ main() {
   cmake --build --preset "$preset"
   check tidy check_tidy "$preset"
   check sanitizers check_sanitizers "$cpu"
-  check fuzz scripts/fuzz.sh 60
+  check fuzz scripts/fuzz.sh
   check tests ctest --test-dir build --no-tests=error --output-on-failure \
-    --timeout 300 -j "$jobs"
+    --timeout 300 -j "$test_jobs"
 
   ((${#failed[@]} == 0)) || die "FAILED: ${failed[*]}"
 }
