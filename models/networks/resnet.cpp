@@ -1,7 +1,8 @@
 // ResNet-18/34/50/101/152: "resnet50" is v1.5, "resnet50_v1" puts the stride of a bottleneck in its
 // first 1x1 convolution as the paper did (He et al., 2015, arXiv 1512.03385). ResNet-18 and 34 have
 // no bottleneck, so that their two versions are one. Names and counts of parameters are
-// torchvision's.
+// torchvision's. ResNet-20 is the paper's for images of 32 x 32 (its section 4.2), with
+// projections.
 #include <array>
 
 #include "models/networks/registry.h"
@@ -14,13 +15,15 @@ struct Variant {
   std::array<int, 4> blocks;
   bool bottleneck;
   bool stride_in_first_conv;  // v1
+  bool for_small_images = false;
 };
 
 constexpr Variant variants[] = {
-    {"resnet18", {2, 2, 2, 2}, false, false},    {"resnet34", {3, 4, 6, 3}, false, false},
-    {"resnet50", {3, 4, 6, 3}, true, false},     {"resnet101", {3, 4, 23, 3}, true, false},
-    {"resnet152", {3, 8, 36, 3}, true, false},   {"resnet50_v1", {3, 4, 6, 3}, true, true},
-    {"resnet101_v1", {3, 4, 23, 3}, true, true}, {"resnet152_v1", {3, 8, 36, 3}, true, true},
+    {"resnet18", {2, 2, 2, 2}, false, false},       {"resnet34", {3, 4, 6, 3}, false, false},
+    {"resnet50", {3, 4, 6, 3}, true, false},        {"resnet101", {3, 4, 23, 3}, true, false},
+    {"resnet152", {3, 8, 36, 3}, true, false},      {"resnet50_v1", {3, 4, 6, 3}, true, true},
+    {"resnet101_v1", {3, 4, 23, 3}, true, true},    {"resnet152_v1", {3, 8, 36, 3}, true, true},
+    {"resnet20", {3, 3, 3, 0}, false, false, true},
 };
 
 constexpr Window one_by_one(int64_t stride) { return {1, stride, 0}; }
@@ -64,13 +67,14 @@ int residual_block(Graph& graph, int input, const Variant& variant, const std::s
 
 Graph build(const Variant& variant, const NetworkOptions& options) {
   Graph graph(variant.name);
+  const bool small = variant.for_small_images;
+  int64_t width = small ? 16 : 64;
   int x = graph.input({3, options.image_size, options.image_size});  // 224 x 224 below
-  x = graph.conv(x, "conv1", 64, {7, 2, 3});                         // 64 x 112 x 112
+  x = graph.conv(x, "conv1", width, small ? three_by_three(1) : Window{7, 2, 3});  // 112 x 112
   x = graph.batch_norm(x, "bn1");
   x = graph.relu(x, "relu");
-  x = graph.max_pool(x, "maxpool", {3, 2, 1});  // 64 x 56 x 56
-  int64_t width = 64;
-  for (int stage = 0; stage < 4; ++stage, width *= 2) {  // 56, 28, 14 and 7 pixels wide
+  if (!small) x = graph.max_pool(x, "maxpool", {3, 2, 1});  // 56 x 56
+  for (int stage = 0; stage < 4; ++stage, width *= 2) {     // 56, 28, 14 and 7 pixels wide
     for (int block = 0; block < variant.blocks[stage]; ++block) {
       const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
       x = residual_block(graph, x, variant,

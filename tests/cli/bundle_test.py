@@ -76,7 +76,7 @@ class Bundle(unittest.TestCase):
     def test_runs_with_nothing_else_on_the_path(self):
         self.assertRegex(self.nearmetal("--version"), r"(?m)^backend cpu: .*onednn \d")
         for name in ("a.json", "b.json"):
-            self.nearmetal("run", "--device", "cpu", "--model", "resnet18", "--image-size", "32",
+            self.nearmetal("run", "--device", "cpu", "--model", "resnet20", "--image-size", "32",
                            "--batch", "2", "--steps", "3", "--output", name)
         with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["status"], "complete")

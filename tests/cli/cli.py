@@ -11,11 +11,11 @@ import unittest
 EXECUTABLE = os.path.abspath(sys.argv[1])
 
 # A network and images small enough for a step of some milliseconds.
-TINY = ["run", "--device", "cpu", "--model", "resnet18", "--image-size", "32", "--batch", "2",
+TINY = ["run", "--device", "cpu", "--model", "resnet20", "--image-size", "32", "--batch", "2",
         "--threads", "1", "--plan-cache", "off"]
 
 # The same for the ranks of a sweep.
-TINY_WORK = ["--model", "resnet18", "--image-size", "32", "--classes", "10", "--batch", "2",
+TINY_WORK = ["--model", "resnet20", "--image-size", "32", "--classes", "10", "--batch", "2",
              "--threads", "1", "--warmup", "2"]
 
 

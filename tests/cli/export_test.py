@@ -81,7 +81,7 @@ class Export(cli.CliTest):
     def test_gradients_make_the_trained_parameters(self):
         metadata, tensors = self.export(*TINY, "--steps", "2", "--learning-rate", "0.125",
                                         "--weight-decay", "0.5", "--momentum", "0.25")
-        for name in ("bn1.weight", "layer4.1.bn2.bias", "layer1.0.conv1.weight", "fc.bias"):
+        for name in ("bn1.weight", "layer3.2.bn2.bias", "layer1.0.conv1.weight", "fc.bias"):
             start, first, second, trained = (
                 tensors[prefix + name][1] for prefix in ("", "gradients.0.", "gradients.1.", "trained."))
             for w, g0, g1, after in zip(start, first, second, trained):

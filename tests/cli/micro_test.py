@@ -9,7 +9,7 @@ import unittest
 import cli
 
 QUICK = ["micro", "--device", "cpu", "--repetitions", "2", "--seconds", "0.01"]
-TINY = ["--model", "resnet18", "--image-size", "32", "--batch", "2", "--threads", "1",
+TINY = ["--model", "resnet20", "--image-size", "32", "--batch", "2", "--threads", "1",
         "--plan-cache", "off"]
 
 

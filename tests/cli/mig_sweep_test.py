@@ -48,7 +48,7 @@ class Swept(Mig):
                        "FAKE_NVML_ANSWERS": str(ANSWERS / f"{answers}.txt"),
                        "CALLS": self.path("calls"),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"], **variables}
-        return self.call("sweep", *arguments, "--model", "resnet18", "--image-size", "32",
+        return self.call("sweep", *arguments, "--model", "resnet20", "--image-size", "32",
                          "--batch", "2", "--warmup", "1", "--steps", "5",
                          "--output", "s.json", env=environment)
 

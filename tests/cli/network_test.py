@@ -77,7 +77,7 @@ class Network(cli.CliTest):
             "hosts": [{"name": host, "address": address, "gpus": 0}
                       for host, address in HOSTS.items()],
             "launcher": {"network": "10.213.77.0/24", "remote_shell": self.path("shell")},
-            "workload": {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
+            "workload": {"model": "resnet20", "image_size": 32, "classes": 10, "batch": 2,
                          "threads": 1, "warmup": 2},
             "layouts": layouts, "repeats": 1, "order": "listed", **members}
         command = [cli.EXECUTABLE, "sweep", self.write("layouts.json", json.dumps(document)),

@@ -163,7 +163,7 @@ class Scripts(plans.Plan):
                              "it needs mpirun, and the modules of the CPU and of MPI")
     def test_a_script_trains(self):
         script = self.plan("1x2x1", "2*(1x1x1)", "--hosts", "localhost:0", "--repeats", "1",
-                           "--model", "resnet18", "--image-size", "32", "--batch", "2",
+                           "--model", "resnet20", "--image-size", "32", "--batch", "2",
                            "--steps", "3", "--warmup", "1", "--threads", "1", "--format", "sh")
         path = self.write("script", script.replace("/opt/nearmetal", cli.EXECUTABLE))
         process = subprocess.run(["bash", path], cwd=self.folder, env=cli.clean_environment(),

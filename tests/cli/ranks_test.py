@@ -20,6 +20,10 @@ def mpirun(*contexts):
     return command
 
 
+# Gradients of 45 MB.
+SEVERAL_BUCKETS = ["--model", "resnet18", "--bucket-mib", "8"]
+
+
 class Ranks(cli.CliTest):
     def start_job(self, *contexts, **options):
         options = {"cwd": self.folder, "env": cli.clean_environment(), "text": True,
@@ -40,7 +44,7 @@ class Ranks(cli.CliTest):
         return report["arms"][0]["runs"][0]
 
     def test_one_network_on_several_ranks(self):
-        process = self.job((3, ["--steps", "4", "--warmup", "2", "--bucket-mib", "8", "--verify",
+        process = self.job((3, [*SEVERAL_BUCKETS, "--steps", "4", "--warmup", "2", "--verify",
                                 "--profile", "--output", "report.json"]))
         run = self.run_of(process)
         self.assertEqual(run["world_size"], 3)
@@ -79,8 +83,8 @@ class Ranks(cli.CliTest):
 
     def test_gradients_travel_in_the_type_that_is_asked_for(self):
         for wire, size, *more in ("bf16", 2), ("fp16", 2, "--loss-scale", "8"), ("fp32", 4):
-            process = self.job((2, ["--steps", "2", "--gradient-type", wire, "--profile", *more,
-                                    "--bucket-mib", "4", "--force", "--output", "report.json"]))
+            process = self.job((2, [*SEVERAL_BUCKETS, "--steps", "2", "--gradient-type", wire,
+                                    "--profile", *more, "--force", "--output", "report.json"]))
             run = self.run_of(process)
             exchange = run["communication"]
             self.assertEqual({bucket["type"] for bucket in exchange["buckets"]}, {wire})
@@ -132,7 +136,7 @@ class Ranks(cli.CliTest):
         self.assertEqual(threads, max(1, len(os.sched_getaffinity(0)) // 2))
 
     def test_a_bad_setting_is_told_once(self):
-        process = self.job((2, ["--batch", "1", "--image-size", "32"]))
+        process = self.job((2, ["--batch", "1", "--image-size", "4"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("nearmetal: "), 1, process.err)
         self.assertFalse(os.path.exists(self.path("report.json")))

@@ -13,7 +13,7 @@ class Run(cli.CliTest):
     def test_the_table_goes_to_stdout_and_talk_to_stderr(self):
         process = self.tiny("--steps", "3", "--output", "report.json")
         self.assertEqual(process.returncode, 0, process.err)
-        for word in ("resnet18 training, fp32, batch 2, 32x32", "throughput", "images/s", "median",
+        for word in ("resnet20 training, fp32, batch 2, 32x32", "throughput", "images/s", "median",
                      "p95", "p99", "jitter", "loss", "gradient norm", "set-up"):
             self.assertIn(word, process.out)
         self.assertTrue(process.err.startswith("nearmetal: device cpu (asked for)\n"), process.err)
@@ -35,7 +35,7 @@ class Run(cli.CliTest):
         seconds = sum(rank["step_seconds"][window["first_step"]:])
         self.assertAlmostEqual(window["seconds"], seconds, places=12)
         self.assertAlmostEqual(run["throughput_images_per_second"], 10 / seconds, delta=1e-9 / seconds)
-        self.assertEqual(run["parameters"], 11689512)
+        self.assertEqual(run["parameters"], 336824)
         self.assertTrue(run["proof"]["loss_finite"])
         self.assertGreater(run["proof"]["window_start_gradient_norm"], 0)
         self.assertGreater(rank["device_bytes"], run["parameters"] * 4)
@@ -60,7 +60,7 @@ class Run(cli.CliTest):
         self.assertEqual(process.returncode, 0, process.err)
         names = os.listdir(self.folder)
         self.assertEqual(len(names), 1)
-        self.assertRegex(names[0], r"^nearmetal-resnet18-cpu-\d{8}T\d{6}\.\d{3}Z\.report\.json$")
+        self.assertRegex(names[0], r"^nearmetal-resnet20-cpu-\d{8}T\d{6}\.\d{3}Z\.report\.json$")
         self.assertIn("report: " + names[0], process.err)
         self.assertEqual(self.call("validate", names[0]).returncode, 0)
 
@@ -76,7 +76,7 @@ class Run(cli.CliTest):
                          {"forward", "backward", "update"})
         process = self.tiny("--steps", "3", "--forward-only", "--output", "b")
         self.assertEqual(process.returncode, 0, process.err)
-        self.assertIn("resnet18 forward", process.out)
+        self.assertIn("resnet20 forward", process.out)
         self.assertNotIn("gradient", process.out)
 
     def test_more_threads_than_cpus_are_told(self):
@@ -94,7 +94,8 @@ class Run(cli.CliTest):
         self.assertIsNone(report["arms"][0]["runs"][0]["throughput_images_per_second"])
 
     def test_training_that_diverges_is_no_result(self):
-        process = self.tiny("--steps", "20", "--learning-rate", "1000000", "--output", "a")
+        process = self.tiny("--model", "resnet18", "--steps", "20", "--learning-rate", "1000000",
+                            "--output", "a")
         self.assertEqual(process.returncode, 6, process.out)
         self.assertNotIn("images/s", process.out)
         self.assertIn("finite", process.err)

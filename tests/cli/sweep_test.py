@@ -117,7 +117,7 @@ class Sweep(cli.SweepTest):
                                 "workload": {"batch": 60000, "steps": 3}},
                                {"name": "good", "shape": "1x1x1", "workload": {"steps": 3}}],
                    "repeats": 1, "order": "listed"}
-        layouts["workload"] = {"model": "resnet18", "image_size": 32, "classes": 10, "batch": 2,
+        layouts["workload"] = {"model": "resnet20", "image_size": 32, "classes": 10, "batch": 2,
                                "threads": 1, "warmup": 2}
         process = self.sweep_file(layouts)
         self.assertEqual(process.returncode, 6, process.err)
@@ -216,7 +216,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
             self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
 
     def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
-        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--steps", "30",
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--steps", "400",
                              "--repeats", "2", "1x1x1")
         for line in process.stderr:
             if line.startswith("run 2 of 2"):
@@ -236,15 +236,15 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         late = lines[1].replace('"exit_code":0', '"exit_code":7')
         self.assertNotEqual(late, lines[1])
         ended_late = self.write("late.jsonl", lines[0] + late)
-        asked = [*cli.TINY_WORK, "--steps", "30", "--repeats", "2", "1x1x1"]
+        asked = [*cli.TINY_WORK, "--steps", "400", "--repeats", "2", "1x1x1"]
         process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json")
         self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
-        process = self.sweep("--steps", "31", "--repeats", "2", "1x1x1", "--resume", journal,
+        process = self.sweep("--steps", "401", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
         self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",
                             " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
         older = self.write("older.jsonl", lines[0].replace('"1.2"', '"1.1"'))
-        process = self.sweep("--steps", "31", "1x1x1", "--resume", older, "--force")
+        process = self.sweep("--steps", "401", "1x1x1", "--resume", older, "--force")
         self.assert_refused(process, 2, "another plan: give the same",
                             "; this journal is of version 1.1: resume it with the nearmetal that wrote it\n")
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",

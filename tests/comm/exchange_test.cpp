@@ -13,14 +13,17 @@
 namespace nearmetal {
 namespace {
 
-Graph tested_graph() { return build_network("resnet18", {32, 10}); }
+// 1.1 MB of gradients, sent as some ten or some forty buckets.
+Graph tested_graph() { return build_network("resnet20", {32, 10}); }
+constexpr int64_t large_bucket = 96 << 10;
+constexpr int64_t small_bucket = 24 << 10;
 
 TEST(Exchange, TheAveragedGradientIsTheMeanOfThoseOfTheShards) {
   const Graph graph = tested_graph();
   const std::vector<double>& wanted = mean_of_gradients(graph);
   const auto all_reduce = all_reduce_on_device();
   const auto program = program_on(graph, world->rank(), {all_reduce.get()});
-  for (const int64_t bucket_bytes : {int64_t{0}, int64_t{4} << 20, int64_t{1} << 20}) {
+  for (const int64_t bucket_bytes : {int64_t{0}, large_bucket, small_bucket}) {
     restart(*program, graph, *all_reduce, bucket_bytes);
     EXPECT_LT(relative_difference(gradients_of_one_step(*program), wanted),
               device == "cpu" ? 1e-6 : 1e-5)
@@ -35,7 +38,7 @@ TEST(Exchange, ReplicasStayTheSameBitByBit) {
   };
   for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const auto all_reduce = all_reduce_on_device();
-    const auto program = program_on(graph, world->rank(), {all_reduce.get(), 1 << 20, type});
+    const auto program = program_on(graph, world->rank(), {all_reduce.get(), small_bucket, type});
     for (int step = 0; step < 3; ++step) {
       program->enqueue_step();
       EXPECT_TRUE(std::isfinite(program->wait_step().loss));
@@ -54,7 +57,7 @@ TEST(Exchange, BucketsAreTestedWithSumsThatAreKnown) {
   const Graph graph = tested_graph();
   for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const auto all_reduce = all_reduce_on_device();
-    const auto program = program_on(graph, world->rank(), {all_reduce.get(), 4 << 20, type});
+    const auto program = program_on(graph, world->rank(), {all_reduce.get(), large_bucket, type});
     int64_t bytes = 0;
     const std::vector<BucketTest> tests = all_reduce->test(2);
     EXPECT_GT(tests.size(), 2u);
@@ -85,7 +88,7 @@ TEST(Exchange, GradientsTravelInTheTypeThatIsAskedFor) {
   for (const auto& tested : cases) {
     const auto program = program_on(graph, world->rank(),
                                     {.all_reduce = all_reduce.get(),
-                                     .bucket_bytes = 1 << 20,
+                                     .bucket_bytes = small_bucket,
                                      .gradient_type = tested.type,
                                      .loss_scale = tested.scale});
     const double difference = relative_difference(gradients_of_one_step(*program), wanted);
@@ -99,8 +102,9 @@ TEST(Exchange, WhatIsComputedIn16BitsTravelsInOtherTypes) {
   const Graph graph = tested_graph();
   const auto all_reduce = all_reduce_on_device();
   const auto gradients_sent_as = [&](std::optional<Precision> type) {
-    const auto program = program_on(
-        graph, world->rank(), {all_reduce.get(), 1 << 20, type, Precision::fp16, {.initial = 16}});
+    const auto program =
+        program_on(graph, world->rank(),
+                   {all_reduce.get(), small_bucket, type, Precision::fp16, {.initial = 16}});
     std::vector<float> gradients = gradients_of_one_step(*program);
     for (const BucketTest& test : all_reduce->test(1)) {
       EXPECT_EQ(test.type, type.value_or(test.type));
@@ -122,7 +126,7 @@ TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
   const auto program = program_on(graph, world->rank(),
                                   {.all_reduce = all_reduce.get(),
                                    .gradient_type = Precision::fp16,
-                                   .loss_scale = {.initial = 0x1p14, .dynamic = true}});
+                                   .loss_scale = {.initial = 0x1p20, .dynamic = true}});
   const std::vector<float> before = program->parameters();
   int skipped = 0;
   for (bool skips = true; skips && skipped < 24; skipped += skips ? 1 : 0) {

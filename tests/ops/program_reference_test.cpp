@@ -69,7 +69,11 @@ INSTANTIATE_TEST_SUITE_P(Block, ProgramReferenceTest, ::testing::ValuesIn(block_
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
 // fewer, the more any rounding is amplified.
 INSTANTIATE_TEST_SUITE_P(Network, ProgramReferenceTest,
-                         ::testing::Values(GraphCase{"ResNet18Size32", 8,
+                         ::testing::Values(GraphCase{"ResNet20Size32", 4,
+                                                     [] {
+                                                       return build_network("resnet20", {32, 10});
+                                                     }},
+                                           GraphCase{"ResNet18Size32", 8,
                                                      [] {
                                                        return build_network("resnet18", {32, 10});
                                                      }},
