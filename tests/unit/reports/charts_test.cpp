@@ -27,7 +27,7 @@ Report full_report(int first_minute = 0) {
   return report;
 }
 
-RunSet set_of(const Report& report, bool with_steps = true) {
+RunSet set_of_report(const Report& report, bool with_steps = true) {
   RunSet set;
   add_runs(set, report, "made up", "", with_steps);
   return set;
@@ -36,7 +36,7 @@ RunSet set_of(const Report& report, bool with_steps = true) {
 size_t lines_of(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
 
 TEST(Chart, EachHasDataScriptCaptionAndTable) {
-  const RunSet set = set_of(full_report());
+  const RunSet set = set_of_report(full_report());
   for (const Chart& chart : charts_of(set)) {
     EXPECT_EQ(chart.missing, "") << chart.name;
     EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
@@ -54,12 +54,12 @@ TEST(Chart, EachHasDataScriptCaptionAndTable) {
 TEST(Chart, SaysWhatIsMissing) {
   Report report = made_up_report({{"1x1", {1000}}});
   report.arms[0].runs[0].status = Status::partial;
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   for (const Chart& chart : charts_of(set)) {
     EXPECT_NE(chart.missing, "") << chart.name;
     EXPECT_EQ(chart.script, "") << chart.name;
   }
-  const RunSet figures = set_of(full_report(), false);
+  const RunSet figures = set_of_report(full_report(), false);
   EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
   EXPECT_NE(profile_chart(shown_arms(figures)).missing, "");
   EXPECT_EQ(rank_chart(shown_arms(figures)).missing, "") << "medians are figures";
@@ -67,7 +67,7 @@ TEST(Chart, SaysWhatIsMissing) {
 }
 
 TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
-  const RunSet set = set_of(full_report());
+  const RunSet set = set_of_report(full_report());
   const Chart chart = throughput_chart(shown_arms(set));
   EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,run,1010,1010,1010\n"));
   EXPECT_THAT(chart.csv, HasSubstr("\"1x1\",0,measured,bar,1004.98"));
@@ -77,7 +77,7 @@ TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
 TEST(Chart, KindsLookDifferent) {
   Report report = full_report();
   report.arms[1].kind = Kind::emulated;
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   const std::string script = throughput_chart(shown_arms(set)).script;
   EXPECT_THAT(script, HasSubstr("eq 'measured'"));
   EXPECT_THAT(script, HasSubstr("eq 'emulated'"));
@@ -94,7 +94,7 @@ TEST(Chart, ThinningHidesNoOutlier) {
   run.ranks[0].step_seconds[7'777] = 0.4;
   run.ranks[0].step_seconds[13'333] = 0.02;
   run.window = TimedWindow{.first_step = 0, .steps = 20'000, .samples = 1, .seconds = 2000};
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   const Chart chart = step_strip_chart(shown_arms(set));
   EXPECT_THAT(chart.csv, HasSubstr("0,7778,400\n"));
   EXPECT_THAT(chart.csv, HasSubstr("0,13334,20\n"));
@@ -110,10 +110,10 @@ TEST(Chart, OfSeveralJobsStepsAreThoseOfEachJobsOwnWindow) {
   run.ranks[1].step_seconds = {9, 0.3, 0.3};
   run.window = TimedWindow{.first_step = 3, .steps = 3, .samples = 1, .seconds = 1};
   run.jobs = {{1, 500, 0, 3, 3}, {1, 500, 0, 1, 2}};
-  RunSet set = set_of(report);
+  RunSet set = set_of_report(report);
   EXPECT_THAT(step_strip_chart(shown_arms(set)).csv, HasSubstr("0,1,300\n0,2,300\n"));
   run.jobs = {{1, 500, 0}, {1, 500, 0}};
-  set = set_of(report);
+  set = set_of_report(report);
   EXPECT_NE(step_strip_chart(shown_arms(set)).missing, "") << "a report of old";
 }
 
@@ -125,7 +125,7 @@ TEST(Chart, ArmsWithoutAStripAreCounted) {
     arm.runs[0].ranks[0].step_seconds = {0.1, 0.1, 0.1};
     arm.runs[0].window = TimedWindow{.first_step = 0, .steps = 3, .samples = 1, .seconds = 1};
   }
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   EXPECT_THAT(step_distribution_chart(shown_arms(set)).caption, HasSubstr("2 more are not shown"));
 }
 
@@ -133,7 +133,7 @@ TEST(Chart, StripsHaveATickAboveZero) {
   for (const double slowest : {0.11, 0.21, 0.42, 0.51, 0.99}) {
     Report report = made_up_report({{"1x1", {1000}}});
     report.arms[0].runs[0].ranks[0].step_seconds = {slowest, 0.1, 0.1, slowest};
-    const RunSet set = set_of(report);
+    const RunSet set = set_of_report(report);
     const std::string script = step_strip_chart(shown_arms(set)).script;
     const double tick = std::stod(script.substr(script.find("set ytics ") + 10));
     EXPECT_LE(tick, 1e3 * slowest);
@@ -144,7 +144,7 @@ TEST(Chart, StripsHaveATickAboveZero) {
 TEST(Chart, HoldsNoCommandOfAName) {
   Report report = full_report();
   report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   for (const Chart& chart : charts_of(set)) {
     const std::string script = script_with_data(chart);
     EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
@@ -187,7 +187,7 @@ RunSet hardly_known_set() {
     arm.runs[0].throughput = 500;
     arm.runs[1].throughput = 2000;
   }
-  return set_of(report);
+  return set_of_report(report);
 }
 
 double number_after(const std::string& script, const std::string& setting) {
@@ -205,25 +205,26 @@ TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
     EXPECT_LE(end, chart.name == "throughput" ? 4000 : 200) << chart.name;
     EXPECT_GE(number_after(chart.script, tics), end / 8) << chart.name;
   }
-  EXPECT_THAT(throughput_chart(shown_arms(set_of(full_report()))).script, Not(HasSubstr("cut")));
+  EXPECT_THAT(throughput_chart(shown_arms(set_of_report(full_report()))).script,
+              Not(HasSubstr("cut")));
 }
 
 TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
   Report report = full_report();
   for (nearmetal::Run& run : report.arms[1].runs) *run.throughput.value *= 100;
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
 }
 
 TEST(Chart, TheBarOfColoursHasLabelsThatDoNotOverlap) {
-  const std::string script = rank_chart(shown_arms(set_of(full_report()))).script;
+  const std::string script = rank_chart(shown_arms(set_of_report(full_report()))).script;
   const double widest = number_after(script, "set cbrange [-");
   EXPECT_GE(number_after(script, "set cbtics "), widest / 2);
 }
 
 TEST(Page, OfAComparisonShowsBothSides) {
-  const RunSet base = set_of(full_report());
-  const RunSet next = set_of(full_report(60));
+  const RunSet base = set_of_report(full_report());
+  const RunSet next = set_of_report(full_report(60));
   const Comparison comparison = compare(base, next, {});
   Page page = comparison_page(base, next, comparison, "verdict: none (exit 0)");
   ASSERT_EQ(page.charts.front().name, "difference");
@@ -239,7 +240,7 @@ TEST(Page, OfAComparisonShowsBothSides) {
 }
 
 TEST(Page, SaysWhatWasMeasured) {
-  const RunSet set = set_of(full_report());
+  const RunSet set = set_of_report(full_report());
   std::ostringstream text;
   print_html(text, report_page(set));
   EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
@@ -248,7 +249,7 @@ TEST(Page, SaysWhatWasMeasured) {
 }
 
 TEST(Page, WithoutImagesShowsTables) {
-  const RunSet set = set_of(full_report());
+  const RunSet set = set_of_report(full_report());
   std::ostringstream text;
   print_html(text, report_page(set));
   EXPECT_THAT(text.str(), Not(HasSubstr("<svg")));
@@ -260,7 +261,7 @@ TEST(Page, EscapesWhatReportsHold) {
   report.arms[0].name = "<b>\"x\"&\n\x01";
   report.arms[0].runs[0].warnings = {{"drift", "<script>alert(1)</script>"}};
   report.environments[0].host_name = "<script>alert(2)</script>";
-  const RunSet set = set_of(report);
+  const RunSet set = set_of_report(report);
   std::ostringstream text;
   print_html(text, report_page(set));
   EXPECT_THAT(text.str(), HasSubstr("&lt;b&gt;&quot;x&quot;&amp;??"));
