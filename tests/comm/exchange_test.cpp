@@ -13,17 +13,28 @@
 namespace nearmetal {
 namespace {
 
-// 1.1 MB of gradients, sent as some ten or some forty buckets.
-Graph tested_graph() { return build_network("resnet20", {32, 10}); }
-constexpr int64_t large_bucket = 96 << 10;
-constexpr int64_t small_bucket = 24 << 10;
+// A network with buckets of which its gradients fill about ten or forty, and a loss scale with
+// which they do not fit into fp16.
+struct TestedNetwork {
+  const char* name;
+  int64_t large_bucket, small_bucket;
+  double too_large_scale;
+};
+
+const TestedNetwork& tested() {
+  static constexpr TestedNetwork on_cpu{"resnet20", 96 << 10, 24 << 10, 0x1p20};
+  static constexpr TestedNetwork on_gpu{"resnet18", 4 << 20, 1 << 20, 0x1p14};
+  return device == "cuda" ? on_gpu : on_cpu;
+}
+
+Graph tested_graph() { return build_network(tested().name, {32, 10}); }
 
 TEST(Exchange, TheAveragedGradientIsTheMeanOfThoseOfTheShards) {
   const Graph graph = tested_graph();
   const std::vector<double>& wanted = mean_of_gradients(graph);
   const auto all_reduce = all_reduce_on_device();
   const auto program = program_on(graph, world->rank(), {all_reduce.get()});
-  for (const int64_t bucket_bytes : {int64_t{0}, large_bucket, small_bucket}) {
+  for (const int64_t bucket_bytes : {int64_t{0}, tested().large_bucket, tested().small_bucket}) {
     restart(*program, graph, *all_reduce, bucket_bytes);
     EXPECT_LT(relative_difference(gradients_of_one_step(*program), wanted),
               device == "cpu" ? 1e-6 : 1e-5)
@@ -38,7 +49,8 @@ TEST(Exchange, ReplicasStayTheSameBitByBit) {
   };
   for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const auto all_reduce = all_reduce_on_device();
-    const auto program = program_on(graph, world->rank(), {all_reduce.get(), small_bucket, type});
+    const auto program =
+        program_on(graph, world->rank(), {all_reduce.get(), tested().small_bucket, type});
     for (int step = 0; step < 3; ++step) {
       program->enqueue_step();
       EXPECT_TRUE(std::isfinite(program->wait_step().loss));
@@ -57,7 +69,8 @@ TEST(Exchange, BucketsAreTestedWithSumsThatAreKnown) {
   const Graph graph = tested_graph();
   for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const auto all_reduce = all_reduce_on_device();
-    const auto program = program_on(graph, world->rank(), {all_reduce.get(), large_bucket, type});
+    const auto program =
+        program_on(graph, world->rank(), {all_reduce.get(), tested().large_bucket, type});
     int64_t bytes = 0;
     const std::vector<BucketTest> tests = all_reduce->test(2);
     EXPECT_GT(tests.size(), 2u);
@@ -85,15 +98,15 @@ TEST(Exchange, GradientsTravelInTheTypeThatIsAskedFor) {
                {Precision::fp16, 0x1p-15, 0x1p-10, {.initial = 16}},
                {Precision::fp32, 0, device == "cpu" ? 1e-6 : 1e-5, {}}};
   const std::vector<double>& wanted = mean_of_gradients(graph);
-  for (const auto& tested : cases) {
+  for (const auto& sent : cases) {
     const auto program = program_on(graph, world->rank(),
                                     {.all_reduce = all_reduce.get(),
-                                     .bucket_bytes = small_bucket,
-                                     .gradient_type = tested.type,
-                                     .loss_scale = tested.scale});
+                                     .bucket_bytes = tested().small_bucket,
+                                     .gradient_type = sent.type,
+                                     .loss_scale = sent.scale});
     const double difference = relative_difference(gradients_of_one_step(*program), wanted);
-    EXPECT_GE(difference, tested.least) << to_string(tested.type);
-    EXPECT_LE(difference, tested.most) << to_string(tested.type);
+    EXPECT_GE(difference, sent.least) << to_string(sent.type);
+    EXPECT_LE(difference, sent.most) << to_string(sent.type);
   }
 }
 
@@ -102,9 +115,9 @@ TEST(Exchange, WhatIsComputedIn16BitsTravelsInOtherTypes) {
   const Graph graph = tested_graph();
   const auto all_reduce = all_reduce_on_device();
   const auto gradients_sent_as = [&](std::optional<Precision> type) {
-    const auto program =
-        program_on(graph, world->rank(),
-                   {all_reduce.get(), small_bucket, type, Precision::fp16, {.initial = 16}});
+    const auto program = program_on(
+        graph, world->rank(),
+        {all_reduce.get(), tested().small_bucket, type, Precision::fp16, {.initial = 16}});
     std::vector<float> gradients = gradients_of_one_step(*program);
     for (const BucketTest& test : all_reduce->test(1)) {
       EXPECT_EQ(test.type, type.value_or(test.type));
@@ -123,10 +136,11 @@ TEST(Exchange, WhatIsComputedIn16BitsTravelsInOtherTypes) {
 TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
   const Graph graph = tested_graph();
   const auto all_reduce = all_reduce_on_device();
-  const auto program = program_on(graph, world->rank(),
-                                  {.all_reduce = all_reduce.get(),
-                                   .gradient_type = Precision::fp16,
-                                   .loss_scale = {.initial = 0x1p20, .dynamic = true}});
+  const auto program =
+      program_on(graph, world->rank(),
+                 {.all_reduce = all_reduce.get(),
+                  .gradient_type = Precision::fp16,
+                  .loss_scale = {.initial = tested().too_large_scale, .dynamic = true}});
   const std::vector<float> before = program->parameters();
   int skipped = 0;
   for (bool skips = true; skips && skipped < 24; skipped += skips ? 1 : 0) {
