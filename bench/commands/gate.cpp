@@ -34,7 +34,8 @@ RunSet read_base(const GateForm& form, const RunSet& next) {
   const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
   std::error_code ignored;
   const RunSet history = read_runs({place}, form.request.html.has_value());
-  return fs::is_directory(place, ignored) ? matching_runs(history, next, form.window) : history;
+  return fs::is_directory(place, ignored) ? matching_runs(history, next, form.recent_runs)
+                                          : history;
 }
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
@@ -73,7 +74,8 @@ void add_gate_options(Options& options, GateForm& form) {
   options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000}, "that each side must have");
   options.toggle("--require-clean", form.gate.require_clean,
                  "exit 4 unless each run's monitor shows it undisturbed");
-  options.number("--window", "N", form.window, {2, 100000}, "latest runs of a baseline that count");
+  options.number("--window", "N", form.recent_runs, {2, 100000},
+                 "latest runs of a baseline that count");
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW here this often at most");
   add_baselines_option(options, form.baselines_folder);

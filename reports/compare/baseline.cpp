@@ -123,7 +123,7 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
                       "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
 }
 
-RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) {
+RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t recent_runs) {
   const SetRun* first = first_run(next);
   if (first == nullptr) return history;
   const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
@@ -136,7 +136,7 @@ RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window) 
     std::ranges::stable_sort(runs, [](const SetRun* a, const SetRun* b) {
       return a->run.started_at < b->run.started_at;
     });
-    const auto surplus = std::max<int64_t>(0, std::ssize(runs) - window);
+    const auto surplus = std::max<int64_t>(0, std::ssize(runs) - recent_runs);
     for (const SetRun* run : std::span(runs).subspan(surplus)) {
       add_run(matching, arm.name, *run, history.environments);
     }

@@ -28,7 +28,7 @@ std::string place_of_baseline(const std::filesystem::path& folder, const std::st
 
 /// Of a history, the runs to hold `next` against: those with the comparable key of its first run
 /// (but for the layout), or where there are none those that differ in the fewest fields; of each
-/// arm the latest `window`, so that the base follows slowly and no single run moves it.
-RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t window);
+/// arm the latest `recent_runs`, so that the base follows slowly and no single run moves it.
+RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t recent_runs);
 
 }  // namespace nearmetal
