@@ -101,7 +101,7 @@ class Ranks(cli.CliTest):
             self.assertEqual([rank["skipped_updates"] for rank in run["ranks"]], [0, 0])
 
     def test_gradients_that_their_type_does_not_hold_fail_the_run(self):
-        process = self.job((2, ["--steps", "2", "--gradient-type", "fp16", "--loss-scale", "1e6",
+        process = self.job((2, ["--steps", "2", "--gradient-type", "fp16", "--loss-scale", "1e7",
                                 "--output", "report.json"]))
         run = self.run_of(process, 6)
         self.assertIn("every update was skipped", run["failure"])

@@ -103,7 +103,7 @@ class Schema(cli.CliTest):
         self.assert_agreement(report)
 
     def test_a_report_of_a_failed_run(self):
-        report = self.made("--learning-rate", "1000000", code=6)
+        report = self.made("--model", "resnet18", "--learning-rate", "1000000", code=6)
         self.assertEqual(report["status"], "failed")
 
     def test_what_is_no_json_is_refused(self):
