@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -39,7 +38,8 @@ double ProcessClock::seconds_at(std::chrono::steady_clock::time_point time) cons
 // 14 and 15 ticks of user and system, 22 start.
 std::optional<ProcessStat> process_stat(const std::filesystem::path& file) {
   std::ifstream stream(file);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string text;
+  std::getline(stream, text, '\0');  // empty, too, where the process ends meanwhile
   const size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos) return std::nullopt;
   ProcessStat found;

@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <regex>
 #include <string>
@@ -21,7 +20,10 @@ constexpr unsigned acs_request_redirect = 1 << 2, ats_enable = 1 << 15;
 
 std::string configuration(const fs::path& device) {
   std::ifstream file(device / "config", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string bytes(extended_end, '\0');
+  file.read(bytes.data(), extended_end);
+  bytes.resize(file.gcount());
+  return bytes;
 }
 
 // Little-endian; bytes beyond the end are 0.

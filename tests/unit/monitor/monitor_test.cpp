@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "bench/cli/process_clock.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
 #include "tests/support/temporary_folder.h"
@@ -111,6 +112,14 @@ void write_process(const TemporaryFolder& root, int pid, const std::string& name
   root.write("proc/" + std::to_string(pid) + "/stat",
              std::to_string(pid) + " (" + name + ") R " + std::to_string(parent) +
                  " 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0 0 0 20 0 1 0 7\n");
+}
+
+// A process may end between opening its file and reading it, as a folder can be opened and not
+// read.
+TEST(Monitor, AProcessThatCannotBeReadIsNone) {
+  EXPECT_TRUE(process_stat("/proc/self/stat"));
+  EXPECT_FALSE(process_stat("/proc/self"));
+  EXPECT_FALSE(process_stat("/proc/missing/stat"));
 }
 
 TEST(Monitor, RanksOfTheSameJobAreNoOthers) {
