@@ -107,6 +107,7 @@ struct Comparison {
   CompareOptions options;
   std::vector<KeyDifference> key_differences;  // of all rows, distinct
   std::vector<ComparisonRow> rows;             // worst first
+  int64_t corrected_rows = 0;                  // judged together (Holm); 0: each by itself
   std::vector<EnvironmentDifference> environment_differences;
   bool on_gpus = false;                        // all runs of both sides
   std::vector<Explanation> explanations;       // of the arms whose runs have probes

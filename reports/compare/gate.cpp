@@ -35,23 +35,14 @@ Rows rows_where(const Comparison& comparison, const Predicate& holds) {
   return rows;
 }
 
-// Rows with this verdict whose p stays within alpha after Holm's correction over all rows.
-Rows shown_after_holm(const Comparison& comparison, Verdict verdict,
-                      std::vector<double>& adjusted) {
-  const Rows judged =
-      rows_where(comparison, [](const ComparisonRow& row) { return row.p.value.has_value(); });
+// Holm's, of what shows this verdict, in the order of the rows that have a p.
+std::vector<double> adjusted_p(const Comparison& comparison, Verdict verdict) {
   std::vector<double> p_values;
-  for (const ComparisonRow* row : judged) {
-    p_values.push_back(verdict == Verdict::slower ? *row->p_regression : 1 - *row->p_better);
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.p) continue;
+    p_values.push_back(verdict == Verdict::slower ? *row.p_regression : 1 - *row.p_better);
   }
-  adjusted = holm_adjusted(p_values);
-  Rows shown;
-  for (size_t i = 0; i < judged.size(); ++i) {
-    if (judged[i]->verdict == verdict && adjusted[i] <= comparison.options.rule.alpha) {
-      shown.push_back(judged[i]);
-    }
-  }
-  return shown;
+  return holm_adjusted(p_values);
 }
 
 bool has_few_runs(const ComparisonRow& row, const GateOptions& options) {
@@ -172,23 +163,41 @@ const char* what_passed(FailOn fail_on) {
 
 }  // namespace
 
+Comparison corrected_for_rows(Comparison comparison) {
+  for (const Verdict verdict : {Verdict::slower, Verdict::faster}) {
+    const std::vector<double> adjusted = adjusted_p(comparison, verdict);
+    if (adjusted.size() < 2) break;  // one test needs no correction
+    comparison.corrected_rows = std::ssize(adjusted);
+    size_t at = 0;
+    for (ComparisonRow& row : comparison.rows) {
+      if (!row.p) continue;
+      if (adjusted[at++] <= comparison.options.rule.alpha || row.verdict != verdict) continue;
+      row.verdict = Verdict::inconclusive;
+      row.reason = std::string(to_string(verdict)) +
+                   " by itself, but not after Holm's correction for " +
+                   std::to_string(adjusted.size()) + " rows";
+      row.more_runs = Unknown{row.reason};
+    }
+  }
+  return comparison;
+}
+
 GateResult judge(const Comparison& comparison, const GateOptions& options) {
   GateResult result;
   result.options = options;
   const DecisionRule& rule = comparison.options.rule;
   result.alpha = rule.alpha;
-  std::vector<double> unused;
-  const Rows slower = shown_after_holm(comparison, Verdict::slower, result.adjusted_p);
-  const Rows faster = options.fail_on == FailOn::any
-                          ? shown_after_holm(comparison, Verdict::faster, unused)
-                          : Rows{};
+  result.adjusted_p = adjusted_p(comparison, Verdict::slower);
+  const auto with = [&](Verdict verdict) {
+    return rows_where(comparison, [=](const ComparisonRow& row) { return row.verdict == verdict; });
+  };
+  const Rows slower = with(Verdict::slower), open = with(Verdict::inconclusive);
+  const Rows faster = options.fail_on == FailOn::any ? with(Verdict::faster) : Rows{};
   Rows failed = slower;
   failed.insert(failed.end(), faster.begin(), faster.end());
   result.answers = answers_of(comparison, options, failed);
   if (refuse(comparison, result)) return result;
   const std::string beyond = " by more than " + plain_percent(rule.margin) + ": ";
-  const Rows open = rows_where(
-      comparison, [](const ComparisonRow& row) { return row.verdict == Verdict::inconclusive; });
   const Rows unshown = rows_where(comparison, [&](const ComparisonRow& row) {
     return !shows_what_is_asked(row, options.fail_on, rule.alpha);
   });
@@ -220,7 +229,7 @@ std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet&
   const bool base_is_short = fewest_runs(base) < gate_options.minimum_runs;  // runs would not help
   for (int64_t reruns = 0;; ++reruns) {
     options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
-    const Comparison comparison = compare(base, next, options);
+    const Comparison comparison = corrected_for_rows(compare(base, next, options));
     GateResult result = judge(comparison, gate_options);
     result.reruns = reruns;
     result.looks = looks;

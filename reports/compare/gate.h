@@ -39,21 +39,25 @@ struct GateResult {
   double alpha = 0;                // of all looks; the comparison has what its look took
 };
 
-/// The first that holds: 5, a side without a complete run; 4, not comparable, missing, or not
-/// clean; 3, too few runs, or none that vary; 1, a regression (with `any`: a change) that holds
-/// after Holm's correction for several rows; 3, not shown what the policy asks for; 0. That all
-/// rows are equivalent needs no correction, as each must be.
+/// The same with verdicts that hold for all rows together: where SLOWER or FASTER does not stay
+/// after Holm's correction over the rows, it becomes INCONCLUSIVE, and says so.
+Comparison corrected_for_rows(Comparison comparison);
+
+/// Of verdicts after corrected_for_rows(). The first that holds: 5, a side without a complete run;
+/// 4, not comparable, missing, or not clean; 3, too few runs, or none that vary; 1, a regression
+/// (with `any`: a change); 3, not shown what the policy asks for; 0. That all rows are equivalent
+/// needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
 /// Adds a run to the new side; false where none can be had.
 using TakeRun = std::function<bool(RunSet& next)>;
 
-/// Compares and judges, and while the answer is inconclusive takes another run, `most_reruns` times
-/// at most. All looks at the runs together err no more often than one would, as they share alpha:
-/// the last takes nine tenths of it, those before the rest in equal parts, so that clear cases end
-/// early and others are judged almost as if there had been one look (after Haybittle and Peto). A
-/// look at too few runs decides nothing and takes no part; where the base has too few, none is
-/// taken.
+/// Compares, corrects for the number of rows and judges, and while the answer is inconclusive takes
+/// another run, `most_reruns` times at most. All looks at the runs together err no more often than
+/// one would, as they share alpha: the last takes nine tenths of it, those before the rest in equal
+/// parts, so that clear cases end early and others are judged almost as if there had been one look
+/// (after Haybittle and Peto). A look at too few runs decides nothing and takes no part; where the
+/// base has too few, none is taken.
 std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,

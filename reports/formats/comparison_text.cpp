@@ -156,8 +156,12 @@ TextTable table_of_environments(const Comparison& comparison) {
   return table;
 }
 
-std::string rule_text(const DecisionRule& rule) {
+std::string rule_text(const Comparison& comparison) {
+  const DecisionRule& rule = comparison.options.rule;
   return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
+         (comparison.corrected_rows > 0 ? "; verdicts after Holm's correction for " +
+                                              std::to_string(comparison.corrected_rows) + " rows"
+                                        : "") +
          "; n: runs a side, or pairs of them; worst first";
 }
 
@@ -226,7 +230,7 @@ ComparisonText text_of(const Comparison& comparison) {
     text.key_differences = table_of_key_differences(comparison);
   }
   text.rows = table_of(comparison, footnotes);
-  text.rule = rule_text(comparison.options.rule);
+  text.rule = rule_text(comparison);
   for (const Explanation& explanation : comparison.explanations) {
     text.explanations.push_back(text_of(explanation, comparison.options));
   }

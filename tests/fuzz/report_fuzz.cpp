@@ -34,7 +34,7 @@ void compare_sides(const RunSet& base, const RunSet& next) {
   std::ostringstream text;
   print_comparison(text, comparison, true);
   print_comparison_markdown(text, comparison);
-  const GateResult gate = judge(comparison, {.fail_on = FailOn::any});
+  const GateResult gate = judge(corrected_for_rows(comparison), {.fail_on = FailOn::any});
   text << power_text(comparison);
   require(!to_json(comparison, gate, gate.exit_code).empty(), "a comparison can be written");
   print_junit(text, comparison, gate);

@@ -6,19 +6,21 @@
 #include <sstream>
 
 #include "reports/formats/benchmark_text.h"
+#include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Sides = std::vector<std::pair<std::string, std::vector<double>>>;
 
 GateResult gate(const RunSet& base, const RunSet& next, FailOn fail_on = FailOn::regression,
                 double margin = 0.02) {
   CompareOptions options;
   options.rule.margin = margin;
-  return judge(compare(base, next, options), {.fail_on = fail_on});
+  return judge(corrected_for_rows(compare(base, next, options)), {.fail_on = fail_on});
 }
 
 std::vector<double> around(double level) {
@@ -150,12 +152,37 @@ TEST(Gate, SeveralRowsAreCorrectedForTheirNumber) {
       << "not shown, and not shown otherwise";
 }
 
+// What the table, JUnit and the exit code say is one thing.
+TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
+  const auto arms = [](double first) {
+    return Sides{{"a", around(first)}, {"b", around(1000)}, {"c", around(1000)}};
+  };
+  const Comparison single = compare(made_up_set(arms(1000)), made_up_set(arms(975.3), 60), {});
+  ASSERT_EQ(single.rows[0].verdict, Verdict::slower);
+  const Comparison comparison = corrected_for_rows(single);
+  EXPECT_EQ(comparison.rows[0].verdict, Verdict::inconclusive);
+  const GateResult result = judge(comparison, {});
+  EXPECT_EQ(result.exit_code, ExitCode::ok);
+  EXPECT_TRUE(result.inconclusive) << "another look may show it";
+  std::ostringstream table, junit;
+  print_comparison(table, comparison, false);
+  print_junit(junit, comparison, result);
+  EXPECT_THAT(table.str(), Not(HasSubstr(" SLOWER (")));
+  EXPECT_THAT(table.str(), HasSubstr("verdicts after Holm's correction for 3 rows"));
+  EXPECT_THAT(table.str(), HasSubstr("SLOWER by itself, but not after Holm's correction for 3"));
+  EXPECT_THAT(junit.str(), HasSubstr("failures=\"0\" errors=\"0\" skipped=\"1\""));
+  EXPECT_EQ(corrected_for_rows(compare(made_up_set(arms(1000)), made_up_set(arms(900), 60), {}))
+                .rows[0]
+                .verdict,
+            Verdict::slower);
+}
+
 TEST(Gate, JunitTellsHowEachRowWent) {
   const RunSet base =
       made_up_set({{"a", around(1000)}, {"b<", around(1000)}, {"c", around(1000)}, {"d", {1000}}});
   const RunSet next = made_up_set(
       {{"a", around(1000)}, {"b<", around(900)}, {"c", around(980)}, {"d", {1000}}}, 60);
-  const Comparison comparison = compare(base, next, {});
+  const Comparison comparison = corrected_for_rows(compare(base, next, {}));
   const GateResult result = judge(comparison, {});
   EXPECT_EQ(result.exit_code, ExitCode::inconclusive) << "one row has too few runs";
   std::ostringstream text;
