@@ -292,8 +292,12 @@ std::vector<Launch> launch_order(size_t layouts, int64_t repeats, bool randomise
   std::iota(order.begin(), order.end(), size_t{0});
   std::vector<Launch> launches;
   for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
-    // Fisher and Yates; std::shuffle() may differ between libraries.
-    for (size_t i = layouts; randomised && i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+    if (randomised && layouts == 2 && repeat > 1) {
+      std::ranges::reverse(order);
+    } else if (randomised) {
+      // Fisher and Yates; std::shuffle() may differ between libraries.
+      for (size_t i = layouts; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+    }
     for (const size_t layout : order) launches.push_back({layout, repeat});
   }
   return launches;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <stdexcept>
 
 #include "tests/support/sample_hosts.h"
@@ -195,6 +196,18 @@ TEST(LaunchOrder, TakesEachLayoutOnceInEveryRepeat) {
   EXPECT_THAT(listed, ElementsAre(Launch{0, 1}, Launch{1, 1}, Launch{2, 1}, Launch{0, 2},
                                   Launch{1, 2}, Launch{2, 2}));
   EXPECT_THAT(launch_order(1, 1, true, 9), ElementsAre(Launch{0, 1}));
+}
+
+TEST(LaunchOrder, OfTwoLayoutsIsByTurns) {
+  std::set<std::string> orders;
+  for (int64_t seed = 0; seed < 8; ++seed) {
+    std::string order;
+    for (const Launch& launch : launch_order(2, 4, true, seed)) {
+      order += std::to_string(launch.layout);
+    }
+    orders.insert(order);
+  }
+  EXPECT_THAT(orders, ElementsAre("01100110", "10011001"));
 }
 
 // As the seed is part of a plan, another version must not give another order.
