@@ -88,8 +88,6 @@ std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
 Texts statements_of(const CompareAnswer& judged) {
   Texts lines;
   if (!judged.gate) return lines;
-  const std::string power = power_text(judged.comparison);
-  if (!power.empty()) lines.push_back("power: " + power);
   if (judged.sequential) {
     lines.push_back(sequential_text(*judged.gate, judged.comparison.options.rule));
   }
@@ -127,9 +125,9 @@ std::string names_to_choose_from() {
 }
 
 void add_rule_options(Options& options, CompareOptions& compare) {
-  options.value("--margin", "SHARE", "that does not matter, such as 1.5% or 0.015 [2%]",
+  options.value("--margin", "SHARE", "that does not matter, up to 20%; for better 1/(1-SHARE) [2%]",
                 [&compare](const std::string& text) {
-                  compare.rule.margin = parse_share("--margin", text, {0, 0.5, true});
+                  compare.rule.margin = parse_share("--margin", text, {0, 0.2, true});
                 });
   options.value("--alpha", "SHARE", "chance of each kind of error [5%]",
                 [&compare](const std::string& text) {

@@ -1,5 +1,6 @@
 #include "bench/commands/gate.h"
 
+#include <ctime>
 #include <filesystem>
 #include <stdexcept>
 
@@ -29,19 +30,34 @@ void take_places(CompareRequest& request, const std::vector<std::string>& places
   }
 }
 
-RunSet read_base(const GateForm& form, const RunSet& next) {
+std::string checked_date(const std::string& text) {
+  constexpr size_t digits = 10;
+  tm date{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%d", &date);
+  if (end == text.c_str() + digits && text.size() == digits) return text;
+  throw std::invalid_argument("--since takes a date such as 2026-01-31, not '" + text + "'");
+}
+
+Baseline read_base(const GateForm& form, const RunSet& next) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
   std::error_code ignored;
   const RunSet history = read_runs({place}, form.request.html.has_value());
-  return fs::is_directory(place, ignored) ? matching_runs(history, next, form.recent_runs)
-                                          : history;
+  if (!fs::is_directory(place, ignored)) return {history};
+  BaselineWindow window = form.window;
+  window.anchor_runs = form.gate.minimum_runs;
+  const Baseline base = matching_runs(history, next, window);
+  if (!history.arms.empty() && base.recent.arms.empty()) {
+    throw std::invalid_argument("--since " + window.since + ": no run of " + place +
+                                " that new ones could be held against began on that day or later");
+  }
+  return base;
 }
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   RunSet next = read_runs(request.next, request.html.has_value());
-  const RunSet base = read_base(form, next);
+  const Baseline base = read_base(form, next);
   CompareOptions options = request.options;
   options.base_can_grow = false;
   std::optional<Repeatable> repeated;
@@ -54,7 +70,8 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   const auto [comparison, result] =
       judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
   if (run_code != ExitCode::ok) return run_code;
-  return publish({base, next, comparison, result, form.reruns > 0}, request, context.terminal);
+  return publish({base.recent, next, comparison, result, form.reruns > 0}, request,
+                 context.terminal);
 }
 
 }  // namespace
@@ -74,8 +91,15 @@ void add_gate_options(Options& options, GateForm& form) {
   options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000}, "that each side must have");
   options.toggle("--require-clean", form.gate.require_clean,
                  "exit 4 unless each run's monitor shows it undisturbed");
-  options.number("--window", "N", form.recent_runs, {2, 100000},
+  options.value(
+      "--max-detectable", "SHARE", "exit 3 if only larger drops would be found, with 80 % chance",
+      [&form](const std::string& text) {
+        form.gate.largest_detectable_drop = parse_share("--max-detectable", text, {0, 1, true});
+      });
+  options.number("--window", "N", form.window.recent_runs, {2, 100000},
                  "latest runs of a baseline that count");
+  options.value("--since", "DATE", "from which a baseline counts: 2026-01-31 [its first run]",
+                [&form](const std::string& text) { form.window.since = checked_date(text); });
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW here this often at most");
   add_baselines_option(options, form.baselines_folder);

@@ -11,8 +11,8 @@ namespace nearmetal {
 struct GateForm {
   CompareRequest request;
   GateOptions gate;
-  int64_t reruns = 0;        // at most
-  int64_t recent_runs = 20;  // the latest runs of a baseline that count
+  int64_t reruns = 0;  // at most
+  BaselineWindow window;
   std::string baselines_folder = "baselines";
 };
 

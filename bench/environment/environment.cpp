@@ -98,6 +98,7 @@ void take(Secrets& secrets, Maybe<std::string>& value) {
 void clear(Environment& environment, Secrets& secrets) {
   secrets.emplace(environment.host_name, left_out_name);
   environment.host_name = left_out_name;
+  take(secrets, environment.boot_id);
   for (Gpu& gpu : environment.gpus) {
     take(secrets, gpu.uuid);
     take(secrets, gpu.serial);
@@ -132,6 +133,7 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   utsname system{};
   uname(&system);
   found.host_name = system.nodename;
+  found.boot_id = first_line(root / "proc/sys/kernel/random/boot_id");
   found.kernel = std::string(system.sysname) + " " + system.release;
   found.architecture = system.machine;
   found.distribution = value_in(root / "etc/os-release", "PRETTY_NAME", '=');

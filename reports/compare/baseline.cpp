@@ -66,6 +66,31 @@ std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<K
   return nearest;
 }
 
+using Runs = std::vector<const SetRun*>;
+
+// Of that context, in order of their start.
+Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std::string& since) {
+  Runs runs;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.started_at >= since && context_of(run.key) == context) runs.push_back(&run);
+  }
+  std::ranges::stable_sort(runs, {}, [](const SetRun* run) { return run->run.started_at; });
+  return runs;
+}
+
+// The first sessions with enough runs; none where these are all there are.
+Runs anchor_of(const Runs& runs, const BaselineWindow& window) {
+  Runs anchor;
+  int64_t complete = 0;
+  for (const SetRun* run : runs) {
+    const bool enough = complete >= window.anchor_runs;
+    if (enough && run->session != anchor.back()->session) return anchor;
+    anchor.push_back(run);
+    complete += run->run.status == Status::complete ? 1 : 0;
+  }
+  return {};
+}
+
 // FINGERPRINT/TIME-HASH.json.
 fs::path place_of_copy(const std::string& file, const std::string& text) {
   const Report report = read_report(file);
@@ -123,23 +148,18 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
                       "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
 }
 
-RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t recent_runs) {
+Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window) {
   const SetRun* first = first_run(next);
-  if (first == nullptr) return history;
+  if (first == nullptr) return {history};
   const std::vector<KeyField> context = nearest_context(history, context_of(first->key));
-  RunSet matching;
+  Baseline matching;
   for (const RunArm& arm : history.arms) {
-    std::vector<const SetRun*> runs;
-    for (const SetRun& run : arm.runs) {
-      if (context_of(run.key) == context) runs.push_back(&run);
-    }
-    std::ranges::stable_sort(runs, [](const SetRun* a, const SetRun* b) {
-      return a->run.started_at < b->run.started_at;
-    });
-    const auto surplus = std::max<int64_t>(0, std::ssize(runs) - recent_runs);
-    for (const SetRun* run : std::span(runs).subspan(surplus)) {
-      add_run(matching, arm.name, *run, history.environments);
-    }
+    const Runs runs = runs_of(arm, context, window.since);
+    const auto add = [&](RunSet& set, std::span<const SetRun* const> chosen) {
+      for (const SetRun* run : chosen) add_run(set, arm.name, *run, history.environments);
+    };
+    add(matching.recent, std::span(runs).last(std::min<size_t>(runs.size(), window.recent_runs)));
+    add(matching.anchor, anchor_of(runs, window));
   }
   return matching;
 }

@@ -26,9 +26,23 @@ std::vector<std::string> baseline_names(const std::filesystem::path& folder);
 /// Throws InvalidReport that names the baselines there are.
 std::string place_of_baseline(const std::filesystem::path& folder, const std::string& place);
 
-/// Of a history, the runs to hold `next` against: those with the comparable key of its first run
-/// (but for the layout), or where there are none those that differ in the fewest fields; of each
-/// arm the latest `recent_runs`, so that the base follows slowly and no single run moves it.
-RunSet matching_runs(const RunSet& history, const RunSet& next, int64_t recent_runs);
+/// What new runs are held against.
+struct Baseline {
+  RunSet recent;
+  RunSet anchor{};  // of arms with an older session; it stays where it is while `recent` follows
+};
+
+/// Which runs of a baseline count.
+struct BaselineWindow {
+  std::string since{};       // date of the first that may count; empty: all
+  int64_t recent_runs = 20;  // the latest, of each arm
+  int64_t anchor_runs = 3;   // the first, at least: whole sessions
+};
+
+/// Of a history, the runs with the comparable key of the first run of `next` (but for the layout),
+/// or where there are none those that differ in the fewest fields. Of each arm the latest, so that
+/// the base follows slowly and no single run moves it; and where it has several sessions the first,
+/// against which small losses add up.
+Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window);
 
 }  // namespace nearmetal

@@ -50,8 +50,9 @@ std::vector<KeyDifference> differences_within(const ArmPair& pair, const Compare
   return found;
 }
 
+// `others`: runs that tell how sessions differ.
 void add_rows(Comparison& comparison, const ArmPair& pair,
-              const std::vector<const Metric*>& metrics) {
+              const std::vector<const Metric*>& metrics, const RunArm& others = {}) {
   const auto add_without_figures = [&](const std::string& reason) {
     for (const Metric* metric : metrics) {
       comparison.rows.push_back(
@@ -70,7 +71,8 @@ void add_rows(Comparison& comparison, const ArmPair& pair,
   }
   if (refused) return add_without_figures("the runs differ in what must agree");
   for (const Metric* metric : metrics) {
-    comparison.rows.push_back(compare_arms(*pair.base, *pair.next, *metric, comparison.options));
+    comparison.rows.push_back(
+        compare_arms(*pair.base, *pair.next, *metric, comparison.options, others));
     comparison.rows.back().arm = pair.name;
   }
 }
@@ -123,7 +125,8 @@ std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
 // Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
 bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
   return std::ranges::any_of(comparison.rows, [&](const ComparisonRow& row) {
-    return row.arm == arm && row.difference && !(only_open && row.verdict == Verdict::equivalent);
+    return row.arm == arm && row.since.empty() && row.difference &&
+           !(only_open && row.verdict == Verdict::equivalent);
   });
 }
 
@@ -188,7 +191,8 @@ void add_geometric_means(Comparison& comparison, const std::vector<const Metric*
   for (const Metric* metric : metrics) {
     std::vector<const ComparisonRow*> rows;
     for (const ComparisonRow& row : comparison.rows) {
-      if (row.metric == metric->name && row.log_difference) rows.push_back(&row);
+      const bool counts = row.metric == metric->name && row.since.empty();
+      if (counts && row.log_difference) rows.push_back(&row);
     }
     if (rows.size() < 2) continue;
     comparison.geometric_means.push_back(
@@ -196,7 +200,37 @@ void add_geometric_means(Comparison& comparison, const std::vector<const Metric*
   }
 }
 
+std::string day_of_first(const RunArm& arm) {
+  constexpr size_t day_digits = 10;  // of 2026-01-31T...
+  const auto start = [](const SetRun& run) -> const std::string& { return run.run.started_at; };
+  return start(*std::ranges::min_element(arm.runs, {}, start)).substr(0, day_digits);
+}
+
+// The new arms against those of the anchor, whose names are those of the base.
+void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
+                     const RunSet& anchor, const std::vector<const Metric*>& metrics) {
+  for (const ArmPair& pair : pairs) {
+    const RunArm* first = pair.base != nullptr ? arm_in(anchor, pair.base->name) : nullptr;
+    if (first == nullptr || first->runs.empty() || pair.next == nullptr) continue;
+    const size_t before = comparison.rows.size();
+    add_rows(comparison, {pair.name, first, pair.next}, metrics, *pair.base);
+    for (size_t i = before; i < comparison.rows.size(); ++i) {
+      comparison.rows[i].since = day_of_first(*first);
+    }
+  }
+}
+
 }  // namespace
+
+std::string title_of(const ComparisonRow& row) {
+  return row.since.empty() ? row.arm : row.arm + " since " + row.since;
+}
+
+bool holds_within_one_session(const Comparison& comparison) {
+  return std::ranges::any_of(comparison.rows, [](const ComparisonRow& row) {
+    return row.log_difference && row.method != Method::sessions;
+  });
+}
 
 const char* base_title(const CompareOptions& options) {
   return options.vm_form ? "bare metal" : "base";
@@ -227,7 +261,8 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
   return pairs;
 }
 
-Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options) {
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
+                   const RunSet& anchor) {
   Comparison comparison;
   comparison.options = options;
   const std::vector<ArmPair> pairs = paired_arms(base, next);
@@ -243,6 +278,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
     add_rows(comparison, pair,
              options.metrics.empty() ? std::vector{&throughput_of(pair)} : metrics);
   }
+  add_anchor_rows(comparison, pairs, anchor, metrics);
   const auto worst_first = [](const auto& a, const auto& b) {
     return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
   };

@@ -47,9 +47,12 @@ constexpr auto names_of(Verdict) {
 }
 
 /// How a difference and its error were estimated: from two independent samples of runs (Welch),
-/// from pairs of runs, or as the mean of the rows of several arms.
-enum class Method { none, welch, paired, mean_of_rows };
-constexpr auto names_of(Method) { return std::array{"", "welch", "paired", "mean of rows"}; }
+/// from pairs of runs, as the mean of the rows of several arms, or from means of sessions, with
+/// what differs between sessions. All but the last hold within one session.
+enum class Method { none, welch, paired, mean_of_rows, sessions };
+constexpr auto names_of(Method) {
+  return std::array{"", "welch", "paired", "mean of rows", "sessions"};
+}
 
 struct CompareOptions {
   DecisionRule rule;
@@ -74,6 +77,7 @@ struct SideSummary {
   std::string name{};    // in a sentence: "the base", "the VM"
   int64_t runs = 0;      // that count
   int64_t left_out = 0;  // partial, failed or without the figure
+  int64_t sessions = 0;  // that the runs were taken in
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
@@ -84,6 +88,7 @@ struct SideSummary {
 /// One layout and metric.
 struct ComparisonRow {
   std::string arm;
+  std::string since;  // day of the anchor of a baseline that this row is held against; empty: none
   std::string metric;
   Verdict verdict = Verdict::inconclusive;
   std::string reason;  // of the verdict, in words
@@ -94,7 +99,7 @@ struct ComparisonRow {
   Maybe<double> difference;             // new / base - 1
   Maybe<Interval> difference_interval;  // of confidence 1 - 2 alpha
   Maybe<double> p;                      // of no difference, Student's t
-  Maybe<double> rank_test_p;            // of no difference, Mann-Whitney
+  Maybe<double> rank_test_p;            // of no difference: Mann-Whitney, of pairs Wilcoxon
   Maybe<double> p_worse;                // of "worse by the margin or more": small shows it is not
   Maybe<double> p_better;               // of "better by the margin or more"
   Maybe<double> p_regression;           // of "not worse than the margin": small shows a regression
@@ -122,6 +127,12 @@ const char* new_title(const CompareOptions& options);
 const char* base_name(const CompareOptions& options);
 const char* new_name(const CompareOptions& options);
 
+/// "run", or "run since 2026-01-31" where it is held against an anchor.
+std::string title_of(const ComparisonRow& row);
+
+/// Whether rows were judged by runs that cannot tell how sessions differ.
+bool holds_within_one_session(const Comparison& comparison);
+
 struct ArmPair {
   std::string name;              // of both, or "a | b"
   const RunArm* base = nullptr;  // either may be missing
@@ -131,7 +142,10 @@ struct ArmPair {
 /// Arms of the same name, or the only arm of each side whatever their names.
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 
-/// Of all pairs of arms. Throws std::invalid_argument for options that make no sense.
-Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options);
+/// Of all pairs of arms. Arms of `anchor`, the first runs of a baseline, are compared with the new
+/// ones as well: what is lost in small steps is seen from there alone. Throws std::invalid_argument
+/// for options that make no sense.
+Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
+                   const RunSet& anchor = {});
 
 }  // namespace nearmetal

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/compare/run_difference.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
-struct SideValues {
-  std::vector<const SetRun*> runs;  // that count, in order of their start
-  std::vector<double> values;       // of the metric
-  std::vector<double> within;       // relative standard error of each run, where known
+struct SideValues : CountedRuns {
+  std::vector<double> within;  // relative standard error of each run, where known
   std::vector<Warning> left_out;
   std::string lack;  // why a complete run has no such value; empty where each has one
 };
@@ -100,6 +99,7 @@ SideSummary summary_of(const SideValues& side) {
   if (const auto estimate = log_mean(side.values)) {
     summary.interval = interval(*estimate, side_confidence);
   }
+  summary.sessions = std::ssize(sessions_of(side));
   if (const auto spread = run_spread(side.values, side.within)) summary.spread = *spread;
   return summary;
 }
@@ -147,29 +147,59 @@ void fill_tests(ComparisonRow& row, const LogEstimate& estimate, const Metric& m
   row.reason = reason_of(row.verdict);
 }
 
-// The groups whose means the estimate is made of: pairs are one.
-std::vector<RunGroup> groups_of(const ComparisonRow& row, const LogEstimate& estimate,
-                                const CompareOptions& options) {
-  const int64_t n = row.new_side.runs;
-  if (row.method == Method::paired) {
-    return {{estimate.standard_error * std::sqrt(static_cast<double>(n)), n, true}};
-  }
-  return {{row.base_side.spread->deviation, row.base_side.runs, options.base_can_grow},
-          {row.new_side.spread->deviation, n, true}};
+// Whether a true difference at the margin is about as likely as the measured one: the number of
+// runs that decides goes to infinity there, so that none can be promised.
+bool lies_at_margin(const LogEstimate& estimate, const DecisionRule& rule) {
+  constexpr double errors = 0.5;
+  const double distance = std::abs(std::abs(estimate.value) + log_margin(rule));
+  return distance < errors * estimate.standard_error;
 }
 
-void fill_plan(ComparisonRow& row, const LogEstimate& estimate, const Metric& metric,
-               const CompareOptions& options) {
-  const std::vector<RunGroup> groups = groups_of(row, estimate, options);
-  row.detectable_drop = detectable_drop(groups, options.rule, planned_power);
-  if (row.verdict != Verdict::inconclusive) {
-    row.more_runs = Unknown{"decided"};
-    return;
+Maybe<int64_t> more_runs(const RunDifference& found, const Metric& metric,
+                         const DecisionRule& rule) {
+  if (lies_at_margin(found.estimate, rule)) {
+    return Unknown{"the difference lies at the margin: no number of runs will decide"};
   }
-  const double truth = turned_where_lower_is_better(estimate, metric).value;
-  const auto more = more_runs_to_decide(groups, truth, options.rule, planned_power);
-  row.more_runs = Unknown{"1000 more runs would not decide"};
-  if (more) row.more_runs = std::max<int64_t>(1, *more);
+  const double truth = turned_where_lower_is_better(found.estimate, metric).value;
+  const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);
+  if (more) return std::max<int64_t>(1, *more);
+  return Unknown{found.method == Method::sessions
+                     ? "1000 more runs of these sessions would not decide, more sessions may"
+                     : "1000 more runs would not decide"};
+}
+
+// Ranks of runs that share a session are not independent.
+Maybe<double> rank_test(Method method, const CountedRuns& base, const CountedRuns& next) {
+  if (method == Method::sessions) return Unknown{"runs of one session are not independent"};
+  if (method == Method::welch) return mann_whitney_p(next.values, base.values);
+  std::vector<double> differences;
+  for (size_t i = 0; i < base.values.size(); ++i) {
+    differences.push_back(std::log(next.values[i] / base.values[i]));
+  }
+  return wilcoxon_p(differences);
+}
+
+// The estimate is of means of sessions, and so are the figures of the sides beside it.
+void show_means_of_sessions(SideSummary& side, const CountedRuns& runs) {
+  std::vector<double> means = session_means(sessions_of(runs));
+  for (double& mean : means) mean = std::exp(mean);
+  side.geometric_mean = geometric_mean(means);
+  side.interval = Unknown{"one session, or all equal"};
+  if (const auto estimate = log_mean(means)) side.interval = interval(*estimate, side_confidence);
+}
+
+void fill_figures(ComparisonRow& row, const RunDifference& found, const SideValues& base,
+                  const SideValues& next, const Metric& metric, const DecisionRule& rule) {
+  row.method = found.method;
+  if (found.method == Method::sessions) {
+    show_means_of_sessions(row.base_side, base);
+    show_means_of_sessions(row.new_side, next);
+  }
+  fill_tests(row, found.estimate, metric, rule);
+  row.rank_test_p = rank_test(found.method, base, next);
+  row.detectable_drop = detectable_drop(found.groups, rule, planned_power);
+  row.more_runs =
+      row.verdict == Verdict::inconclusive ? more_runs(found, metric, rule) : Unknown{"decided"};
 }
 
 void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
@@ -227,7 +257,7 @@ ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, 
 }
 
 ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const Metric& metric,
-                           const CompareOptions& options) {
+                           const CompareOptions& options, const RunArm& others) {
   const SideValues base = values_of(base_arm, metric);
   const SideValues next = values_of(new_arm, metric);
   ComparisonRow row = row_without_figures(base_arm.name, metric, Verdict::invalid, "");
@@ -243,21 +273,11 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
     mark_unmeasured(row, {row.reason});
     return row;
   }
-  const bool paired = are_pairs(base.runs, next.runs);
-  std::optional<LogEstimate> estimate;
-  if (paired) {
-    estimate = paired_difference(base.values, next.values);
-  } else if (const auto of_base = log_mean(base.values), of_new = log_mean(next.values);
-             of_base && of_new) {
-    estimate = difference(*of_base, *of_new);
-  }
-  if (estimate) {
-    row.method = paired ? Method::paired : Method::welch;
-    fill_tests(row, *estimate, metric, options.rule);
-    row.rank_test_p = mann_whitney_p(next.values, base.values);
-    fill_plan(row, *estimate, metric, options);
+  const auto found = run_difference(base, next, values_of(others, metric), options.base_can_grow);
+  if (found) {
+    fill_figures(row, *found, base, next, metric, options.rule);
   } else {
-    fill_difference_alone(row, paired);
+    fill_difference_alone(row, are_pairs(base.runs, next.runs));
   }
   add_run_notes(row, base.runs, next.runs, base.values, next.values);
   return row;

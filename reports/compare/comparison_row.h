@@ -16,9 +16,10 @@ std::string mean_text(const SideSummary& side, const Metric& metric);
 /// Those of its runs that are not among them, and why.
 std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric);
 
-/// Both arms hold comparable runs. Those that are not complete are left out by that alone.
+/// Both arms hold comparable runs. Those that are not complete are left out by that alone. Runs of
+/// `others` are on neither side and tell how sessions differ.
 ComparisonRow compare_arms(const RunArm& base, const RunArm& next, const Metric& metric,
-                           const CompareOptions& options);
+                           const CompareOptions& options, const RunArm& others = {});
 
 /// A row that holds a verdict and no figures.
 ComparisonRow row_without_figures(const std::string& arm, const Metric& metric, Verdict verdict,

@@ -10,7 +10,8 @@ namespace {
 
 // What is another on every machine, or of every run, and says nothing of its speed.
 bool is_identity(const std::string& name) {
-  for (const char* end : {"host_name", "/uuid", "/pci_id", "/serial", "/link_generation"}) {
+  for (const char* end :
+       {"host_name", "boot_id", "/uuid", "/pci_id", "/serial", "/link_generation"}) {
     if (name.ends_with(end)) return true;  // an idle link lowers its generation
   }
   return false;

@@ -13,7 +13,7 @@ namespace {
 using Rows = std::vector<const ComparisonRow*>;
 
 std::string name_of(const ComparisonRow& row, const Comparison& comparison) {
-  return comparison.options.metrics.size() == 1 ? row.arm : row.arm + " " + row.metric;
+  return title_of(row) + (comparison.options.metrics.size() == 1 ? "" : " " + row.metric);
 }
 
 std::string names_of(const Rows& rows, const Comparison& comparison) {
@@ -149,6 +149,22 @@ double share_of_alpha(bool last, int64_t looks) {
   return last ? share_of_last : (1 - share_of_last) / static_cast<double>(looks - 1);
 }
 
+// Of the row that sees least; none where that of a row is not known.
+std::optional<double> largest_detectable_drop(const Comparison& comparison) {
+  double largest = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.detectable_drop) return std::nullopt;
+    largest = std::max(largest, *row.detectable_drop);
+  }
+  return largest;
+}
+
+bool is_too_blind(const Comparison& comparison, const GateOptions& options) {
+  const auto& most = options.largest_detectable_drop;
+  const std::optional<double> drop = largest_detectable_drop(comparison);
+  return most && !(drop && *drop <= *most);
+}
+
 const char* what_passed(FailOn fail_on) {
   switch (fail_on) {
     case FailOn::regression:
@@ -211,25 +227,34 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
     result.inconclusive = true;
     result.exit_code = ExitCode::inconclusive;
     result.verdict = "inconclusive: " + names_of(unshown, comparison);
+  } else if (is_too_blind(comparison, options)) {
+    result.inconclusive = true;
+    result.exit_code = ExitCode::inconclusive;
+    result.verdict = "inconclusive: too blind";
   } else {
     result.inconclusive = !open.empty();
     result.verdict = std::string("pass: ") + what_passed(options.fail_on);
     if (!open.empty()) result.verdict += "; inconclusive: " + names_of(open, comparison);
   }
+  if (holds_within_one_session(comparison)) result.verdict += " (within one session)";
+  const std::string power = power_text(comparison);
+  if (result.exit_code != ExitCode::gate_failed && !power.empty()) result.verdict += "; " + power;
   return result;
 }
 
-std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet& next,
+std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,
                                                      int64_t most_reruns, const TakeRun& take_run) {
   const int64_t idle = std::max<int64_t>(0, gate_options.minimum_runs - fewest_runs(next));
   const int64_t looks = std::max<int64_t>(1, most_reruns + 1 - idle);
   const double alpha = options.rule.alpha;
-  const bool base_is_short = fewest_runs(base) < gate_options.minimum_runs;  // runs would not help
+  const bool base_is_short =
+      fewest_runs(base.recent) < gate_options.minimum_runs;  // runs would not help
   for (int64_t reruns = 0;; ++reruns) {
     options.rule.alpha = alpha * share_of_alpha(reruns == most_reruns, looks);
-    const Comparison comparison = corrected_for_rows(compare(base, next, options));
+    const Comparison comparison =
+        corrected_for_rows(compare(base.recent, next, options, base.anchor));
     GateResult result = judge(comparison, gate_options);
     result.reruns = reruns;
     result.looks = looks;
@@ -241,11 +266,7 @@ std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet&
 }
 
 std::string power_text(const Comparison& comparison) {
-  double largest = 0;
-  for (const ComparisonRow& row : comparison.rows) {
-    if (!row.detectable_drop) return "";
-    largest = std::max(largest, *row.detectable_drop);
-  }
+  const double largest = largest_detectable_drop(comparison).value_or(0);
   if (largest == 0) return "";
   return "a drop of " + plain_percent(std::ceil(1000 * largest) / 1000) +
          " would have been found with " + plain_percent(planned_power) + " chance" +

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/errors.h"
+#include "reports/compare/baseline.h"
 #include "reports/compare/compare.h"
 
 namespace nearmetal {
@@ -19,8 +21,9 @@ constexpr auto names_of(FailOn) { return std::array{"regression", "not-equivalen
 
 struct GateOptions {
   FailOn fail_on = FailOn::regression;
-  int64_t minimum_runs = 3;    // a side
-  bool require_clean = false;  // each run shown by its monitor to be clean
+  int64_t minimum_runs = 3;                         // a side
+  bool require_clean = false;                       // each run shown by its monitor to be clean
+  std::optional<double> largest_detectable_drop{};  // a gate that would miss more is inconclusive
 };
 
 /// Of one row. tolerated: inconclusive, which the policy lets pass; unshown: what the policy asks
@@ -58,12 +61,12 @@ using TakeRun = std::function<bool(RunSet& next)>;
 /// parts, so that clear cases end early and others are judged almost as if there had been one look
 /// (after Haybittle and Peto). A look at too few runs decides nothing and takes no part; where the
 /// base has too few, none is taken.
-std::pair<Comparison, GateResult> judge_sequentially(const RunSet& base, RunSet& next,
+std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSet& next,
                                                      CompareOptions options,
                                                      const GateOptions& gate_options,
                                                      int64_t most_reruns, const TakeRun& take_run);
 
-/// "A drop of 2.6 % would have been found with 80 % chance."; empty where nothing can be said.
+/// "a drop of 2.6 % would have been found with 80 % chance"; empty where nothing can be said.
 std::string power_text(const Comparison& comparison);
 
 }  // namespace nearmetal

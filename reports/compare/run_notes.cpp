@@ -2,6 +2,7 @@
 #include <set>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/run_difference.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -12,11 +13,23 @@ using Runs = std::vector<const SetRun*>;
 // Runs whose mean is hardly better known than they differ are too short.
 constexpr double large_within = 1.0 / 3;
 constexpr int64_t fewest_for_rank_test = 4;
+constexpr int64_t fewest_pairs_for_rank_test = 6;
 
 const std::string& start(const SetRun* run) { return run->run.started_at; }
 
 void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
-  if (base.empty() || next.empty() || are_pairs(base, next)) return;
+  if (base.empty() || next.empty() || row.method == Method::sessions) return;
+  if (!share_sessions(base, next)) {
+    row.notes.push_back(
+        {"few_sessions",
+         "the runs are of " + counted(row.base_side.sessions, "session") +
+             " (host, boot, day) of " + row.base_side.name + " and " +
+             std::to_string(row.new_side.sessions) + " of " + row.new_side.name +
+             ": too few to know how sessions differ, so that the interval holds within one; from 4 "
+             "on of a side it takes that in"});
+    return;
+  }
+  if (are_pairs(base, next)) return;
   const bool one_after_other =
       start(base.back()) <= start(next.front()) || start(next.back()) <= start(base.front());
   if (!one_after_other) return;
@@ -95,6 +108,15 @@ void add_short_runs(ComparisonRow& row, const SideSummary& side) {
                                          "narrow the interval"});
 }
 
+void add_rank_test_note(ComparisonRow& row) {
+  const bool pairs = row.method == Method::paired;
+  const int64_t fewest = pairs ? fewest_pairs_for_rank_test : fewest_for_rank_test;
+  if (std::min(row.base_side.runs, row.new_side.runs) >= fewest) return;
+  row.notes.push_back({"few_runs", "with fewer than " + std::to_string(fewest) +
+                                       (pairs ? " pairs" : " runs a side") +
+                                       " the rank test cannot fall below 0.05"});
+}
+
 }  // namespace
 
 bool are_pairs(const Runs& base, const Runs& next) {
@@ -130,11 +152,7 @@ void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
   add_kind_note(row, base);
   add_order_note(row, base, next);
   add_shared_runs(row, base, next);
-  if (std::min(row.base_side.runs, row.new_side.runs) < fewest_for_rank_test) {
-    row.notes.push_back({"few_runs",
-                         "with fewer than 4 runs a side the rank test cannot fall "
-                         "below 0.05"});
-  }
+  add_rank_test_note(row);
   row.base_side.warnings = warnings_of(base);
   row.new_side.warnings = warnings_of(next);
   add_outliers(row, base, base_values);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -43,6 +44,17 @@ Run kept_of(const Run& run, bool with_steps) {
     if (!with_steps) rank.step_seconds = {};
   }
   return copy;
+}
+
+std::string session_of(const Run& run, const std::vector<Environment>& environments) {
+  constexpr size_t day_digits = 10;  // of 2026-01-31T...
+  std::set<std::string> machines;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment < 0 || rank.environment >= std::ssize(environments)) continue;
+    const Environment& machine = environments[rank.environment];
+    machines.insert(machine.host_name + " " + machine.boot_id.value.value_or(""));
+  }
+  return joined({machines.begin(), machines.end()}) + " " + run.started_at.substr(0, day_digits);
 }
 
 double window_seconds(const Run& run) { return run.window ? run.window->seconds : 0; }
@@ -190,6 +202,7 @@ RunArm& arm_named(RunSet& set, const std::string& name) {
 
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments) {
+  run.session = session_of(run.run, environments);
   std::map<int64_t, int64_t> places;
   for (Rank& rank : run.run.ranks) {
     const auto [place, is_new] = places.emplace(rank.environment, unknown_environment);
@@ -213,8 +226,11 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     if (arm.share) known.share = arm.share;
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
-              {source, tool_text(report.tool), arm.kind, comparable_key(report, arm, run),
-               kept_of(run, with_steps)},
+              {.source = source,
+               .tool = tool_text(report.tool),
+               .kind = arm.kind,
+               .key = comparable_key(report, arm, run),
+               .run = kept_of(run, with_steps)},
               report.environments);
     }
   }

@@ -73,6 +73,7 @@ struct SetRun {
   std::string tool;    // version and commit that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
+  std::string session{};  // hosts, their boots, and the day: what they did to all runs alike
   // Without losses and plans; step times and profile only where they are kept. The environments of
   // its ranks are indices into those of the set.
   Run run;

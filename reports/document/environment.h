@@ -147,6 +147,7 @@ inline constexpr const char* left_out_name = "(left out)";
 
 struct Environment {
   std::string host_name;
+  Maybe<std::string> boot_id;  // another one whenever the kernel starts
   std::string kernel;
   Maybe<std::string> distribution;
   std::string architecture;

@@ -23,7 +23,7 @@ namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.1";
+  std::string schema_version = "1.2";
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;
@@ -68,6 +68,8 @@ void fields(Archive& field, In<Archive, SideSummary> side) {
   field.type("side", "One of the two sets of runs");
   field("runs", side.runs, at_least(0), "Runs that count");
   field("left_out", side.left_out, at_least(0), "Partial, failed, or without the figure");
+  field.added("sessions", side.sessions, at_least(0),
+              "That the runs were taken in: distinct hosts, boots and days; since 1.2");
   field("geometric_mean", side.geometric_mean);
   field("interval", side.interval, "95 % interval of the mean");
   field("spread", side.spread);
@@ -77,6 +79,9 @@ template <class Archive>
 void fields(Archive& field, In<Archive, ComparisonRow> row) {
   field.type("row", "One layout and metric");
   field("arm", row.arm);
+  field.added("since", row.since,
+              "Day of the first runs of a baseline, where the row is held against these; else "
+              "empty; since 1.2");
   field("metric", row.metric);
   field("unit", unit_of(row));
   field("verdict", row.verdict);
@@ -88,14 +93,16 @@ void fields(Archive& field, In<Archive, ComparisonRow> row) {
   field("difference", row.difference, "new / base - 1");
   field("difference_interval", row.difference_interval, "Its confidence is 1 - 2 alpha");
   field("p", row.p, chance, "p-value of no difference, by Student's t");
-  field("rank_test_p", row.rank_test_p, chance, "p-value of no difference, by Mann-Whitney");
+  field("rank_test_p", row.rank_test_p, chance,
+        "p-value of no difference, by Mann-Whitney, of pairs by Wilcoxon");
   field("p_worse", row.p_worse, chance, "p-value of: worse by the margin or more");
   field("p_better", row.p_better, chance, "p-value of: better by the margin or more");
   field("p_regression", row.p_regression, chance,
         "p-value of: not worse than the margin; a small one shows a regression");
   field("detectable_drop", row.detectable_drop, chance, "Drop that is found with 80 % chance");
   field("more_runs", row.more_runs, at_least(0),
-        "Runs a side (of a gate: new ones) that decide with 80 % chance");
+        "Runs a side (of a gate: new ones) that decide with 80 % chance, if the measured "
+        "difference is the true one");
   field("notes", notes_of(row));
 }
 
@@ -185,6 +192,9 @@ void fields(Archive& field, In<Archive, GateResult> gate) {
   field("minimum_runs", gate.options.minimum_runs, at_least(0));
   field.added("require_clean", gate.options.require_clean,
               "Refuses runs whose monitor did not show them to be undisturbed; since 1.1");
+  field.added(
+      "largest_detectable_drop", gate.options.largest_detectable_drop, chance,
+      "A gate that finds none but larger drops is inconclusive; null: not asked; since 1.2");
   field("verdict", gate.verdict);
   field("inconclusive", gate.inconclusive, "More runs could change the answer");
   field("adjusted_p", gate.adjusted_p, chance,

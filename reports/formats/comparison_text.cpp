@@ -58,7 +58,8 @@ std::string p_text(const Maybe<double>& p) {
 std::string reason_text(const ComparisonRow& row, const CompareOptions& options) {
   if (row.more_runs) {
     return counted(*row.more_runs, "more run") +
-           (options.base_can_grow ? " a side" : " of the new side") + " would decide";
+           (options.base_can_grow ? " a side" : " of the new side") + " would decide with " +
+           plain_percent(planned_power) + " chance if the measured difference is the true one";
   }
   const bool decided = row.verdict == Verdict::slower || row.verdict == Verdict::equivalent ||
                        row.verdict == Verdict::faster;
@@ -89,7 +90,11 @@ std::vector<std::string> notes_of(const ComparisonRow& row, const CompareOptions
 std::string counts_text(const ComparisonRow& row) {
   if (row.method == Method::mean_of_rows) return "-";
   if (row.method == Method::paired) return counted(row.new_side.runs, "pair");
-  return std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs);
+  const auto text = [&](const SideSummary& side) {
+    return std::to_string(side.runs) +
+           (row.method == Method::sessions ? " in " + std::to_string(side.sessions) : "");
+  };
+  return text(row.base_side) + "|" + text(row.new_side);
 }
 
 bool shows_throughput_alone(const CompareOptions& options) {
@@ -104,7 +109,7 @@ std::string side_title(const std::string& side, const CompareOptions& options) {
 std::vector<std::string> cells_of(const ComparisonRow& row, const CompareOptions& options,
                                   Footnotes& footnotes) {
   const Metric& metric = metric_from(row.metric);
-  std::vector<std::string> cells = {row.arm};
+  std::vector<std::string> cells = {title_of(row)};
   if (!shows_throughput_alone(options)) cells.push_back(row.metric + ", " + metric.unit);
   for (const SideSummary* side : {&row.base_side, &row.new_side}) {
     cells.push_back(mean_text(*side, metric));
@@ -158,11 +163,14 @@ TextTable table_of_environments(const Comparison& comparison) {
 
 std::string rule_text(const Comparison& comparison) {
   const DecisionRule& rule = comparison.options.rule;
+  const bool by_sessions = std::ranges::any_of(
+      comparison.rows, [](const ComparisonRow& row) { return row.method == Method::sessions; });
   return "margin " + plain_percent(rule.margin) + ", alpha " + plain_percent(rule.alpha) +
          (comparison.corrected_rows > 0 ? "; verdicts after Holm's correction for " +
                                               std::to_string(comparison.corrected_rows) + " rows"
                                         : "") +
-         "; n: runs a side, or pairs of them; worst first";
+         (by_sessions ? "; n: runs a side, in sessions" : "; n: runs a side, or pairs of them") +
+         "; worst first";
 }
 
 // No more than a reader can see through; --json has them all.
@@ -294,7 +302,7 @@ std::string verdict_counts(const Comparison& comparison) {
   for (const auto& [verdict, count] : counts) {
     texts.push_back(std::to_string(count) + " " + to_string(verdict));
   }
-  return joined(texts);
+  return joined(texts) + (holds_within_one_session(comparison) ? " (within one session)" : "");
 }
 
 }  // namespace nearmetal

@@ -61,7 +61,7 @@ const char* element_of(RowAnswer answer) {
 }
 
 void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer) {
-  out << "  <testcase" << attribute("classname", "nearmetal." + row.arm)
+  out << "  <testcase" << attribute("classname", "nearmetal." + title_of(row))
       << attribute("name", row.metric) << ">\n    <properties>\n";
   print_property(out, "base", row.base_side.geometric_mean);
   print_property(out, "new", row.new_side.geometric_mean);

@@ -145,6 +145,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, Environment> environment) {
   field.type("environment", "One operating-system instance as its ranks found it");
   field("host_name", environment.host_name);
+  field.added("boot_id", environment.boot_id, "Another one whenever the kernel starts");
   field("kernel", environment.kernel);
   field("distribution", environment.distribution);
   field("architecture", environment.architecture);

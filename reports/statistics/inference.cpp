@@ -47,15 +47,13 @@ struct Ranks {
   double ties = 0;  // sum of t^3 - t over groups of t equal values
 };
 
-Ranks ranks_of(std::span<const double> first, std::span<const double> second) {
-  struct Value {
-    double value;
-    bool is_first;
-  };
-  std::vector<Value> values;
-  for (const double value : first) values.push_back({value, true});
-  for (const double value : second) values.push_back({value, false});
-  std::ranges::sort(values, {}, &Value::value);
+struct RankedValue {
+  double value;
+  bool is_first;
+};
+
+Ranks ranks_of(std::vector<RankedValue> values) {
+  std::ranges::sort(values, {}, &RankedValue::value);
   Ranks ranks;
   for (size_t begin = 0, end = 0; begin < values.size(); begin = end) {
     while (end < values.size() && values[end].value == values[begin].value) ++end;
@@ -85,26 +83,48 @@ std::vector<double> ways_by_sum(const std::vector<int64_t>& ranks, size_t chosen
   return ways[chosen];
 }
 
-double exact_p(const Ranks& ranks, size_t size_of_first) {
-  const std::vector<double> ways = ways_by_sum(ranks.doubled, size_of_first);
+Ranks ranks_of(std::span<const double> first, std::span<const double> second) {
+  std::vector<RankedValue> values;
+  for (const double value : first) values.push_back({value, true});
+  for (const double value : second) values.push_back({value, false});
+  return ranks_of(std::move(values));
+}
+
+// Ways to choose any of the ranks, by the sum of what was chosen.
+std::vector<double> ways_of_signs(const std::vector<int64_t>& ranks) {
+  const int64_t total = std::accumulate(ranks.begin(), ranks.end(), int64_t{0});
+  std::vector<double> ways(total + 1);
+  ways[0] = 1;
+  for (const int64_t rank : ranks) {
+    for (int64_t sum = total; sum >= rank; --sum) ways[sum] += ways[sum - rank];
+  }
+  return ways;
+}
+
+// Two-sided, of the doubled sum of ranks that was seen.
+double exact_p(const std::vector<double>& ways, int64_t seen) {
   double all = 0;
   double below = 0;  // at or below what was seen
   double above = 0;
   for (size_t sum = 0; sum < ways.size(); ++sum) {
     all += ways[sum];
-    if (static_cast<int64_t>(sum) <= ranks.doubled_sum_of_first) below += ways[sum];
-    if (static_cast<int64_t>(sum) >= ranks.doubled_sum_of_first) above += ways[sum];
+    if (static_cast<int64_t>(sum) <= seen) below += ways[sum];
+    if (static_cast<int64_t>(sum) >= seen) above += ways[sum];
   }
   return std::min(1.0, 2 * std::min(below, above) / all);
+}
+
+// Of a statistic in steps of 1 around its mean.
+double normal_p(double distance_from_mean, double variance) {
+  if (variance <= 0) return 1;  // all values are equal
+  const double distance = std::max(0.0, std::abs(distance_from_mean) - 0.5);
+  return std::min(1.0, 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance))));
 }
 
 double approximate_p(const Ranks& ranks, double m, double n) {
   const double all = m + n;
   const double u = static_cast<double>(ranks.doubled_sum_of_first) / 2 - m * (m + 1) / 2;
-  const double variance = m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1)));
-  if (variance <= 0) return 1;  // all values are equal
-  const double distance = std::max(0.0, std::abs(u - m * n / 2) - 0.5);
-  return std::min(1.0, 2 * cdf(complement(boost::math::normal(), distance / std::sqrt(variance))));
+  return normal_p(u - m * n / 2, m * n / 12 * (all + 1 - ranks.ties / (all * (all - 1))));
 }
 
 }  // namespace
@@ -205,9 +225,27 @@ std::vector<bool> outliers(std::span<const double> values) {
 double mann_whitney_p(std::span<const double> first, std::span<const double> second) {
   if (first.empty() || second.empty()) throw std::invalid_argument("a rank test of no values");
   const Ranks ranks = ranks_of(first, second);
-  if (first.size() + second.size() <= most_for_exact) return exact_p(ranks, first.size());
+  if (first.size() + second.size() <= most_for_exact) {
+    return exact_p(ways_by_sum(ranks.doubled, first.size()), ranks.doubled_sum_of_first);
+  }
   return approximate_p(ranks, static_cast<double>(first.size()),
                        static_cast<double>(second.size()));
+}
+
+double wilcoxon_p(std::span<const double> differences) {
+  if (differences.empty()) throw std::invalid_argument("a rank test of no values");
+  std::vector<RankedValue> sizes;
+  for (const double difference : differences) {
+    if (difference != 0) sizes.push_back({std::abs(difference), difference > 0});
+  }
+  if (sizes.empty()) return 1;
+  const auto n = static_cast<double>(sizes.size());
+  const Ranks ranks = ranks_of(std::move(sizes));
+  if (n <= most_for_exact) {
+    return exact_p(ways_of_signs(ranks.doubled), ranks.doubled_sum_of_first);
+  }
+  const double sum = static_cast<double>(ranks.doubled_sum_of_first) / 2;
+  return normal_p(sum - n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24 - ranks.ties / 48);
 }
 
 }  // namespace nearmetal

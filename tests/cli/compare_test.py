@@ -148,7 +148,7 @@ class Gate(CompareTest):
         again = self.call("baseline", "add", "main", "base-0.json")
         self.assert_refused(again, 2, "already")
         self.assert_verdict(self.call("gate", "main", *self.runs("same", 1000, minute=60)), 0,
-                            "pass", "power: a drop of")
+                            "pass", "(within one session); a drop of")
         slow = self.runs("slow", 950, minute=120)
         self.assert_verdict(self.call("gate", "main", *slow), 1, "fail")
         self.assertEqual(self.json_of("gate", "main", *slow)["gate"]["fail_on"], "regression")
@@ -171,6 +171,21 @@ class Gate(CompareTest):
         more = self.runs("more", 1000, minute=120, change=rename)
         self.assert_verdict(self.call("gate", base, *more), 4, "not comparable", "1x2")
 
+    def test_refuses_a_bad_date_share_and_margin(self):
+        self.call("baseline", "add", "main", *self.runs("base", 1000, minute=0))
+        new = self.runs("new", 1000, minute=60)
+        for option, says in (("--since=2026-13-01", "a date such as"), ("--since=today", "a date"),
+                             ("--since=2030-01-01", "no run of"), ("--max-detectable=0", "share"),
+                             ("--margin=25%", "up to 0.2")):
+            self.assert_refused(self.call("gate", "main", *new, option), 2, says)
+
+    def test_a_blind_gate_is_inconclusive(self):
+        base, new = self.runs("a", 1000, minute=100), self.runs("b", 1000, minute=200)
+        self.call("baseline", "add", "main", *base)
+        self.assert_verdict(self.call("gate", "main", *new, "--max-detectable", "10%"), 0, "pass")
+        blind = self.call("gate", "main", *new, "--max-detectable", "2.01%")
+        self.assert_verdict(blind, 3, "inconclusive: too blind", "a drop of")
+
     def test_files_beside_what_is_printed(self):
         base, slow = self.runs("base", 1000), self.runs("slow", 950, minute=60)
         pathlib.Path(self.path("base")).mkdir()
@@ -183,8 +198,7 @@ class Gate(CompareTest):
         self.assertEqual((suite.get("tests"), suite.get("failures")), ("1", "1"))
         self.assertEqual(suite.find("testcase/failure").get("message")[:6], "SLOWER")
         page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")
-        self.assertIn("verdict: fail: worse by more than 2 %: run (exit 1)", page)
-        self.assertIn("<li>power: a drop of ", page)
+        self.assertIn("verdict: fail: worse by more than 2 %: run (within one session) (exit 1)", page)
         self.assert_refused(self.call(*arguments), 9, "--force")
         self.assert_verdict(self.call(*arguments, "--force"), 1, "fail")
 

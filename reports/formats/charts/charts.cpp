@@ -56,7 +56,7 @@ ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& c
                   .sets = {&base, &next}};
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.metric != comparison.rows.front().metric) continue;
+    if (row.metric != comparison.rows.front().metric || !row.since.empty()) continue;
     const auto pair = std::ranges::find(pairs, row.arm, &ArmPair::name);
     if (shown.rows.size() == most_rows || pair == pairs.end()) continue;
     shown.rows.push_back(row.arm);

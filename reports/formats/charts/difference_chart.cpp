@@ -57,7 +57,7 @@ Chart difference_chart(const Comparison& comparison) {
     if (!row.difference_interval || rows.size() == most_rows) continue;
     const Interval percent{100 * row.difference_interval->lower,
                            std::min(1e6, 100 * row.difference_interval->upper)};
-    const std::string name = several ? row.arm + " " + row.metric : row.arm;
+    const std::string name = title_of(row) + (several ? " " + row.metric : "");
     csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
         << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << '\n';
     rows.push_back(name);

@@ -135,6 +135,7 @@ TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
   Report report = sample_report();
   Environment& environment = report.environments[0];
   environment.host_name = "vm17.customer.example";
+  environment.boot_id = std::string("boot-secret");
   environment.gpus[0].uuid = std::string("GPU-secret-uuid");
   environment.gpus[0].serial = std::string("serial-secret");
   environment.variables = {{"CUDA_VISIBLE_DEVICES", "GPU-secret"},

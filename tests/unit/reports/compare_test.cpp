@@ -114,6 +114,12 @@ TEST(Compare, PlansMoreRunsWhereInconclusive) {
   EXPECT_FALSE(row_of(base_set(), new_set(1)).more_runs) << "decided";
 }
 
+TEST(Compare, PromisesNoRunsWhereTheDifferenceLiesAtTheMargin) {
+  const ComparisonRow row = row_of(base_set(), new_set(0.98));
+  EXPECT_FALSE(row.more_runs);
+  EXPECT_THAT(row.more_runs.reason, HasSubstr("no number of runs will decide"));
+}
+
 TEST(Compare, RunsInPairsAreComparedInPairs) {
   // A drift of 1 % a run would drown the difference of 0.5 % in Welch's test.
   std::vector<double> base;

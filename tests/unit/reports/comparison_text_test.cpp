@@ -31,7 +31,7 @@ TEST(ComparisonText, HoldsEveryRowAndFootnote) {
   std::ostringstream coloured;
   print_comparison(coloured, comparison, true);
   EXPECT_THAT(coloured.str(), HasSubstr("\033[31mSLOWER"));
-  EXPECT_EQ(verdict_counts(comparison), "1 SLOWER");
+  EXPECT_EQ(verdict_counts(comparison), "1 SLOWER (within one session)");
 }
 
 CompareOptions vm_form() {
@@ -67,7 +67,8 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   EXPECT_THAT(text, HasSubstr(") warnings of the new set: "));
   EXPECT_THAT(text, Not(HasSubstr("monitor_shared")));
   EXPECT_THAT(text, HasSubstr("  INCONCLUSIVE (1-5)\n"));
-  EXPECT_THAT(text, HasSubstr(" more runs a side would decide\n(2) "));
+  EXPECT_THAT(text, HasSubstr(" more runs a side would decide with 80 % chance if the measured "
+                              "difference is the true one\n(2) "));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112U) << line;
 }

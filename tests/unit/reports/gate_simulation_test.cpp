@@ -52,7 +52,7 @@ class Sessions {
       }
       return true;
     };
-    return judge_sequentially(base, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
+    return judge_sequentially({base}, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
                               take_run)
         .second;
   }

@@ -208,7 +208,7 @@ std::pair<Comparison, GateResult> sequential(const std::vector<double>& runs, in
     }
     return can_run;
   };
-  return judge_sequentially(set_at(1000), next, {}, {}, most_reruns, take_run);
+  return judge_sequentially({set_at(1000)}, next, {}, {}, most_reruns, take_run);
 }
 
 TEST(Gate, RerunsShareAlpha) {
@@ -233,9 +233,38 @@ TEST(Gate, LooksAtTooFewRunsTakeNoPartOfAlpha) {
   EXPECT_EQ(sequential({1000}, 4, 1000, false).second.reruns, 0) << "no run could be had";
 }
 
+// Each step is within the margin of the one before.
+TEST(Gate, SmallLossesAddUpFromTheAnchorOn) {
+  const Baseline baseline = {set_at(985, 30), set_at(1000)};
+  const Comparison comparison =
+      corrected_for_rows(compare(baseline.recent, set_at(970, 60), {}, baseline.anchor));
+  ASSERT_EQ(comparison.rows.size(), 2U);
+  EXPECT_EQ(title_of(comparison.rows[0]), "run since 2026-01-31");
+  const GateResult result = judge(comparison, {});
+  EXPECT_EQ(result.exit_code, ExitCode::gate_failed);
+  EXPECT_THAT(result.verdict, HasSubstr("worse by more than 2 %: run since 2026-01-31"));
+  EXPECT_EQ(judge(compare(baseline.recent, set_at(970, 60), {}), {}).exit_code, ExitCode::ok);
+  EXPECT_TRUE(comparison.geometric_means.empty()) << "they are of one arm";
+}
+
+TEST(Gate, OneThatCouldNotSeeIsNotAPass) {
+  const Comparison comparison = compare(set_at(1000), set_at(1000, 60), {});
+  const auto judged = [&](double drop) {
+    return judge(comparison, {.largest_detectable_drop = drop});
+  };
+  EXPECT_EQ(judged(0.05).exit_code, ExitCode::ok);
+  EXPECT_EQ(judged(0.021).exit_code, ExitCode::inconclusive);
+  EXPECT_TRUE(judged(0.021).inconclusive) << "more runs would see more";
+  EXPECT_THAT(judged(0.021).verdict, HasSubstr("too blind (within one session); a drop of 2.6 %"));
+  const Comparison equal =
+      compare(made_up_set({{"run", {1000, 1000, 1000}}}), set_at(1000, 60), {});
+  EXPECT_EQ(judge(equal, {.largest_detectable_drop = 0.5}).exit_code, ExitCode::inconclusive);
+}
+
 TEST(Gate, TellsItsPower) {
-  EXPECT_THAT(power_text(compare(set_at(1000), set_at(1000, 60), {})),
-              HasSubstr("would have been found with 80 % chance"));
+  const Comparison comparison = compare(set_at(1000), set_at(1000, 60), {});
+  EXPECT_THAT(power_text(comparison), HasSubstr("would have been found with 80 % chance"));
+  EXPECT_THAT(judge(comparison, {}).verdict, HasSubstr(power_text(comparison)));
   EXPECT_EQ(power_text(compare(set_at(1000), made_up_set({{"run", {1}}}, 60), {})), "");
 }
 

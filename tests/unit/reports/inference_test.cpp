@@ -111,6 +111,19 @@ TEST(Inference, Holm) {
   EXPECT_TRUE(holm_adjusted({}).empty());
 }
 
+// scipy.stats.wilcoxon; with ties counted over all 128 signs.
+TEST(Wilcoxon, OfPairs) {
+  EXPECT_DOUBLE_EQ(wilcoxon_p(Samples{1, 2, 3, 4, 5, 6}), 0.03125) << "the least of 6 pairs";
+  EXPECT_DOUBLE_EQ(wilcoxon_p(Samples{.3, -.1, .5, .7, .2, -.4, .9, 1.1}), 0.078125);
+  EXPECT_DOUBLE_EQ(wilcoxon_p(Samples{1, 1, -2, 3, 3, -3, 4}), 0.375);
+  EXPECT_DOUBLE_EQ(wilcoxon_p(Samples{1, 1, -2, 3, 0, 3, -3, 4}), 0.375) << "0 has no sign";
+  EXPECT_DOUBLE_EQ(wilcoxon_p(Samples{0, 0}), 1);
+  Samples many;
+  for (int i = 0; i < 80; ++i) many.push_back((i * 37 % 101 - 43) / 10.0);
+  EXPECT_NEAR(wilcoxon_p(many), 0.0466888931934817, 1e-12) << "normal approximation";
+  EXPECT_THROW(wilcoxon_p({}), std::invalid_argument);
+}
+
 TEST(MannWhitney, ExactWithoutTies) {
   EXPECT_NEAR(mann_whitney_p(new_runs, old_runs), 0.0025252525252525255, 1e-15);
   EXPECT_NEAR(mann_whitney_p(Samples{1, 2, 3}, Samples{4, 5, 6}), 0.1, 1e-15);

@@ -120,8 +120,30 @@ std::vector<double> values_of(const RunSet& set) {
 TEST(Baseline, TheWindowHoldsTheLatestRuns) {
   const RunSet history = made_up_set({{"run", {1, 2, 3, 4, 5}}});
   const RunSet next = made_up_set({{"run", {9}}}, 60);
-  EXPECT_THAT(values_of(matching_runs(history, next, 3)), ElementsAre(3, 4, 5));
-  EXPECT_THAT(values_of(matching_runs(history, next, 20)), ElementsAre(1, 2, 3, 4, 5));
+  const Baseline latest = matching_runs(history, next, {.recent_runs = 3});
+  EXPECT_THAT(values_of(latest.recent), ElementsAre(3, 4, 5));
+  EXPECT_TRUE(latest.anchor.arms.empty()) << "there is one session alone";
+  EXPECT_THAT(values_of(matching_runs(history, next, {}).recent), ElementsAre(1, 2, 3, 4, 5));
+}
+
+// Sessions of 2 runs, one a day.
+TEST(Baseline, TheAnchorIsTheFirstSessionsWithEnoughRuns) {
+  RunSet history;
+  for (int day = 0; day < 4; ++day) {
+    Report report = made_up_report({{"run", {10.0 * day + 1, 10.0 * day + 2}}});
+    for (auto& run : report.arms[0].runs) run.started_at[9] = static_cast<char>('1' + day);
+    add_runs(history, report, "made up");
+  }
+  const RunSet next = made_up_set({{"run", {9}}}, 60);
+  const Baseline all = matching_runs(history, next, {.recent_runs = 3});
+  EXPECT_THAT(values_of(all.recent), ElementsAre(22, 31, 32));
+  EXPECT_THAT(values_of(all.anchor), ElementsAre(1, 2, 11, 12));
+  const Baseline small = matching_runs(history, next, {.anchor_runs = 2});
+  EXPECT_THAT(values_of(small.anchor), ElementsAre(1, 2));
+  const Baseline later = matching_runs(history, next, {.since = "2026-01-33", .anchor_runs = 2});
+  EXPECT_THAT(values_of(later.recent), ElementsAre(21, 22, 31, 32));
+  EXPECT_THAT(values_of(later.anchor), ElementsAre(21, 22));
+  EXPECT_TRUE(matching_runs(history, next, {.since = "2027"}).recent.arms.empty());
 }
 
 TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {
@@ -135,18 +157,18 @@ TEST(Baseline, TakesTheRunsOfTheSameMachineOrElseTheNearest) {
   add_runs(history, a30_of_old_work, "old.json");
   RunSet next;
   add_runs(next, a30, "new.json");
-  const RunSet matching = matching_runs(history, next, 20);
+  const RunSet matching = matching_runs(history, next, {}).recent;
   EXPECT_THAT(values_of(matching), ElementsAre(30, 31));
   ASSERT_EQ(matching.environments.size(), 1U) << "not those of other machines";
   EXPECT_EQ(matching.environments[0].gpus[0].name, "NVIDIA A30");
   EXPECT_EQ(matching.arms[0].runs[0].run.ranks[0].environment, 0);
-  EXPECT_THAT(values_of(matching_runs(history, made_up_set({{"run", {9}}}), 20)),
+  EXPECT_THAT(values_of(matching_runs(history, made_up_set({{"run", {9}}}), {}).recent),
               ElementsAre(1, 2));
   Report newer = a30;
   newer.environments[0].libraries["cuDNN"] = "10";
   RunSet upgraded;
   add_runs(upgraded, newer, "newer.json");
-  EXPECT_THAT(values_of(matching_runs(history, upgraded, 20)), ElementsAre(30, 31))
+  EXPECT_THAT(values_of(matching_runs(history, upgraded, {}).recent), ElementsAre(30, 31))
       << "to say what differs";
 }
 
