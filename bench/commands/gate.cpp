@@ -62,14 +62,11 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   options.base_can_grow = false;
   std::optional<Repeatable> repeated;
   if (form.reruns > 0) repeated = repeatable(request.next.front());
-  ExitCode run_code = ExitCode::ok;
   const auto take_run = [&](RunSet& set) {
-    run_code = add_repeat(set, *repeated, request.html.has_value(), context.terminal);
-    return run_code == ExitCode::ok;
+    add_repeat(set, *repeated, request.html.has_value(), context.terminal);
   };
   const auto [comparison, result] =
       judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
-  if (run_code != ExitCode::ok) return run_code;
   return publish({base.recent, next, comparison, result, form.reruns > 0}, request,
                  context.terminal);
 }

@@ -43,7 +43,21 @@ std::string names_of(const std::vector<Arm>& arms) {
   return joined(names);
 }
 
+// A Ctrl-C in a terminal reaches the repeated run as well, which ends in order and writes what it
+// measured: while one waits for that, it must not end here, and so end the run a second time.
+class InterruptIgnored {
+ public:
+  InterruptIgnored() : before_(std::signal(SIGINT, SIG_IGN)) {}
+  ~InterruptIgnored() { std::signal(SIGINT, before_); }
+  InterruptIgnored(const InterruptIgnored&) = delete;
+  InterruptIgnored& operator=(const InterruptIgnored&) = delete;
+
+ private:
+  sighandler_t before_;
+};
+
 [[noreturn]] void become(const std::vector<std::string>& arguments) {
+  std::signal(SIGINT, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // which is for what the runs say together
   std::vector<char*> pointers;
@@ -55,7 +69,9 @@ std::string names_of(const std::vector<Arm>& arms) {
   _exit(static_cast<int>(ExitCode::run_failed));
 }
 
-ExitCode launch(const std::vector<std::string>& arguments) {
+// Its status, as of waitpid().
+int launch(const std::vector<std::string>& arguments) {
+  const InterruptIgnored ignored;
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(std::string("no new process: ") + std::strerror(errno));
   if (child == 0) become(arguments);
@@ -63,8 +79,27 @@ ExitCode launch(const std::vector<std::string>& arguments) {
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw std::runtime_error("the repeated run was lost");
   }
-  if (WIFSIGNALED(status)) return exit_code_of_signal(WTERMSIG(status));
-  return static_cast<ExitCode>(WEXITSTATUS(status));
+  return status;
+}
+
+ExitCode exit_code_of_status(int status) {
+  return WIFSIGNALED(status) ? exit_code_of_signal(WTERMSIG(status))
+                             : static_cast<ExitCode>(WEXITSTATUS(status));
+}
+
+// Never with the code of the run itself: that of a gate says what was compared.
+void require_success(int status, const std::string& name) {
+  const ExitCode code = exit_code_of_status(status);
+  if (code == ExitCode::ok) return;
+  const bool written = fs::exists(name);
+  const std::string where = written ? "; what it measured is in " + name : "";
+  if (code == ExitCode::interrupted || code == ExitCode::terminated) {
+    throw JobFailure("the repeat was stopped" + where, code, false);
+  }
+  const std::string how = WIFSIGNALED(status)
+                              ? std::string("was ended by ") + strsignal(WTERMSIG(status))
+                              : "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  throw JobFailure("the repeat " + how + where, ExitCode::run_failed, false);
 }
 
 void require_repeatable(const Report& report, const std::string& source) {
@@ -92,7 +127,7 @@ void require_repeatable(const Report& report, const std::string& source) {
 }
 
 // Launches it with a report of that name.
-ExitCode repeat_run(const Repeatable& repeated, const std::string& name, const Terminal& terminal) {
+void repeat_run(const Repeatable& repeated, const std::string& name, const Terminal& terminal) {
   const auto& [source, report] = repeated;
   std::vector<std::string> arguments = {"nearmetal"};
   for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
@@ -102,7 +137,7 @@ ExitCode repeat_run(const Repeatable& repeated, const std::string& name, const T
   arguments.emplace_back("--quiet");
   if (!report.arms[0].runs[0].kernel_choices.empty()) arguments.push_back("--plans=" + source);
   terminal.remark("nearmetal: repeating " + source + " into " + name);
-  return launch(arguments);
+  require_success(launch(arguments), name);
 }
 
 }  // namespace
@@ -119,15 +154,13 @@ Repeatable repeatable(const std::string& place) {
   return found;
 }
 
-ExitCode add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
-                    const Terminal& terminal) {
+void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
+                const Terminal& terminal) {
   const std::string file = name_of_repeat(report_place(repeated.place).first);
-  const ExitCode code = repeat_run(repeated, file, terminal);
-  if (code != ExitCode::ok) return code;
+  repeat_run(repeated, file, terminal);
   Report report = read_report(file);
   report.arms.at(0).name = repeated.report.arms[0].name;
   add_runs(set, report, file, "", with_steps);
-  return code;
 }
 
 }  // namespace nearmetal

@@ -23,9 +23,8 @@ Repeatable repeatable(const std::string& place);
 /// Starts `nearmetal run` with the configuration of the report, and with exactly its plans where it
 /// holds any; waits for the end, and adds the new run to `set` under the name of the arm that it
 /// repeats: they are one row. Nothing recorded is executed: settings were read into types, and go
-/// from there into an argument vector. The new report stays in the current folder. Gives the exit
-/// code of the run; only one that is ok is added.
-ExitCode add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
-                    const Terminal& terminal);
+/// from there into an argument vector. The new report stays in the current folder. Throws
+/// JobFailure for a run that was stopped (130 or 143) or failed (6).
+void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -259,9 +259,10 @@ std::pair<Comparison, GateResult> judge_sequentially(const Baseline& base, RunSe
     result.reruns = reruns;
     result.looks = looks;
     result.alpha = alpha;
-    if (!result.inconclusive || base_is_short || reruns == most_reruns || !take_run(next)) {
+    if (!result.inconclusive || base_is_short || reruns == most_reruns) {
       return {comparison, result};
     }
+    take_run(next);
   }
 }
 

@@ -52,8 +52,8 @@ Comparison corrected_for_rows(Comparison comparison);
 /// needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
-/// Adds a run to the new side; false where none can be had.
-using TakeRun = std::function<bool(RunSet& next)>;
+/// Adds a run to the new side.
+using TakeRun = std::function<void(RunSet& next)>;
 
 /// Compares, corrects for the number of rows and judges, and while the answer is inconclusive takes
 /// another run, `most_reruns` times at most. All looks at the runs together err no more often than

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import xml.etree.ElementTree as ElementTree
 
 import jsonschema
@@ -227,59 +226,6 @@ class Gate(CompareTest):
         lone = self.made("lone.json", 1000, 0)
         process = self.call("gate", lone, *self.runs("new", 1000, minute=60), "--rerun", "2")
         self.assert_verdict(process, 3, "sequential: 0 runs", "1 of the base and 6 new")
-
-
-class Rerun(CompareTest):
-    def test_the_recorded_work_is_done_again(self):
-        made = self.tiny("--steps", "3", "--seed", "5", "--output", "old.json")
-        self.assertEqual(made.returncode, 0, made.err)
-        process = self.call("rerun", "old.json", "--runs", "2")
-        self.assert_verdict(process, 0, "1|2")
-        configs = [self.report(name)["invocation"]["config_sha256"]
-                   for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
-        self.assertEqual(len(set(configs)), 1)
-        process = self.call("rerun", "old.json", "--runs", "1", "--json")
-        self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
-        self.assertIn("throughput", process.err)
-
-    def test_what_is_not_complete_is_refused_before_it_runs(self):
-        def interrupt(report, run):
-            report["status"] = run["status"] = "partial"
-        partial = self.made("partial.json", 1000, 0, interrupt)
-        self.assert_refused(self.call("rerun", partial), 5, "partial.json", "no complete run")
-        self.assertEqual(os.listdir(self.folder), ["partial.json"])
-
-    def test_one_arm_of_several_is_done_again(self):
-        made = self.tiny("--steps", "3", "--output", "old.json")
-        self.assertEqual(made.returncode, 0, made.err)
-        report = self.report("old.json")
-        one = report["arms"][0]
-        report["arms"] = [{**one, "name": "1x1x1"}, {**one, "name": "1x1x2"}]
-        self.write("sweep.json", json.dumps(report))
-        self.assert_refused(self.call("rerun", "sweep.json"), 2, "2 arms", "FILE#ARM",
-                            "1x1x1, 1x1x2")
-        self.assert_refused(self.call("rerun", "sweep.json#1x1x3"), 2, "1x1x3", "1x1x1, 1x1x2")
-        process = self.call("rerun", "sweep.json#1x1x2", "--runs", "1")
-        self.assert_verdict(process, 0, "1x1x2", "1|1")
-        self.assertTrue(os.path.exists(self.path("sweep.rerun-1.report.json")))
-
-    def test_what_a_single_launch_cannot_repeat_is_refused(self):
-        def emulate(report, _):
-            report["kind"] = report["arms"][0]["kind"] = "emulated"
-        emulated = self.made("emulated.json", 1000, 0, emulate)
-        self.assert_refused(self.call("rerun", emulated), 2, "emulated", "nearmetal sweep")
-
-    def test_recorded_text_is_not_executed(self):
-        def hostile(report, _):
-            report["invocation"]["argv"] = ["sh", "-c", "touch owned"]
-            config = report["invocation"]["config"]
-            config["model"]["value"] = "x;touch owned"
-            config["output"]["value"] = self.path("owned")
-        bad = self.made("bad.json", 1000, 0, hostile)
-        process = self.call("rerun", bad)
-        self.assertEqual(process.returncode, 2, process.err)
-        self.assertRegex(process.err, re.escape("'x;touch owned'"))
-        self.assertFalse(pathlib.Path(self.path("owned")).exists())
 
 
 if __name__ == "__main__":

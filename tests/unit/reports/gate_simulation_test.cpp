@@ -50,7 +50,6 @@ class Sessions {
       for (RunArm& arm : set.arms) {
         fill(arm.runs.emplace_back(shape_.arms[0].runs[0]), level, '2');
       }
-      return true;
     };
     return judge_sequentially({base}, next, {}, {.fail_on = session_.fail_on}, session_.reruns,
                               take_run)

@@ -1,0 +1,112 @@
+"""rerun, and the repeats of gate --rerun, with real runs."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import time
+
+import cli
+from compare_test import CompareTest
+
+
+class Rerun(CompareTest):
+    def test_the_recorded_work_is_done_again(self):
+        made = self.tiny("--steps", "3", "--seed", "5", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        process = self.call("rerun", "old.json", "--runs", "2")
+        self.assert_verdict(process, 0, "1|2")
+        configs = [self.report(name)["invocation"]["config_sha256"]
+                   for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
+        self.assertEqual(len(set(configs)), 1)
+        process = self.call("rerun", "old.json", "--runs", "1", "--json")
+        self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
+        self.assertIn("throughput", process.err)
+
+    def long_repeat(self, *command):
+        """A repeat of thousands of steps in a session of its own, and the process of its run."""
+        made = self.tiny("--steps", "3", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        self.source = self.report("old.json")
+        os.mkdir(self.path("base"))
+        self.runs("base/run", self.source["arms"][0]["runs"][0]["throughput_images_per_second"])
+        self.source["invocation"]["config"]["steps"]["value"] = 100000
+        self.write("old.json", json.dumps(self.source))
+        repeat = self.start(*command, start_new_session=True)
+        self.addCleanup(repeat.wait)
+        self.addCleanup(repeat.kill)
+        children = pathlib.Path(f"/proc/{repeat.pid}/task/{repeat.pid}/children")
+        sigint = 1 << (signal.SIGINT - 1)
+
+        def run_that_catches_signals():
+            for child in children.read_text(encoding="ascii").split():
+                status = pathlib.Path(f"/proc/{child}/status").read_text(encoding="ascii")
+                if int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) & sigint:
+                    return int(child)
+            return None
+        for _ in range(600):
+            if child := run_that_catches_signals():
+                return repeat, child
+            time.sleep(0.05)
+        raise AssertionError("no run was started")
+
+    def test_an_interrupt_keeps_what_the_repeat_measured(self):
+        repeat, _ = self.long_repeat("rerun", "old.json", "--runs", "2")
+        os.killpg(repeat.pid, signal.SIGINT)
+        error = repeat.communicate(timeout=60)[1]
+        self.assertEqual(repeat.returncode, 130, error)
+        self.assertIn("the repeat was stopped; what it measured is in ./old.rerun-1", error)
+        self.assertEqual(self.report("old.rerun-1.report.json")["status"], "partial")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+
+    def test_a_repeat_that_fails_is_no_verdict(self):
+        repeat, child = self.long_repeat("gate", "base", "old.json", "--rerun", "2")
+        os.kill(child, signal.SIGKILL)
+        error = repeat.communicate(timeout=60)[1]
+        self.assertEqual(repeat.returncode, 6, error)
+        self.assertIn("the repeat was ended by Killed", error)
+
+    def test_what_is_not_complete_is_refused_before_it_runs(self):
+        def interrupt(report, run):
+            report["status"] = run["status"] = "partial"
+        partial = self.made("partial.json", 1000, 0, interrupt)
+        self.assert_refused(self.call("rerun", partial), 5, "partial.json", "no complete run")
+        self.assertEqual(os.listdir(self.folder), ["partial.json"])
+
+    def test_one_arm_of_several_is_done_again(self):
+        made = self.tiny("--steps", "3", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        report = self.report("old.json")
+        one = report["arms"][0]
+        report["arms"] = [{**one, "name": "1x1x1"}, {**one, "name": "1x1x2"}]
+        self.write("sweep.json", json.dumps(report))
+        self.assert_refused(self.call("rerun", "sweep.json"), 2, "2 arms", "FILE#ARM",
+                            "1x1x1, 1x1x2")
+        self.assert_refused(self.call("rerun", "sweep.json#1x1x3"), 2, "1x1x3", "1x1x1, 1x1x2")
+        process = self.call("rerun", "sweep.json#1x1x2", "--runs", "1")
+        self.assert_verdict(process, 0, "1x1x2", "1|1")
+        self.assertTrue(os.path.exists(self.path("sweep.rerun-1.report.json")))
+
+    def test_what_a_single_launch_cannot_repeat_is_refused(self):
+        def emulate(report, _):
+            report["kind"] = report["arms"][0]["kind"] = "emulated"
+        emulated = self.made("emulated.json", 1000, 0, emulate)
+        self.assert_refused(self.call("rerun", emulated), 2, "emulated", "nearmetal sweep")
+
+    def test_recorded_text_is_not_executed(self):
+        def hostile(report, _):
+            report["invocation"]["argv"] = ["sh", "-c", "touch owned"]
+            config = report["invocation"]["config"]
+            config["model"]["value"] = "x;touch owned"
+            config["output"]["value"] = self.path("owned")
+        bad = self.made("bad.json", 1000, 0, hostile)
+        process = self.call("rerun", bad)
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertRegex(process.err, re.escape("'x;touch owned'"))
+        self.assertFalse(pathlib.Path(self.path("owned")).exists())
+
+
+
+if __name__ == "__main__":
+    cli.main()
