@@ -32,5 +32,6 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
 }  // namespace nearmetal
 
 int main(int argc, char** argv) {
+  nearmetal::occupy_standard_descriptors();
   return static_cast<int>(nearmetal::guarded_main({argv, argv + argc}));
 }

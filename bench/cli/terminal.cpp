@@ -1,5 +1,6 @@
 #include "bench/cli/terminal.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -7,6 +8,14 @@
 #include <string_view>
 
 namespace nearmetal {
+
+void occupy_standard_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(standard, F_GETFD) >= 0) continue;
+    // The lowest that is free: this one. Not for the use that is made of it.
+    open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 Terminal standard_terminal() {
   const char* kind = std::getenv("TERM");

@@ -22,4 +22,8 @@ struct Terminal {
 /// Standard output and error. Colour only on a terminal and without NO_COLOR (no-color.org).
 Terminal standard_terminal();
 
+/// Opens those of the descriptors 0 to 2 that are closed, so that no file takes their place and
+/// what is meant for a terminal. What is written to them still fails. To be called first of all.
+void occupy_standard_descriptors();
+
 }  // namespace nearmetal

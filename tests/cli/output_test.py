@@ -76,6 +76,14 @@ class Output(cli.CliTest):
         self.assertEqual(process.returncode, 0)
         self.assertIn("images/s", process.out)
 
+    def test_no_report_takes_the_place_of_a_closed_descriptor(self):
+        for closed in (0, 1, 2):
+            name = f"closed-{closed}.json"
+            process = self.tiny("--steps", "3", "--output", name,
+                                preexec_fn=lambda fd=closed: os.close(fd))
+            self.assertEqual(process.returncode, 9 if closed == 1 else 0, process.err)
+            self.assertEqual(self.report(name)["status"], "complete")
+
     def test_folders_are_left_out_of_a_report_without_host_info(self):
         process = self.tiny("--steps", "1", "--no-host-info", "--output=" + self.path("a.json"),
                             "--plan-cache", self.path("cache.json"))

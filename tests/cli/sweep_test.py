@@ -299,6 +299,21 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
             time.sleep(0.1)
         self.fail("ranks are left")
 
+    def test_a_closed_output_does_not_damage_the_journal(self):
+        def close_both():
+            os.close(1)
+            os.close(2)
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--duration", "600",
+                             "1x1x1", preexec_fn=close_both)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for _ in range(200):
+            if os.path.exists(self.path("s.jsonl")):
+                break
+            time.sleep(0.05)
+        taken = [os.readlink(f"/proc/{process.pid}/fd/{standard}") for standard in (1, 2)]
+        self.assertEqual(taken, ["/dev/null", "/dev/null"], "not the journal")
+
     def test_bad_input_starts_nothing(self):
         self.assert_refused(self.sweep("1x1"), 2, "1x1")
         self.assert_refused(self.sweep("1x1x1", "--fractions", "2"), 2, "--fractions")
