@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
@@ -134,6 +135,20 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
   return drifted;
 }
 
+// What must be known of the whole window before it is called clean.
+bool lacks_what_is_judged(const MonitorOptions& options, Monitoring& result) {
+  std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz"};
+  if (options.sharing_jobs == 1) judged.push_back("cpus_busy_with_others");
+  bool lacks = false;
+  for (const std::string& name : judged) {
+    const auto unseen = result.not_monitored.find(name);
+    if (unseen == result.not_monitored.end()) continue;
+    lacks = true;
+    result.seen.push_back(name + " is not known: " + unseen->second);
+  }
+  return lacks;
+}
+
 }  // namespace
 
 struct Monitor::Sources {
@@ -143,6 +158,7 @@ struct Monitor::Sources {
   std::unique_ptr<GpuSource> gpu;
   double last_slow = 0;
   bool opened = false;
+  bool closed = false;
   int64_t first_memory_errors = 0, first_link_errors = 0;
   Maybe<double> first_joules;
 };
@@ -151,6 +167,7 @@ Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
     : options_(options), progress_(progress) {
   if (options.hz <= 0) return;
   sources_ = std::make_unique<Sources>(options);
+  table_.interval_seconds = 1 / options.hz;
   table_.names = CpuSource::names();
   if (!options.pci_id.empty()) {
     try {
@@ -158,7 +175,7 @@ Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
           std::make_unique<GpuSource>(options.nvml_library, options.pci_id, options.mig_uuid);
       for (const std::string& name : GpuSource::names()) table_.names.push_back(name);
     } catch (const NotSupported& error) {
-      for (const std::string& name : GpuSource::names()) not_monitored_[name] = error.what();
+      for (const std::string& name : GpuSource::names()) table_.not_monitored[name] = error.what();
       table_.joules = Unknown{error.what()};
     }
   }
@@ -177,15 +194,18 @@ bool Monitor::in_window() const {
   return progress_.steps_done.load(std::memory_order_relaxed) < end;
 }
 
+// A whole interval after each sample: were they due at fixed times, a stall would let those that it
+// held up follow at once, with no tick of the kernel between them to tell a rate by.
 void Monitor::loop() {
-  const auto interval =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / options_.hz));
-  auto next = Clock::now();
   std::unique_lock lock(mutex_);
   while (!over_) {
-    if (in_window()) sample(now_seconds());
-    next += interval;
-    wake_.wait_until(lock, next, [this] { return over_; });
+    if (in_window()) {
+      sample(now_seconds());
+    } else {
+      read_joules();
+    }
+    wake_.wait_for(lock, std::chrono::duration<double>(table_.interval_seconds),
+                   [this] { return over_; });
   }
 }
 
@@ -201,7 +221,7 @@ void Monitor::sample(double seconds) {
     }
     return;
   }
-  if (table_.seconds.size() == most_samples) halve();
+  if (table_.seconds.size() == most_samples) halve(table_);
   table_.seconds.push_back(seconds);
   const size_t row = table_.values.size();
   table_.values.resize(row + table_.names.size());
@@ -209,30 +229,22 @@ void Monitor::sample(double seconds) {
   GpuSource* gpu = sources_->gpu.get();
   if (gpu != nullptr) gpu->read(&table_.values[row + CpuSource::names().size()]);
   table_.throttle_bits.push_back(gpu != nullptr ? gpu->throttle_bits() : 0);
-  if (gpu == nullptr) return;
-  const Maybe<double> joules = gpu->joules();  // each time, since any sample may be the last
-  table_.joules = joules && sources_->first_joules
-                      ? Maybe<double>(*joules - *sources_->first_joules)
-                      : Maybe<double>(Unknown{joules.reason});
-  if (seconds - sources_->last_slow < slow_every_seconds) return;
+  if (gpu == nullptr || seconds - sources_->last_slow < slow_every_seconds) return;
   sources_->last_slow = seconds;
   table_.most_processes = std::max(table_.most_processes, gpu->processes());
   table_.memory_errors = gpu->memory_errors() - sources_->first_memory_errors;
   table_.link_errors = gpu->link_errors() - sources_->first_link_errors;
 }
 
-// Every second row goes; the rest of the window is sampled as often as before.
-void Monitor::halve() {
-  const size_t width = table_.names.size();
-  const size_t rows = table_.seconds.size() / 2;
-  for (size_t i = 0; i < rows; ++i) {
-    table_.seconds[i] = table_.seconds[2 * i];
-    table_.throttle_bits[i] = table_.throttle_bits[2 * i] | table_.throttle_bits[2 * i + 1];
-    std::copy_n(&table_.values[2 * i * width], width, &table_.values[i * width]);
-  }
-  table_.seconds.resize(rows);
-  table_.throttle_bits.resize(rows);
-  table_.values.resize(rows * width);
+// Once, as soon as the window is over: after its last sample it may go on for a while.
+void Monitor::read_joules() {
+  if (!sources_->opened || sources_->closed) return;
+  sources_->closed = true;
+  if (sources_->gpu == nullptr) return;
+  const Maybe<double> joules = sources_->gpu->joules();
+  table_.joules = joules && sources_->first_joules
+                      ? Maybe<double>(*joules - *sources_->first_joules)
+                      : Maybe<double>(Unknown{joules.reason});
 }
 
 std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second) {
@@ -243,15 +255,32 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second)
   }
   wake_.notify_all();
   thread_.join();
+  read_joules();
   if (table_.seconds.empty()) return std::nullopt;
   Monitoring result = judge_samples(table_, options_);
-  result.not_monitored.insert(not_monitored_.begin(), not_monitored_.end());
   result.samples_per_joule = Unknown{result.joules.reason};
   const MonitoredSeries* power = series_named(result, "power_watts");
   if (power != nullptr && power->mean > 0 && samples_per_second) {
     result.samples_per_joule = *samples_per_second / power->mean;
   }
   return result;
+}
+
+void halve(MonitorTable& table) {
+  const size_t width = table.names.size();
+  const size_t rows = table.seconds.size() / 2;
+  for (size_t i = 0; i < rows; ++i) {
+    table.seconds[i] = table.seconds[2 * i];
+    table.throttle_bits[i] = table.throttle_bits[2 * i];
+    const double* first = &table.values[2 * i * width];
+    for (size_t column = 0; column < width; ++column) {
+      table.values[i * width + column] = std::midpoint(first[column], first[column + width]);
+    }
+  }
+  table.seconds.resize(rows);
+  table.throttle_bits.resize(rows);
+  table.values.resize(rows * width);
+  table.interval_seconds *= 2;
 }
 
 Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& options) {
@@ -263,10 +292,12 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   result.interval_seconds =
       span > 0 ? span / static_cast<double>(rows - 1) * static_cast<double>(group) : 1;
   result.joules = table.joules;
+  result.not_monitored = table.not_monitored;
   add_series(table, std::max<size_t>(group, 1), result);
   const bool shared = saw_sharing(table, options, result);
   const bool throttled = saw_throttling(table, result);
   const bool drifted = saw_drift(table, result);
+  const bool unknown = lacks_what_is_judged(options, result);
   if (table.memory_errors > 0) {
     result.seen.push_back(std::to_string(table.memory_errors) + " uncorrected memory errors");
   }
@@ -276,6 +307,7 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   result.verdict = shared      ? MonitorVerdict::shared
                    : throttled ? MonitorVerdict::throttled
                    : drifted   ? MonitorVerdict::drifted
+                   : unknown   ? MonitorVerdict::unknown
                                : MonitorVerdict::clean;
   return result;
 }

@@ -28,9 +28,11 @@ struct MonitorOptions {
 
 /// The latest value of each quantity, in the order of `names`; the meaning of NaN is "not known".
 struct MonitorTable {
+  double interval_seconds = 0.1;  // at least, from row to row
   std::vector<std::string> names;
-  std::vector<double> seconds;  // when each row was taken, since any time
-  std::vector<double> values;   // row after row
+  std::map<std::string, std::string> not_monitored;  // name to reason
+  std::vector<double> seconds;                       // when each row was taken, since any time
+  std::vector<double> values;                        // row after row
   std::vector<unsigned long long> throttle_bits;
   int64_t most_processes = 0;  // on the GPU at once
   int64_t memory_errors = 0;   // uncorrected, counted in the window
@@ -38,8 +40,12 @@ struct MonitorTable {
   Maybe<double> joules = Unknown{"no GPU is watched"};
 };
 
+/// Half as many rows: the means of two neighbours, and of what throttled them the first. Rows to
+/// come are twice as far apart, so that all of a run weighs alike.
+void halve(MonitorTable& table);
+
 /// Samples between construction and stop(), of which those inside the timed window count. Memory is
-/// taken at the start; in a long window every second sample is dropped once it is full.
+/// taken at the start; once it is full it is halved.
 class Monitor {
  public:
   Monitor(const MonitorOptions& options, const TrainerProgress& progress);
@@ -53,13 +59,12 @@ class Monitor {
   void loop();
   bool in_window() const;
   void sample(double seconds);
-  void halve();
+  void read_joules();
 
   MonitorOptions options_;
   const TrainerProgress& progress_;
   std::unique_ptr<Sources> sources_;
   MonitorTable table_;
-  std::map<std::string, std::string> not_monitored_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool over_ = false;

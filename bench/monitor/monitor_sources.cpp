@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -172,7 +173,11 @@ Maybe<double> GpuSource::joules() const {
 }
 
 CpuSource::CpuSource(const std::filesystem::path& root, int64_t ranks)
-    : root_(root), siblings_(siblings(root, ranks)) {
+    : root_(root),
+      siblings_(siblings(root, ranks)),
+      busy_share_(unknown),
+      steal_share_(unknown),
+      busy_with_others_(unknown) {
   last_ = times();
 }
 
@@ -206,18 +211,24 @@ CpuSource::Times CpuSource::times() const {
   return found;
 }
 
-void CpuSource::read(double* values) {
-  const Times now = times();
+void CpuSource::update_rates(const Times& now) {
   const double total = now.total - last_.total;
-  const bool known = total > 0;
-  *values++ = known ? (now.busy - last_.busy) / total : unknown;
-  *values++ = known ? (now.steal - last_.steal) / total : unknown;
+  busy_share_ = (now.busy - last_.busy) / total;
+  steal_share_ = (now.steal - last_.steal) / total;
   // The kernel counts in ticks and the process in nanoseconds: single values may fall below 0.
   const double others = (now.busy - last_.busy) - (now.own - last_.own);
-  const double seconds = now.wall - last_.wall;
-  *values++ = known && seconds > 0 ? others / seconds : unknown;
-  *values++ = cpu_hertz(root_);
+  busy_with_others_ = others / (now.wall - last_.wall);
   last_ = now;
+}
+
+void CpuSource::read(double* values) {
+  const Times now = times();
+  const bool ticked = now.total > last_.total;
+  if (ticked || !std::isfinite(now.total)) update_rates(now);
+  *values++ = busy_share_;
+  *values++ = steal_share_;
+  *values++ = busy_with_others_;
+  *values++ = cpu_hertz(root_);
 }
 
 }  // namespace nearmetal

@@ -41,7 +41,8 @@ class CpuSource {
   CpuSource(const std::filesystem::path& root, int64_t ranks);
 
   static std::vector<std::string> names();
-  /// In the order of names(), since the last call; NaN for what the kernel does not tell.
+  /// In the order of names(), since the last call; NaN for what the kernel does not tell. Where it
+  /// has counted no tick since, as the call before.
   void read(double* values);
 
  private:
@@ -51,10 +52,12 @@ class CpuSource {
     double wall = 0;
   };
   Times times() const;
+  void update_rates(const Times& now);
 
   std::filesystem::path root_;
   std::vector<std::filesystem::path> siblings_;  // /proc/PID/stat of what belongs to it
   Times last_;
+  double busy_share_, steal_share_, busy_with_others_;  // at last_
 };
 
 }  // namespace nearmetal

@@ -71,6 +71,9 @@ std::string disturbance_of(const SetRun& run) {
   for (const Rank& rank : run.run.ranks) {
     if (!rank.monitoring) return name + " was not monitored";
     const Monitoring& found = *rank.monitoring;
+    if (found.verdict == MonitorVerdict::unknown) {
+      return name + " was not shown to be clean: " + joined(found.seen, "; ");
+    }
     if (found.verdict != MonitorVerdict::clean) {
       return name + " was " + to_string(found.verdict) + ": " + joined(found.seen, "; ");
     }

@@ -86,9 +86,9 @@ struct MonitoredSeries {
   bool operator==(const MonitoredSeries&) const = default;
 };
 
-enum class MonitorVerdict { clean, throttled, drifted, shared };
+enum class MonitorVerdict { clean, throttled, drifted, shared, unknown };
 constexpr auto names_of(MonitorVerdict) {
-  return std::array{"clean", "throttled", "drifted", "shared"};
+  return std::array{"clean", "throttled", "drifted", "shared", "unknown"};
 }
 
 struct Monitoring {
@@ -301,7 +301,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.6";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.7";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

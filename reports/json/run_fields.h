@@ -208,7 +208,8 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
   field.type("monitoring", "What was seen of a rank's GPU and CPUs while its window was timed");
   field("interval_seconds", monitoring.interval_seconds, above(0), "Between values of the series");
   field("samples", monitoring.samples, at_least(0));
-  field("verdict", monitoring.verdict);
+  field("verdict", monitoring.verdict,
+        "unknown, since 1.7: something that it rests on is not known of the whole window");
   field("seen", monitoring.seen, "What led to the verdict, and what else a reader should know");
   field("joules", monitoring.joules, at_least(0), "Energy that the GPU took in the window");
   field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));

@@ -17,90 +17,7 @@
 namespace nearmetal {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
-
-// `rows` samples at 10 Hz of one clock, by row.
-template <class Clock>
-MonitorTable table_of(size_t rows, const Clock& clock) {
-  MonitorTable table;
-  table.names = {"sm_clock_hertz", "cpu_steal_share", "cpus_busy_with_others"};
-  for (size_t i = 0; i < rows; ++i) {
-    table.seconds.push_back(5 + 0.1 * static_cast<double>(i));
-    table.values.insert(table.values.end(), {clock(i), 0, 0.1});
-    table.throttle_bits.push_back(0);
-  }
-  return table;
-}
-
-MonitorTable quiet(size_t rows = 40) {
-  return table_of(rows, [](size_t) { return 1.98e9; });
-}
-
-TEST(MonitorVerdict, IsCleanWhereNothingHappens) {
-  const Monitoring result = judge_samples(quiet());
-  EXPECT_EQ(result.verdict, MonitorVerdict::clean);
-  EXPECT_THAT(result.seen, ElementsAre());
-  EXPECT_NEAR(result.interval_seconds, 0.1, 1e-12);
-  EXPECT_EQ(result.series.at(0).values.size(), 40);
-  EXPECT_EQ(result.series.at(0).mean, 1.98e9);
-}
-
-TEST(MonitorVerdict, HeatThrottlesAndAPowerLimitIsOnlySaid) {
-  MonitorTable table = quiet();
-  for (auto& bits : table.throttle_bits) bits = 0x4;
-  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::clean);
-  EXPECT_THAT(judge_samples(table).seen, ElementsAre(HasSubstr("power limit in 100 %")));
-  table.throttle_bits[7] |= 0x40;
-  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::throttled);
-}
-
-TEST(MonitorVerdict, AClockThatFallsHasDrifted) {
-  const auto falling = [](size_t row) { return 2e9 - 1e6 * static_cast<double>(row); };
-  EXPECT_EQ(judge_samples(table_of(40, falling)).verdict, MonitorVerdict::clean) << "by 1.5 %";
-  EXPECT_EQ(judge_samples(table_of(80, falling)).verdict, MonitorVerdict::drifted) << "by 3 %";
-}
-
-TEST(MonitorVerdict, OthersOnTheGpuOrTheCpusShareIt) {
-  MonitorTable table = quiet();
-  table.most_processes = 2;
-  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
-  table = quiet();
-  for (size_t row = 0; row < 40; ++row) table.values[3 * row + 1] = 0.05;
-  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
-  EXPECT_THAT(judge_samples(table).seen, Contains(HasSubstr("5.00 % of the CPUs")));
-  table = quiet();
-  for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 1.5;
-  EXPECT_EQ(judge_samples(table).verdict, MonitorVerdict::shared);
-  EXPECT_THAT(judge_samples(table).seen, ElementsAre("other processes kept 1.50 CPUs busy"));
-}
-
-TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
-  MonitorTable table = quiet();
-  table.most_processes = 4;
-  for (size_t row = 0; row < 40; ++row) table.values[3 * row + 2] = 3;
-  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
-  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 3}).verdict, MonitorVerdict::shared);
-  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 3, .through_mps = true}).verdict,
-            MonitorVerdict::clean)
-      << "a server";
-}
-
-TEST(MonitorVerdict, WhatIsNotToldHasNoSeries) {
-  MonitorTable table = quiet();
-  table.values[4] = std::numeric_limits<double>::quiet_NaN();
-  const Monitoring result = judge_samples(table);
-  EXPECT_EQ(result.series.size(), 2);
-  EXPECT_TRUE(result.not_monitored.contains("cpu_steal_share"));
-}
-
-TEST(MonitorVerdict, LongWindowsHaveShortSeries) {
-  const Monitoring result = judge_samples(quiet(3001));
-  EXPECT_LE(result.series[0].values.size(), 300);
-  EXPECT_NEAR(result.interval_seconds, 1.1, 1e-9);
-  EXPECT_EQ(result.samples, 3001);
-}
 
 void wait_seconds(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -174,6 +91,26 @@ TEST(Monitor, JobsAndNeighboursOfTheSameSweepAreNoOthers) {
   EXPECT_GT(others_after("bash"), 100) << "jobs of the same shell";
 }
 
+TEST(Monitor, WhereNoTickHasPassedItIsAsBefore) {
+  const TemporaryFolder root;
+  const auto read = [](CpuSource& source) {
+    std::vector<double> values(CpuSource::names().size());
+    source.read(values.data());
+    return values;
+  };
+  root.write("proc/stat", "cpu 0 0 0 1000 0 0 0 0\n");
+  CpuSource source(root.path(), 1);
+  EXPECT_TRUE(std::isnan(read(source)[1])) << "nothing has been counted";
+  root.write("proc/stat", "cpu 30 0 0 1060 0 0 0 10\n");
+  const std::vector<double> values = read(source);
+  EXPECT_NEAR(values[0], 0.3, 1e-12);
+  EXPECT_NEAR(values[1], 0.1, 1e-12);
+  const std::vector<double> again = read(source);
+  for (const int column : {0, 1, 2}) EXPECT_EQ(again[column], values[column]);
+  root.write("proc/stat", "cpu 30 0 0 1160 0 0 0 10\n");
+  EXPECT_EQ(read(source)[1], 0);
+}
+
 TEST(Monitor, SamplesOnlyInsideTheWindow) {
   TrainerProgress progress;
   Monitor monitor({.hz = 100}, progress);
@@ -230,6 +167,28 @@ TEST(Monitor, ConstructedH200GivesSeriesAndImagesPerJoule) {
   EXPECT_TRUE(found->not_monitored.contains("pcie_sent_bytes_per_second"));
 }
 
+TEST(Monitor, JoulesAreReadOnceMoreAtTheEndOfTheWindow) {
+  const TemporaryFolder folder;
+  const std::string answers =
+      content_of(std::string(NM_TESTS_FOLDER) + "/data/nvml/constructed_two_h200.txt");
+  const auto counter_at = [&](int64_t millijoules) {
+    folder.write("answers.txt", "nvmlDeviceGetTotalEnergyConsumption 0 " +
+                                    std::to_string(millijoules) + "\n" + answers);
+  };
+  counter_at(5000);
+  setenv("FAKE_NVML_ANSWERS", (folder / "answers.txt").c_str(), 1);
+  TrainerProgress progress;
+  progress.window_steps = 10;
+  progress.window_first_step = 0;
+  Monitor monitor({.hz = 4, .pci_id = "0000:1b:00.0", .nvml_library = NM_FAKE_NVML}, progress);
+  wait_seconds(0.45);  // two looks: the first opens the window
+  counter_at(12000);
+  const auto found = monitor.stop(1.);
+  unsetenv("FAKE_NVML_ANSWERS");
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(*found->joules, 7, 1e-9);
+}
+
 TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {
   const TemporaryFolder folder;
   const std::string fixture =
@@ -244,14 +203,6 @@ TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {
   EXPECT_EQ(source.processes(), 1);
   EXPECT_THROW(GpuSource(NM_FAKE_NVML, "0000:1b:00.0", "MIG-none"), NotSupported);
   unsetenv("FAKE_NVML_ANSWERS");
-}
-
-TEST(Monitor, OnADeviceOfItsOwnASecondProcessIsShared) {
-  MonitorTable table;
-  table.most_processes = 2;
-  EXPECT_EQ(judge_samples(table, {.mig_uuid = "MIG-1", .sharing_jobs = 4}).verdict,
-            MonitorVerdict::shared);
-  EXPECT_EQ(judge_samples(table, {.sharing_jobs = 4}).verdict, MonitorVerdict::clean);
 }
 
 TEST(Monitor, WithoutNvmlTheCpusAreWatchedAndTheReasonIsKept) {

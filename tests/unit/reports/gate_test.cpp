@@ -95,6 +95,13 @@ TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
   EXPECT_EQ(judged(throttled).exit_code, ExitCode::not_comparable);
   EXPECT_EQ(judged(throttled).verdict,
             "not clean: run: a run of made up was throttled: at 83 degrees");
+  const auto lost = [](Found& found) {
+    found->verdict = MonitorVerdict::unknown;
+    found->seen = {"cpu_steal_share is not known"};
+  };
+  EXPECT_EQ(judged(lost).verdict,
+            "not clean: run: a run of made up was not shown to be clean: cpu_steal_share is not "
+            "known");
   const GateResult blind = judged([](Found& found) { found.reset(); });
   EXPECT_EQ(blind.exit_code, ExitCode::not_comparable) << "what was not watched is not clean";
   EXPECT_THAT(blind.verdict, HasSubstr("was not monitored"));
