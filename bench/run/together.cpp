@@ -15,9 +15,9 @@ class InStep : public Consensus {
   explicit InStep(World& world) : world_(world) {}
 
   StepVote agree(StepVote mine) override {
-    std::array<int64_t, 2> values{!mine.ready, mine.stop};
+    std::array<int64_t, 3> values{!mine.ready, mine.stop, mine.window_steps};
     world_.maximum(values);
-    return {.ready = values[0] == 0, .stop = values[1] != 0};
+    return {.ready = values[0] == 0, .stop = values[1] != 0, .window_steps = values[2]};
   }
   int64_t agree_steps(int64_t mine) override { return maximum_of_ranks(world_, mine); }
 
@@ -34,11 +34,14 @@ class IndependentRanks : public Consensus {
       world_.start_maximum(mine.stop ? 1 : 0);
       asked_ = true;
     }
-    if (!asked_) return {};
+    StepVote agreed{.window_steps = mine.window_steps};
+    if (!asked_) return agreed;
     const auto anyone_stops = world_.started_maximum();
-    if (!anyone_stops) return {};
+    if (!anyone_stops) return agreed;
     asked_ = false;
-    return {.ready = *anyone_stops == 0, .stop = *anyone_stops != 0};
+    agreed.ready = *anyone_stops == 0;
+    agreed.stop = *anyone_stops != 0;
+    return agreed;
   }
   int64_t agree_steps(int64_t mine) override { return mine; }
 

@@ -34,15 +34,16 @@ std::string failure_text(const World& world, const std::exception& error);
 ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()>& work);
 
 struct StepVote {
-  bool ready = false;  // for what comes next: the timed window, or the end
-  bool stop = false;   // early
+  bool ready = false;        // for what comes next: the timed window, or the end
+  bool stop = false;         // early
+  int64_t window_steps = 0;  // that the timed window is to have, once it is open
 };
 
 class Consensus {
  public:
   virtual ~Consensus() = default;
   /// To be called by every rank after each of its steps: `ready` once all ranks are, `stop` once
-  /// one of them wants to.
+  /// one of them wants to; of ranks that run in step, the most steps that one asks for.
   virtual StepVote agree(StepVote mine) = 0;
   /// How many steps the timed window has: of ranks that run in step, the most that one asks for.
   virtual int64_t agree_steps(int64_t mine) = 0;

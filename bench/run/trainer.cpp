@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t fewest_judged = 3;
 constexpr int64_t most_judged = 64;
+constexpr int64_t longest_window = 4;  // times the steps that were planned when it opened
 
 double halves_difference(std::span<const double> samples) {
   const size_t half = samples.size() / 2;
@@ -48,10 +49,13 @@ class Trainer {
   }
 
  private:
-  // Whether all ranks are ready for what comes next; ends the loop if one wants to stop.
-  bool agree(bool ready) {
+  // Whether all ranks are ready for what comes next; ends the loop if one wants to stop. Sets the
+  // number of the window's steps, unless this rank is through them.
+  bool agree(bool ready, int64_t window_steps = 0) {
     const bool stop = stop_.load(std::memory_order_relaxed) != 0 || result_.failed_step;
-    const StepVote agreed = consensus_.agree({.ready = ready, .stop = stop});
+    const StepVote agreed =
+        consensus_.agree({.ready = ready, .stop = stop, .window_steps = window_steps});
+    if (!result_.complete()) plan_window(agreed.window_steps);
     if (agreed.stop) {
       result_.stopped = !result_.failed_step && !result_.complete();
       over_ = true;
@@ -80,8 +84,9 @@ class Trainer {
     if (!result_.complete()) record(step, end);
     if (!result_.warm_up) {
       if (agree(steady())) open_window(end);
-    } else if (agree(result_.complete())) {
-      over_ = true;
+    } else {
+      const int64_t wanted = wanted_steps();
+      over_ = agree(measured_steps() >= wanted, wanted) || over_;
     }
   }
 
@@ -97,7 +102,8 @@ class Trainer {
     result_.steps.push_back(step);
     if (result_.warm_up) {
       progress_.window_measured.fetch_add(1);
-      progress_.window_seconds.store(progress_.window_seconds.load() + step.seconds);
+      window_seconds_ += step.seconds;
+      progress_.window_seconds.store(window_seconds_);
       result_.host_window_seconds = std::chrono::duration<double>(end - window_start_).count();
     } else {
       warm_up_seconds_.push_back(step.seconds);
@@ -113,21 +119,41 @@ class Trainer {
 
   void open_window(Clock::time_point now) {
     result_.window_first_step = judged_.steps;
-    result_.window_steps =
-        consensus_.agree_steps(options_.window_steps.value_or(steps_of_duration(judged_)));
-    result_.steps.reserve(result_.window_first_step + result_.window_steps);
+    plan_window(consensus_.agree_steps(options_.window_steps.value_or(steps_of_duration(judged_))));
+    most_window_steps_ = result_.window_steps * (options_.window_steps ? 1 : longest_window);
+    result_.steps.reserve(result_.window_first_step + most_window_steps_);
     result_.warm_up = judged_;
     window_start_ = now;
     result_.window_start = std::chrono::system_clock::now();
-    progress_.window_steps.store(result_.window_steps);
     progress_.window_first_step.store(result_.window_first_step);
   }
 
+  void plan_window(int64_t steps) {
+    result_.window_steps = steps;
+    progress_.window_steps.store(steps);
+  }
+
   int64_t steps_of_duration(const WarmUp& judged) const {
-    const auto recent = std::max<int64_t>(judged.judged_steps, 1);
+    const auto recent = std::max(judged.judged_steps, (judged.steps + 1) / 2);
     const double step_seconds = median(std::span(warm_up_seconds_).last(recent));
     return std::llround(
         std::clamp(std::ceil(options_.window_seconds / step_seconds), 1., most_steps));
+  }
+
+  int64_t measured_steps() const {
+    return static_cast<int64_t>(result_.steps.size()) - result_.window_first_step;
+  }
+
+  // By the mean of the window's steps so far, which may be others than those of the warm-up. Less
+  // than a step more or less is left, so that the plan stands still near the end.
+  int64_t wanted_steps() const {
+    const int64_t measured = measured_steps(), planned = result_.window_steps;
+    if (options_.window_steps || result_.complete() || measured == 0) return planned;
+    const double wanted = options_.window_seconds / window_seconds_ * static_cast<double>(measured);
+    if (std::abs(wanted - static_cast<double>(planned)) < 1) return planned;
+    const auto most = static_cast<double>(most_window_steps_);
+    const int64_t steps = std::llround(std::min(std::ceil(wanted), most));
+    return std::max(measured + in_flight_, steps);
   }
 
   // Steps that were queued beyond the end, or before a stop: the device must be idle afterwards.
@@ -144,6 +170,8 @@ class Trainer {
   std::vector<double> warm_up_seconds_;
   WarmUp judged_;  // by the steps so far
   Clock::time_point window_start_;
+  double window_seconds_ = 0;  // so far
+  int64_t most_window_steps_ = 0;
   int64_t in_flight_ = 0;
   bool ready_ = false;  // for the window
   bool over_ = false;

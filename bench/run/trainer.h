@@ -47,7 +47,7 @@ struct TrainerResult {
   std::vector<StepRecord> steps;  // all, warm-up first, up to the first whose loss is not finite
   std::optional<WarmUp> warm_up;  // none: it did not end
   int64_t window_first_step = 0;
-  int64_t window_steps = 0;  // as planned; a stop leaves fewer in `steps`
+  int64_t window_steps = 0;  // as planned last; a stop leaves fewer in `steps`
   std::chrono::system_clock::time_point window_start;
   double host_window_seconds = 0;  // from the last end of a warm-up step to the last end of all
   std::chrono::steady_clock::time_point first_step_end;
@@ -61,10 +61,11 @@ struct TrainerResult {
 };
 
 /// Keeps as many steps queued as the program takes and waits for the oldest. The window opens once
-/// all ranks are steady; its length is fixed then (by the median warm-up step where a duration is
-/// asked for), and memory for it is there. After it, steps go on unrecorded until all ranks are
-/// through theirs. `stop` not 0 ends the loop, of all ranks, after the steps in flight; so does a
-/// loss that is not finite. Errors of the device end it, too, and what was measured before stays.
+/// all ranks are steady. Where a duration is asked for, as many steps as fill it are planned by the
+/// median warm-up step, and again after each step of the window by their mean so far; there is
+/// memory for four times the first plan. After the window, steps go on unrecorded until all ranks
+/// are through theirs. `stop` not 0 ends the loop, of all ranks, after the steps in flight; so does
+/// a loss that is not finite. Errors of the device end it, too, and what was measured before stays.
 TrainerResult train(Program& program, const TrainerOptions& options, Consensus& consensus,
                     const std::atomic<int>& stop, TrainerProgress& progress);
 

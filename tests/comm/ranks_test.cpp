@@ -47,6 +47,7 @@ TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {
     EXPECT_FALSE(agreed.stop);
   }
   EXPECT_TRUE(consensus->agree({.ready = false, .stop = world->rank() == 1}).stop);
+  EXPECT_EQ(consensus->agree({.window_steps = 10 + world->rank()}).window_steps, 9 + world->size());
   EXPECT_EQ(consensus->agree_steps(10 + world->rank()), 9 + world->size());
 }
 
@@ -67,6 +68,7 @@ TEST(Ranks, AtTheirOwnPaceNoneWaitsAndAllGoOn) {
   EXPECT_TRUE(agreed.ready);
   steps_until_agreed(*consensus, 5, world->rank() == 1, agreed);
   EXPECT_TRUE(agreed.stop) << "one rank wants to";
+  EXPECT_EQ(consensus->agree({.window_steps = world->rank()}).window_steps, world->rank());
   EXPECT_EQ(consensus->agree_steps(world->rank()), world->rank());
 }
 

@@ -52,6 +52,43 @@ TEST_F(TrainerTest, ADurationBecomesStepsByTheMedianWarmUpStep) {
   EXPECT_EQ(run().window_steps, 34);  // ceil(1 / 0.03)
 }
 
+TEST_F(TrainerTest, ADurationIsMetWhereStepsChange) {
+  options.window_steps.reset();
+  options.window_seconds = 3;
+  for (const int in_flight : {1, 4}) {
+    for (const double change : {0.5, 0.9, 1.6, 5.0}) {
+      script.max_in_flight = in_flight;
+      script.step = [&](int64_t step) {
+        return StepRecord{.seconds = step < 20 ? 0.03 : 0.03 * change, .loss = 1};
+      };
+      const TrainerResult result = run();
+      EXPECT_TRUE(result.complete());
+      const double off = window_of(result, 1)->seconds - 3;
+      EXPECT_NEAR(off, 0, in_flight * 0.03 * change + 1e-9) << change << ", " << in_flight;
+    }
+  }
+}
+
+TEST_F(TrainerTest, ADurationIsFilledUpToFourTimesTheFirstPlan) {
+  options.window_steps.reset();
+  options.window_seconds = 1;
+  script.step = [](int64_t step) {
+    return StepRecord{.seconds = step < 10 ? 0.1 : 0.001, .loss = 1};
+  };
+  EXPECT_EQ(run().window_steps, 40);
+}
+
+TEST_F(TrainerTest, AStepAsLongAsTheDurationIsTheLast) {
+  options.window_steps.reset();
+  options.window_seconds = 1;
+  script.step = [](int64_t step) {
+    return StepRecord{.seconds = step == 20 ? 5 : 0.01, .loss = 1};
+  };
+  const TrainerResult result = run();
+  EXPECT_TRUE(result.complete());
+  EXPECT_EQ(result.steps.size(), 21u);
+}
+
 TEST_F(TrainerTest, TheQueueIsKeptFullAndEndsEmpty) {
   script.max_in_flight = 4;
   const TrainerResult result = run();
