@@ -64,10 +64,15 @@ void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
 }
 
 void print_window(Lines& lines, const Run& run) {
+const char* steadiness(const WarmUp& warm_up) {
+  if (!warm_up.drift) return "too few to tell whether steady";
+  return warm_up.steady ? "steady" : "not steady";
+}
+
   const TimedWindow& window = *run.window;
   lines.line("window", steps_text(window.steps) + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
-                           (run.warm_up->steady ? "steady" : "not steady") + ")");
+                           steadiness(*run.warm_up) + ")");
   if (run.flops_per_second) {
     lines.line("arithmetic",
                flops(*run.flops_per_second) +

@@ -10,7 +10,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr int64_t fewest_judged = 3;
+constexpr int64_t fewest_judged = 6;  // so that one outlier hardly moves the median of a half
 constexpr int64_t most_judged = 64;
 constexpr int64_t longest_window = 4;  // times the steps that were planned when it opened
 
@@ -204,7 +204,7 @@ WarmUp judge_warm_up(std::span<const double> step_seconds, const TrainerOptions&
   result.maximum_seconds = options.maximum_seconds;
   result.limit = options.limit;
   if (result.steps < fewest_judged) {
-    result.drift = result.halves_difference = Unknown{"fewer than 3 steps"};
+    result.drift = result.halves_difference = Unknown{"fewer than 6 steps"};
     return result;
   }
   result.judged_steps = std::clamp(result.steps / 2, fewest_judged, most_judged);
@@ -227,7 +227,7 @@ bool warm_up_is_over(std::span<const double> step_seconds, const WarmUp& judged)
 TrainerOptions trainer_options(const RunConfig& config) {
   const int64_t warm_up = config.warmup.value();
   return {.minimum_steps = warm_up,
-          .maximum_steps = std::max<int64_t>(10 * warm_up, 3),
+          .maximum_steps = 10 * warm_up,
           .window_steps = config.steps,
           .window_seconds = config.duration_seconds};
 }

@@ -31,7 +31,7 @@ struct TrainerOptions {
 /// Warm-up of at most ten times the minimum, or 30 s.
 TrainerOptions trainer_options(const RunConfig& config);
 
-/// The test looks at the last half of the steps so far, at least 3 and at most 64, so that slow
+/// The test looks at the last half of the steps so far, at least 6 and at most 64, so that slow
 /// first steps drop out as warm-up goes on, whether a step takes 25 ms or 5 s. They are steady when
 /// both
 ///  - the least-squares line over them changes by no more than `limit` of their mean (a trend), and

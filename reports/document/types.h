@@ -164,7 +164,7 @@ struct TimedWindow {
 /// How the window's start was found (bench/run/steady_state.h explains the test).
 struct WarmUp {
   int64_t steps = 0;
-  bool steady = false;  // false: the maximum was reached first
+  bool steady = false;  // false: the maximum was reached first; see `drift` for "not known"
   int64_t minimum_steps = 0;
   int64_t maximum_steps = 0;
   double maximum_seconds = 0;

@@ -26,7 +26,8 @@ template <class Archive>
 void fields(Archive& field, In<Archive, WarmUp> warm_up) {
   field.type("warm_up", "How the start of the window was found");
   field("steps", warm_up.steps, at_least(0));
-  field("steady", warm_up.steady, "false: the maximum was reached first");
+  field("steady", warm_up.steady,
+        "false: the maximum was reached first; where drift is null too few steps were judged");
   field("minimum_steps", warm_up.minimum_steps, at_least(1));
   field("maximum_steps", warm_up.maximum_steps, at_least(1));
   field("maximum_seconds", warm_up.maximum_seconds, above(0));

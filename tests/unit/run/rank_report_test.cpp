@@ -14,7 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// A rank whose 3 steps of warm-up and 4 of the window, of 8 images each, take half a second.
+// A rank whose 6 steps of warm-up and 4 of the window, of 8 images each, take half a second.
 struct RankReport : testing::Test {
   RankReport() {
     request.config.model = "resnet18";
@@ -33,12 +33,12 @@ struct RankReport : testing::Test {
                                .warnings = {{"plan_cache", "full"}}};
     TrainerResult& trained = result.trained.emplace();
     result.first_step_end_seconds = 3.5;
-    const std::vector<double> warm_up_seconds(3, 0.5);
+    const std::vector<double> warm_up_seconds(6, 0.5);
     trained.warm_up = judge_warm_up(warm_up_seconds, {});
-    trained.window_first_step = 3;
+    trained.window_first_step = 6;
     trained.window_steps = 4;
     trained.host_window_seconds = 2;
-    trained.steps.assign(7, {.seconds = 0.5, .loss = 2, .gradient_norm = 1});
+    trained.steps.assign(10, {.seconds = 0.5, .loss = 2, .gradient_norm = 1});
   }
 
   nearmetal::Run make() const {
@@ -77,7 +77,7 @@ TEST_F(RankReport, OfACompleteRun) {
   EXPECT_EQ(run.failure, std::nullopt);
   EXPECT_EQ(run.started_at, "2026-01-02T03:04:05Z");
   EXPECT_EQ(run.device_reason, "asked for");
-  EXPECT_EQ(*run.window, (TimedWindow{.first_step = 3, .steps = 4, .samples = 32, .seconds = 2}));
+  EXPECT_EQ(*run.window, (TimedWindow{.first_step = 6, .steps = 4, .samples = 32, .seconds = 2}));
   EXPECT_EQ(*run.throughput, 16);
   EXPECT_EQ(*run.flops_per_second, 16 * run.flops_per_sample);
   EXPECT_EQ(*run.share_of_peak, 0.5);
@@ -93,7 +93,7 @@ TEST_F(RankReport, OfItsRank) {
   EXPECT_EQ(rank.set_up->prepare_seconds, 2);
   EXPECT_EQ(rank.set_up->first_step_seconds, 0.5);
   EXPECT_EQ(rank.set_up->total_seconds, 3.5);
-  EXPECT_EQ(rank.step_seconds.size(), 7u);
+  EXPECT_EQ(rank.step_seconds.size(), 10u);
   EXPECT_EQ(rank.step_time->median_seconds, 0.5);
   EXPECT_EQ(*rank.host_window_seconds, 2);
   EXPECT_EQ(*rank.device_bytes, 1000);
@@ -101,11 +101,11 @@ TEST_F(RankReport, OfItsRank) {
 }
 
 TEST_F(RankReport, OfALossThatIsNotFinite) {
-  result.trained->steps.resize(5);
-  result.trained->failed_step = 5;
+  result.trained->steps.resize(8);
+  result.trained->failed_step = 8;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::failed);
-  EXPECT_THAT(*run.failure, testing::HasSubstr("the loss of step 5 is not finite"));
+  EXPECT_THAT(*run.failure, testing::HasSubstr("the loss of step 8 is not finite"));
   EXPECT_FALSE(run.proof.loss_finite);
   EXPECT_EQ(run.window->samples, 16) << "what was measured stays";
   EXPECT_EQ(run.throughput.reason, "the run failed");
@@ -122,7 +122,7 @@ TEST_F(RankReport, OfATrainingWithoutAnyUpdate) {
 }
 
 TEST_F(RankReport, OfAnInterruptedRunHasTheFiguresSoFar) {
-  result.trained->steps.resize(5);
+  result.trained->steps.resize(8);
   result.trained->stopped = true;
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::partial);

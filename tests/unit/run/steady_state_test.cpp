@@ -31,7 +31,8 @@ TEST(SteadyState, ConstantTimesEndAtTheMinimum) {
   bool steady = false;
   EXPECT_EQ(warm_up_steps(
                 cpu, [](int64_t) { return 1.5; }, &steady),
-            3);
+            6)
+      << "the fewest that are judged";
   EXPECT_TRUE(steady);
   EXPECT_EQ(warm_up_steps(
                 gpu, [](int64_t) { return 0.025; }, &steady),
@@ -42,7 +43,7 @@ TEST(SteadyState, ConstantTimesEndAtTheMinimum) {
 TEST(SteadyState, ASlowFirstStepDropsOut) {
   bool steady = false;
   const auto first_slow = [](int64_t step) { return step == 0 ? 4.0 : 1.5; };
-  EXPECT_EQ(warm_up_steps(cpu, first_slow, &steady), 4);
+  EXPECT_EQ(warm_up_steps(cpu, first_slow, &steady), 7);
   EXPECT_TRUE(steady);
 }
 
@@ -91,11 +92,13 @@ TEST(SteadyState, TheMaximumOfSecondsHoldsBeyondTheMinimum) {
 }
 
 TEST(SteadyState, FewStepsCannotBeJudged) {
-  const WarmUp judged = judge_warm_up(Seconds{1, 1}, {.minimum_steps = 1, .maximum_steps = 10});
-  EXPECT_FALSE(judged.steady);
-  EXPECT_FALSE(judged.drift);
-  EXPECT_EQ(judged.judged_steps, 0);
-  EXPECT_TRUE(judge_warm_up(Seconds{1, 1, 1}, {.minimum_steps = 1, .maximum_steps = 10}).steady);
+  for (const size_t steps : {2, 3, 5}) {
+    const WarmUp judged = judge_warm_up(Seconds(steps, 1), {.minimum_steps = 1});
+    EXPECT_FALSE(judged.steady) << steps;
+    EXPECT_FALSE(judged.drift) << "not known";
+    EXPECT_EQ(judged.judged_steps, 0);
+  }
+  EXPECT_TRUE(judge_warm_up(Seconds(6, 1), {.minimum_steps = 1}).steady);
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_F(TrainerTest, AStopKeepsWhatWasMeasured) {
   EXPECT_TRUE(result.stopped);
   EXPECT_FALSE(result.complete());
   EXPECT_EQ(result.steps.size(), 12u);
-  EXPECT_EQ(result.window_first_step, 5);
+  EXPECT_EQ(result.window_first_step, 6);
   EXPECT_EQ(script.enqueued, script.waited);
 }
 
