@@ -5,6 +5,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
+#include "bench/run/window_warnings.h"
 #include "models/networks/registry.h"
 #include "models/probe.h"
 #include "reports/document/metric.h"
@@ -16,10 +17,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr double clocks_may_differ_by = 0.02;
-constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
-constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
-constexpr double diverged_above = 10;          // times the loss of guessing, ln(classes)
+constexpr double diverged_above = 10;  // times the loss of guessing, ln(classes)
 
 void warn(Run& run, const std::string& code, const std::string& text) {
   run.warnings.push_back({code, text});
@@ -101,25 +99,6 @@ void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run
   }
 }
 
-void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
-  if (!warm_up.steady) {
-    warn(run, "not_steady",
-         "step times were not steady after " + std::to_string(warm_up.steps) +
-             " warm-up steps; a longer --warmup may help");
-  }
-  const Maybe<double>& drift = rank.step_time->drift;
-  if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
-    warn(run, "drift", "step times changed by " + percent(*drift, 2) + " over the timed window");
-  }
-  const double seconds = run.window->seconds;
-  const double difference = *rank.host_window_seconds - seconds;
-  if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
-    warn(run, "clocks_differ",
-         "the host's clock differs from the sum of the window's steps by " +
-             percent(difference / seconds, 2));
-  }
-}
-
 Maybe<double> exposed_communication(const RunConfig& config, int64_t world_size,
                                     std::span<const StepRecord> window) {
   if (!exchanges_gradients(config, world_size)) return Unknown{"no gradients are exchanged"};
@@ -132,7 +111,8 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
   const RunConfig& config = device.config;
   const std::span window = steps_of_window(result);
   run.window = *window_of(result, *config.batch);
-  rank.step_time = step_time_of(std::span(rank.step_seconds).subspan(result.window_first_step));
+  const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
+  rank.step_time = step_time_of(step_seconds);
   rank.host_window_seconds = result.host_window_seconds;
   rank.window_start_unix_seconds =
       std::chrono::duration<double>(result.window_start.time_since_epoch()).count();
@@ -149,7 +129,7 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
   if (peak != peaks.end() && peak->second > 0) run.peak_flops_per_second = peak->second;
   set_throughput(throughput_of(*run.window), run);
   fill_proof(window, config, run);
-  warn_of_timing(*result.warm_up, rank, run);
+  warn_of_window(config, result, rank, run);
 }
 
 void fill_trained(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {

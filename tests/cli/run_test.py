@@ -5,6 +5,8 @@ import os
 import pty
 import re
 import select
+import signal
+import time
 
 import cli
 
@@ -46,6 +48,25 @@ class Run(cli.CliTest):
         self.assertEqual(config["seed"], {"value": 3, "origin": "flag"})
         self.assertEqual(config["momentum"], {"value": 0.9, "origin": "default"})
         self.assertIn("onednn", " ".join(report["environments"][0]["libraries"]).lower())
+
+    def test_a_stall_is_told_loses_no_series_and_the_duration_is_met(self):
+        process = self.start(*cli.TINY, "--warmup", "1", "--duration", "3", "--monitor-hz", "100",
+                             "--output", "report.json")
+        for line in process.stderr:
+            if line.startswith("prepared"):
+                break
+        time.sleep(1.2)  # in the window
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        process.send_signal(signal.SIGCONT)
+        process.out, process.err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, process.err)
+        run = self.report()["arms"][0]["runs"][0]
+        monitoring = run["ranks"][0]["monitoring"]
+        self.assertIn("cpu_steal_share", [series["name"] for series in monitoring["series"]])
+        self.assertNotEqual(monitoring["verdict"], "unknown")
+        self.assertIn("stall", [warning["code"] for warning in run["warnings"]])
+        self.assertAlmostEqual(run["window"]["seconds"], 3, delta=0.25)
 
     def test_losses_repeat_with_the_seed_and_differ_without(self):
         losses = []

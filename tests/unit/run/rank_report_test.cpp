@@ -12,13 +12,18 @@
 namespace nearmetal {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::Not;
 
 // A rank whose 6 steps of warm-up and 4 of the window, of 8 images each, take half a second.
 struct RankReport : testing::Test {
   RankReport() {
     request.config.model = "resnet18";
     request.config.device = Device::cpu;
+    request.config.duration_seconds = 2;
     device.config = request.config;
     device.config.batch = 8;
     device.config.precision = Precision::fp32;
@@ -84,6 +89,34 @@ TEST_F(RankReport, OfACompleteRun) {
   EXPECT_EQ(*run.proof.window_end_loss, 2);
   EXPECT_EQ(run.communication, std::nullopt);
   EXPECT_THAT(run.warnings, ElementsAre(nearmetal::Warning{"plan_cache", "full"}));
+}
+
+TEST_F(RankReport, WarnsOfAStepThatStoodStill) {
+  result.trained->window_steps = 304;
+  result.trained->steps.assign(310, {.seconds = 0.015, .loss = 2, .gradient_norm = 1});
+  result.trained->steps[306].seconds = 4;
+  const auto has_stall = Contains(Field(&nearmetal::Warning::code, "stall"));
+  EXPECT_THAT(make().warnings, has_stall);
+  EXPECT_THAT(make().warnings, Contains(Field(&nearmetal::Warning::text,
+                                              HasSubstr("step 300 of the window took 4.00 s"))));
+  result.trained->steps[306].seconds = 0.1;
+  EXPECT_THAT(make().warnings, Not(has_stall)) << "less than 10 times the others";
+}
+
+TEST_F(RankReport, WarnsOfADurationThatWasMissed) {
+  const auto has_duration = Contains(Field(&nearmetal::Warning::code, "duration"));
+  device.config.duration_seconds = 2.4;
+  EXPECT_THAT(make().warnings, Not(has_duration)) << "by less than a step";
+  device.config.duration_seconds = 3;
+  EXPECT_THAT(make().warnings, has_duration);
+  result.trained->stopped = true;
+  result.trained->steps.pop_back();
+  EXPECT_THAT(make().warnings, Not(has_duration)) << "of an interrupted run";
+}
+
+TEST_F(RankReport, WarnsWhereFewStepsCannotShowThatTheyAreSteady) {
+  result.trained->warm_up = judge_warm_up(std::vector<double>(3, 0.5), {});
+  EXPECT_THAT(make().warnings, Contains(Field(&nearmetal::Warning::code, "steadiness_unknown")));
 }
 
 TEST_F(RankReport, OfItsRank) {

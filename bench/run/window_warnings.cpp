@@ -1,0 +1,82 @@
+#include "bench/run/window_warnings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr double clocks_may_differ_by = 0.02;
+constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
+constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
+constexpr double stalled_above = 10;           // times the median step,
+constexpr double stalled_share = 0.01;         // and so much of the window
+constexpr double duration_may_differ_by = 0.1;
+
+void add_warning(Run& run, const std::string& code, const std::string& text) {
+  run.warnings.push_back({code, text});
+}
+
+void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
+  if (warm_up.steady) return;
+  const std::string after =
+      " after " + counted(warm_up.steps, "warm-up step") + "; a longer --warmup may help";
+  if (warm_up.drift) return add_warning(run, "not_steady", "step times were not steady" + after);
+  add_warning(
+      run, "steadiness_unknown",
+      "whether step times were steady is unknown" + after + " (" + warm_up.drift.reason + ")");
+}
+
+void warn_of_stall(std::span<const double> step_seconds, Run& run) {
+  const auto longest = std::ranges::max_element(step_seconds);
+  const double typical = median(step_seconds);
+  if (*longest <= stalled_above * typical) return;
+  if (*longest - typical <= stalled_share * run.window->seconds) return;
+  add_warning(run, "stall",
+              "step " + std::to_string(longest - step_seconds.begin()) + " of the window took " +
+                  significant(*longest, 3) + " s, " + significant(*longest / typical, 3) +
+                  " times the median: something held it up");
+}
+
+// A window of whole steps cannot meet it better than by its longest.
+void warn_of_duration(const RunConfig& config, std::span<const double> step_seconds, Run& run) {
+  if (config.steps) return;
+  const double asked = config.duration_seconds;
+  const double off = std::abs(run.window->seconds - asked);
+  if (off <= std::max(duration_may_differ_by * asked, std::ranges::max(step_seconds))) return;
+  add_warning(run, "duration",
+              "the timed window took " + significant(run.window->seconds, 3) + " s instead of " +
+                  significant(asked, 3) +
+                  " s: steps became faster or slower than those of the warm-up");
+}
+
+void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
+  const Maybe<double>& drift = rank.step_time->drift;
+  if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
+    add_warning(run, "drift",
+                "step times changed by " + percent(*drift, 2) + " over the timed window");
+  }
+  const double seconds = run.window->seconds;
+  const double difference = *rank.host_window_seconds - seconds;
+  if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
+    add_warning(run, "clocks_differ",
+                "the host's clock differs from the sum of the window's steps by " +
+                    percent(difference / seconds, 2));
+  }
+}
+
+}  // namespace
+
+void warn_of_window(const RunConfig& config, const TrainerResult& result, const Rank& rank,
+                    Run& run) {
+  const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
+  warn_of_warm_up(*result.warm_up, run);
+  warn_of_timing(*result.warm_up, rank, run);
+  warn_of_stall(step_seconds, run);
+  if (result.complete()) warn_of_duration(config, step_seconds, run);
+}
+
+}  // namespace nearmetal
