@@ -72,6 +72,15 @@ TEST(Ranks, AtTheirOwnPaceNoneWaitsAndAllGoOn) {
   EXPECT_EQ(consensus->agree_steps(world->rank()), world->rank());
 }
 
+TEST(Ranks, AnExchangeTakesAsLongAsOnTheSlowestRank) {
+  for (const Probe& probe : world->probes()) {
+    if (probe.bytes > 2 * (64 << 10)) continue;  // enough to tell
+    const double seconds = probe.start()(3);
+    EXPECT_GT(seconds, 0);
+    EXPECT_EQ(world->broadcast(std::to_string(seconds)), std::to_string(seconds)) << probe.name;
+  }
+}
+
 TEST(Ranks, TheFailureOfOneIsTheFailureOfAll) {
   EXPECT_NO_THROW(together(*world, [] {}));
   try {
