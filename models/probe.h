@@ -45,16 +45,23 @@ double median_seconds(const Probe& probe, int repeats);
 struct Ceilings {
   double copy_bytes_per_second = 0;
   double matrix_flops_per_second = 0;
+  double cache_bytes = 0;  // DeviceInfo::cache_bytes, not measured
 };
+
+/// The least time that the bytes take. What caches hold need neither come from memory nor go back
+/// to it: of so many bytes read and as many written nothing is known.
+inline double floor_of_bytes(double bytes, const Ceilings& ceilings) {
+  return std::max(0.0, bytes - 2 * ceilings.cache_bytes) / ceilings.copy_bytes_per_second;
+}
 
 /// The roofline (Williams et al., 2009): bytes and operations at their ceilings, side by side.
 inline double floor_seconds(double bytes, double flops, const Ceilings& ceilings) {
-  return std::max(bytes / ceilings.copy_bytes_per_second, flops / ceilings.matrix_flops_per_second);
+  return std::max(floor_of_bytes(bytes, ceilings), flops / ceilings.matrix_flops_per_second);
 }
 
 /// Whether the bytes take longer than the operations, or as long.
 inline bool bytes_bind(double bytes, double flops, const Ceilings& ceilings) {
-  return bytes / ceilings.copy_bytes_per_second >= flops / ceilings.matrix_flops_per_second;
+  return floor_of_bytes(bytes, ceilings) >= flops / ceilings.matrix_flops_per_second;
 }
 
 }  // namespace nearmetal

@@ -187,6 +187,9 @@ struct DeviceInfo {
   // By data sheet arithmetic (units x clock x operations per clock), dense; 0 when not known.
   std::map<Precision, double> peak_flops_per_second;
   double peak_memory_bytes_per_second = 0;
+  // In which kernels may find their operands; infinite: not known. Of a GPU 0: its kernels are
+  // timed, and follow one another in a step, with operands that its cache does not hold.
+  double cache_bytes = 0;
 };
 
 class Backend {

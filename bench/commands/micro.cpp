@@ -22,8 +22,9 @@ Examples:
 PROBE is a regular expression, searched in the names. Median and p99 are of single runs, or of means
 of as many as are timed together where one is too short; rates follow from the median; of floor: the
 least time by bytes and operations, at the copy and matrix rates measured here, as a share of the
-time taken. Kernels of a step find their operands in memory, not in the cache of a GPU; those of a
-CPU may find them in its caches and be faster than their floors. Exit 6 if a probe fails.)";
+time taken. Kernels of a step find their operands in memory, not in the cache of a GPU. Those of a
+CPU may find them in its caches: only bytes beyond what these hold, read and written, count there,
+and what has neither those nor matrix products has no floor. Exit 6 if a probe fails.)";
 
 struct MicroForm {
   RunRequest request;
@@ -78,17 +79,16 @@ class Filter {
   std::vector<std::regex> expressions_;
 };
 
-// Of the device, for work in this precision.
-Ceilings measured_ceilings(const std::vector<Probe>& probes, Precision precision) {
+Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevice& device) {
   const auto best = [&](const std::string& name, auto amount) {
     for (const Probe& probe : probes) {
       if (probe.name == name) return amount(probe) / median_seconds(probe, 5);
     }
     return 0.0;
   };
-  return {
-      best("copy/device", [](const Probe& probe) { return probe.bytes; }),
-      best(std::string("product/") + to_string(precision), [](const Probe& p) { return p.flops; })};
+  const std::string product = std::string("product/") + to_string(*device.config.precision);
+  return {best("copy/device", [](const Probe& probe) { return probe.bytes; }),
+          best(product, [](const Probe& probe) { return probe.flops; }), device.info.cache_bytes};
 }
 
 void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
@@ -102,7 +102,7 @@ std::vector<Probe> chosen_probes(const Filter& filter, PreparedDevice& device, W
   std::vector<Probe> chosen = filter.choose(machine);
   if (filter.asks_for_step()) {
     if (world.size() > 1) throw std::invalid_argument("PROBE: those of a step are of one rank");
-    if (ceilings != nullptr) *ceilings = measured_ceilings(machine, *device.config.precision);
+    if (ceilings != nullptr) *ceilings = measured_ceilings(machine, device);
     for (Probe& probe : filter.choose(find_step_probes(device, terminal))) {
       chosen.push_back(std::move(probe));
     }

@@ -167,7 +167,7 @@ StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& pro
   }
   const std::string product = std::string("product/") + to_string(*config.precision);
   const Ceilings ceilings{rate_of(probed, memory_probe, &ProbeTime::bytes),
-                          rate_of(probed, product, &ProbeTime::flops)};
+                          rate_of(probed, product, &ProbeTime::flops), task.device.cache_bytes};
   const std::vector<Probe> kernels = program.probes();
   needs.kernels = static_cast<int64_t>(kernels.size());
   needs.memory_seconds = needs.compute_seconds =

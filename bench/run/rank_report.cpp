@@ -166,7 +166,7 @@ Communication tested_communication(Communication communication,
 
 // Adds sums and the roofline: each entry at the slower of its arithmetic at the matrix ceiling and
 // its traffic at the copy ceiling (Williams, Waterman, Patterson: "Roofline", 2009).
-StepProfile step_profile(const Profile& profile, double step_seconds) {
+StepProfile step_profile(const Profile& profile, double step_seconds, double cache_bytes) {
   StepProfile result;
   result.entries = profile.entries;
   result.step_seconds = step_seconds;
@@ -174,6 +174,7 @@ StepProfile step_profile(const Profile& profile, double step_seconds) {
   const double copy = profile.copy_bytes_per_second;
   const double matrix = profile.matrix_flops_per_second;
   const Unknown unmeasured{"the backend does not measure this ceiling"};
+  if (std::isfinite(cache_bytes)) result.cache_bytes = cache_bytes;
   result.copy_bytes_per_second = copy > 0 ? Maybe(copy) : unmeasured;
   result.matrix_flops_per_second = matrix > 0 ? Maybe(matrix) : unmeasured;
   if (copy <= 0 || matrix <= 0) {
@@ -182,17 +183,20 @@ StepProfile step_profile(const Profile& profile, double step_seconds) {
   }
   double roofline = 0;
   for (const ProfileEntry& entry : profile.entries) {
-    roofline += floor_seconds(entry.bytes, entry.flops, {copy, matrix});
+    roofline += floor_seconds(entry.bytes, entry.flops, {copy, matrix, cache_bytes});
   }
   result.roofline_seconds = roofline;
   result.share_of_roofline = roofline / step_seconds;
   return result;
 }
 
-void fill_checks(const RankResult& result, Run& run, Rank& rank) {
+void fill_checks(const PreparedDevice& device, const RankResult& result, Run& run, Rank& rank) {
   const Checks& checks = result.checks;
   if (checks.other_replica) run.proof.replicas_identical = *checks.other_replica == 0;
-  if (checks.profile) run.profile = step_profile(*checks.profile, rank.step_time->median_seconds);
+  if (checks.profile) {
+    run.profile =
+        step_profile(*checks.profile, rank.step_time->median_seconds, device.info.cache_bytes);
+  }
   rank.probes = checks.probes;
   run.proof.verify = checks.verify;
   if (!checks.bucket_tests) return;
@@ -244,7 +248,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
       rank.set_up = set_up_of(start.set_up, *result.prepared, result.first_step_end_seconds);
     }
   }
-  fill_checks(result, run, rank);
+  fill_checks(device, result, run, rank);
   fill_status(result, run);
   run.ranks = {std::move(rank)};
   return run;

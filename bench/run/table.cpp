@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <limits>
 
 #include "models/probe.h"
 #include "reports/text/text.h"
@@ -63,12 +64,12 @@ void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
                            significant(*time.effective_steps, 3) + ")");
 }
 
-void print_window(Lines& lines, const Run& run) {
 const char* steadiness(const WarmUp& warm_up) {
   if (!warm_up.drift) return "too few to tell whether steady";
   return warm_up.steady ? "steady" : "not steady";
 }
 
+void print_window(Lines& lines, const Run& run) {
   const TimedWindow& window = *run.window;
   lines.line("window", steps_text(window.steps) + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
@@ -236,10 +237,10 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
   };
   const auto floor = [&](const ProfileEntry& entry) {
     if (!profile.roofline_seconds) return std::string("-");
-    return fixed(
-        1e3 * floor_seconds(entry.bytes, entry.flops,
-                            {*profile.copy_bytes_per_second, *profile.matrix_flops_per_second}),
-        3);
+    const Ceilings ceilings{*profile.copy_bytes_per_second, *profile.matrix_flops_per_second,
+                            profile.cache_bytes.value_or(std::numeric_limits<double>::infinity())};
+    const double seconds = floor_seconds(entry.bytes, entry.flops, ceilings);
+    return seconds > 0 ? fixed(1e3 * seconds, 3) : std::string("-");
   };
   for (const ProfileEntry& entry : profile.entries) {
     row(entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
@@ -255,8 +256,7 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     lines.line("roofline",
                time_text(*profile.roofline_seconds) + ", " + percent(*profile.share_of_roofline) +
                    " of the step (ceilings: " + flops(*profile.matrix_flops_per_second) + " and " +
-                   gigabytes(*profile.copy_bytes_per_second) + "/s)" +
-                   (*profile.share_of_roofline > 1 ? ": operands stay in caches" : ""));
+                   gigabytes(*profile.copy_bytes_per_second) + "/s)");
   } else {
     lines.line("roofline", "unknown: " + profile.roofline_seconds.reason);
   }

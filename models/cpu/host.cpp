@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace nearmetal::cpu {
@@ -120,6 +122,36 @@ void for_each_piece(int64_t bytes, Body body) {
   }
 }
 
+std::string first_word(const fs::path& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// Of all levels, by the processors that may be used; infinite where the system does not tell.
+double data_cache_bytes() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);
+  std::map<std::string, double> caches;  // by level and processors that share it
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    const fs::path folder = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache";
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
+      const auto kibibytes = number_in(entry.path() / "size");  // "512K"
+      if (!kibibytes || first_word(entry.path() / "type") == "Instruction") continue;
+      caches[first_word(entry.path() / "level") + " of " +
+             first_word(entry.path() / "shared_cpu_list")] =
+          1024. * static_cast<double>(*kibibytes);
+    }
+  }
+  if (caches.empty()) return std::numeric_limits<double>::infinity();
+  double sum = 0;
+  for (const auto& [name, bytes] : caches) sum += bytes;
+  return sum;
+}
+
 }  // namespace
 
 int usable_threads() {
@@ -154,6 +186,7 @@ DeviceInfo describe_host() {
   info.compute_capability = instruction_set();
   info.memory_bytes = std::min(meminfo_bytes("MemTotal"), memory_limit_bytes());
   info.free_memory_bytes = available_memory_bytes();
+  info.cache_bytes = data_cache_bytes();
   const dnnl::version_t& version = *dnnl::version();
   info.libraries = {{"onednn", std::to_string(version.major) + "." + std::to_string(version.minor) +
                                    "." + std::to_string(version.patch)}};

@@ -209,8 +209,9 @@ struct StepProfile {
   double step_seconds = 0;              // median of the timed window
   Maybe<double> copy_bytes_per_second;  // ceilings, measured in the same run
   Maybe<double> matrix_flops_per_second;
-  Maybe<double> roofline_seconds;   // sum of max(flops / matrix ceiling, bytes / copy ceiling)
-  Maybe<double> share_of_roofline;  // roofline_seconds / step_seconds
+  std::optional<double> cache_bytes;  // Ceilings::cache_bytes; none: not known, bytes set no floor
+  Maybe<double> roofline_seconds;     // sum of floor_seconds() over the entries
+  Maybe<double> share_of_roofline;    // roofline_seconds / step_seconds
 };
 
 struct ConcurrentJob {

@@ -98,8 +98,12 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
         "Ceiling, measured in the same run");
   field("matrix_flops_per_second", profile.matrix_flops_per_second, above(0),
         "Ceiling, measured in the same run");
+  field.added("cache_bytes", profile.cache_bytes, at_least(0),
+              "Of the CPUs, in which operands may be found; 0: of a GPU; null: not known, so that "
+              "bytes set no floor; since 1.7");
   field("roofline_seconds", profile.roofline_seconds, at_least(0),
-        "Sum over the entries of max(flops / matrix ceiling, bytes / copy ceiling)");
+        "Sum over the entries of max(flops / matrix ceiling, bytes beyond 2 x cache_bytes / copy "
+        "ceiling)");
   field("share_of_roofline", profile.share_of_roofline, at_least(0),
         "roofline_seconds / step_seconds");
   field("entries", profile.entries);

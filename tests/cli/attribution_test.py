@@ -114,8 +114,8 @@ class Attribution(cli.CliTest):
         for probe in times.values():
             self.assertGreater(probe["median_seconds"], 0)
         self.assertGreater(probes["needs"]["kernels"], 50)
-        for part in ("memory_seconds", "compute_seconds"):
-            self.assertGreater(probes["needs"][part], 0)
+        self.assertGreater(probes["needs"]["compute_seconds"], 0)
+        self.assertEqual(probes["needs"]["memory_seconds"], 0, "a cache holds it all")
         self.write("with.json", json.dumps(report))
         process = self.tiny("--steps", "3", "--output", "without.json")
         self.assertEqual(process.returncode, 0, process.err)

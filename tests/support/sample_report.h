@@ -84,6 +84,7 @@ inline Run sample_run() {
                             .step_seconds = 0.1,
                             .copy_bytes_per_second = 4.26e12,
                             .matrix_flops_per_second = 7.96e14,
+                            .cache_bytes = 3e7,
                             .roofline_seconds = 2.3e-5,
                             .share_of_roofline = 2.3e-4};
   run.ranks = {sample_rank()};

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
@@ -127,6 +128,20 @@ TEST(Probe, NamesOfStepsAndExchanges) {
   EXPECT_EQ(exchange_probe_name("mpi", "allreduce", 8), "mpi/allreduce/8B");
   EXPECT_EQ(exchange_probe_name("nccl", "broadcast", 64 << 10), "nccl/broadcast/64KiB");
   EXPECT_EQ(exchange_probe_name("nccl", "broadcast", 4 << 20), "nccl/broadcast/4MiB");
+}
+
+TEST(Probe, BytesThatCachesHoldSetNoFloor) {
+  constexpr Ceilings memory{.copy_bytes_per_second = 100, .matrix_flops_per_second = 1000};
+  Ceilings cached = memory;
+  cached.cache_bytes = 30;
+  EXPECT_EQ(floor_seconds(100, 500, memory), 1);
+  EXPECT_EQ(floor_seconds(100, 100, cached), 0.4) << "30 may be read and 30 written there";
+  EXPECT_EQ(floor_seconds(100, 500, cached), 0.5);
+  EXPECT_EQ(floor_seconds(60, 0, cached), 0);
+  EXPECT_TRUE(bytes_bind(100, 500, memory));
+  EXPECT_FALSE(bytes_bind(100, 500, cached));
+  cached.cache_bytes = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(floor_seconds(1e12, 100, cached), 0.1) << "not known";
 }
 
 TEST(Probe, MedianOfSingleRuns) {
