@@ -288,7 +288,7 @@ StepTime step_time_of(std::span<const double> seconds) {
       known_or<double>(lag1_autocorrelation(seconds), "fewer than 3 steps, or all equal");
   const auto squared_error = variance_of_mean(seconds);
   time.relative_standard_error = time.effective_steps =
-      Unknown{"fewer than 10 steps, or all equal"};
+      Unknown{"all steps equal, or worth fewer than 10 independent ones"};
   if (squared_error) {
     time.relative_standard_error = std::sqrt(*squared_error) / mean(seconds);
     time.effective_steps = variance(seconds) / *squared_error;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -9,6 +10,7 @@ namespace nearmetal {
 namespace {
 
 constexpr int64_t fewest_batches = 10;
+constexpr double fewest_independent = 10;
 constexpr double uncorrelated_below = 0.1;
 
 void require_samples(std::span<const double> samples) {
@@ -21,6 +23,17 @@ std::vector<double> batch_means(std::span<const double> samples, int64_t batch_s
     means.push_back(mean(samples.subspan(at, batch_size)));
   }
   return means;
+}
+
+// Of an autoregression, (1 + r) / (1 - r) times as large as of independent samples.
+double variance_of_autoregressive_mean(std::span<const double> samples) {
+  const auto count = static_cast<double>(samples.size());
+  const double found = lag1_autocorrelation(samples).value_or(0);
+  const double correlation = found + (1 + 4 * found) / count;
+  const double independent = variance(samples) / count;
+  if (correlation < uncorrelated_below) return independent;
+  return correlation < 1 ? independent * (1 + correlation) / (1 - correlation)
+                         : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -105,8 +118,10 @@ std::optional<double> variance_of_mean(std::span<const double> samples) {
     batch_size *= 2;
     means = batch_means(samples, batch_size);
   }
-  const double squared_error = variance(means) / static_cast<double>(means.size());
-  return squared_error > 0 ? std::optional(squared_error) : std::nullopt;
+  const double squared_error = std::max(variance(means) / static_cast<double>(means.size()),
+                                        variance_of_autoregressive_mean(samples));
+  if (variance(samples) < fewest_independent * squared_error) return std::nullopt;
+  return squared_error;
 }
 
 }  // namespace nearmetal

@@ -36,8 +36,11 @@ std::optional<double> lag1_autocorrelation(std::span<const double> samples);
 
 /// Variance of the mean, by batch means (Law and Kelton, "Simulation Modeling and Analysis"):
 /// neighbouring steps are not independent, so that batches grow until the means of neighbouring
-/// batches no longer correlate (below 0.1), or only 10 batches are left. None for fewer than 10
-/// samples or when all are equal.
+/// batches no longer correlate (below 0.1), or only 10 batches are left. Where these still
+/// correlate it is too small; it is at least that of a first-order autoregression with the
+/// correlation of neighbouring samples, whose bias in few samples is taken off (Marriott and Pope,
+/// "Bias in the Estimation of Autocorrelations", 1954). None where the samples are worth fewer than
+/// 10 independent ones, as their correlation is hardly known then, or when all are equal.
 std::optional<double> variance_of_mean(std::span<const double> samples);
 
 }  // namespace nearmetal

@@ -62,10 +62,10 @@ TEST(Statistics, Lag1Autocorrelation) {
   EXPECT_FALSE(lag1_autocorrelation(Samples{1, 2}));
 }
 
-Samples autoregressive(double coefficient, size_t count) {
-  std::mt19937_64 engine(7);
+Samples autoregressive(double coefficient, size_t count, uint64_t seed = 7) {
+  std::mt19937_64 engine(seed);
   std::normal_distribution<double> noise;
-  Samples samples{0};
+  Samples samples{noise(engine) / std::sqrt(1 - coefficient * coefficient)};
   for (size_t i = 1; i < count; ++i) {
     samples.push_back(coefficient * samples.back() + noise(engine));
   }
@@ -88,6 +88,31 @@ TEST(Statistics, CorrelatedSamplesCountForLess) {
   const auto squared_error = variance_of_mean(samples);
   ASSERT_TRUE(squared_error);
   EXPECT_NEAR(variance(samples) / *squared_error / static_cast<double>(count), 0.1 / 1.9, 0.025);
+}
+
+// Of series of 60 samples, how many are given an error, and for how many of these the true mean
+// lies within 1.96 times that error.
+std::pair<double, double> told_and_covered(double coefficient) {
+  constexpr int series = 1000;
+  double told = 0, covered = 0;
+  for (uint64_t seed = 1; seed <= series; ++seed) {
+    const Samples samples = autoregressive(coefficient, 60, seed);
+    const auto squared_error = variance_of_mean(samples);
+    if (!squared_error) continue;
+    ++told;
+    if (std::abs(mean(samples) - 100) < 1.96 * std::sqrt(*squared_error)) ++covered;
+  }
+  return {told / series, covered / told};
+}
+
+TEST(Statistics, TheErrorOfAShortSeriesHoldsOrIsNotTold) {
+  for (const double coefficient : {0.0, 0.3, 0.5}) {
+    const auto [told, covered] = told_and_covered(coefficient);
+    EXPECT_GT(told, 0.95) << coefficient;
+    EXPECT_GT(covered, 0.91) << coefficient;
+  }
+  const auto [told, covered] = told_and_covered(0.9);  // worth 3 independent ones
+  EXPECT_LT(told, 0.08);
 }
 
 TEST(Statistics, TooFewOrEqualSamplesHaveNoError) {
