@@ -3,6 +3,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/run_difference.h"
+#include "reports/document/metric.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -100,6 +101,20 @@ void add_different_software(ComparisonRow& row, const Runs& base, const Runs& ne
   }
 }
 
+void add_few_steps(ComparisonRow& row, const Runs& base, const Runs& next) {
+  const int64_t needed = metric_from(row.metric).fewest_steps;
+  int64_t fewest = needed;
+  for (const Runs* runs : {&base, &next}) {
+    for (const SetRun* run : *runs) {
+      if (run->run.window) fewest = std::min(fewest, run->run.window->steps);
+    }
+  }
+  if (fewest == needed) return;
+  row.notes.push_back({"few_steps", "a run has " + counted(fewest, "step") + ": of fewer than " +
+                                        std::to_string(needed) + ", " + row.metric +
+                                        " is little more than the longest"});
+}
+
 void add_short_runs(ComparisonRow& row, const SideSummary& side) {
   if (!side.spread || side.spread->within <= large_within * side.spread->between) return;
   if (side.spread->within < large_within * side.spread->deviation) return;
@@ -158,6 +173,7 @@ void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
   add_outliers(row, base, base_values);
   add_outliers(row, next, new_values);
   add_different_software(row, base, next);
+  add_few_steps(row, base, next);
   add_short_runs(row, row.base_side);
   add_short_runs(row, row.new_side);
 }

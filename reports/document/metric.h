@@ -17,6 +17,7 @@ struct Metric {
   bool higher_is_better;
   bool is_throughput;  // of runs in one unit of samples; the others are of any run
   Maybe<double> (*value_of)(const Run& run);
+  int64_t fewest_steps = 0;  // of a window; of fewer, a quantile is little more than the longest
 };
 
 /// Those of runs in this unit. Throughput first: what is compared when nothing else is asked for.
