@@ -49,14 +49,17 @@ std::string throughput_text(const std::vector<double>& throughputs) {
   return estimate ? with_interval(value, interval(*estimate, 0.95)) : significant(value);
 }
 
-std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, const Arm& shown) {
+std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point,
+                                const Arm& shown) {
   std::vector<double> throughputs;
   for (const Run& run : shown.runs) {
     if (run.throughput) throughputs.push_back(*run.throughput);
   }
   const size_t runs = shown.runs.size();
   std::string name = arm.name + (shown.kind == Kind::emulated ? " (emulated)" : "");
-  if (throughputs.empty()) return {name, "-", "0 of " + std::to_string(runs), "-", "-", "-", "-"};
+  if (throughputs.empty()) {
+    return {name, "-", "0 of " + std::to_string(runs), "-", "-", "-", "-", "-"};
+  }
   const std::string count = throughputs.size() == runs ? std::to_string(runs)
                                                        : std::to_string(throughputs.size()) +
                                                              " of " + std::to_string(runs);
@@ -64,13 +67,13 @@ std::vector<std::string> row_of(const RunArm& arm, const ScalingPoint* point, co
       name,  std::to_string(shown.runs[0].world_size) + plural_job(shown.runs[0]),
       count, throughput_text(throughputs),
       "-",   "-",
-      "-"};
-  if (point != nullptr) {
-    row[4] = text_of(point->speedup, point->speedup_interval);
-    row[5] = text_of(point->efficiency, point->efficiency_interval, 100) + " %" +
-             (point->efficiency > 1 ? " (above 100 %: look why)" : "");
-    row[6] = scaling_text(*point);
-  }
+      "-",   point == nullptr ? without_reference_text(set, arm) : point->against};
+  if (point == nullptr) return row;
+  row[6] = scaling_text(*point);
+  if (point->is_reference()) return row;
+  row[4] = text_of(point->speedup, point->speedup_interval);
+  row[5] = text_of(point->efficiency, point->efficiency_interval, 100) + " %" +
+           (point->efficiency > 1 ? " (above 100 %: look why)" : "");
   return row;
 }
 
@@ -137,14 +140,15 @@ TextTable scaling_table(RunSet& set, const Report& report) {
                    {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
                    {"speedup", true},
                    {"efficiency", true},
-                   {"scaling, batch"}},
+                   {"scaling, batch"},
+                   {"against"}},
                   {}};
   for (const Arm& shown : report.arms) {
     if (shown.share || shown.unsupported) continue;
     const auto point = std::ranges::find_if(
         points, [&](const ScalingPoint& other) { return other.arm == shown.name; });
     const RunArm& arm = arm_named(set, shown.name);
-    table.rows.push_back(row_of(arm, point == points.end() ? nullptr : &*point, shown));
+    table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point, shown));
   }
   return table;
 }

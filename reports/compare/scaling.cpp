@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 
 #include "reports/compare/compare.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -61,6 +63,7 @@ MeasuredArm measured(const RunArm& arm) {
 ScalingPoint point_of(const MeasuredArm& arm, const MeasuredArm& reference, Scaling scaling) {
   ScalingPoint point{.arm = arm.arm->name,
                      .reference = reference.arm->name,
+                     .against = reference.arm->name,
                      .kind = arm.kind,
                      .scaling = scaling,
                      .batch = scaling == Scaling::weak ? arm.batch : arm.batch * arm.ranks,
@@ -95,28 +98,63 @@ struct Group {
   bool scales() const { return most_ranks > reference->ranks; }
 };
 
-std::map<std::string, Group> groups_by(std::string MeasuredArm::*context,
-                                       const std::vector<MeasuredArm>& arms) {
-  std::map<std::string, Group> groups;
+using Groups = std::map<std::string, Group>;
+
+// Any arm may be the reference of a group, for those alone that have no other.
+Groups groups_by(std::string MeasuredArm::*context, const std::vector<MeasuredArm>& arms,
+                 const std::function<bool(const MeasuredArm&)>& has_another) {
+  Groups groups;
   for (const MeasuredArm& arm : arms) {
     Group& group = groups[arm.*context];
     if (group.reference == nullptr || arm.ranks < group.reference->ranks) group.reference = &arm;
-    group.most_ranks = std::max(group.most_ranks, arm.ranks);
+    if (!has_another(arm)) group.most_ranks = std::max(group.most_ranks, arm.ranks);
   }
   return groups;
 }
 
-}  // namespace
-
-std::vector<ScalingPoint> scaling_of(const RunSet& set) {
+std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {
     if (shares(arm)) continue;  // more of its jobs are not more GPUs
     MeasuredArm found = measured(arm);
     if (!found.values.empty()) arms.push_back(std::move(found));
   }
-  const auto weak = groups_by(&MeasuredArm::weak_context, arms);
-  const auto strong = groups_by(&MeasuredArm::strong_context, arms);
+  return arms;
+}
+
+// In what the work or the means of two arms differ.
+std::vector<std::string> differing_fields(const RunArm& arm, const RunArm& other) {
+  std::vector<std::string> names;
+  for (const auto& found : key_differences(arm.runs.front().key, other.runs.front().key)) {
+    if (found.severity != Severity::layout) names.push_back(found.name);
+  }
+  return names;
+}
+
+// Why none with fewer ranks is comparable, of the one that comes nearest; empty where none has
+// fewer.
+std::string not_comparable_text(const std::vector<MeasuredArm>& arms, const MeasuredArm& arm) {
+  std::string nearest;
+  std::vector<std::string> fewest;
+  for (const MeasuredArm& other : arms) {
+    if (other.ranks >= arm.ranks) continue;
+    const std::vector<std::string> names = differing_fields(*arm.arm, *other.arm);
+    if (!nearest.empty() && names.size() >= fewest.size()) continue;
+    nearest = other.arm->name;
+    fewest = names;
+  }
+  return nearest.empty() ? "" : "'" + nearest + "' differs in " + shortened(joined(fewest));
+}
+
+}  // namespace
+
+std::vector<ScalingPoint> scaling_of(const RunSet& set) {
+  const std::vector<MeasuredArm> arms = measured_arms(set);
+  const Groups weak =
+      groups_by(&MeasuredArm::weak_context, arms, [](const MeasuredArm&) { return false; });
+  const Groups strong = groups_by(&MeasuredArm::strong_context, arms, [&](const MeasuredArm& arm) {
+    return weak.at(arm.weak_context).scales();
+  });
   std::vector<ScalingPoint> points;
   for (const MeasuredArm& arm : arms) {
     const Group& same_batch = weak.at(arm.weak_context);
@@ -125,7 +163,12 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
       points.push_back(point_of(arm, *same_batch.reference, Scaling::weak));
     } else if (same_total.scales()) {
       points.push_back(point_of(arm, *same_total.reference, Scaling::strong));
+    } else {
+      continue;
     }
+    if (!points.back().is_reference()) continue;
+    const std::string why = not_comparable_text(arms, arm);
+    points.back().against = why.empty() ? "reference" : "reference: " + why;
   }
   return points;
 }
@@ -133,6 +176,11 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
 std::string scaling_text(const ScalingPoint& point) {
   return std::string(to_string(point.scaling)) + ", " + std::to_string(point.batch) +
          (point.scaling == Scaling::weak ? " a rank" : " in all");
+}
+
+std::string without_reference_text(const RunSet& set, const RunArm& arm) {
+  const std::string why = not_comparable_text(measured_arms(set), measured(arm));
+  return why.empty() ? "none has fewer ranks" : "none: " + why;
 }
 
 }  // namespace nearmetal

@@ -14,6 +14,7 @@ namespace nearmetal {
 struct ScalingPoint {
   std::string arm;
   std::string reference;  // the arm that it is held against; itself for the reference
+  std::string against;    // the same for tables: "1x1x1", or of a reference that it is one
   Kind kind = Kind::measured;
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;  // images per step of each rank; strong: of all
@@ -24,6 +25,9 @@ struct ScalingPoint {
   double efficiency = 1;               // speedup / ranks
   Maybe<Interval> speedup_interval{};  // 95 %, from the spread of both arms
   Maybe<Interval> efficiency_interval{};
+
+  /// Its speedup is what it is held to be, not what was measured.
+  bool is_reference() const { return arm == reference; }
 };
 
 /// In the order of the set, those of arms whose group has two numbers of ranks or more. Weak: a
@@ -35,5 +39,9 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set);
 
 /// For tables: "weak, 256 a rank", "strong, 1024 in all".
 std::string scaling_text(const ScalingPoint& point);
+
+/// The same as ScalingPoint::against, of an arm with a complete run that has no point: why it has
+/// none, "none: '1x1x1' differs in threads".
+std::string without_reference_text(const RunSet& set, const RunArm& arm);
 
 }  // namespace nearmetal

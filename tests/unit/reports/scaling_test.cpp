@@ -86,8 +86,41 @@ TEST(Scaling, BothMayStartFromTheSameArm) {
   EXPECT_EQ(points[2].reference, "1 x 64");
 }
 
+TEST(Scaling, NothingIsAReferenceOfNone) {
+  const auto points = scaling_of(with_batches({{1, 128}, {2, 64}, {4, 64}}));
+  ASSERT_EQ(points.size(), 2U) << "that of two ranks is a reference itself";
+  EXPECT_EQ(points[0].arm, "2 x 64");
+}
+
 TEST(Scaling, NeitherBatchTheSameIsNoScaling) {
   EXPECT_TRUE(scaling_of(with_batches({{1, 64}, {2, 48}})).empty());
+}
+
+// Layouts of one machine whose CPUs are split among the ranks.
+RunSet with_threads(const std::vector<std::pair<int64_t, int64_t>>& ranks_and_threads) {
+  Report report = made_up_report({{"a", {100}}, {"b", {19}}, {"c", {36}}});
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    Arm& arm = report.arms[i];
+    arm.config = report.invocation.config;
+    arm.config->device = arm.runs[0].device = Device::cpu;
+    std::tie(arm.runs[0].world_size, arm.config->threads) = ranks_and_threads.at(i);
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+TEST(Scaling, NamesTheReferenceOrWhyThereIsNone) {
+  const RunSet set = with_threads({{1, 4}, {2, 2}, {4, 2}});
+  const auto points = scaling_of(set);
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_EQ(points[0].against, "reference: 'a' differs in threads");
+  EXPECT_EQ(points[1].against, "b");
+  EXPECT_EQ(without_reference_text(set, set.arms[0]), "none has fewer ranks");
+  const RunSet none = with_threads({{1, 4}, {2, 2}, {4, 1}});
+  EXPECT_TRUE(scaling_of(none).empty());
+  EXPECT_EQ(without_reference_text(none, none.arms[2]), "none: 'a' differs in threads");
+  EXPECT_EQ(scaling_of(with_batches({{1, 64}, {2, 64}}))[0].against, "reference");
 }
 
 TEST(Scaling, NeedsTwoNumbersOfRanksOfTheSameWork) {

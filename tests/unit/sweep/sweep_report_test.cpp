@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "bench/cli/defaults.h"
+#include "tests/support/made_up_runs.h"
 #include "tests/support/sample_hosts.h"
-#include "tests/support/sample_report.h"
 
 namespace nearmetal {
 namespace {
@@ -19,6 +19,19 @@ TEST(SweepReport, TellsTheWarningsOfItsRunsUnderTheTable) {
   print_sweep(out, report);
   EXPECT_THAT(out.str(), testing::HasSubstr(report.arms[0].name +
                                             ": drift (1 run): step times changed by 7 %\n"));
+}
+
+TEST(SweepReport, NamesWhatASpeedupIsAgainst) {
+  Report report = made_up_report({{"one VM, one GPU", {98.7}}, {"two", {9.5}}, {"four", {18}}});
+  for (Arm& arm : report.arms) arm.config = report.invocation.config;
+  report.arms[0].config->model = "resnet18";
+  for (size_t i = 1; i < 3; ++i) report.arms[i].runs[0].world_size = static_cast<int64_t>(2 * i);
+  std::ostringstream out;
+  print_sweep(out, report);
+  EXPECT_THAT(out.str(), testing::ContainsRegex("two +2 +1 +9.500 +- +- +weak, 256 a rank  "
+                                                "reference: 'one VM, one GPU' differs in model\n"));
+  EXPECT_THAT(out.str(), testing::ContainsRegex("four .* 3.789 .*  two\n"));
+  EXPECT_THAT(out.str(), testing::ContainsRegex("one VM, one GPU .* none has fewer ranks\n"));
 }
 
 TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
