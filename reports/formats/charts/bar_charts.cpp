@@ -32,6 +32,7 @@ Maybe<Interval> in_percent(const Maybe<Interval>& share) {
 }
 
 std::string percent_text(const ScalingPoint& point) {
+  if (point.is_reference()) return "-";
   const Maybe<Interval> percent = in_percent(point.efficiency_interval);
   return percent ? with_interval(100 * point.efficiency, *percent)
                  : significant(100 * point.efficiency);
@@ -191,10 +192,11 @@ Chart efficiency_chart(const ShownArms& shown) {
   std::vector<std::pair<std::string, std::string>> counts;
   for (size_t side = 0; side < shown.sets.size(); ++side) {
     for (const ScalingPoint& point : scaling_of(*shown.sets[side])) {
-      if (point.arm == point.reference || counts.size() == most_rows) continue;
-      const std::string label = labelled(point.arm, shown.sides[side]);
-      auto row = std::ranges::find(bars.rows, point.arm);
-      if (row == bars.rows.end()) row = bars.rows.insert(row, point.arm);
+      if (counts.size() == most_rows) continue;
+      const std::string name = point.arm + (point.is_reference() ? ", reference" : "");
+      const std::string label = labelled(name, shown.sides[side]);
+      auto row = std::ranges::find(bars.rows, name);
+      if (row == bars.rows.end()) row = bars.rows.insert(row, name);
       bars.bars.push_back({label,
                            static_cast<size_t>(row - bars.rows.begin()),
                            side,
@@ -203,8 +205,9 @@ Chart efficiency_chart(const ShownArms& shown) {
                            in_percent(point.efficiency_interval),
                            {}});
       counts.emplace_back(label, std::to_string(point.runs));
-      chart.table.rows.push_back({label, std::to_string(point.ranks), point.reference,
-                                  percent_text(point), counts.back().second, scaling_text(point)});
+      chart.table.rows.push_back({labelled(point.arm, shown.sides[side]),
+                                  std::to_string(point.ranks), point.against, percent_text(point),
+                                  counts.back().second, scaling_text(point)});
     }
   }
   if (bars.bars.empty()) return missing_chart(chart, one_number_of_ranks);

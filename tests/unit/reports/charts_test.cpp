@@ -216,6 +216,21 @@ TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
   EXPECT_GE(number_after(speedup_chart(shown_arms(set)).script, "set ytics "), 190 / 8.0);
 }
 
+// One VM with two GPUs, and two with one each.
+TEST(Chart, ArmsOfEqualRanksAreNamedAndStandSideBySide) {
+  Report report = made_up_report({{"1x1x1", {100}}, {"1x1x2", {190}}, {"2*(1x1x1)", {190}}});
+  for (size_t i = 1; i < 3; ++i) report.arms[i].runs[0].world_size = 2;
+  const RunSet set = set_of_report(report);
+  const Chart speedup = speedup_chart(shown_arms(set));
+  EXPECT_THAT(speedup.csv, HasSubstr("\"1x1x2\",measured,weak,\"1x1x1\",2,-0.5,1.9,"));
+  EXPECT_THAT(speedup.csv, HasSubstr("\"2*(1x1x1)\",measured,weak,\"1x1x1\",2,0.5,1.9,"));
+  EXPECT_THAT(speedup.script, HasSubstr("title \"1x1x1: reference\""));
+  EXPECT_THAT(speedup.script, HasSubstr("title \"2*(1x1x1), against 1x1x1\""));
+  EXPECT_EQ(speedup.table.rows[0][2], "reference");
+  EXPECT_EQ(speedup.table.rows[0][3], "-") << "nothing that was measured";
+  EXPECT_THAT(efficiency_chart(shown_arms(set)).csv, HasSubstr("\"1x1x1, reference\""));
+}
+
 TEST(Chart, TheBarOfColoursHasLabelsThatDoNotOverlap) {
   const std::string script = rank_chart(shown_arms(set_of_report(full_report()))).script;
   const double widest = number_after(script, "set cbrange [-");
