@@ -40,7 +40,8 @@ std::string shortest(double value, int digits) {
 }
 
 std::string with_interval(double value, const Interval& interval) {
-  const int decimals = decimals_for((interval.upper - interval.lower) / 2);
+  const int of_value = value == 0 ? 0 : decimals_for(std::abs(value));
+  const int decimals = std::max(of_value, decimals_for((interval.upper - interval.lower) / 2));
   return fixed(value, decimals) + " [" + fixed(interval.lower, decimals) + ", " +
          fixed(interval.upper, decimals) + "]";
 }
@@ -51,11 +52,12 @@ std::string signed_percent(double share, int decimals) {
 }
 
 std::string signed_percent(double share, const Interval& interval) {
+  constexpr int of_value = 2;
   const int decimals = std::clamp(decimals_for(50 * (interval.upper - interval.lower)), 1, 4);
   const auto bound = [&](double value) {
     return (value > 0 ? "+" : "") + fixed(100 * value, decimals);
   };
-  return signed_percent(share, decimals) + " [" + bound(interval.lower) + ", " +
+  return signed_percent(share, std::max(of_value, decimals)) + " [" + bound(interval.lower) + ", " +
          bound(interval.upper) + "]";
 }
 

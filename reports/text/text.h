@@ -19,7 +19,8 @@ std::string fixed(double value, int decimals);
 std::string shortest(double value, int digits);
 inline std::string exact(double value) { return shortest(value, 17); }
 
-/// "1413 [1406, 1420]", to two digits of the interval's half width.
+/// "1413 [1406, 1420]", to two digits of the interval's half width, or of the value where that is
+/// less: "0.41 [0.01, 27.30]".
 std::string with_interval(double value, const Interval& interval);
 
 /// A share in percent, signed: "-1.64 %".
