@@ -53,11 +53,12 @@ void warn_of_duration(const RunConfig& config, std::span<const double> step_seco
                   " s: steps became faster or slower than those of the warm-up");
 }
 
-void warn_of_timing(const WarmUp& warm_up, const Rank& rank, Run& run) {
-  const Maybe<double>& drift = rank.step_time->drift;
-  if (run.window->steps >= fewest_for_drift && std::abs(*drift) > warm_up.limit) {
+void warn_of_timing(const WarmUp& warm_up, const Rank& rank, std::span<const double> step_seconds,
+                    Run& run) {
+  const double change = relative_change(step_seconds).value_or(0);
+  if (run.window->steps >= fewest_for_drift && std::abs(change) > warm_up.limit) {
     add_warning(run, "drift",
-                "step times changed by " + percent(*drift, 2) + " over the timed window");
+                "step times changed by " + percent(change, 2) + " over the timed window");
   }
   const double seconds = run.window->seconds;
   const double difference = *rank.host_window_seconds - seconds;
@@ -74,7 +75,7 @@ void warn_of_window(const RunConfig& config, const TrainerResult& result, const 
                     Run& run) {
   const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
   warn_of_warm_up(*result.warm_up, run);
-  warn_of_timing(*result.warm_up, rank, run);
+  warn_of_timing(*result.warm_up, rank, step_seconds, run);
   warn_of_stall(step_seconds, run);
   if (result.complete()) warn_of_duration(config, step_seconds, run);
 }

@@ -36,6 +36,19 @@ double variance_of_autoregressive_mean(std::span<const double> samples) {
                          : std::numeric_limits<double>::infinity();
 }
 
+// Of the line through at least 2 samples, last value minus first.
+double least_squares_change(std::span<const double> samples, double centre) {
+  const auto steps = static_cast<double>(samples.size() - 1);
+  double products = 0;
+  double squares = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const double x = static_cast<double>(i) - steps / 2;
+    products += x * (samples[i] - centre);
+    squares += x * x;
+  }
+  return products / squares * steps;
+}
+
 }  // namespace
 
 double mean(std::span<const double> samples) {
@@ -83,15 +96,14 @@ double robust_deviation(std::span<const double> samples) {
 std::optional<double> relative_drift(std::span<const double> samples) {
   const double centre = mean(samples);
   if (samples.size() < 2 || centre == 0) return std::nullopt;
-  const auto steps = static_cast<double>(samples.size() - 1);
-  double products = 0;
-  double squares = 0;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const double x = static_cast<double>(i) - steps / 2;
-    products += x * (samples[i] - centre);
-    squares += x * x;
-  }
-  return products / squares * steps / centre;
+  return least_squares_change(samples, centre) / centre;
+}
+
+std::optional<double> relative_change(std::span<const double> samples) {
+  if (samples.size() < 2) return std::nullopt;
+  std::vector<double> logs;
+  for (const double sample : samples) logs.push_back(std::log(sample));
+  return std::expm1(least_squares_change(logs, mean(logs)));
 }
 
 std::optional<double> lag1_autocorrelation(std::span<const double> samples) {

@@ -30,6 +30,10 @@ double robust_deviation(std::span<const double> samples);
 /// mean. None for fewer than 2 samples or a mean of 0.
 std::optional<double> relative_drift(std::span<const double> samples);
 
+/// The same of the logarithms, as last / first - 1: however steep, never below -1. Of
+/// samples above 0.
+std::optional<double> relative_change(std::span<const double> samples);
+
 /// Correlation of neighbours, the estimator of Box and Jenkins, within -1 and 1. None for fewer
 /// than 3 samples or when all are equal.
 std::optional<double> lag1_autocorrelation(std::span<const double> samples);

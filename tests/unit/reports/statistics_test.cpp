@@ -52,6 +52,12 @@ TEST(Statistics, DriftIsTheChangeOfTheFittedLine) {
   // x -1.5 .. 1.5, y 1 3 2 4: slope 4 / 5, times 3, over the mean of 2.5
   EXPECT_NEAR(*relative_drift(Samples{1, 3, 2, 4}), 0.8 * 3 / 2.5, 1e-15);
   EXPECT_FALSE(relative_drift(Samples{4}));
+  EXPECT_NEAR(*relative_change(Samples{1, 2, 4}), 3, 1e-12);
+  EXPECT_NEAR(*relative_change(Samples{4, 2, 1}), -0.75, 1e-12);
+  EXPECT_FALSE(relative_change(Samples{4}));
+  const Samples steep{30, 9, 3, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_LT(*relative_drift(steep), -1);
+  EXPECT_GT(*relative_change(steep), -1);
 }
 
 // Deviations from 2.5: -1.5 -0.5 0.5 1.5; products 0.75 - 0.25 + 0.75 = 1.25 over 5.
