@@ -84,8 +84,11 @@ class Explainer {
   void judge(const LayerFinding& finding, LayerShare& layer) const {
     if (probes_agree(finding)) {
       layer.below_noise = true;
+      const std::string what = finding.beyond.empty()
+                                   ? "both sides agree"
+                                   : "what is left beyond " + finding.beyond + " agrees";
       layer.statement =
-          "below the noise: both sides agree within " + plain_percent(probes_may_differ_by);
+          "below the noise: " + what + " within " + plain_percent(probes_may_differ_by);
     } else if (noise_seconds_ && std::abs(*layer.seconds) < *noise_seconds_) {
       layer.below_noise = true;
       layer.statement = "below the noise: within the interval of the difference, +-" +

@@ -92,8 +92,9 @@ class Probes {
 };
 
 LayerFinding finding(Layer layer, double LayerFactors::*factor_of, const Maybe<double>& factor,
-                     const std::vector<SeenProbe>& seen, const std::string& hidden = "") {
-  return {layer, factor_of, factor, seen, hidden};
+                     const std::vector<SeenProbe>& seen, const std::string& hidden = "",
+                     const std::string& beyond = "") {
+  return {layer, factor_of, factor, seen, hidden, beyond};
 }
 
 LayerFinding communication(const Probes& probes, const SideFigures& base, const SideFigures& next) {
@@ -112,15 +113,16 @@ std::vector<LayerFinding> where_the_cpu_computes(const Probes& probes, const Uni
     return probes.if_split(beyond_known(probes.median_ratio(name), host));
   };
   const Unknown none{"the CPU computes"};
-  return {finding(Layer::clock, &LayerFactors::clock, clock, {probes.seconds(quantum_probe)}),
-          finding(Layer::compute, &LayerFactors::compute, rest("product/"), {probes.product()},
-                  "nothing of it is bound by its operations"),
-          finding(Layer::memory, &LayerFactors::memory, rest(memory_probe),
-                  {probes.bytes(memory_probe)}, "nothing of it is bound by its bytes"),
-          finding(Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu()),
-          finding(Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"),
-          finding(Layer::input, &LayerFactors::input, none, {},
-                  std::string(words.plural) + " are where the CPU computes")};
+  return {
+      finding(Layer::clock, &LayerFactors::clock, clock, {probes.seconds(quantum_probe)}),
+      finding(Layer::compute, &LayerFactors::compute, rest("product/"), {probes.product()},
+              "nothing of it is bound by its operations", "clock and cpu"),
+      finding(Layer::memory, &LayerFactors::memory, rest(memory_probe),
+              {probes.bytes(memory_probe)}, "nothing of it is bound by its bytes", "clock and cpu"),
+      finding(Layer::cpu, &LayerFactors::cpu, ratio(host, clock), probes.cpu(), "", "clock"),
+      finding(Layer::launch, &LayerFactors::launch, none, {}, "the CPU itself computes"),
+      finding(Layer::input, &LayerFactors::input, none, {},
+              std::string(words.plural) + " are where the CPU computes")};
 }
 
 std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepModel& model,
@@ -140,7 +142,7 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
   return {finding(Layer::clock, &LayerFactors::clock, clock, {probes.sm_clock()}, device),
           finding(Layer::compute, &LayerFactors::compute,
                   probes.if_split(beyond_known(probes.median_ratio("product/"), clock)),
-                  {probes.product()}, device),
+                  {probes.product()}, device, "clock"),
           finding(Layer::memory, &LayerFactors::memory,
                   probes.if_split(probes.median_ratio(memory_probe)), {probes.bytes(memory_probe)},
                   device),
@@ -149,7 +151,7 @@ std::vector<LayerFinding> where_a_gpu_computes(const Probes& probes, const StepM
                   beyond_known(probes.median_ratio(queue_probe), host),
                   {probes.seconds(queue_probe), probes.seconds("launch/kernel"),
                    probes.seconds("launch/graph")},
-                  queueing),
+                  queueing, "cpu"),
           finding(Layer::input, &LayerFactors::input, probes.input_ratio(),
                   {probes.bytes(input_probe), probes.bytes(pageable_probe)}, copying)};
 }

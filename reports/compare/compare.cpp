@@ -1,6 +1,7 @@
 #include "reports/compare/compare.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -95,11 +96,27 @@ const Metric& throughput_of(const ArmPair& pair) {
   return throughput_metric(unit_of(pair.base != nullptr ? *pair.base : *pair.next));
 }
 
+// Whether there is something to explain, however small: its interval excludes 0. Of one run a side,
+// which has none, it is what goes beyond the margin.
+bool shows_difference(const ComparisonRow& throughput, const DecisionRule& rule) {
+  const Maybe<Interval>& interval = throughput.difference_interval;
+  if (interval) return interval->lower > 0 || interval->upper < 0;
+  return throughput.difference && std::abs(*throughput.difference) > rule.margin;
+}
+
+Warning nothing_to_explain(const std::string& arm, const ComparisonRow& throughput) {
+  const Maybe<Interval>& interval = throughput.difference_interval;
+  const double difference = throughput.difference.value.value_or(0);
+  return {"no_difference_shown",
+          arm + ": no difference is shown (" +
+              (interval ? signed_percent(difference, *interval)
+                        : signed_percent(difference) + ", " + interval.reason) +
+              "), so that none is explained"};
+}
+
 // Half the interval of the difference.
-Maybe<double> noise_of(const ArmPair& pair, const CompareOptions& options) {
-  const Metric& throughput = throughput_of(pair);
-  const Maybe<Interval> interval =
-      compare_arms(*pair.base, *pair.next, throughput, options).difference_interval;
+Maybe<double> noise_of(const ComparisonRow& throughput) {
+  const Maybe<Interval>& interval = throughput.difference_interval;
   if (!interval) return Unknown{interval.reason};
   const double half = (interval->upper - interval->lower) / 2;
   // An interval so wide says nothing, and would not fit into a number of seconds.
@@ -164,8 +181,13 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
   const Warning hint = {"not_explained",
                         not_explained(pair, comparison.options, base_side, new_side)};
   if (hint.text.empty()) {
-    comparison.explanations.push_back(
-        explain(base_side, new_side, noise_of(pair, comparison.options)));
+    const ComparisonRow row =
+        compare_arms(*pair.base, *pair.next, throughput_of(pair), comparison.options);
+    if (!shows_difference(row, comparison.options.rule)) {
+      comparison.notes.push_back(nothing_to_explain(pair.name, row));
+      return;
+    }
+    comparison.explanations.push_back(explain(base_side, new_side, noise_of(row)));
     comparison.explanations.back().arm = pair.name;
     return;
   }

@@ -57,10 +57,39 @@ TEST(Attribution, CompareCallsTheSidesByTheirNames) {
   CompareOptions options;
   options.vm_form = true;
   std::ostringstream text;
-  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs({}, 60)), options),
+  const Machine slow{.step_seconds = 0.027};
+  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs(slow, 60)), options),
                    false);
   EXPECT_THAT(text.str(), HasSubstr("seen, bare metal -> VM\n"));
   EXPECT_THAT(text.str(), HasSubstr("take more with this layer of the VM\n"));
+}
+
+TEST(Attribution, CompareExplainsOnlyADifferenceThatIsShown) {
+  const auto compared = [](const Runs& base, const Runs& next) {
+    return compare(set_of(base), set_of(next), {});
+  };
+  const Runs runs = some_runs({}, 0);
+  const Machine faster{.step_seconds = 0.024 * 0.99};
+  for (const Runs& same : {runs, some_runs({.step_seconds = 0.02401}, 60), Runs{runs[1]}}) {
+    const Comparison comparison = compared(same.size() == 1 ? Runs{runs[0]} : runs, same);
+    EXPECT_THAT(comparison.explanations, IsEmpty());
+    ASSERT_EQ(comparison.notes.size(), 1U);
+    EXPECT_EQ(comparison.notes[0].code, "no_difference_shown");
+    EXPECT_THAT(comparison.notes[0].text, HasSubstr("run: no difference is shown ("));
+  }
+  EXPECT_EQ(compared(runs, some_runs(faster, 60)).explanations.size(), 1U) << "within the margin";
+  EXPECT_EQ(compared({run_on({})}, {run_on({.step_seconds = 0.03})}).explanations.size(), 1U)
+      << "of one run a side, which has no interval, what goes beyond the margin";
+}
+
+TEST(Attribution, WhatAnotherLayerTakesIsNotSaidToAgree) {
+  const Machine slow_clock{
+      .step_seconds = 0.027, .sm_hertz = 1.9e9 / 1.25, .product_seconds = 1.75e-3};
+  std::ostringstream text;
+  print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs(slow_clock, 60)), {}),
+                   false);
+  EXPECT_THAT(text.str(), HasSubstr("below the noise: what is left beyond clock agrees within 3 %; "
+                                    "product/fp16 785.7 TFLOP/s -> 628.6 TFLOP/s"));
 }
 
 TEST(Attribution, CompareSaysHowToGetAnExplanation) {
