@@ -5,6 +5,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/cli/process_clock.h"
 #include "bench/commands/program.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -23,7 +24,9 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
     if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
-    if (should_report(error)) terminal.err << "nearmetal: " << error.what() << '\n';
+    if (should_report(error)) {
+      terminal.err << "nearmetal: " << printable(error.what()) << '\n';
+    }
     return exit_code_of(error);
   }
 }

@@ -4,6 +4,8 @@
 #include <ostream>
 #include <string>
 
+#include "reports/text/text_table.h"
+
 namespace nearmetal {
 
 struct Terminal {
@@ -15,7 +17,7 @@ struct Terminal {
 
   /// A line of talk that a script can do without.
   void remark(const std::string& text) const {
-    if (!quiet) err << text << std::endl;
+    if (!quiet) err << printable(text) << std::endl;
   }
 };
 

@@ -138,7 +138,7 @@ ExitCode time_on_rank(const MicroForm& form, const Context& context, World& worl
                                             : TimingForm::table;
   const auto failures = time_probes(probes, options, shown, terminal.out);
   for (const std::string& failure : failures) {
-    terminal.err << "nearmetal: " << failure << std::endl;
+    terminal.err << "nearmetal: " << printable(failure) << std::endl;
   }
   return failures.empty() ? ExitCode::ok : ExitCode::run_failed;
 }

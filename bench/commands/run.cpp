@@ -111,7 +111,7 @@ void tell_result(const Report& report, ProgressReporter& reporter) {
 
 void tell_failure(const Run& run, const Terminal& terminal) {
   if (run.status != Status::complete) {
-    terminal.err << "nearmetal: " << status_text(run) << std::endl;
+    terminal.err << "nearmetal: " << printable(status_text(run)) << std::endl;
   }
 }
 

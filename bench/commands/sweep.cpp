@@ -125,7 +125,7 @@ class Sweep {
  private:
   void find_parts() {
     unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
-      terminal_.err << "nearmetal: warning: " << warning << std::endl;
+      terminal_.err << "nearmetal: warning: " << printable(warning) << std::endl;
     });
     if (unsupported_.empty() || form_.request.fractions) return;
     const auto& [layout, reason] = *unsupported_.begin();
@@ -174,8 +174,10 @@ class Sweep {
                                                  progress_of("choosing kernels on each share"));
     if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
     for (const auto& [layout, failure] : failures) {
-      terminal_.err << "nearmetal: warning: " << plan_.placements.at(layout).layout
-                    << ": its kernels were not chosen alone: " << failure << std::endl;
+      terminal_.err << "nearmetal: warning: "
+                    << printable(plan_.placements.at(layout).layout +
+                                 ": its kernels were not chosen alone: " + failure)
+                    << std::endl;
     }
   }
 
@@ -201,7 +203,8 @@ class Sweep {
     outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
       if (failed_ == ExitCode::ok) failed_ = outcome.code;
-      terminal_.err << "nearmetal: " << name << " failed: " << outcome.failure << std::endl;
+      terminal_.err << "nearmetal: " << printable(name + " failed: " + outcome.failure)
+                    << std::endl;
     }
     entries_.push_back({static_cast<int64_t>(launch.layout), launch.repeat,
                         report_of_launch(plan_, launch.layout, outcome)});

@@ -32,9 +32,9 @@ class Lines {
   void line(const std::string& name, const std::string& text, const char* style = "") {
     out_ << "  " << std::left << std::setw(15) << name;
     if (colour_ && *style != '\0') {
-      out_ << style << text << "\033[0m\n";
+      out_ << style << printable(text) << "\033[0m\n";
     } else {
-      out_ << text << '\n';
+      out_ << printable(text) << '\n';
     }
   }
 
@@ -201,7 +201,7 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
 void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
   const RunConfig& config = report.invocation.config;
   Lines lines(out, colour);
-  out << workload(config, run) << "\n";
+  out << printable(workload(config, run)) << "\n";
   if (run.throughput) {
     lines.line("throughput", significant(*run.throughput, 5) + " " + words_of(run.sample).rate,
                bold);

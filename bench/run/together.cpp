@@ -6,6 +6,7 @@
 
 #include "bench/cli/exit_status.h"
 #include "models/errors.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -103,11 +104,11 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
   try {
     return work();
   } catch (const JobFailure& failure) {
-    if (!failure.told) err << "nearmetal: " << failure.what() << std::endl;
+    if (!failure.told) err << "nearmetal: " << printable(failure.what()) << std::endl;
     throw JobFailure(failure.what(), failure.exit_code, true, failure.code);
   } catch (const std::exception& error) {
     if (world.size() > 1) {
-      err << "nearmetal: " << failure_text(world, error) << std::endl;
+      err << "nearmetal: " << printable(failure_text(world, error)) << std::endl;
       world.abort(static_cast<int>(exit_code_of(error)));
     }
     throw;

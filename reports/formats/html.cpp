@@ -161,10 +161,7 @@ void add_details(Page& page, const RunSet& set, const std::string& side) {
 }  // namespace
 
 std::string html_escaped(const std::string& text) {
-  std::string escaped = text;
-  for (char& c : escaped) {
-    if (static_cast<unsigned char>(c) < ' ') c = '?';
-  }
+  std::string escaped = printable(text);
   for (const auto& [c, entity] : {std::pair("&", "&amp;"), std::pair("<", "&lt;"),
                                   std::pair(">", "&gt;"), std::pair("\"", "&quot;")}) {
     escaped = replaced(escaped, c, entity);

@@ -1,7 +1,9 @@
 #include "reports/text/text_table.h"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
+#include <utility>
 
 #include "reports/text/text.h"
 
@@ -18,12 +20,50 @@ std::string padded(const std::string& text, size_t width, bool right_aligned) {
   return right_aligned ? space + text : text + space;
 }
 
+struct CodePoint {
+  char32_t value = 0;  // of a byte that is no UTF-8: 0
+  size_t bytes = 1;
+};
+
+CodePoint code_point_at(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  if (byte(0) < 0x80) return {byte(0), 1};
+  const size_t bytes = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  if (byte(0) < 0xC0 || at + bytes > text.size()) return {};
+  char32_t value = byte(0) & (0xFF >> (bytes + 1));
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {};
+    value = value << 6 | (byte(i) & 0x3F);
+  }
+  constexpr std::array<char32_t, 5> least = {0, 0, 0x80, 0x800, 0x10000};  // else written too long
+  return value < least.at(bytes) ? CodePoint{} : CodePoint{value, bytes};
+}
+
+// Not of control characters (C0, C1), those that turn the direction of text or break a line, and
+// what XML 1.0 does not allow.
+bool is_printable(char32_t c) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 9> others = {{{0x00, 0x1F},
+                                                                    {0x7F, 0x9F},
+                                                                    {0x61C, 0x61C},
+                                                                    {0x200E, 0x200F},
+                                                                    {0x2028, 0x202E},
+                                                                    {0x2066, 0x2069},
+                                                                    {0xD800, 0xDFFF},
+                                                                    {0xFFFE, 0xFFFF},
+                                                                    {0x110000, 0xFFFFFFFF}}};
+  return std::ranges::none_of(
+      others, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
 }  // namespace
 
 std::string printable(const std::string& text) {
-  std::string shown = text;
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  std::string shown;
+  shown.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const auto [value, bytes] = code_point_at(text, at);
+    is_printable(value) ? shown.append(text, at, bytes) : shown.append("?");
+    at += bytes;
   }
   return shown;
 }
@@ -33,7 +73,7 @@ void print_aligned(std::ostream& out, const TextTable& table,
   std::vector<size_t> widths;
   for (size_t column = 0; column < table.columns.size(); ++column) {
     size_t width = width_of(table.columns[column].title);
-    for (const auto& row : table.rows) width = std::max(width, width_of(row[column]));
+    for (const auto& row : table.rows) width = std::max(width, width_of(printable(row[column])));
     widths.push_back(width);
   }
   const auto print_line = [&](const auto& cell_of, const char* last_style) {

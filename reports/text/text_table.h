@@ -38,7 +38,9 @@ void print_markdown(std::ostream& out, const TextTable& table);
 /// Text that shows as itself in Markdown, on one line: HTML and marks escaped.
 std::string markdown_escaped(const std::string& text);
 
-/// Without control characters, which could steer a terminal.
+/// With a '?' for each character that could steer a terminal (C0, C1), turn the direction of text
+/// or is none in XML, and for each byte that is no UTF-8: for whatever comes from a report, a
+/// file's name or another program.
 std::string printable(const std::string& text);
 
 }  // namespace nearmetal

@@ -98,12 +98,14 @@ TEST(ComparisonText, ShowsTheMetricWhereItIsNotThroughputAlone) {
 }
 
 TEST(ComparisonText, NamesFromReportsCannotSteerTerminalOrMarkdown) {
-  const std::string hostile = "a|b<img src=x>\033[2J\n# c";
+  const std::string hostile = "a|b<img src=x>\033[2J\n# c\u009b1m\u202emoc\u2066\ufffe\x9b é";
   const Comparison comparison = compare(five_runs(0, 1, hostile), five_runs(60, 1, hostile), {});
   std::ostringstream text;
   print_comparison(text, comparison, false);
   EXPECT_THAT(text.str(), Not(HasSubstr("\033")));
   EXPECT_THAT(text.str(), Not(HasSubstr("\n# c")));
+  EXPECT_THAT(text.str(), HasSubstr("?# c?1m?moc???"));
+  EXPECT_THAT(text.str(), HasSubstr(" é  ")) << "what is a letter stays";
   std::ostringstream markdown;
   print_comparison_markdown(markdown, comparison);
   EXPECT_THAT(markdown.str(), Not(HasSubstr("<img")));

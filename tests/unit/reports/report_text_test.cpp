@@ -32,7 +32,7 @@ RunSet hostile_set() {
   RunSet set = made_up_set({{"=cmd()|<b>\"x\"&\n\x01", {1000, 1002}}});
   set.arms[0].runs[0].run.warnings = {{"drift", "<script>alert(1)</script>"}};
   set.arms[0].runs[1].run.status = Status::failed;
-  set.arms[0].runs[1].run.failure = "\"]]>\x02<boom/>";
+  set.arms[0].runs[1].run.failure = "\"]]>\x02<boom/>\ufffe\uffff";
   set.arms[0].runs[1].source = "-x,\"y\".json";
   return set;
 }
@@ -114,7 +114,7 @@ TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
 TEST(ReportText, JunitTellsErrorsAndEscapes) {
   const std::string text = text_of(junit, hostile_set());
   EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
-  EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;\"/>"));
+  EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;??\"/>"));
   EXPECT_THAT(text, HasSubstr("<property name=\"throughput_images_per_second\" value=\"1000\"/>"));
 }
 
