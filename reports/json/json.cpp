@@ -58,6 +58,8 @@ void require_within_limits(std::string_view text) {
       }
     } else if (c == '"') {
       in_string = true;
+    } else if (c == '\0') {  // where parsers stop as if the text ended there
+      throw InvalidReport("not JSON: it holds a NUL byte");
     } else if (c == '[' || c == '{') {
       if (++depth > deepest) throw InvalidReport("its lists and objects are nested too deeply");
       values += weight_of_container;
@@ -166,6 +168,7 @@ std::map<std::string, std::string> host_facts_from_json(const std::string& text)
   if (text.size() > largest_text) throw InvalidReport("must have at most 64 KiB");
   json::Document document;
   try {
+    require_within_limits(text);
     document = json::Document::parse(text);
   } catch (const json::Document::exception& error) {
     throw InvalidReport(std::string("is no JSON: ") + error.what());

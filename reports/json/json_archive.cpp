@@ -1,6 +1,7 @@
 #include "reports/json/json_archive.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 
@@ -66,6 +67,15 @@ bool follows(std::string_view pattern, std::string_view text) {
 }
 
 }  // namespace
+
+bool is_time_stamp(const std::string& text) {
+  if (!follows("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", text)) return false;
+  const auto number_at = [&](size_t place) { return std::stoul(text.substr(place, 2)); };
+  constexpr std::array<size_t, 13> days = {0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  const size_t month = number_at(5), day = number_at(8);
+  return month < days.size() && day >= 1 && day <= days.at(month) && number_at(11) < 24 &&
+         number_at(14) < 60 && number_at(17) < 60;
+}
 
 Json Writer::take() {
   if (!unknown_.is_null()) object_["unknown"] = std::move(unknown_);

@@ -53,9 +53,14 @@ constexpr Form one_of(Texts... texts) {
 }
 inline constexpr Form hash{.pattern = "^[0-9a-f]{64}$", .description = "64 hexadecimal digits"};
 inline constexpr Form commit{.pattern = "^[0-9a-f]{40,64}$", .description = "a commit id"};
+/// In the calendar, but for leap years.
+bool is_time_stamp(const std::string& text);
 inline constexpr Form time_stamp{
-    .pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
-    .description = "a time such as 2026-01-31T12:00:00Z"};
+    .pattern =
+        "^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|"
+        "30)|02-(0[1-9]|[12][0-9]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z$",
+    .description = "a time such as 2026-01-31T12:00:00Z",
+    .matches = is_time_stamp};
 inline constexpr Form code{.pattern = "^[a-z_]+$",
                            .description = "a code of lower-case letters and underscores"};
 inline constexpr Form readable_version{.pattern = "^1\\.[0-9]+$",

@@ -133,7 +133,7 @@ TEST(ReportJson, WhatIsNoJsonIsRefused) {
   for (const std::string& text :
        {std::string(), std::string("{"), good.substr(0, good.size() / 2), good + "x",
         std::string("{\"schema\": NaN}"), std::string("[1e999]"), std::string(1000000, '['),
-        std::string("\xff\xfe\x00", 3), std::string("null")}) {
+        std::string("\xff\xfe\x00", 3), std::string("null"), good + std::string("\0x", 2)}) {
     EXPECT_NE(refusal_of_report(text), "") << text.substr(0, 80);
   }
 }
@@ -213,6 +213,12 @@ TEST(Form, AcceptsWhatItsPatternOrItsNamesSay) {
   EXPECT_FALSE(name.accepts(std::string("a\0", 2)));
   EXPECT_TRUE(json::time_stamp.accepts("2026-01-31T12:00:00Z"));
   EXPECT_FALSE(json::time_stamp.accepts("2026-01-31T12:00:00Z "));
+  for (const char* time : {"2026-13-01T12:00:00Z", "2026-00-01T12:00:00Z", "2026-04-31T12:00:00Z",
+                           "2026-02-30T12:00:00Z", "2026-01-00T12:00:00Z", "2026-01-31T24:00:00Z",
+                           "2026-01-31T12:60:00Z", "2026-01-31T12:00:60Z"}) {
+    EXPECT_FALSE(json::time_stamp.accepts(time)) << time;
+  }
+  EXPECT_TRUE(json::time_stamp.accepts("2028-02-29T23:59:59Z"));
   EXPECT_TRUE(json::readable_version.accepts("1.10"));
   EXPECT_FALSE(json::readable_version.accepts("1x0"));
   EXPECT_TRUE(json::code.accepts(std::string(1 << 20, 'a')));
