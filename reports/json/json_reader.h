@@ -151,9 +151,10 @@ class BasicReader {
   void read(const Document& json, const Place& place, std::vector<T>& values,
             const CheckOf<T>& check) {
     if (!json.is_array()) fail(place, "a list");
-    values.assign(json.size(), T{});
-    for (size_t i = 0; i < values.size(); ++i) {
-      read(json[i], Place{&place, {}, i}, values[i], check);
+    values.clear();  // grown as read: what is wrong early takes no room for all
+    if constexpr (sizeof(T) <= sizeof(std::string)) values.reserve(json.size());
+    for (size_t i = 0; i < json.size(); ++i) {
+      read(json[i], Place{&place, {}, i}, values.emplace_back(), check);
     }
   }
   void read(const Document& json, const Place& place, std::map<std::string, std::string>& values,

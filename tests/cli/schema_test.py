@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import resource
 
 import jsonschema
 
@@ -114,6 +115,15 @@ class Schema(cli.CliTest):
 
     def test_what_is_no_json_is_refused(self):
         self.assertEqual(self.reader_accepts(NO_JSON), [False] * len(NO_JSON))
+
+    def test_what_is_wrong_early_takes_no_room_for_all(self):
+        report = json.loads(SAMPLE)
+        report["arms"][0]["runs"][0]["ranks"] = [0] * 2_000_000
+        path = self.write("many.json", json.dumps(report))
+        limit = (1 << 30, 1 << 30)
+        process = self.call("validate", path,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+        self.assert_refused(process, 5, "/arms/0/runs/0/ranks/0 must be an object")
 
     def test_reports_of_released_versions_stay_readable(self):
         for path in (pathlib.Path(__file__).parent.parent / "data").glob("report-*.json"):

@@ -159,6 +159,9 @@ TEST(ReportJson, WhatWouldTakeTooMuchIsRefused) {
   for (int i = 0; i < 50'000'001; ++i) many_values += ',';
   EXPECT_THAT(refusal_of_report(many_values + "]"), HasSubstr("too many values"));
   EXPECT_NO_THROW(require_within_limits("[\"" + std::string(1000, '[') + "\\\"[[\"]"));
+  std::string many_texts = "[0";
+  for (int i = 0; i < 17'000'000; ++i) many_texts += ",\"\"";
+  EXPECT_THAT(refusal_of_report(many_texts + "]"), HasSubstr("too many values"));
   std::string many_keys = "{\"k\":0";
   for (int i = 0; i < 100'000; ++i) many_keys += ",\"" + std::to_string(i) + "\":0";
   EXPECT_THAT(refusal_of_report(many_keys + "}"), HasSubstr("/schema must be there")) << "and soon";
