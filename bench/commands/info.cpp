@@ -106,10 +106,10 @@ ExitCode run_validate(const ValidateForm& form, const Context& context) {
   for (const fs::path& file : files_at(form.paths)) {
     try {
       const Report report = read_report(file);
-      context.terminal.out << file.string() << ": valid, schema " << report.schema_version << ", "
-                           << to_string(report.status) << '\n';
+      context.terminal.out << printable(file.string()) << ": valid, schema "
+                           << report.schema_version << ", " << to_string(report.status) << '\n';
     } catch (const InvalidReport& error) {
-      context.terminal.err << "nearmetal: " << error.what() << '\n';
+      context.terminal.err << "nearmetal: " << printable(error.what()) << '\n';
       code = ExitCode::invalid_report;
     }
   }
@@ -135,8 +135,8 @@ Command schema_command() {
 }
 
 Command validate_command() {
-  return make_command("validate", "Check reports against their schema", validate_examples,
-                      add_validate_options, run_validate);
+  return make_command("validate", "Check reports against their schema and themselves",
+                      validate_examples, add_validate_options, run_validate);
 }
 
 }  // namespace nearmetal

@@ -89,6 +89,21 @@ double mean_step_seconds(const TimedWindow& window) {
   return window.seconds / static_cast<double>(window.steps);
 }
 
+std::span<const double> window_steps(const Run& run, size_t rank) {
+  std::optional<int64_t> first = run.window->first_step, count = run.window->steps;
+  auto ranks = static_cast<int64_t>(rank);
+  for (const ConcurrentJob& job : run.jobs) {
+    first = job.first_step;
+    count = job.steps;
+    ranks -= job.ranks;
+    if (ranks < 0) break;
+  }
+  const std::vector<double>& all = run.ranks[rank].step_seconds;
+  if (!first || !count || *first >= std::ssize(all)) return {};
+  const auto begin = static_cast<size_t>(*first);
+  return std::span(all).subspan(begin, std::min(static_cast<size_t>(*count), all.size() - begin));
+}
+
 void set_throughput(const Maybe<double>& throughput, Run& run) {
   run.throughput = throughput;
   run.flops_per_second = run.share_of_peak = Unknown{throughput.reason};

@@ -35,6 +35,10 @@ double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
 
+/// Step times of a rank in the timed window, which the run has; empty where they are not kept. Of
+/// several jobs each has a window of its own, which reports of old do not tell.
+std::span<const double> window_steps(const Run& run, size_t rank);
+
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and
 /// run.peak_flops_per_second the flop rate and the share of the peak. All three become unknown with
 /// the reason of the throughput; the share alone with that of the peak.

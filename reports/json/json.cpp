@@ -10,6 +10,7 @@
 
 #include "models/errors.h"
 #include "reports/files/sha256.h"
+#include "reports/json/consistency.h"
 #include "reports/json/fields.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/schema_writer.h"
@@ -27,6 +28,22 @@ constexpr int64_t deepest = 64;
 constexpr int64_t most_values = 50'000'000;
 constexpr int64_t weight_of_container = 8;  // in values, of its memory
 constexpr int64_t weight_of_text = 2;       // of keys, too: beside the value that it is, or names
+
+json::Document parsed_document(std::string text) {
+  require_within_limits(text);
+  try {
+    return json::Document::parse(text);
+  } catch (const json::Document::exception& error) {
+    throw InvalidReport("not JSON: " + parser_reason(error.what()));
+  }
+}
+
+Report report_of(const json::Document& document) {
+  Report report;
+  json::Reader reader(document, json::Place{});
+  json::fields(reader, report);
+  return report;
+}
 
 constexpr size_t largest_text = 64 << 10;
 constexpr size_t most_facts = 256;
@@ -75,18 +92,18 @@ void require_within_limits(std::string_view text) {
   if (values > most_values) throw InvalidReport("it holds too many values");
 }
 
-Report report_from_json(std::string text) {
-  require_within_limits(text);
+Report report_from_json(std::string text) { return report_of(parsed_document(std::move(text))); }
+
+Report consistent_report_from_json(std::string text) {
+  const json::Document document = parsed_document(std::move(text));
+  Report report = report_of(document);
+  const json::Document& config = document.at("invocation").at("config");
   try {
-    Report report;
-    const json::Document document = json::Document::parse(text);
-    std::string().swap(text);  // of a long history, a third of the memory
-    json::Reader reader(document, json::Place{});
-    json::fields(reader, report);
-    return report;
-  } catch (const json::Document::exception& error) {
-    throw InvalidReport("not JSON: " + parser_reason(error.what()));
+    require_consistent(report, [&](const std::string& name) { return config.contains(name); });
+  } catch (const InvalidReport& error) {
+    throw InvalidReport(std::string("it contradicts itself: ") + error.what());
   }
+  return report;
 }
 
 std::string why_unreadable(const std::filesystem::path& path) {
@@ -119,7 +136,7 @@ std::string file_text(const std::filesystem::path& path) {
 Report read_report(const std::filesystem::path& path) {
   std::string text = file_text(path);
   try {
-    return report_from_json(std::move(text));
+    return consistent_report_from_json(std::move(text));
   } catch (const InvalidReport& error) {
     throw InvalidReport(path.string() + " is not a valid report: " + error.what());
   }
@@ -129,10 +146,11 @@ std::string to_json(const RunConfig& config) {
   return json::Writer::json_of(config).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
-std::string config_sha256(const RunConfig& config) {
+std::string config_sha256(const RunConfig& config,
+                          const std::function<bool(const std::string& name)>& counts) {
   Json settings = json::Writer::json_of(config);
   for_each_setting([&](const Setting& setting, auto) {
-    if (setting.decides == Decides::display) settings.erase(setting.name);
+    if (setting.decides == Decides::display || !counts(setting.name)) settings.erase(setting.name);
   });
   return sha256(settings.dump(-1, ' ', false, json::replace_bad_utf8));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ void require_within_limits(std::string_view text);
 /// Checks all that reports/schema/report.schema.json says. Throws InvalidReport that names the
 /// place as a JSON pointer.
 Report report_from_json(std::string text);
+/// Refuses one that contradicts itself, too (reports/json/consistency.h).
+Report consistent_report_from_json(std::string text);
+/// Of a file, in the same way.
 Report read_report(const std::filesystem::path& path);
 
 /// Of a file that does not open: "it is a folder", or what the system says.
@@ -36,8 +40,11 @@ std::string why_unreadable(const std::filesystem::path& path);
 /// The whole content. Throws InvalidReport for what is no file or cannot be read.
 std::string file_text(const std::filesystem::path& path);
 
-/// SHA-256 of the settings that decide what is computed; those of output and display are left out.
-std::string config_sha256(const RunConfig& config);
+/// SHA-256 of the settings that decide what is computed; those of output and display are left out,
+/// and those that are not to `count`.
+std::string config_sha256(
+    const RunConfig& config,
+    const std::function<bool(const std::string& name)>& counts = [](const auto&) { return true; });
 /// SHA-256 of keys and implementations, in any order; not of the times.
 std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans);
 

@@ -19,28 +19,36 @@ class Load(cli.CliTest):
     def setUp(self):
         super().setUp()
         noise = random.Random(3)
-        self.series = [json.dumps([noise.gauss(0.1, 0.001) for _ in range(STEPS)])
-                       for _ in range(50)]
+        self.made = [self.made_run(noise) for _ in range(50)]
         for number in range(FILES):
             self.write(f"{'base' if number % 2 else 'new'}-{number}.json",
                        self.report_text(number, noise))
 
+    def made_run(self, noise):
+        """A run without its steps, and these as text, as to write each of them anew would take
+        longer than what is tested."""
+        made = copy.deepcopy(made_up.SOURCE["arms"][0]["runs"][0])
+        mean = noise.gauss(0.1, 0.0004)
+        steps = [noise.gauss(mean, 0.001) for _ in range(STEPS)]
+        batch = made_up.SOURCE["invocation"]["config"]["batch"]["value"]
+        made["window"].update(first_step=0, steps=STEPS)
+        made["throughput_images_per_second"] = batch * STEPS / sum(steps)
+        made["ranks"][0].update(step_seconds=steps, loss=[6.9] * STEPS)
+        made_up.settle(made, batch)
+        made["ranks"][0]["step_seconds"] = "STEPS"
+        return made, json.dumps(steps)
+
     def report_text(self, number, noise):
-        """Steps as text: to write each number anew would take longer than what is tested."""
         report = copy.deepcopy(made_up.SOURCE)
-        template = report["arms"][0]["runs"][0]
-        template["window"].update(first_step=0, steps=STEPS)
-        template["ranks"][0].update(step_seconds="STEPS", loss=[6.9] * STEPS)
+        chosen = noise.choices(self.made, k=RUNS)
         report["arms"][0]["runs"] = []
-        for run in range(RUNS):
+        for run, (made, _) in enumerate(chosen):
             second = number * RUNS + run
-            template["throughput_images_per_second"] = 1000 * noise.gauss(1, 0.004)
-            template["started_at"] = (f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:"
-                                      f"{second % 60:02}Z")
-            report["arms"][0]["runs"].append(copy.copy(template))
+            started_at = (f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:"
+                          f"{second % 60:02}Z")
+            report["arms"][0]["runs"].append({**made, "started_at": started_at})
         parts = json.dumps(report).split('"STEPS"')
-        return "".join(part + series for part, series in
-                       zip(parts, noise.choices(self.series, k=RUNS) + [""]))
+        return "".join(part + steps for part, (_, steps) in zip(parts, [*chosen, (None, "")]))
 
     def test_compare(self):
         folder = pathlib.Path(self.folder)

@@ -1,15 +1,62 @@
 """Reports as a sweep over 1, 2 and 4 ranks would write them, made from one of a released version."""
 
 import copy
+import hashlib
 import json
 import pathlib
 import random
+import statistics
 
 SOURCE = json.loads((pathlib.Path(__file__).parent.parent / "data" / "report-1.0.json")
                     .read_text(encoding="utf-8"))
 BATCH = 256
 STEPS = 200
 WARM_UP = 20
+
+
+# Settings of output and display, which decide nothing.
+DISPLAY = {"attribute", "plan_cache", "plans", "output", "environment", "host_facts",
+           "no_host_info", "monitor_hz", "force", "json", "quiet", "no_progress"}
+
+
+def settled(report):
+    """The report with all that follows from its throughputs, step times and settings."""
+    config = {name: setting["value"] for name, setting in report["invocation"]["config"].items()}
+    work = json.dumps({name: value for name, value in config.items() if name not in DISPLAY},
+                      separators=(",", ":"), ensure_ascii=False)
+    report["invocation"]["config_sha256"] = hashlib.sha256(work.encode()).hexdigest()
+    for arm in report["arms"]:
+        for one in arm["runs"]:
+            if one["window"] and one["throughput_images_per_second"]:
+                settle(one, (arm.get("config") or config)["batch"])
+    return report
+
+
+def plans_sha256(plans):
+    choices = sorted(f"{plan['key']}\0{plan['implementation']}\0" for plan in plans)
+    return hashlib.sha256("".join(choices).encode()).hexdigest()
+
+
+def settle(made, batch):
+    window, throughput = made["window"], made["throughput_images_per_second"]
+    window["images"] = batch * window["steps"] * made["world_size"]
+    window["seconds"] = window["images"] / throughput
+    made["flops_per_second"] = throughput * made["flops_per_image"]
+    if made["peak_flops_per_second"]:
+        made["share_of_peak"] = made["flops_per_second"] / made["peak_flops_per_second"]
+    timed = slice(window["first_step"], window["first_step"] + window["steps"])
+    longest = max(sum(one["step_seconds"][timed]) for one in made["ranks"])
+    for one in made["ranks"]:
+        one["step_seconds"] = [step * window["seconds"] / longest for step in one["step_seconds"]]
+        one["step_time"].update(step_time(one["step_seconds"][timed]))
+
+
+def step_time(steps):
+    median = statistics.median(steps)
+    shares = statistics.quantiles(steps, n=100, method="inclusive")
+    jitter = 1.4826 * statistics.median(abs(step - median) for step in steps)
+    return {"median_seconds": median, "p95_seconds": shares[94], "p99_seconds": shares[98],
+            "jitter_seconds": jitter}
 
 
 def profile(step):
@@ -30,9 +77,6 @@ def rank(number, step, noise):
     made["rank"] = number
     made["step_seconds"] = [1.3 * step] * WARM_UP + window
     made["loss"] = [6.9] * len(made["step_seconds"])
-    ordered = sorted(window)
-    for name, share in (("median", 0.5), ("p95", 0.95), ("p99", 0.99)):
-        made["step_time"][name + "_seconds"] = ordered[int(share * STEPS)]
     return made
 
 
@@ -56,9 +100,10 @@ def sweep(first_minute, in_vm, speed, runs=4):
     noise = random.Random(first_minute + 1)
     report = copy.deepcopy(SOURCE)
     report["environments"][0]["hypervisor_cpu_flag"] = in_vm
+    report["invocation"]["config"]["batch"]["value"] = BATCH
     report["arms"] = [
         {"name": f"1x1x{ranks}", "kind": "measured",
          "runs": [run(ranks, 1000 * speed * ranks * efficiency, first_minute + i, noise)
                   for i in range(runs)]}
         for ranks, efficiency in ((1, 1), (2, 0.98), (4, 0.96))]
-    return report
+    return settled(report)

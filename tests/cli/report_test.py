@@ -137,7 +137,7 @@ class Report(cli.CliTest):
         other = json.loads(SOURCE.read_text(encoding="utf-8"))
         other["invocation"]["config"]["model"]["value"] = "resnet34"
         other["arms"][0]["runs"][0]["started_at"] = "2026-11-22T00:00:00Z"
-        reports = [str(SOURCE), self.write("other.json", json.dumps(other))]
+        reports = [str(SOURCE), self.write("other.json", json.dumps(made_up.settled(other)))]
         for form in ("prometheus", "google-benchmark", "github-action-benchmark"):
             process = self.call("report", *reports, "--format", form)
             self.assert_refused(process, 4, "different work", "resnet34")

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import cli
+import made_up
 
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
@@ -270,7 +271,9 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         self.assertEqual(arm["config"]["plans"], "s.json#1x1x2")
         process = self.call("plan", *pinned, "t.json", "2*(1x1x1)")
         self.assertEqual(process.out.count(" --plans=t.json "), 2, process.out + process.err)
-        report["arms"][1]["runs"][0]["plans"][0]["implementation"] = "another"
+        run = report["arms"][1]["runs"][0]
+        run["plans"][0]["implementation"] = "another"
+        run["ranks"][0]["plans_sha256"] = made_up.plans_sha256(run["plans"])
         self.write("other.json", json.dumps(report))
         process = self.call("sweep", *pinned, "other.json", "1x1x2", "--output", "u.json")
         self.assertEqual(process.returncode, 6, process.err)

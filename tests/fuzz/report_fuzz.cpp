@@ -68,6 +68,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const std::string text = to_json(report);
+  try {
+    consistent_report_from_json(text);
+  } catch (const InvalidReport& error) {
+    require(std::string(error.what()).size() < 4096, "the contradiction is short");
+  }
   require(to_json(report_from_json(text)) == text, "what was written reads back the same");
   RunSet all;
   add_runs(all, report, "input", "", true);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/document/metric.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {
@@ -22,8 +23,16 @@ inline Run made_up_run(double throughput, const std::string& started_at) {
   Run run = sample_run();
   run.warnings.clear();
   run.started_at = started_at;
-  run.throughput = throughput;
+  set_throughput(throughput, run);
+  const double before = run.window->seconds;
   run.window.value->seconds = static_cast<double>(run.window->samples) / throughput;
+  const double longer = run.window->seconds / before;
+  for (double& step : run.ranks[0].step_seconds) step *= longer;
+  StepTime& time = *run.ranks[0].step_time.value;
+  for (double* figure :
+       {&time.median_seconds, &time.p95_seconds, &time.p99_seconds, &time.jitter_seconds}) {
+    *figure *= longer;
+  }
   return run;
 }
 

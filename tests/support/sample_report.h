@@ -14,10 +14,10 @@ inline Rank sample_rank() {
   rank.set_up = SetUp{"start of the process", 0.01, 0.5, 2.25, 0.125, 2.885};
   rank.step_seconds = {0.5, 0.1, 0.1 + 1e-17, 0.30000000000000004};
   rank.loss = {6.9, 6.8, 6.7, 6.6};
-  rank.step_time = StepTime{.median_seconds = 0.1,
-                            .p95_seconds = 0.28,
-                            .p99_seconds = 0.3,
-                            .jitter_seconds = 0.01,
+  rank.step_time = StepTime{.median_seconds = 0.2,
+                            .p95_seconds = 0.29,
+                            .p99_seconds = 0.298,
+                            .jitter_seconds = 0.14826,
                             .drift = 0.02,
                             .autocorrelation = -0.25,
                             .relative_standard_error = Unknown{"fewer than 10 steps"},
@@ -41,7 +41,6 @@ inline Rank sample_rank() {
                             {"product/fp16", "a product", 0, 1.1e12, 0, Unknown{"no memory"},
                              Unknown{"no memory"}, Unknown{"no memory"}}}};
   rank.device_bytes = 41'200'000'000;
-  rank.kernel_choices_sha256 = kernel_choices_sha256({});
   return rank;
 }
 
@@ -66,7 +65,7 @@ inline Run sample_run() {
   run.flops_per_sample = 2.4e10;
   run.flops_per_second = 3.072e13;
   run.peak_flops_per_second = 9.89e14;
-  run.share_of_peak = 0.031;
+  run.share_of_peak = 3.072e13 / 9.89e14;
   run.proof.window_start_loss = 6.7;
   run.proof.window_end_loss = 6.6;
   run.proof.window_start_gradient_norm = 1.5;
@@ -88,6 +87,7 @@ inline Run sample_run() {
                             .roofline_seconds = 2.3e-5,
                             .share_of_roofline = 2.3e-4};
   run.ranks = {sample_rank()};
+  run.ranks[0].kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
   run.warnings = {{"drift", "step times changed"}};
   return run;
 }

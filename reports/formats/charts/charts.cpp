@@ -4,26 +4,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "reports/document/metric.h"
 #include "reports/sharing/fractions.h"
 
 namespace nearmetal {
 namespace {
-
-// Of several jobs each has a window of its own, which reports of old do not tell.
-std::span<const double> window_steps_of(const Run& run, size_t rank) {
-  std::optional<int64_t> first = run.window->first_step, count = run.window->steps;
-  auto ranks = static_cast<int64_t>(rank);
-  for (const ConcurrentJob& job : run.jobs) {
-    first = job.first_step;
-    count = job.steps;
-    ranks -= job.ranks;
-    if (ranks < 0) break;
-  }
-  const std::vector<double>& all = run.ranks[rank].step_seconds;
-  if (!first || !count || *first >= std::ssize(all)) return {};
-  const auto begin = static_cast<size_t>(*first);
-  return std::span(all).subspan(begin, std::min(static_cast<size_t>(*count), all.size() - begin));
-}
 
 void add_arm(ShownArms& shown, const std::string& name, const RunArm* arm, size_t side) {
   if (arm == nullptr || arm->runs.empty()) return;
@@ -109,7 +94,7 @@ std::span<const double> window_steps(const Run& run) {
   std::span<const double> slowest;
   double longest = -1;
   for (size_t i = 0; i < run.ranks.size(); ++i) {
-    const std::span<const double> steps = window_steps_of(run, i);
+    const std::span<const double> steps = window_steps(run, i);
     if (steps.empty()) continue;
     const double mean =
         std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());

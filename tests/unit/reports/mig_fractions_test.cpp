@@ -218,9 +218,12 @@ TEST(MigFractions, TellOfVgpusWhatTheirGuestsKnow) {
 
 TEST(MigFractions, OfSeveralReportsWhatOneHasIsNotUnsupported) {
   const TemporaryFolder folder;
-  const std::vector<Report> reports = without_and_with_mig();
+  std::vector<Report> reports = without_and_with_mig();
   Places places;
-  for (const Report& report : reports) {
+  for (Report& report : reports) {
+    for (Arm& arm : report.arms) {
+      for (nearmetal::Run& run : arm.runs) run.window = Unknown{"of made up speeds"};
+    }
     places.push_back(
         folder.write("r" + std::to_string(places.size()) + ".json", to_json(report)).string());
   }

@@ -3,6 +3,7 @@
 
 #include "bench/run/prepare_device.h"
 #include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
@@ -23,6 +24,8 @@ Report sweep_of(const std::vector<std::pair<std::string, int64_t>>& arms) {
     arm.name = name;
     arm.config = report.invocation.config;
     arm.config->batch = batch;
+    arm.runs[0].window.value->samples = batch * arm.runs[0].window->steps;
+    set_throughput(throughput_of(*arm.runs[0].window), arm.runs[0]);
   }
   return report;
 }
@@ -58,6 +61,7 @@ TEST_F(PlaceOfPlans, IsTheReportWhereItHasOneArm) {
 TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
   Report report = sweep_of({{"a", 64}, {"b", 32}});
   report.arms[1].runs[0].kernel_choices.clear();
+  report.arms[1].runs[0].ranks[0].kernel_choices_sha256 = kernel_choices_sha256({});
   write(report);
   for (const RunConfig& other : {config(32), config(16), config(64, "#b")}) {
     EXPECT_THAT([&] { place_of_kernel_choices(other, "b"); },

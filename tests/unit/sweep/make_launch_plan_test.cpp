@@ -23,10 +23,12 @@ TEST(MakePlan, ASweepOfOtherPinnedPlansIsAnother) {
     return plan_sha256(make_launch_plan(request));
   };
   const std::string first = hash();
-  KernelChoice& plan = report.arms[0].runs[0].kernel_choices.at(0);
+  nearmetal::Run& run = report.arms[0].runs[0];
+  KernelChoice& plan = run.kernel_choices.at(0);
   plan.seconds *= 2;
   EXPECT_EQ(hash(), first) << "the same kernels, timed again";
   plan.implementation = "another";
+  run.ranks[0].kernel_choices_sha256 = kernel_choices_sha256(run.kernel_choices);
   EXPECT_NE(hash(), first);
 }
 

@@ -1,0 +1,152 @@
+#include "reports/json/consistency.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "models/errors.h"
+#include "reports/document/metric.h"
+#include "reports/json/json.h"
+#include "reports/json/json_reader.h"
+#include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using json::Place;
+
+// Figures that were written with four digits differ by less.
+constexpr double may_differ_by = 1e-3;
+
+[[noreturn]] void contradict(const Place& object, const char* key, const std::string& said,
+                             const std::string& but) {
+  throw InvalidReport(Place{&object, key, {}}.pointer() + " is " + said + ", but " + but);
+}
+
+// `what`: from which the figure follows. `tolerance`: beside that of digits.
+void require_near(const Place& object, const char* key, double said, double found, const char* what,
+                  double tolerance = 0) {
+  const double most = may_differ_by * std::max(std::abs(said), std::abs(found)) + tolerance;
+  if (std::isfinite(found) && std::abs(said - found) <= most) return;
+  contradict(object, key, shortest(said, 6), std::string(what) + " " + shortest(found, 6));
+}
+
+// Ranks of a job that exchange gradients take their steps together; of others only the window of
+// the first is in the report.
+bool has_known_window(const Run& run, size_t rank) {
+  if (run.communication) return true;
+  int64_t first = 0;
+  for (const ConcurrentJob& job : run.jobs) {
+    if (first >= static_cast<int64_t>(rank)) break;
+    first += job.ranks;
+  }
+  return first == static_cast<int64_t>(rank);
+}
+
+void check_step_time(const StepTime& time, std::span<const double> steps, const Place& place) {
+  const double middle = median(steps);
+  require_near(place, "median_seconds", time.median_seconds, middle,
+               "the median of the window's step_seconds is");
+  require_near(place, "p95_seconds", time.p95_seconds, quantile(steps, 0.95),
+               "that of the window's step_seconds is");
+  require_near(place, "p99_seconds", time.p99_seconds, quantile(steps, 0.99),
+               "that of the window's step_seconds is");
+  require_near(place, "jitter_seconds", time.jitter_seconds, robust_deviation(steps),
+               "that of the window's step_seconds is", may_differ_by * middle);
+}
+
+void check_series(const MonitoredSeries& series, const Place& place) {
+  const double most = may_differ_by * std::max(std::abs(series.minimum), std::abs(series.maximum));
+  if (series.minimum - series.mean > most || series.mean - series.maximum > most) {
+    contradict(place, "mean", shortest(series.mean, 6),
+               "minimum and maximum are " + shortest(series.minimum, 6) + " and " +
+                   shortest(series.maximum, 6));
+  }
+}
+
+void check_rank(const Run& run, size_t index, const Place& place) {
+  const Rank& rank = run.ranks[index];
+  if (index == 0 && rank.kernel_choices_sha256 &&
+      *rank.kernel_choices_sha256 != kernel_choices_sha256(run.kernel_choices)) {
+    contradict(place, "plans_sha256", *rank.kernel_choices_sha256, "it is not that of the plans");
+  }
+  if (run.window && has_known_window(run, index)) {
+    const std::span<const double> steps = window_steps(run, index);
+    const Place time{&place, "step_time", {}};
+    if (rank.step_time && !steps.empty()) check_step_time(*rank.step_time, steps, time);
+  }
+  if (!rank.monitoring) return;
+  const Place monitoring{&place, "monitoring", {}}, all{&monitoring, "series", {}};
+  for (size_t i = 0; i < rank.monitoring->series.size(); ++i) {
+    check_series(rank.monitoring->series[i], Place{&all, {}, i});
+  }
+}
+
+// Of a run of one job whose ranks are in step.
+void check_window(const Run& run, const RunConfig& config, const Place& place) {
+  const TimedWindow& window = *run.window;
+  double longest = 0;
+  for (size_t i = 0; i < run.ranks.size(); ++i) {
+    const auto steps = std::ssize(run.ranks[i].step_seconds);
+    if (window.first_step > steps || window.steps > steps - window.first_step) {
+      contradict(place, "steps", std::to_string(window.steps),
+                 "from first_step on rank " + std::to_string(i) + " has " +
+                     std::to_string(std::max<int64_t>(0, steps - window.first_step)));
+    }
+    const std::span<const double> timed = window_steps(run, i);
+    longest = std::max(longest, std::accumulate(timed.begin(), timed.end(), 0.0));
+  }
+  require_near(place, "seconds", window.seconds, longest,
+               "the window's step_seconds of the slowest rank add up to");
+  if (!config.batch) return;
+  require_near(place, words_of(run.sample).plural, static_cast<double>(window.samples),
+               static_cast<double>(*config.batch) * static_cast<double>(window.steps) *
+                   static_cast<double>(run.world_size),
+               "batch x steps x ranks is");
+}
+
+void check_throughput(const Run& run, const Place& place) {
+  const TimedWindow& window = *run.window;
+  const double half_a_sample = 0.5 / window.seconds;  // of jobs at once, whose samples are rounded
+  require_near(place, words_of(run.sample).throughput_key, *run.throughput, throughput_of(window),
+               "the window's samples / its seconds are", half_a_sample);
+  if (run.flops_per_second) {
+    require_near(place, "flops_per_second", *run.flops_per_second,
+                 *run.throughput * run.flops_per_sample, "throughput x flops of a sample are");
+  }
+  if (run.flops_per_second && run.peak_flops_per_second && run.share_of_peak) {
+    require_near(place, "share_of_peak", *run.share_of_peak,
+                 *run.flops_per_second / *run.peak_flops_per_second, "that of the rates is");
+  }
+}
+
+void check_run(const Run& run, const RunConfig& config, const Place& place) {
+  const bool in_step = run.world_size == 1 || run.communication;
+  if (run.window && run.jobs.empty() && in_step && run.status == Status::complete) {
+    check_window(run, config, Place{&place, "window", {}});
+  }
+  if (run.window && run.throughput && (in_step || !run.jobs.empty())) check_throughput(run, place);
+  const Place ranks{&place, "ranks", {}};
+  for (size_t i = 0; i < run.ranks.size(); ++i) check_rank(run, i, Place{&ranks, {}, i});
+}
+
+}  // namespace
+
+void require_consistent(const Report& report,
+                        const std::function<bool(const std::string& name)>& has_setting) {
+  const Place root, invocation{&root, "invocation", {}}, arms{&root, "arms", {}};
+  if (report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
+    contradict(invocation, "config_sha256", report.invocation.config_sha256,
+               "it is not that of the settings");
+  }
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    const Place arm{&arms, {}, i}, runs{&arm, "runs", {}};
+    const RunConfig& config = config_of(report, report.arms[i]);
+    for (size_t j = 0; j < report.arms[i].runs.size(); ++j) {
+      check_run(report.arms[i].runs[j], config, Place{&runs, {}, j});
+    }
+  }
+}
+
+}  // namespace nearmetal

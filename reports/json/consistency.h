@@ -1,0 +1,19 @@
+// What a report says against itself.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Figures that follow from others: throughput from samples and seconds of the window, these and
+/// the summaries of step times from the step times, hashes from what they are of. Throws
+/// InvalidReport that names the first place where they do not, by more than figures with few digits
+/// differ. `has_setting`: of those in the configuration's hash, whether the document has it, as
+/// earlier versions had fewer.
+void require_consistent(const Report& report,
+                        const std::function<bool(const std::string& name)>& has_setting);
+
+}  // namespace nearmetal
