@@ -60,9 +60,7 @@ std::string draw(const std::string& script) {
     if (errno != EINTR) throw std::runtime_error("gnuplot was lost");
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == not_found) {
-    throw NotSupported(
-        "charts need gnuplot, which is not here: install gnuplot-nox, or give "
-        "--no-charts");
+    throw NotSupported("charts are left out, as gnuplot is not here: install gnuplot-nox");
   }
   if (status != 0) throw std::runtime_error("gnuplot failed; --no-charts does without");
   return content_of(output.get());
@@ -71,9 +69,14 @@ std::string draw(const std::string& script) {
 }  // namespace
 
 std::string html_of(Page page, bool charts) {
-  for (const Chart& chart : page.charts) {
-    if (!charts) break;
-    page.images.push_back(chart.missing.empty() ? draw(script_with_data(chart)) : "");
+  try {
+    for (const Chart& chart : page.charts) {
+      if (!charts) break;
+      page.images.push_back(chart.missing.empty() ? draw(script_with_data(chart)) : "");
+    }
+  } catch (const NotSupported& missing) {
+    page.images.clear();
+    page.remarks.insert(page.remarks.begin(), missing.what());
   }
   std::ostringstream text;
   print_html(text, page);

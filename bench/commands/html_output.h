@@ -7,8 +7,8 @@
 
 namespace nearmetal {
 
-/// With `charts` drawn by gnuplot, an outside program, else tables alone. Throws NotSupported where
-/// there is no gnuplot, std::runtime_error where it fails.
+/// With `charts` drawn by gnuplot, an outside program, else tables alone; also where there is no
+/// gnuplot, which a remark on the page then says. Throws std::runtime_error where it fails.
 std::string html_of(Page page, bool charts);
 
 }  // namespace nearmetal

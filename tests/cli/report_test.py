@@ -78,13 +78,9 @@ class Report(cli.CliTest):
 
     def test_html(self):
         arguments = ["report", self.hostile, "--format", "html", "--output", "runs.html"]
-        if shutil.which("gnuplot") is None:
-            self.assert_refused(self.call(*arguments), 8, "gnuplot-nox", "--no-charts")
-            self.assertEqual(self.call(*arguments, "--no-charts").returncode, 0)
-            return
         self.assertEqual(self.call(*arguments).returncode, 0)
         text = pathlib.Path(self.path("runs.html")).read_text(encoding="utf-8")
-        self.assertIn("<svg", text)
+        self.assertIn("gnuplot-nox" if shutil.which("gnuplot") is None else "<svg", text)
         for word in ("<script", "<a href='x'", "src=", "@import", "<img"):
             self.assertNotIn(word, text)
 
