@@ -44,6 +44,14 @@ Destination choose_destination(const RunConfig& config) {
   return destination;
 }
 
+std::vector<std::string> files_read_by(const RunConfig& config) {
+  std::vector<std::string> files;
+  for (const auto& file : {config.plans, config.plan_cache, config.host_facts}) {
+    if (file) files.push_back(*file);
+  }
+  return files;
+}
+
 void require_writable(const Destination& destination) {
   if (destination.file) require_writable(*destination.file, destination.replace);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/cli/terminal.h"
 #include "reports/document/types.h"
@@ -25,6 +26,9 @@ struct Destination {
 /// --output FILE, or - for stdout; --json puts it on stdout, too. With neither, a result must not
 /// be lost: nearmetal-MODEL-DEVICE-TIME.report.json in the current folder.
 Destination choose_destination(const RunConfig& config);
+
+/// The files that a run with these settings reads.
+std::vector<std::string> files_read_by(const RunConfig& config);
 
 /// Throws OutputError before a run that could not be kept.
 void require_writable(const Destination& destination);

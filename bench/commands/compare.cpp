@@ -53,6 +53,7 @@ void choose_sides(CompareForm& form) {
 
 ExitCode run_compare(const CompareForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  for (const Places& places : {request.base, request.next}) require_no_input(request, places);
   const std::vector<RunSet> sides =
       read_sides({request.base, request.next}, request.html.has_value());
   const Comparison comparison = compare(sides[0], sides[1], request.options);

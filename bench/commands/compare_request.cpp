@@ -94,18 +94,52 @@ Texts statements_of(const CompareAnswer& judged) {
   return lines;
 }
 
-void write_files(const CompareAnswer& judged, const CompareRequest& request) {
-  if (request.html) {
-    Page page = comparison_page(judged.base, judged.next, judged.comparison, verdict_of(judged));
-    const Texts statements = statements_of(judged);
-    page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
-    write_file_atomically(*request.html, html_of(page, request.charts), request.force);
+std::string junit_of(const CompareAnswer& judged) {
+  std::ostringstream text;
+  print_junit(text, judged.comparison, *judged.gate);
+  return text.str();
+}
+
+std::string page_of(const CompareAnswer& judged, const CompareRequest& request) {
+  Page page = comparison_page(judged.base, judged.next, judged.comparison, verdict_of(judged));
+  const Texts statements = statements_of(judged);
+  page.remarks.insert(page.remarks.begin(), statements.begin(), statements.end());
+  return html_of(page, request.charts);
+}
+
+// Each by itself: none keeps another from being written. Whether all were.
+bool write_files(const CompareAnswer& judged, const CompareRequest& request,
+                 const Terminal& terminal) {
+  bool written = true;
+  const auto write = [&](const std::optional<std::string>& file, const auto& content) {
+    if (!file) return;
+    try {
+      write_file_atomically(*file, content(), request.force);
+    } catch (const std::runtime_error& error) {
+      written = false;
+      terminal.err << "nearmetal: " << error.what() << '\n';
+    }
+  };
+  if (judged.gate) write(request.junit, [&] { return junit_of(judged); });
+  write(request.html, [&] { return page_of(judged, request); });
+  return written;
+}
+
+void print_answer(const CompareAnswer& judged, const CompareRequest& request,
+                  const Terminal& terminal) {
+  const Comparison& comparison = judged.comparison;
+  if (request.json) {
+    terminal.out << to_json(comparison, judged.gate, exit_code_of(judged));
+    return;
   }
-  if (request.junit && judged.gate) {
-    std::ostringstream text;
-    print_junit(text, judged.comparison, *judged.gate);
-    write_file_atomically(*request.junit, text.str(), request.force);
+  if (request.markdown) {
+    print_comparison_markdown(terminal.out, comparison);
+    terminal.out << '\n';
+  } else {
+    print_comparison(terminal.out, comparison, terminal.colour);
   }
+  for (const std::string& line : statements_of(judged)) terminal.out << line << '\n';
+  terminal.out << verdict_of(judged) << '\n';
 }
 
 }  // namespace
@@ -156,24 +190,19 @@ void add_page_options(Options& options, CompareRequest& request) {
   options.toggle("--force", request.force, "replace an existing file");
 }
 
+void require_no_input(const CompareRequest& request, const std::vector<std::string>& places) {
+  for (const auto& output : {request.html, request.junit}) {
+    if (output) require_no_input(*output, files_of(places));
+  }
+}
+
 ExitCode publish(const CompareAnswer& judged, const CompareRequest& request,
                  const Terminal& terminal) {
-  const Comparison& comparison = judged.comparison;
+  print_answer(judged, request, terminal);
+  terminal.out.flush();
+  const bool written = write_files(judged, request, terminal);
   const ExitCode code = exit_code_of(judged);
-  write_files(judged, request);
-  if (request.json) {
-    terminal.out << to_json(comparison, judged.gate, code);
-    return code;
-  }
-  if (request.markdown) {
-    print_comparison_markdown(terminal.out, comparison);
-    terminal.out << '\n';
-  } else {
-    print_comparison(terminal.out, comparison, terminal.colour);
-  }
-  for (const std::string& line : statements_of(judged)) terminal.out << line << '\n';
-  terminal.out << verdict_of(judged) << '\n';
-  return code;
+  return code == ExitCode::ok && !written ? ExitCode::output_failed : code;
 }
 
 }  // namespace nearmetal

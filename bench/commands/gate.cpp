@@ -41,6 +41,7 @@ std::string checked_date(const std::string& text) {
 Baseline read_base(const GateForm& form, const RunSet& next) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
+  require_no_input(form.request, {place});
   std::error_code ignored;
   const RunSet history = read_runs({place}, form.request.html.has_value());
   if (!fs::is_directory(place, ignored)) return {history};
@@ -56,6 +57,7 @@ Baseline read_base(const GateForm& form, const RunSet& next) {
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
   const Baseline base = read_base(form, next);
   CompareOptions options = request.options;

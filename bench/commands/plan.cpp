@@ -6,6 +6,7 @@
 #include "bench/commands/program.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
+#include "reports/files/atomic_file.h"
 
 namespace nearmetal {
 namespace {
@@ -72,6 +73,7 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
     throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
   }
   const std::string text = form.format->text(make_launch_plan(request), form.image.value_or(""));
+  if (form.output) require_no_input(*form.output, form.request.layouts);
   write_output(text, form.output, form.force, context.terminal);
   return ExitCode::ok;
 }

@@ -94,6 +94,7 @@ void write_plot_data(const std::filesystem::path& folder, const RunSet& set, boo
 
 ExitCode run_report(const ReportForm& form, const Context& context) {
   const ReportFormat& format = *form.format;
+  if (form.output) require_no_input(*form.output, files_of(form.places));
   const RunSet set = read_runs(form.places, format.with_steps || form.plot_data);
   if (format.means_alone) require_same_work(set);
   if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);

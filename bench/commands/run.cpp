@@ -166,7 +166,10 @@ class RankJob {
         terminal_.remark(remark);
       }
     }
-    if (world_.rank() == 0) require_writable(destination_);
+    if (world_.rank() == 0) {
+      if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
+      require_writable(destination_);
+    }
   }
 
   // Binds this rank before anything of size is allocated, and most threads are started.

@@ -138,6 +138,16 @@ class Sweep {
                   [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
   }
 
+  std::vector<std::string> inputs() const {
+    std::vector<std::string> files = files_read_by(form_.request.workload.config);
+    const std::vector<std::string>& layouts = form_.request.layouts;
+    files.insert(files.end(), layouts.begin(), layouts.end());
+    for (const auto& file : {form_.request.hosts, form_.resume}) {
+      if (file) files.push_back(*file);
+    }
+    return files;
+  }
+
   void choose_files() {
     const std::string plan_hash = plan_sha256(plan_);
     output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
@@ -145,6 +155,7 @@ class Sweep {
       throw std::invalid_argument(
           "--output: a sweep's journal lies beside its report; name a file");
     }
+    require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     if (form_.resume) {
       std::vector<Warning> warnings;

@@ -176,6 +176,14 @@ std::vector<fs::path> reports_below(const fs::path& folder) {
   return files;
 }
 
+std::vector<std::string> files_of(const std::vector<std::string>& places) {
+  std::vector<Source> sources;
+  for (const std::string& place : places) add_sources(sources, 0, place);
+  std::vector<std::string> files;
+  for (const Source& source : sources) files.push_back(source.file);
+  return files;
+}
+
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source) {
   require_arm(report, arm, source);
   std::erase_if(report.arms, [&](const Arm& other) { return other.name != arm; });

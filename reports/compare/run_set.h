@@ -111,6 +111,9 @@ std::pair<std::string, std::string> report_place(const std::string& place);
 /// are none.
 std::vector<std::filesystem::path> reports_below(const std::filesystem::path& folder);
 
+/// The files of places: FILE, FILE#ARM or a folder. Throws InvalidReport for one without reports.
+std::vector<std::string> files_of(const std::vector<std::string>& places);
+
 /// Leaves that arm alone in a report. Throws std::invalid_argument where it is not there.
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 #include "models/errors.h"
@@ -25,6 +26,15 @@ constexpr const char* exists = "it exists; --force replaces it";
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+// Where a file that may be replaced lies.
+std::filesystem::path place_of(const std::filesystem::path& path, bool replace) {
+  std::error_code error;
+  if (!replace || !std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path named = std::filesystem::weakly_canonical(path, error);
+  if (error) fail(path, error.message());
+  return named;
 }
 
 // A file with its name would take its place.
@@ -105,13 +115,14 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::string_view> parts, bool replace) {
   require_no_device(path);
+  const std::filesystem::path place = place_of(path, replace);
   {
-    TemporaryFile file(path);
+    TemporaryFile file(place);
     for (const std::string_view part : parts) file.append(part);
     file.finish();
     file.take_name(replace);
   }
-  sync_folder(path);
+  sync_folder(place);
 }
 
 void require_writable(const std::filesystem::path& path, bool replace) {
@@ -123,10 +134,21 @@ void require_writable(const std::filesystem::path& path, bool replace) {
   if (!replace && std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {
     fail(path, exists);
   }
-  if (!std::filesystem::is_directory(folder_of(path), ignored)) {
-    fail(path, "there is no folder " + folder_of(path).string());
+  const std::filesystem::path place = place_of(path, replace);
+  if (!std::filesystem::is_directory(folder_of(place), ignored)) {
+    fail(path, "there is no folder " + folder_of(place).string());
   }
-  TemporaryFile probe(path);
+  TemporaryFile probe(place);
+}
+
+void require_no_input(const std::filesystem::path& output, std::span<const std::string> inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code ignored;  // what is not there is no input
+    if (!std::filesystem::equivalent(output, input, ignored)) continue;
+    throw std::invalid_argument(output.string() + " is read here, and writing it would destroy it" +
+                                (output == input ? "" : " (as " + input + ")") +
+                                ": name another file");
+  }
 }
 
 }  // namespace nearmetal

@@ -3,13 +3,14 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace nearmetal {
 
 /// Writes through a temporary file in the same folder, with fsync before it takes its name, and of
-/// the folder after. An existing file stays as it was unless `replace`. Throws OutputError; then
-/// nothing new is left behind.
+/// the folder after. An existing file stays as it was unless `replace`; then a symbolic link stays,
+/// and what it names is replaced. Throws OutputError; then nothing new is left behind.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            bool replace);
 /// The parts behind one another: content that need not be in one piece.
@@ -19,5 +20,9 @@ void write_file_atomically(const std::filesystem::path& path,
 /// Tries what write_file_atomically() will need, so that a long run is not lost to a mistyped path:
 /// the folder takes a new file, and the path is free or may be replaced. Throws OutputError.
 void require_writable(const std::filesystem::path& path, bool replace);
+
+/// Throws std::invalid_argument where the output is one of the files that are read, by whatever
+/// name: to replace it would destroy it.
+void require_no_input(const std::filesystem::path& output, std::span<const std::string> inputs);
 
 }  // namespace nearmetal

@@ -197,8 +197,46 @@ class Gate(CompareTest):
         self.assertEqual(suite.find("testcase/failure").get("message")[:6], "SLOWER")
         page = pathlib.Path(self.path("gate.html")).read_text(encoding="utf-8")
         self.assertIn("verdict: fail: worse by more than 2 %: run (within one session) (exit 1)", page)
-        self.assert_refused(self.call(*arguments), 9, "--force")
+        os.remove(self.path("gate.xml"))
+        kept = self.call(*arguments)
+        self.assert_verdict(kept, 1, "fail")
+        self.assertRegex(kept.err, r"^nearmetal: cannot write gate.html: .*--force.*\n$")
+        self.assertTrue(os.path.exists(self.path("gate.xml")), "a page does not keep it back")
         self.assert_verdict(self.call(*arguments, "--force"), 1, "fail")
+
+    def test_what_is_read_is_not_replaced(self):
+        base, new = self.made("base.json", 1000, 0), self.made("new.json", 1000, 60)
+        os.symlink("new.json", self.path("link.json"))
+        with open(base, encoding="utf-8") as file:
+            text = file.read()
+        for command in (("report", base, "--output", "base.json"),
+                        ("report", self.folder, "--output", "link.json"),
+                        ("compare", base, new, "--html", "base.json"),
+                        ("gate", base, new, "--junit", "link.json"),
+                        ("run", "--device", "cpu", "--plans", new, "--output", "new.json"),
+                        ("sweep", "base.json", "--output", "base.json"),
+                        ("plan", "base.json", "--output", "base.json")):
+            refused = self.call(*command, "--force")
+            self.assertEqual(refused.returncode, 2, (command, refused.err))
+        with open(base, encoding="utf-8") as file:
+            self.assertEqual(file.read(), text)
+
+    def test_what_cannot_be_written_is_exit_9_where_the_gate_passes(self):
+        self.call("baseline", "add", "main", *self.runs("base", 1000, minute=0))
+        process = self.call("gate", "main", *self.runs("new", 1000, minute=60), "--html",
+                            "none/page.html", "--junit", "gate.xml")
+        self.assertEqual(process.returncode, 9, process.err)
+        self.assertIn("verdict: pass", process.out)
+        self.assertTrue(os.path.exists(self.path("gate.xml")))
+
+    def test_a_page_without_gnuplot_says_so(self):
+        environment = {**cli.clean_environment(), "PATH": self.folder}
+        base, new = self.runs("base", 1000, minute=0), self.runs("new", 1000, minute=60)
+        process = self.call("compare", "--base", *base, "--new", *new, "--html", "page.html",
+                            env=environment)
+        self.assertEqual(process.returncode, 0, process.err)
+        page = pathlib.Path(self.path("page.html")).read_text(encoding="utf-8")
+        self.assertIn("charts are left out, as gnuplot is not here", page)
 
     def test_only_one_run_of_one_rank_is_repeated(self):
         sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))

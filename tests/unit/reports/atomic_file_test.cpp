@@ -118,5 +118,28 @@ TEST(AtomicFile, AFolderThatTakesNoFilesIsSeenBeforehand) {
   EXPECT_THAT(refusal_of_path("/proc/new.json"), HasSubstr("cannot write /proc/new.json"));
 }
 
+TEST(AtomicFile, ReplacesWhatALinkNames) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const auto file = folder.write("file", "old");
+  const auto link = folder / "link";
+  fs::create_symlink("file", link);
+  write_file_atomically(link, "new", true);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(file_text(file), "new");
+  EXPECT_THROW(write_file_atomically(link, "newer", false), OutputError);
+}
+
+TEST(AtomicFile, AnInputIsNoOutput) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const std::string file = folder.write("file", "old");
+  fs::create_symlink("file", folder / "link");
+  const std::string inputs[] = {folder / "none", file};
+  EXPECT_NO_THROW(require_no_input(folder / "new", inputs));
+  EXPECT_THROW(require_no_input(file, inputs), std::invalid_argument);
+  EXPECT_THROW(require_no_input(folder / "link", inputs), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace nearmetal
