@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -8,13 +9,17 @@
 namespace nearmetal {
 namespace {
 
-// What is another on every machine, or of every run, and says nothing of its speed.
+// What is another on every machine, of every run or launch, and says nothing of its speed.
 bool is_identity(const std::string& name) {
-  for (const char* end :
-       {"host_name", "boot_id", "/uuid", "/pci_id", "/serial", "/link_generation"}) {
-    if (name.ends_with(end)) return true;  // an idle link lowers its generation
-  }
-  return false;
+  constexpr std::array ends = {
+      "host_name", "boot_id", "/uuid", "/pci_id", "/serial",
+      "/link_generation",  // an idle link lowers it
+      // What mpirun tells its processes of this launch:
+      "/OMPI_MCA_ess_base_jobid", "/OMPI_MCA_ess_base_vpid", "/OMPI_MCA_orte_ess_node_rank",
+      "/OMPI_MCA_orte_hnp_uri", "/OMPI_MCA_orte_local_daemon_uri",
+      "/OMPI_MCA_orte_jobfam_session_dir", "/OMPI_MCA_orte_top_session_dir",
+      "/OMPI_MCA_orte_precondition_transports"};
+  return std::ranges::any_of(ends, [&](const char* end) { return name.ends_with(end); });
 }
 
 constexpr const char* absent = "(none)";  // a value may be the word none

@@ -41,6 +41,20 @@ TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
               ElementsAre(EnvironmentDifference{name, "(none)", "ofi"}));
 }
 
+TEST(EnvironmentDifferences, IdsOfALaunchAreNone) {
+  auto one = machine(true, MachineKind::vm), other = one;
+  other[0].boot_id = std::string("another");
+  for (const char* id : {"ess_base_jobid", "orte_hnp_uri", "orte_jobfam_session_dir",
+                         "orte_precondition_transports"}) {
+    one[0].variables[std::string("OMPI_MCA_") + id] = "1";
+    other[0].variables[std::string("OMPI_MCA_") + id] = "2";
+  }
+  EXPECT_THAT(environment_differences(one, other), IsEmpty());
+  other[0].variables["OMPI_MCA_btl"] = "tcp";
+  EXPECT_THAT(environment_differences(one, other),
+              ElementsAre(EnvironmentDifference{"variables/OMPI_MCA_btl", "(none)", "tcp"}));
+}
+
 // A guest whose CPU hides the hypervisor is given away by other signs, and by what its user said.
 TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
   const Unknown open{"not determined"};
