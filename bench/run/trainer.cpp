@@ -179,6 +179,11 @@ class Trainer {
 
 constexpr double vanished_below = 0.1;  // of the value at the window's start
 
+std::string skipped_text(int64_t skipped, int64_t steps) {
+  if (skipped == steps) return "every update was skipped";
+  return std::to_string(skipped) + " of " + std::to_string(steps) + " updates were skipped";
+}
+
 template <class T, class U>
 Maybe<T> known_or(const std::optional<U>& value, const char* reason) {
   if (!value) return Unknown{reason};
@@ -262,9 +267,10 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
            " is not finite; a lower --learning-rate or --loss-scale may help";
   }
   const auto window = steps_of_window(result);
-  if (!window.empty() && skipped_updates(window) == std::ssize(window)) {
-    return "the network was not trained: every update was skipped, as no gradient was finite; "
-           "a lower --learning-rate or --loss-scale may help";
+  const int64_t skipped = skipped_updates(window);
+  if (2 * skipped > std::ssize(window)) {
+    return "the network was not trained: " + skipped_text(skipped, std::ssize(window)) +
+           ", as their gradients were not finite; a lower --learning-rate or --loss-scale may help";
   }
   if (!result.failure.empty()) return result.failure;
   return std::nullopt;

@@ -154,6 +154,19 @@ TEST_F(RankReport, OfATrainingWithoutAnyUpdate) {
   EXPECT_EQ(run.ranks[0].skipped_updates, 4);
 }
 
+TEST_F(RankReport, OfATrainingWithFewUpdates) {
+  const auto skip_of_window = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      result.trained->steps[result.trained->window_first_step + i].update_skipped = true;
+    }
+    return make();
+  };
+  EXPECT_EQ(skip_of_window(2).status, Status::complete) << "half of them";
+  const nearmetal::Run run = skip_of_window(3);
+  EXPECT_EQ(run.status, Status::failed);
+  EXPECT_THAT(*run.failure, testing::HasSubstr("3 of 4 updates were skipped"));
+}
+
 TEST_F(RankReport, OfAnInterruptedRunHasTheFiguresSoFar) {
   result.trained->steps.resize(8);
   result.trained->stopped = true;
