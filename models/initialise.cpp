@@ -18,7 +18,7 @@ void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float
       return generate([&](int64_t i) { return deviation * normal_at(seed, i); });
     }
     case Initialiser::uniform_fan_in: {
-      const double bound = 1.0 / std::sqrt(static_cast<double>(parameter.fan));
+      const double bound = 0.5 / std::sqrt(static_cast<double>(parameter.fan));
       return generate(
           [&](int64_t i) { return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1)); });
     }

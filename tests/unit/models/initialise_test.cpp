@@ -49,7 +49,7 @@ TEST(InitialParameters, FollowTheirDistribution) {
         break;
       }
       case Initialiser::uniform_fan_in: {
-        const double bound = 1 / std::sqrt(fan);
+        const double bound = 0.5 / std::sqrt(fan);
         EXPECT_NEAR(spread.mean, 0, 5 * bound / std::sqrt(3 * count)) << parameter.name;
         EXPECT_NEAR(spread.deviation / (bound / std::sqrt(3.0)), 1, 5 / std::sqrt(5 * count))
             << parameter.name;
