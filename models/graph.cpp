@@ -114,12 +114,16 @@ int64_t Graph::parameter_count() const {
   return parameters_.empty() ? 0 : parameters_.back().offset + parameters_.back().size;
 }
 
-int64_t Graph::classes() const {
+const Node& Graph::classifier() const {
   for (const Node& node : nodes_) {
-    if (node.op == OpKind::softmax_cross_entropy) return input_shape(node).channels;
+    if (node.op == OpKind::softmax_cross_entropy) return nodes_.at(node.inputs.at(0));
   }
   throw std::logic_error("the graph has no loss");
 }
+
+int64_t Graph::classes() const { return classifier().shape.channels; }
+
+int64_t Graph::features() const { return input_shape(classifier()).elements(); }
 
 int64_t Graph::largest_tensor_elements() const {
   int64_t largest = 0;

@@ -112,6 +112,7 @@ class Graph {
 
   int64_t parameter_count() const;
   int64_t classes() const;
+  int64_t features() const;  // that the classifier reads, of one image
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image
 
@@ -126,6 +127,7 @@ class Graph {
   int append(Node node);
   int add_parameter(std::string name, std::vector<int64_t> dims, Initialiser initialiser,
                     int64_t fan = 0);
+  const Node& classifier() const;
 
   std::string name_;
   std::vector<Node> nodes_;

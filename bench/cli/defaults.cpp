@@ -1,9 +1,13 @@
 #include "bench/cli/defaults.h"
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <stdexcept>
 
+#include "models/graph.h"
+#include "models/networks/registry.h"
 #include "reports/document/settings.h"
 
 namespace nearmetal {
@@ -62,6 +66,25 @@ bool has_fp16_gradients(const RunConfig& config) {
   return config.precision == Precision::fp16 || config.gradient_type == GradientType::fp16;
 }
 
+// Labels are drawn at random, so that SGD only stirs the logits. They get a variance of
+// learning_rate x |f|^2 / (2 (1 - momentum) batch), where f are the features that the classifier
+// reads, and half of it as loss: with 1 for the square of a feature and momentum 0.9 that is 0.04
+// here, for any network and batch. At 0.1 x batch / 256 (arXiv 1706.02677), a rate for labels that
+// can be learned, ResNet-50 gets 2 and more. The batch of one rank counts: the mean over several
+// is steadier still.
+double default_learning_rate(const RunConfig& config) {
+  constexpr double largest = 0.1;
+  const auto features = static_cast<double>(build_network(config.model).features());
+  return std::min(largest, static_cast<double>(*config.batch) / (64 * features));
+}
+
+// The largest gradients, those of the stem's weights, fall with the root of the batch, those of
+// activations with the batch. This keeps the former below 65,504 (ResNet-152, 224 x 224: 6,200) and
+// the latter above what fp16 holds with all its bits.
+LossScale default_loss_scale(int64_t batch) {
+  return {std::exp2(std::round(std::log2(8 * std::sqrt(static_cast<double>(batch)))))};
+}
+
 }  // namespace
 
 std::pair<Device, std::string> choose_device(Device asked, const fs::path& root) {
@@ -80,10 +103,10 @@ void fill_defaults(RunConfig& config, Device device) {
   // steps, then 31, then 27): 120 steps at the default batch outlast that.
   fill(config.warmup, int64_t{cuda ? 120 : 3});
   if (cuda) fill(config.launch, LaunchMode::graph);
-  fill(config.loss_scale, LossScale{has_fp16_gradients(config) ? 1024.0 : 1.0, false});
-  if (config.batch != largest_that_fits) {
-    fill(config.learning_rate, 0.1 * static_cast<double>(*config.batch) / 256);
-  }
+  if (!has_fp16_gradients(config)) fill(config.loss_scale, LossScale{});
+  if (config.batch == largest_that_fits) return;
+  fill(config.loss_scale, default_loss_scale(*config.batch));
+  fill(config.learning_rate, default_learning_rate(config));
 }
 
 void check_settings(const Workload& workload) {

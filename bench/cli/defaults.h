@@ -19,16 +19,18 @@ std::pair<Device, std::string> choose_device(Device asked, const std::filesystem
 
 /// Sets the device, and all that depends on it and was not asked for:
 ///
-/// |               | cuda               | cpu                |
-/// | ------------- | ------------------ | ------------------ |
-/// | precision     | fp16               | fp32               |
-/// | batch         | 256                | 16                 |
-/// | warmup        | 120                | 3                  |
-/// | launch        | graph              | does not apply     |
-/// | loss_scale    | 1024 in fp16, else 1, fixed             |
-/// | learning_rate | 0.1 x batch / 256 (arXiv 1706.02677)    |
+/// |               | cuda                    | cpu                      |
+/// | ------------- | ----------------------- | ------------------------ |
+/// | precision     | fp16                    | fp32                     |
+/// | batch         | 256                     | 16                       |
+/// | warmup        | 120                     | 3                        |
+/// | launch        | graph                   | does not apply           |
+/// | loss_scale    | 8 x sqrt(batch) in fp16, to a power of two; else 1 |
+/// | learning_rate | batch / 64 / features, at most 0.1                 |
 ///
-/// The learning rate waits for the batch: call again once `--batch auto` is settled.
+/// The features are those that the classifier reads. Learning rate and loss scale of fp16 wait for
+/// the batch: call again once `--batch auto` is settled. Throws std::invalid_argument for a model
+/// that is not known.
 void fill_defaults(RunConfig& config, Device device);
 
 /// Throws std::invalid_argument for settings that contradict each other or the device, defaults

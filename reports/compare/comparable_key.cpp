@@ -257,6 +257,10 @@ bool covers(const std::string& allowed, const std::string& field) {
   return allowed == field || allowed == field.substr(0, field.find('.'));
 }
 
+bool follows_batch(const KeyField& field) {
+  return field.name == "learning_rate" || covers("loss_scale", field.name);
+}
+
 std::string context_sha256(const std::vector<KeyField>& key) {
   std::string text;
   for (const KeyField& field : key) {

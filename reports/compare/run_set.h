@@ -58,6 +58,9 @@ struct KeyDifference {
   bool operator==(const KeyDifference&) const = default;
 };
 
+/// Whether it is a setting of training whose default follows from the batch.
+bool follows_batch(const KeyField& field);
+
 /// Fields that differ or are on one side only, the most severe first.
 std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
                                            const std::vector<KeyField>& other);

@@ -98,10 +98,9 @@ class Fractions {
   }
   std::string context_of(const RunArm& arm) const {
     std::vector<KeyField> key = arm.runs.front().key;
-    if (any_batch_) {  // and the learning rate, which follows from it
-      std::erase_if(key, [](const KeyField& field) {
-        return field.name == "batch" || field.name == "learning_rate";
-      });
+    if (any_batch_) {
+      std::erase_if(
+          key, [](const KeyField& field) { return field.name == "batch" || follows_batch(field); });
     }
     return context_sha256(key) + boards_of(arm) + ranks_of_jobs(arm);
   }

@@ -1,6 +1,7 @@
 """What a run prints and writes, on the CPU with a tiny network."""
 
 import json
+import math
 import os
 import pty
 import re
@@ -113,6 +114,15 @@ class Run(cli.CliTest):
         report = self.report("a")
         self.assertEqual((report["status"], report["exit_code"]), ("failed", 6))
         self.assertIsNone(report["arms"][0]["runs"][0]["throughput_images_per_second"])
+
+    def test_the_loss_stays_near_that_of_guessing(self):
+        process = self.call("run", "--device", "cpu", "--model", "resnet18", "--image-size", "64",
+                            "--batch", "4", "--seed", "3", "--warmup", "1", "--steps", "40",
+                            "--plan-cache", "off", "--output", "a")
+        self.assertEqual(process.returncode, 0, process.err)
+        losses = self.report("a")["arms"][0]["runs"][0]["ranks"][0]["loss"]
+        self.assertGreater(len(losses), 40)
+        self.assertLess(max(losses), math.log(1000) + 1)
 
     def test_training_that_diverges_is_no_result(self):
         process = self.tiny("--model", "resnet18", "--steps", "20", "--learning-rate", "1000000",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "bench/cli/run_request.h"
@@ -65,8 +66,8 @@ TEST(FillDefaults, Cuda) {
   EXPECT_EQ(config.batch, 256);
   EXPECT_EQ(config.warmup, 120);
   EXPECT_EQ(config.launch, LaunchMode::graph);
-  EXPECT_EQ(config.loss_scale->initial, 1024);
-  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1);
+  EXPECT_EQ(config.loss_scale, (LossScale{128, false}));
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 256.0 / 64 / 2048);
   EXPECT_NO_THROW(check_settings({config}));
 }
 
@@ -78,7 +79,7 @@ TEST(FillDefaults, Cpu) {
   EXPECT_EQ(config.warmup, 3);
   EXPECT_FALSE(config.launch);
   EXPECT_EQ(config.loss_scale->initial, 1);
-  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.1 * 16 / 256);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 16.0 / 64 / 2048);
   EXPECT_NO_THROW(check_settings({config}));
 }
 
@@ -98,17 +99,44 @@ TEST(FillDefaults, GradientsThatTravelInFp16AreScaled) {
   RunConfig config;
   config.gradient_type = GradientType::fp16;
   fill_defaults(config, Device::cpu);
-  EXPECT_EQ(config.loss_scale, (LossScale{1024, false}));
+  EXPECT_EQ(config.loss_scale, (LossScale{32, false}));
 }
 
-TEST(FillDefaults, TheLearningRateWaitsForTheBatch) {
+TEST(FillDefaults, LearningRateAndLossScaleWaitForTheBatch) {
   RunConfig config;
   config.batch = largest_that_fits;
   fill_defaults(config, Device::cuda);
   EXPECT_FALSE(config.learning_rate);
-  config.batch = 512;
+  EXPECT_FALSE(config.loss_scale);
+  EXPECT_NO_THROW(check_settings({config}));
+  config.batch = 1024;
   fill_defaults(config, Device::cuda);
-  EXPECT_DOUBLE_EQ(*config.learning_rate, 0.2);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 1024.0 / 64 / 2048);
+  EXPECT_EQ(config.loss_scale->initial, 256);
+}
+
+TEST(FillDefaults, FewFeaturesTakeALargerRateUpToALimit) {
+  RunConfig config;
+  config.model = "resnet20";
+  config.batch = 16;
+  fill_defaults(config, Device::cpu);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 16.0 / 64 / 64);
+  config.batch = 4096;
+  config.learning_rate.reset();
+  fill_defaults(config, Device::cpu);
+  EXPECT_EQ(config.learning_rate, 0.1);
+}
+
+TEST(FillDefaults, TheLargestGradientsOfADeepNetworkStayWithinFp16) {
+  for (const int64_t batch : {1, 4, 16, 256, 2656}) {
+    RunConfig config;
+    config.batch = batch;
+    fill_defaults(config, Device::cuda);
+    const double largest = 776 / std::sqrt(batch);  // of ResNet-152, as computed in fp32
+    EXPECT_LT(config.loss_scale->initial * largest, 65504 / 4) << batch;
+    EXPECT_EQ(std::exp2(std::round(std::log2(config.loss_scale->initial))),
+              config.loss_scale->initial);
+  }
 }
 
 struct CheckSettings : testing::Test {

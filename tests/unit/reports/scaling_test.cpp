@@ -55,7 +55,8 @@ RunSet with_batches(const std::vector<std::pair<int64_t, int64_t>>& ranks_and_ba
     const auto& [ranks, batch] = ranks_and_batches[i];
     RunConfig config = report.invocation.config;
     config.batch = batch;
-    config.learning_rate = 0.1 * static_cast<double>(batch) / 256;  // as by default
+    config.learning_rate = 1e-5 * static_cast<double>(batch);  // these follow from it by default
+    config.loss_scale = LossScale{static_cast<double>(batch)};
     report.arms[i].config = config;
     for (Run& run : report.arms[i].runs) run.world_size = ranks;
   }

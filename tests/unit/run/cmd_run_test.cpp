@@ -71,7 +71,8 @@ TEST_F(CmdRun, BatchAutoTakesAMultipleOf32WithRoomToSpare) {
   EXPECT_EQ(run({"--device", "cuda", "--batch", "auto", "--steps", "3"}), ExitCode::ok);
   EXPECT_EQ(script.options.batch_size, 96);
   EXPECT_EQ(report().invocation.config.batch, 96);
-  EXPECT_DOUBLE_EQ(*report().invocation.config.learning_rate, 0.1 * 96 / 256);
+  EXPECT_DOUBLE_EQ(*report().invocation.config.learning_rate, 96.0 / 64 / 512);
+  EXPECT_EQ(report().invocation.config.loss_scale->initial, 64);
 }
 
 TEST_F(CmdRun, BatchAutoTakesNoTensorOf2To31Elements) {
