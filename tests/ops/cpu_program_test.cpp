@@ -1,6 +1,7 @@
 #include <chrono>
 #include <thread>
 
+#include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -55,7 +56,11 @@ TEST_F(ProgramTest, Bf16IsRightOrRefused) {
   } catch (const std::invalid_argument& refusal) {
     GTEST_SKIP() << refusal.what();
   }
-  EXPECT_TRUE(check_against_reference(backend(), small_graph(), options));
+  for (const int trained_steps : {0, 20}) {
+    EXPECT_TRUE(check_against_reference(backend(), small_graph(), options, 1e-4, trained_steps));
+  }
+  const Graph whole = build_network("resnet20", {32, 10});
+  EXPECT_TRUE(check_against_reference(backend(), whole, options));
 }
 
 }  // namespace

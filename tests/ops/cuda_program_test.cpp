@@ -34,7 +34,11 @@ TEST_P(CudaPrecisionTest, StepErrsNoMoreThanRoundingImplies) {
   options.batch_size = batch_size;
   options.precision = precision;
   options.loss_scale.initial = loss_scale;
-  EXPECT_TRUE(check_against_reference(backend(), build_network(model, {64, 10}), options));
+  const Graph graph = build_network(model, {64, 10});
+  for (const int trained_steps : {0, 20}) {
+    EXPECT_TRUE(check_against_reference(backend(), graph, options, 1e-4, trained_steps))
+        << "after " << trained_steps << " steps";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest,

@@ -96,6 +96,13 @@ INSTANTIATE_TEST_SUITE_P(Network, ProgramReferenceTest,
                                                }}),
                          case_name);
 
+TEST_F(ProgramTest, StepOfATrainedNetworkEqualsReference) {
+  ProgramOptions options;
+  options.batch_size = 4;
+  const Graph graph = build_network("resnet20", {32, 10});
+  EXPECT_TRUE(check_against_reference(backend(), graph, options, 1e-4, 20));
+}
+
 TEST_F(ProgramTest, OtherOptimizerSettingsAreUsed) {
   ProgramOptions options;
   options.batch_size = 4;
