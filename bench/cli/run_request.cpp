@@ -175,6 +175,10 @@ void add_export_options(Options& options, RunRequest& request) {
       .number("--steps", "N", run.steps, {1, 1000},
               "train so many on the first batch and write what they compute")
       .group = to_string(SettingGroup::work);
+  options
+      .number("--last-scale", "X", request.last_scale, {0, 1},
+              "last scale of each block starts at X; 0.2: gradients hold in 16 bits")
+      .group = to_string(SettingGroup::optimizer);
 }
 
 }  // namespace nearmetal

@@ -31,6 +31,7 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
+  std::optional<double> last_scale;  // of export: of each residual block
 };
 
 // Each adds options that fill `request`.

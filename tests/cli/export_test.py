@@ -68,6 +68,11 @@ class Export(cli.CliTest):
         self.assertEqual(values["bn1.num_batches_tracked"], [0])
         self.assertLessEqual(max(map(abs, values["fc.bias"])), 1 / math.sqrt(512))
 
+    def test_last_scales_may_start_small(self):
+        _, tensors = self.export("--model", "resnet20", "--image-size", "32", "--last-scale", "0.25")
+        for name, scale in (("layer3.1.bn2.weight", 0.25), ("layer3.1.bn1.weight", 1)):
+            self.assertEqual(set(tensors[name][1]), {scale}, name)
+
     def test_the_first_step_is_that_of_run(self):
         metadata, tensors = self.export(*TINY, "--steps", "2", "--seed", "5")
         self.tiny("--steps", "3", "--seed", "5", "--output", "report.json")
@@ -109,6 +114,8 @@ class Export(cli.CliTest):
             (["--output", "-"], 2, "files alone"),
             (["--output", existing], 9, "--force replaces it"),
             (["--output", "none/x"], 9, "there is no folder none"),
+            (["--last-scale", "2"], 2, "--last-scale"),
+            (["--last-scale", "0.2", "--zero-init"], 2, "give one of them"),
             (["--forward-only"], 2, "unknown option '--forward-only'"),
             ([*TINY, "--steps", "9", "--learning-rate", "1e6"], 6, "is not finite"),
         ]

@@ -17,8 +17,8 @@ SMALL = ["--model", "resnet18", "--image-size", "64", "--batch", "4", "--steps",
          "--device", "cpu", "--plan-cache", "off"]
 
 
-def change(path, edit_header=None, scale=None):
-    """Edits the header in place, or multiplies the values of the tensor `scale` by 1.001."""
+def change(path, edit_header=None, scale=None, factor=1.001):
+    """Edits the header in place, or multiplies the values of the tensor `scale` by the factor."""
     with open(path, "r+b") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
@@ -31,7 +31,12 @@ def change(path, edit_header=None, scale=None):
             file.seek(8 + length + begin)
             values = struct.unpack(f"<{(end - begin) // 4}f", file.read(end - begin))
             file.seek(8 + length + begin)
-            file.write(struct.pack(f"<{len(values)}f", *(1.001 * value for value in values)))
+            file.write(struct.pack(f"<{len(values)}f", *(factor * value for value in values)))
+
+
+def as_bf16(header):
+    metadata = header["__metadata__"]
+    metadata["config"] = metadata["config"].replace('"fp32"', '"bf16"')
 
 
 class Torch(cli.CliTest):
@@ -56,16 +61,15 @@ class Torch(cli.CliTest):
         self.assertIn("1 beyond the bound: gradients.0.layer2.0.bn1.bias\n", result.stdout)
 
     def test_bf16_is_held_against_autocast(self):
-        path = self.export("--steps", "1")
-
-        def as_bf16(header):
-            metadata = header["__metadata__"]
-            metadata["config"] = metadata["config"].replace('"fp32"', '"bf16"')
-
+        path = self.export("--steps", "1", "--last-scale", "0.2")
         change(path, edit_header=as_bf16)
         result = self.compare(path)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("its fp32", result.stdout)
+        change(path, scale="gradients.0.layer2.0.conv1.weight", factor=0.5)
+        result = self.compare(path)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn("1 beyond the bound: gradients.0.layer2.0.conv1.weight\n", result.stdout)
 
     def test_parameters_alone_are_refused(self):
         self.call("export", "--model", "resnet18", "--output", "y")
