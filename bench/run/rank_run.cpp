@@ -29,8 +29,7 @@ namespace nearmetal {
 namespace {
 
 constexpr int64_t most_verify_samples = 16;
-constexpr int64_t most_verify_steps_cuda = 60;
-constexpr int64_t most_verify_steps_cpu = 30;  // a step takes seconds there
+constexpr int64_t most_verify_steps = 60;
 
 struct FixedSet {
   std::vector<float> images;
@@ -182,14 +181,13 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
 // and over, with labels that stay: passed as soon as the loss falls below half of ln(classes), the
 // loss of a network that has not learned anything. Random labels cannot be guessed from images of
 // noise, so that only working gradients and updates get there. Not passed: the bound was not
-// reached in 60 steps of a GPU or 30 of a CPU, or a loss was not finite. None: `stop` ended it.
+// reached in 60 steps, or a loss was not finite. None: `stop` ended it.
 std::optional<Verify> verify_learning(Program& program, const Graph& graph, const RunConfig& config,
                                       const std::atomic<int>& stop) {
   const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
   result.samples = std::min(most_verify_samples, *config.batch);
-  result.maximum_steps =
-      config.device == Device::cuda ? most_verify_steps_cuda : most_verify_steps_cpu;
+  result.maximum_steps = most_verify_steps;
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
   // Not the images that it trains on.
   const FixedSet set =

@@ -62,12 +62,12 @@ TEST_F(ProgramTest, NanInTheLogitsReachesTheLoss) {
   EXPECT_EQ(after, parameters);
 }
 
-// The stem's weights are divided by 64, so that their gradient is 64 times as large and overflows
+// The stem's weights are divided by 256, so that their gradient is 256 times as large and overflows
 // at the largest scales.
 TEST_F(ProgramTest, DynamicLossScaleHalvesUntilGradientsAreFinite) {
   const Graph graph = small_graph();
   RandomCase random = random_case(graph, batch_size, 1);
-  for (int64_t i = 0; i < graph.parameters()[0].size; ++i) random.parameters[i] /= 64;
+  for (int64_t i = 0; i < graph.parameters()[0].size; ++i) random.parameters[i] /= 256;
   const auto skipped_steps = [&](bool dynamic, int most) {
     ProgramOptions options = with_batch();
     options.loss_scale = {0x1p127, dynamic};
