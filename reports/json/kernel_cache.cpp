@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
@@ -51,12 +52,23 @@ std::string written(const Object& object) {
   return json::Writer::json_of(object).dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Empty where there is no file. Throws InvalidReport.
+// A cache that is damaged is made anew; whole JSON of something else is somebody's data.
+void require_own(const std::filesystem::path& path, const std::string& text) {
+  const Json document = Json::parse(text, nullptr, false);
+  if (document.is_discarded()) return;
+  const bool named = document.is_object() && document.contains("schema");
+  if (named && document["schema"] == CacheFile{}.schema) return;
+  throw std::invalid_argument(path.string() +
+                              " is no plan cache, and would be replaced by one: name another file");
+}
+
+// Empty where there is no file. Throws InvalidReport, std::invalid_argument.
 CacheFile read_cache(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
   std::stringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
+  require_own(path, text.str());
   return json::parsed<CacheFile>(text.str(), not_json);
 }
 

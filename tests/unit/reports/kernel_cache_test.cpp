@@ -66,7 +66,17 @@ TEST(PlanCache, NoFileIsNoWarning) {
   EXPECT_THAT(warnings_of("/nonexistent/plans.json", "one"), IsEmpty());
 }
 
-TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
+TEST(PlanCache, WhatIsSomethingElseIsRefused) {
+  const TemporaryFolder folder;
+  for (const char* other : {"[]", "{}", R"({"schema": "nearmetal/report"})", R"({"schema": 1})"}) {
+    const auto path = folder.write("other.json", other);
+    EXPECT_THROW(known(path, "one"), std::invalid_argument) << other;
+    EXPECT_THROW(save_kernel_choices(path, "one", {first}), std::invalid_argument) << other;
+    EXPECT_EQ(file_text(path), other);
+  }
+}
+
+TEST(PlanCache, DamagedFilesAreIgnoredWithOneWarningAndReplaced) {
   const TemporaryFolder folder;
   const std::string plan =
       R"({"key": "k", "implementation": "i", "seconds": 1, "relative_error": 0})";
@@ -78,8 +88,7 @@ TEST(PlanCache, DamagedOrForeignFilesAreIgnoredWithOneWarningAndReplaced) {
   const auto good = folder.write("good.json", document("nearmetal/plans", "1.0", plan));
   EXPECT_EQ(known(good, "one").size(), 1u) << "the fixture itself";
   for (const std::string& damaged :
-       {std::string(), std::string("{"), std::string("[]"), std::string("\xff\xfe"),
-        std::string(100000, '['), document("other/plans", "1.0", plan),
+       {std::string(), std::string("{"), std::string("\xff\xfe"), std::string(100000, '['),
         document("nearmetal/plans", "2.0", plan), document("nearmetal/plans", "1.0", "7"),
         document("nearmetal/plans", "1.0", R"({"key": "k"})")}) {
     const auto path = folder.write("plans.json", damaged);
