@@ -12,7 +12,7 @@
 namespace nearmetal {
 
 /// The values are part of the interface: scripts and continuous integration rely on them. An
-/// interrupted program exits with 128 + the signal: 130 (SIGINT) or 143 (SIGTERM).
+/// interrupted program exits with 128 + the signal: 129 (SIGHUP), 130 (SIGINT) or 143 (SIGTERM).
 enum class ExitCode : int {
   ok = 0,
   gate_failed = 1,
@@ -24,6 +24,7 @@ enum class ExitCode : int {
   timed_out = 7,
   not_supported = 8,  // not on this machine: no GPU, no driver, no such backend
   output_failed = 9,  // a file or stream could not be written
+  hung_up = 129,      // SIGHUP
   interrupted = 130,  // SIGINT
   terminated = 143,   // SIGTERM
 };

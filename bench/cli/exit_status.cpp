@@ -16,6 +16,12 @@ bool is(const std::exception& error) {
   return dynamic_cast<const Error*>(&error) != nullptr;
 }
 
+// sigwait() takes what is ignored, too.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 ExitCode exit_code_of(const std::exception& error) {
@@ -42,6 +48,7 @@ void catch_stop_signals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (!is_ignored(SIGHUP)) sigaddset(&signals, SIGHUP);  // as under nohup
   // A thread waits for them, all others block them: generated code of libraries may use the stack
   // pointer for other things, so that a handler on top of it would write where it must not.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);

@@ -18,7 +18,7 @@ Examples:
 
 Exit codes: 0 ok, 1 gate failed, 2 wrong usage, 3 inconclusive or too few runs, 4 not comparable,
   5 invalid report, 6 run failed, 7 timed out, 8 not supported here,
-  9 output could not be written, 130/143 interrupted.)";
+  9 output could not be written, 129/130/143 interrupted.)";
 
 struct ProgramForm {
   bool version = false;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -43,21 +44,27 @@ std::string names_of(const std::vector<Arm>& arms) {
   return joined(names);
 }
 
-// A Ctrl-C in a terminal reaches the repeated run as well, which ends in order and writes what it
-// measured: while one waits for that, it must not end here, and so end the run a second time.
-class InterruptIgnored {
+// A Ctrl-C in a terminal, or its end, reaches the repeated run as well, which ends in order and
+// writes what it measured: while one waits for that, it must not end here, and so end the run a
+// second time.
+class SignalsIgnored {
  public:
-  InterruptIgnored() : before_(std::signal(SIGINT, SIG_IGN)) {}
-  ~InterruptIgnored() { std::signal(SIGINT, before_); }
-  InterruptIgnored(const InterruptIgnored&) = delete;
-  InterruptIgnored& operator=(const InterruptIgnored&) = delete;
+  SignalsIgnored()
+      : interrupt_(std::signal(SIGINT, SIG_IGN)), hang_up_(std::signal(SIGHUP, SIG_IGN)) {}
+  ~SignalsIgnored() { restore(); }
+  SignalsIgnored(const SignalsIgnored&) = delete;
+  SignalsIgnored& operator=(const SignalsIgnored&) = delete;
+
+  void restore() const {
+    std::signal(SIGINT, interrupt_);
+    std::signal(SIGHUP, hang_up_);
+  }
 
  private:
-  sighandler_t before_;
+  sighandler_t interrupt_, hang_up_;
 };
 
 [[noreturn]] void become(const std::vector<std::string>& arguments) {
-  std::signal(SIGINT, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // which is for what the runs say together
   std::vector<char*> pointers;
@@ -71,10 +78,13 @@ class InterruptIgnored {
 
 // Its status, as of waitpid().
 int launch(const std::vector<std::string>& arguments) {
-  const InterruptIgnored ignored;
+  const SignalsIgnored ignored;
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error(std::string("no new process: ") + std::strerror(errno));
-  if (child == 0) become(arguments);
+  if (child == 0) {
+    ignored.restore();
+    become(arguments);
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw std::runtime_error("the repeated run was lost");
@@ -93,7 +103,8 @@ void require_success(int status, const std::string& name) {
   if (code == ExitCode::ok) return;
   const bool written = fs::exists(name);
   const std::string where = written ? "; what it measured is in " + name : "";
-  if (code == ExitCode::interrupted || code == ExitCode::terminated) {
+  constexpr std::array stops = {ExitCode::hung_up, ExitCode::interrupted, ExitCode::terminated};
+  if (std::ranges::find(stops, code) != stops.end()) {
     throw JobFailure("the repeat was stopped" + where, code, false);
   }
   const std::string how = WIFSIGNALED(status)

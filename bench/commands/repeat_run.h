@@ -24,7 +24,7 @@ Repeatable repeatable(const std::string& place);
 /// holds any; waits for the end, and adds the new run to `set` under the name of the arm that it
 /// repeats: they are one row. Nothing recorded is executed: settings were read into types, and go
 /// from there into an argument vector. The new report stays in the current folder. Throws
-/// JobFailure for a run that was stopped (130 or 143) or failed (6).
+/// JobFailure for a run that was stopped (129, 130 or 143) or failed (6).
 void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Terminal& terminal);
 
 }  // namespace nearmetal

@@ -18,7 +18,7 @@ class Interrupt(cli.CliTest):
         return process
 
     def test_the_report_is_partial(self):
-        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
             for after_seconds in (0.5, 2, 8, 32):  # warm-up must be over: a busy machine takes long
                 process = self.interrupted(number, after_seconds)
                 self.assertEqual(process.returncode, code, process.err)
@@ -32,6 +32,17 @@ class Interrupt(cli.CliTest):
                     break
             self.assertGreater(run["window"]["steps"], 0)
             self.assertGreater(run["throughput_images_per_second"], 0)
+
+    def test_nohup_goes_on(self):
+        process = self.start(*cli.TINY, "--duration", "2", "--output", "report.json",
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        for line in process.stderr:
+            if line.startswith("prepared"):
+                break
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(self.report()["status"], "complete")
 
     def test_a_second_signal_ends_at_once(self):
         process = self.start(*cli.TINY, "--model", "resnet50", "--image-size", "224", "--batch", "8",

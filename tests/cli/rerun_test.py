@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import time
 
@@ -53,13 +54,17 @@ class Rerun(CompareTest):
         raise AssertionError("no run was started")
 
     def test_an_interrupt_keeps_what_the_repeat_measured(self):
-        repeat, _ = self.long_repeat("rerun", "old.json", "--runs", "2")
-        os.killpg(repeat.pid, signal.SIGINT)
-        error = repeat.communicate(timeout=60)[1]
-        self.assertEqual(repeat.returncode, 130, error)
-        self.assertIn("the repeat was stopped; what it measured is in ./old.rerun-1", error)
-        self.assertEqual(self.report("old.rerun-1.report.json")["status"], "partial")
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".")], [])
+        for number, code in ((signal.SIGINT, 130), (signal.SIGHUP, 129)):
+            repeat, _ = self.long_repeat("rerun", "old.json", "--runs", "2")
+            os.killpg(repeat.pid, number)
+            error = repeat.communicate(timeout=60)[1]
+            self.assertEqual(repeat.returncode, code, error)
+            self.assertIn("the repeat was stopped; what it measured is in ./old.rerun-1", error)
+            self.assertEqual(self.report("old.rerun-1.report.json")["status"], "partial")
+            self.assertEqual([name for name in os.listdir(self.folder) if name[0] == "."], [])
+            shutil.rmtree(self.path("base"))
+            for name in ("old.json", "old.rerun-1.report.json"):
+                os.remove(self.path(name))
 
     def test_a_repeat_that_fails_is_no_verdict(self):
         repeat, child = self.long_repeat("gate", "base", "old.json", "--rerun", "2")
