@@ -106,6 +106,7 @@ ExitCode run_list(const BaselineForm& form, const Context& context) {
   std::vector<SampleUnit> units;
   for (const std::string& name : names) {
     const RunSet set = read_runs({(fs::path(form.folder) / name).string()});
+    remark_foreign(set, terminal);
     for (const auto& [key, series] : series_of(set)) {
       units.push_back(series.sample);
       table.rows.push_back({name, key.first, key.second, std::to_string(series.values.size()),
@@ -158,6 +159,7 @@ void print_plan(std::ostream& out, const Series& series, const DecisionRule& rul
 ExitCode run_show(const BaselineForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
   const RunSet set = read_runs({place_of_baseline(form.folder, form.name)});
+  remark_foreign(set, terminal);
   for (const auto& [key, series] : series_of(set)) {
     terminal.out << "fingerprint " << key.first << ", arm " << printable(key.second) << ": "
                  << counted(static_cast<int64_t>(series.values.size()), "run") << " from "

@@ -56,6 +56,7 @@ ExitCode run_compare(const CompareForm& form, const Context& context) {
   for (const Places& places : {request.base, request.next}) require_no_input(request, places);
   const std::vector<RunSet> sides =
       read_sides({request.base, request.next}, request.html.has_value());
+  for (const RunSet& side : sides) remark_foreign(side, context.terminal);
   const Comparison comparison = compare(sides[0], sides[1], request.options);
   return publish({sides[0], sides[1], comparison}, request, context.terminal);
 }

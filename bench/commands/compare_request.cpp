@@ -190,6 +190,12 @@ void add_page_options(Options& options, CompareRequest& request) {
   options.toggle("--force", request.force, "replace an existing file");
 }
 
+void remark_foreign(const RunSet& set, const Terminal& terminal) {
+  for (const std::string& file : set.foreign) {
+    terminal.remark("nearmetal: note: " + file + " is no report and is left out");
+  }
+}
+
 void require_no_input(const CompareRequest& request, const std::vector<std::string>& places) {
   for (const auto& output : {request.html, request.junit}) {
     if (output) require_no_input(*output, files_of(places));

@@ -31,6 +31,8 @@ std::string names_to_choose_from();
 void add_rule_options(Options& options, CompareOptions& compare);
 /// In which form the answer is printed.
 void add_form_options(Options& options, CompareRequest& request);
+/// Names files of folders that were left out.
+void remark_foreign(const RunSet& set, const Terminal& terminal);
 /// Throws std::invalid_argument where a file to be written is one of these, which are read.
 void require_no_input(const CompareRequest& request, const std::vector<std::string>& places);
 /// Pages besides what is printed.

@@ -38,12 +38,13 @@ std::string checked_date(const std::string& text) {
   throw std::invalid_argument("--since takes a date such as 2026-01-31, not '" + text + "'");
 }
 
-Baseline read_base(const GateForm& form, const RunSet& next) {
+Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& terminal) {
   namespace fs = std::filesystem;
   const std::string place = place_of_baseline(form.baselines_folder, form.request.base.front());
   require_no_input(form.request, {place});
   std::error_code ignored;
   const RunSet history = read_runs({place}, form.request.html.has_value());
+  remark_foreign(history, terminal);
   if (!fs::is_directory(place, ignored)) return {history};
   BaselineWindow window = form.window;
   window.anchor_runs = form.gate.minimum_runs;
@@ -59,7 +60,8 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
-  const Baseline base = read_base(form, next);
+  const Baseline base = read_base(form, next, context.terminal);
+  remark_foreign(next, context.terminal);
   CompareOptions options = request.options;
   options.base_can_grow = false;
   std::optional<Repeatable> repeated;

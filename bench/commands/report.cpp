@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "bench/cli/destination.h"
+#include "bench/commands/compare_request.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
 #include "models/errors.h"
@@ -96,6 +97,7 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   const ReportFormat& format = *form.format;
   if (form.output) require_no_input(*form.output, files_of(form.places));
   const RunSet set = read_runs(form.places, format.with_steps || form.plot_data);
+  remark_foreign(set, context.terminal);
   if (format.means_alone) require_same_work(set);
   if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
   std::ostringstream text;

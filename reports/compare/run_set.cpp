@@ -83,21 +83,35 @@ std::string tool_text(const Tool& tool) {
 struct Source {
   size_t side = 0;
   std::string file;
-  std::string arm;  // empty: all
-  RunSet runs;
-  std::exception_ptr error;
+  std::string arm{};       // empty: all
+  bool in_folder = false;  // and not named itself
+  RunSet runs{};
+  std::exception_ptr error{};
 };
 
 void add_sources(std::vector<Source>& sources, size_t side, const std::string& place) {
-  const auto add = [&](const std::string& file, const std::string& arm = "") {
-    sources.push_back({side, file, arm, {}, nullptr});
-  };
   std::error_code ignored;
   if (fs::is_directory(place, ignored)) {
-    for (const fs::path& file : reports_below(place)) add(file.string());
+    for (const fs::path& file : reports_below(place)) {
+      sources.push_back({.side = side, .file = file.string(), .in_folder = true});
+    }
   } else {
     const auto [file, arm] = report_place(place);
-    add(file, arm);
+    sources.push_back({.side = side, .file = file, .arm = arm});
+  }
+}
+
+// A report that is damaged still does, but for one cut off within its first line.
+bool claims_to_be_report(const std::string& file) {
+  return file_text(file).find("nearmetal/report") != std::string::npos;
+}
+
+void read(Source& source, bool with_steps) {
+  try {
+    add_runs(source.runs, read_report(source.file), source.file, source.arm, with_steps);
+  } catch (const InvalidReport&) {
+    if (!source.in_folder || claims_to_be_report(source.file)) throw;
+    source.runs.foreign.push_back(source.file);
   }
 }
 
@@ -109,7 +123,7 @@ void read_in_parallel(std::vector<Source>& sources, bool with_steps) {
     for (size_t i = next++; i < sources.size(); i = next++) {
       Source& source = sources[i];
       try {
-        add_runs(source.runs, read_report(source.file), source.file, source.arm, with_steps);
+        read(source, with_steps);
       } catch (...) {
         source.error = std::current_exception();
       }
@@ -135,6 +149,7 @@ void merge(RunSet& set, RunSet&& other) {
     for (SetRun& run : arm.runs) add_run(set, arm.name, std::move(run), other.environments);
   }
   for (const UnsupportedArm& arm : other.unsupported) add_unsupported(set, arm);
+  for (const std::string& file : other.foreign) set.foreign.push_back(file);
 }
 
 // What one report could not have, and another has: by MIG the arm names the profile, too.
@@ -258,6 +273,10 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps
   for (RunSet& set : sets) {
     for (const RunArm& arm : set.arms) require_distinct(arm);
     leave_out_what_is_there(set);
+    if (set.arms.empty() && set.unsupported.empty() && !set.foreign.empty()) {
+      throw InvalidReport(set.foreign.front() +
+                          " is no report of nearmetal, and there is no other");
+    }
   }
   return sets;
 }

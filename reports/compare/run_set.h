@@ -92,6 +92,7 @@ struct RunSet {
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once
   std::vector<UnsupportedArm> unsupported{};
+  std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
 
 /// What the runs of an arm were fed; images where it has none.
@@ -130,8 +131,9 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
 /// which all *.json files directly or in folders below it.
 using Places = std::vector<std::string>;
 
-/// Reads several sides at once, files in parallel. Throws InvalidReport for what cannot be read,
-/// std::invalid_argument as above and for a run that is twice on one side.
+/// Reads several sides at once, files in parallel. Files of a folder that do not name the schema of
+/// reports are left out. Throws InvalidReport for what cannot be read, std::invalid_argument as
+/// above and for a run that is twice on one side.
 std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps = false);
 RunSet read_runs(const Places& places, bool with_steps = false);
 

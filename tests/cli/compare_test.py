@@ -177,6 +177,22 @@ class Gate(CompareTest):
                              ("--margin=25%", "up to 0.2")):
             self.assert_refused(self.call("gate", "main", *new, option), 2, says)
 
+    def test_a_foreign_file_in_a_folder_is_left_out(self):
+        os.mkdir(self.path("base"))
+        self.runs("base/run", 1000)
+        self.write("base/package.json", '{"name": "other"}')
+        new = self.runs("new", 1000, minute=60)
+        process = self.call("gate", "base", *new)
+        self.assert_verdict(process, 0, "pass")
+        self.assertEqual(process.err, "nearmetal: note: base/package.json is no report and is left out\n")
+        self.assertEqual(self.call("report", "base").returncode, 0)
+        self.assert_refused(self.call("report", "base/package.json"), 5, "package.json")
+        self.write("base/damaged.json", '{"schema": "nearmetal/report", "schema_')
+        self.assert_refused(self.call("gate", "base", *new), 5, "damaged.json")
+        os.mkdir(self.path("other"))
+        self.write("other/package.json", '{"name": "other"}')
+        self.assert_refused(self.call("report", "other"), 5, "there is no other")
+
     def test_a_blind_gate_is_inconclusive(self):
         base, new = self.runs("a", 1000, minute=100), self.runs("b", 1000, minute=200)
         self.call("baseline", "add", "main", *base)
