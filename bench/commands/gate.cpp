@@ -48,7 +48,7 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
   if (!fs::is_directory(place, ignored)) return {history};
   BaselineWindow window = form.window;
   window.anchor_runs = form.gate.minimum_runs;
-  const Baseline base = matching_runs(history, next, window);
+  Baseline base = matching_runs(history, next, window);
   if (!history.arms.empty() && base.recent.arms.empty()) {
     throw std::invalid_argument("--since " + window.since + ": no run of " + place +
                                 " that new ones could be held against began on that day or later");
