@@ -32,7 +32,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 std::filesystem::path place_of(const std::filesystem::path& path, bool replace) {
   std::error_code error;
   if (!replace || !std::filesystem::is_symlink(path, error)) return path;
-  const std::filesystem::path named = std::filesystem::weakly_canonical(path, error);
+  std::filesystem::path named = std::filesystem::weakly_canonical(path, error);
   if (error) fail(path, error.message());
   return named;
 }

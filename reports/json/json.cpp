@@ -29,10 +29,11 @@ constexpr int64_t most_values = 50'000'000;
 constexpr int64_t weight_of_container = 8;  // in values, of its memory
 constexpr int64_t weight_of_text = 2;       // of keys, too: beside the value that it is, or names
 
-json::Document parsed_document(std::string text) {
-  require_within_limits(text);
+json::Document parsed_document(std::string&& text) {
+  const std::string read = std::move(text);  // gone before a report is made of the document
+  require_within_limits(read);
   try {
-    return json::Document::parse(text);
+    return json::Document::parse(read);
   } catch (const json::Document::exception& error) {
     throw InvalidReport("not JSON: " + parser_reason(error.what()));
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/errors.h"
+#include "reports/json/json.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
