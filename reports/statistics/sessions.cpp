@@ -104,12 +104,12 @@ std::vector<double> session_means(const Sessions& sessions) {
 
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,
                                                     const Sessions& others) {
-  SampledSide sides[] = {{base, within_sessions(base)},
-                         {next, within_sessions(next)},
-                         {others, within_sessions(others)}};
+  SampledSide sides[] = {{base, within_sessions(base)}, {next, within_sessions(next)}};
   if (sides[0].within.degrees_of_freedom == 0) sides[0].within = sides[1].within;
   if (sides[1].within.degrees_of_freedom == 0) sides[1].within = sides[0].within;
-  const Between between = between_sessions(sides);
+  const SampledSide other = {others, within_sessions(others)};
+  const SampledSide spread[] = {others.empty() ? sides[0] : other, sides[1]};
+  const Between between = between_sessions(spread);
   if (between.means.degrees_of_freedom < fewest_degrees) return std::nullopt;
   const double weight = 1 / count(base) + 1 / count(next);
   Sum sum;

@@ -23,8 +23,9 @@ struct SessionDifference {
 
 /// Runs of one session share what that session did to all of them, so that sessions are drawn
 /// first, and runs within them (two-stage sampling). The error has a part between sessions, pooled
-/// over the sides and `others` (sessions that are on neither side, of the same work), and a part
-/// within them, each side's own. None where these tell of the part between sessions by fewer than
+/// over both sides, and a part within them, each side's own. Where `others` are given, they stand
+/// for the base in the part between sessions: they are of the same work and may contain the base's,
+/// none of which counts twice. None where these tell of the part between sessions by fewer than
 /// `fewest_degrees` degrees of freedom, or where no value differs from another. Degrees of freedom
 /// by Satterthwaite.
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,

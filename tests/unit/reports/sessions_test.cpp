@@ -35,6 +35,8 @@ TEST(Sessions, AreFewBelowFourOfASide) {
   EXPECT_TRUE(session_difference(base, {{5, 6}, {6, 8}})) << "two and one degrees of freedom";
   EXPECT_TRUE(session_difference({{1, 2}}, next, {{1, 2}, {2, 3}, {3, 5}, {4, 4}}))
       << "others tell how sessions differ";
+  EXPECT_FALSE(session_difference({{1, 2}, {2, 3}}, next, {{1, 2}, {2, 3}, {3, 5}}))
+      << "three sessions in all: those of the base are among the others";
   EXPECT_FALSE(session_difference({{1}, {1}, {1}, {1}}, {{1}})) << "nothing varies";
 }
 
