@@ -159,7 +159,7 @@ std::string names_to_choose_from() {
 }
 
 void add_rule_options(Options& options, CompareOptions& compare) {
-  options.value("--margin", "SHARE", "that does not matter, up to 20%; for better 1/(1-SHARE) [2%]",
+  options.value("--margin", "SHARE", "largest drop that counts as equal, up to 20% [2%]",
                 [&compare](const std::string& text) {
                   compare.rule.margin = parse_share("--margin", text, {0, 0.2, true});
                 });

@@ -99,7 +99,7 @@ void add_gate_options(Options& options, GateForm& form) {
       });
   options.number("--window", "N", form.window.recent_runs, {2, 100000},
                  "latest runs of a baseline that count");
-  options.value("--since", "DATE", "from which a baseline counts: 2026-01-31 [its first run]",
+  options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
                 [&form](const std::string& text) { form.window.since = checked_date(text); });
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
                  "while inconclusive, repeat NEW here this often at most");

@@ -68,7 +68,7 @@ std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<K
 
 using Runs = std::vector<const SetRun*>;
 
-// Of that context, in order of their start.
+// The runs of an arm in that context, in order of their start.
 Runs runs_of(const RunArm& arm, const std::vector<KeyField>& context, const std::string& since) {
   Runs runs;
   for (const SetRun& run : arm.runs) {

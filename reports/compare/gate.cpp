@@ -149,7 +149,7 @@ double share_of_alpha(bool last, int64_t looks) {
   return last ? share_of_last : (1 - share_of_last) / static_cast<double>(looks - 1);
 }
 
-// Of the row that sees least; none where that of a row is not known.
+// The drop that the row which sees least would find; none where one is not known.
 std::optional<double> largest_detectable_drop(const Comparison& comparison) {
   double largest = 0;
   for (const ComparisonRow& row : comparison.rows) {
@@ -230,7 +230,7 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   } else if (is_too_blind(comparison, options)) {
     result.inconclusive = true;
     result.exit_code = ExitCode::inconclusive;
-    result.verdict = "inconclusive: too blind";
+    result.verdict = "inconclusive: too blind for --max-detectable, so that it takes more runs";
   } else {
     result.inconclusive = !open.empty();
     result.verdict = std::string("pass: ") + what_passed(options.fail_on);

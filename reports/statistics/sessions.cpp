@@ -22,7 +22,7 @@ double runs_of(const Sessions& sessions) {
 
 double count(const Sessions& sessions) { return static_cast<double>(sessions.size()); }
 
-// Of single runs around the mean of their session.
+// The variance of single runs around the mean of their session.
 Component within_sessions(const Sessions& sessions) {
   double squares = 0;
   for (const auto& session : sessions) {
@@ -44,8 +44,7 @@ struct SampledSide {
   Component within;
 };
 
-// What is left of the variance of means of sessions without that of the runs in them; `degrees` are
-// those of the variance of means, which `means` is.
+// The variance between sessions: that of their means without what the runs in them explain.
 struct Between {
   double variance = 0;
   Component means;
@@ -64,13 +63,13 @@ Between between_sessions(std::span<const SampledSide> sides) {
   return {std::max(0.0, squares - explained) / degrees, {squares / degrees, degrees}};
 }
 
-// Of the mean of a side.
+// What runs within sessions add to the variance of the mean of a side.
 Component within_part(const SampledSide& side) {
   return {side.within.variance * share_left(side.sessions) / count(side.sessions),
           side.within.degrees_of_freedom};
 }
 
-// Satterthwaite's, of a sum.
+// A sum of variances, whose degrees of freedom follow Satterthwaite.
 class Sum {
  public:
   void add(double variance, const Component& known_by) {
@@ -88,7 +87,7 @@ class Sum {
   double uncertainty_ = 0;
 };
 
-// As one group of as many runs as its degrees of freedom say, that cannot grow.
+// A variance that more runs do not lower, as a group of as many runs as it has degrees of freedom.
 RunGroup fixed_group(const Sum& sum) {
   const double runs = std::max(2.0, std::round(sum.degrees_of_freedom()) + 1);
   return {std::sqrt(sum.variance() * runs), static_cast<int64_t>(runs), false};
