@@ -59,6 +59,7 @@ struct Checkup {
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go
   Maybe<bool> clock_synchronised;
+  bool gnuplot = false;  // draws the charts of HTML pages
 };
 
 /// In the order in which a run would meet them.
@@ -74,7 +75,7 @@ Checkup collect_checkup(const LayoutFile& layouts);
 /// Starts nothing.
 LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
 
-/// Driver, libraries, backends and MPI.
+/// Driver, libraries, backends, MPI and gnuplot.
 void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 }  // namespace nearmetal

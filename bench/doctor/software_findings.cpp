@@ -135,6 +135,16 @@ void add_licence(const std::vector<Gpu>& gpus, std::vector<Finding>& findings) {
   }
 }
 
+void add_gnuplot(bool found, std::vector<Finding>& findings) {
+  if (found) {
+    findings.push_back({Urgency::ok, "gnuplot", "gnuplot draws the charts of pages", "", ""});
+    return;
+  }
+  findings.push_back({Urgency::note, "no_gnuplot", "gnuplot is not on PATH",
+                      "pages written by --html hold tables and no charts",
+                      "install gnuplot-nox here, or where the page is written"});
+}
+
 }  // namespace
 
 void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings) {
@@ -144,6 +154,7 @@ void add_software_findings(const Checkup& checkup, std::vector<Finding>& finding
   add_nccl(checkup.nccl, findings);
   add_hosts(checkup, findings);
   add_licence(checkup.gpus, findings);
+  add_gnuplot(checkup.gnuplot, findings);
 }
 
 }  // namespace nearmetal

@@ -20,8 +20,9 @@ MOST_BYTES = 60 * 1024 * 1024
 OF_THE_NODE = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cudnn|cublasLt|nccl)\.)")
 
 
-def run(*command, **options):
-    return subprocess.run(command, env={}, capture_output=True, text=True, timeout=100, **options)
+def run(*command, path="", **options):
+    environment = {"PATH": path} if path else {}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, **options)
 
 
 def package(folder, generator):
@@ -49,8 +50,8 @@ class Bundle(unittest.TestCase):
         (cls.root,) = glob.glob(os.path.join(cls.node, "*"))
         cls.executable = os.path.join(cls.root, "bin", "nearmetal")
 
-    def nearmetal(self, *arguments):
-        process = run(self.executable, *arguments, cwd=self.node)
+    def nearmetal(self, *arguments, **options):
+        process = run(self.executable, *arguments, cwd=self.node, **options)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         return process.stdout
 
@@ -81,6 +82,14 @@ class Bundle(unittest.TestCase):
         with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["status"], "complete")
         self.assertIn("verdict", self.nearmetal("compare", "a.json", "b.json"))
+
+    @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
+    def test_charts_are_drawn_by_the_gnuplot_of_the_node(self):
+        report = os.path.join(os.path.dirname(__file__), "..", "data", "report-1.2.json")
+        self.nearmetal("report", report, "--format", "html", "--output", "page.html",
+                       path=os.path.dirname(shutil.which("gnuplot")))
+        with open(os.path.join(self.node, "page.html"), encoding="utf-8") as file:
+            self.assertIn("<svg", file.read())
 
     def test_the_debian_package_holds_the_same(self):
         deb = package(os.path.join(self.folder, "deb"), "DEB")

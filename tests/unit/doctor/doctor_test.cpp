@@ -24,6 +24,7 @@ Checkup healthy() {
   checkup.plan_cache_writable = true;
   checkup.free_disk_bytes = int64_t{10} << 30;
   checkup.clock_synchronised = true;
+  checkup.gnuplot = true;
   for (int i = 0; i < 2; ++i) {
     Gpu gpu;
     gpu.name = "NVIDIA H200";
@@ -75,6 +76,7 @@ TEST(Doctor, FindsEachFault) {
          c.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
        }},
       {"note no_mpi", [](Checkup& c) { c.mpi.reset(); }},
+      {"note no_gnuplot", [](Checkup& c) { c.gnuplot = false; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->status.reset(); }},
       {"blocker nccl_start",
