@@ -100,20 +100,33 @@ std::vector<fs::path> files_at(const std::vector<std::string>& paths) {
   return files;
 }
 
-// One line for each file; those that are not valid on the side of errors.
+// One line for each report; those that are not valid on the side of errors.
+bool validate(ReportText text, const Terminal& terminal) {
+  const std::string source = text.source;
+  try {
+    const Report report = read_report(std::move(text));
+    terminal.out << printable(source) << ": valid, schema " << report.schema_version << ", "
+                 << to_string(report.status) << '\n';
+    return true;
+  } catch (const InvalidReport& error) {
+    terminal.err << "nearmetal: " << printable(error.what()) << '\n';
+    return false;
+  }
+}
+
 ExitCode run_validate(const ValidateForm& form, const Context& context) {
-  ExitCode code = ExitCode::ok;
+  bool valid = true;
   for (const fs::path& file : files_at(form.paths)) {
     try {
-      const Report report = read_report(file);
-      context.terminal.out << printable(file.string()) << ": valid, schema "
-                           << report.schema_version << ", " << to_string(report.status) << '\n';
+      for (ReportText& text : report_texts(file)) {
+        valid &= validate(std::move(text), context.terminal);
+      }
     } catch (const InvalidReport& error) {
       context.terminal.err << "nearmetal: " << printable(error.what()) << '\n';
-      code = ExitCode::invalid_report;
+      valid = false;
     }
   }
-  return code;
+  return valid ? ExitCode::ok : ExitCode::invalid_report;
 }
 
 }  // namespace

@@ -92,15 +92,15 @@ Runs anchor_of(const Runs& runs, const BaselineWindow& window) {
 }
 
 // FINGERPRINT/TIME-HASH.json.
-fs::path place_of_copy(const std::string& file, const std::string& text) {
-  const Report report = read_report(file);
-  if (!has_complete_run(report)) throw InvalidReport(file + " holds no complete run");
+fs::path place_of_copy(const ReportText& copied) {
+  const Report report = read_report(copied);
+  if (!has_complete_run(report)) throw InvalidReport(copied.source + " holds no complete run");
   RunSet set;
-  add_runs(set, report, file);
+  add_runs(set, report, copied.source);
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
   return fs::path(context_sha256(first_run(set)->key).substr(0, hash_digits)) /
-         (time + "-" + sha256(text).substr(0, hash_digits) + ".json");
+         (time + "-" + sha256(copied.text).substr(0, hash_digits) + ".json");
 }
 
 }  // namespace
@@ -110,12 +110,14 @@ std::vector<fs::path> add_to_baseline(const fs::path& folder, const std::string&
   require_name(name);
   std::map<fs::path, std::string> copies;  // their text
   for (const std::string& file : reports) {
-    const std::string text = file_text(file);
-    const fs::path target = folder / name / place_of_copy(file, text);
-    if (fs::exists(target)) {
-      throw std::invalid_argument(file + " is in the baseline already: " + target.string());
+    for (const ReportText& report : report_texts(file)) {
+      const fs::path target = folder / name / place_of_copy(report);
+      if (fs::exists(target)) {
+        throw std::invalid_argument(report.source +
+                                    " is in the baseline already: " + target.string());
+      }
+      copies[target] = report.text;
     }
-    copies[target] = text;
   }
   std::vector<fs::path> added;
   for (const auto& [target, text] : copies) {

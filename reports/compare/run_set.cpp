@@ -101,16 +101,41 @@ void add_sources(std::vector<Source>& sources, size_t side, const std::string& p
   }
 }
 
-// A report that is damaged still does, but for one cut off within its first line.
-bool claims_to_be_report(const std::string& file) {
-  return file_text(file).find("nearmetal/report") != std::string::npos;
+bool has_arm(const Report& report, const std::string& wanted) {
+  return std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end();
+}
+
+void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
+  if (has_arm(report, wanted)) return;
+  std::vector<std::string> names;
+  for (const Arm& arm : report.arms) names.push_back(arm.name);
+  throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
+}
+
+// Of several reports in a file one may have the arm that is asked for.
+void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
+  bool found = false;
+  for (ReportText& text : texts) {
+    const std::string place = text.source;
+    const Report report = read_report(std::move(text));
+    if (!source.arm.empty() && !has_arm(report, source.arm)) continue;
+    add_runs(source.runs, report, place, source.arm, with_steps);
+    found = true;
+  }
+  if (found) return;
+  throw std::invalid_argument("of the reports in " + source.file + " none has an arm '" +
+                              source.arm + "'");
 }
 
 void read(Source& source, bool with_steps) {
+  std::vector<ReportText> texts = report_texts(source.file);
+  if (texts.size() > 1) return read_some(source, std::move(texts), with_steps);
+  const bool foreign = source.in_folder && !claims_to_be_report(texts.front().text);
   try {
-    add_runs(source.runs, read_report(source.file), source.file, source.arm, with_steps);
+    const Report report = read_report(std::move(texts.front()));
+    add_runs(source.runs, report, source.file, source.arm, with_steps);
   } catch (const InvalidReport&) {
-    if (!source.in_folder || claims_to_be_report(source.file)) throw;
+    if (!foreign) throw;
     source.runs.foreign.push_back(source.file);
   }
 }
@@ -161,13 +186,6 @@ void leave_out_what_is_there(RunSet& set) {
       return there && !arm.runs.empty();
     });
   });
-}
-
-void require_arm(const Report& report, const std::string& wanted, const std::string& source) {
-  std::vector<std::string> names;
-  for (const Arm& arm : report.arms) names.push_back(arm.name);
-  if (std::ranges::find(names, wanted) != names.end()) return;
-  throw std::invalid_argument(source + " has no arm '" + wanted + "'; it has: " + joined(names));
 }
 
 }  // namespace

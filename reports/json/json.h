@@ -31,7 +31,24 @@ void require_within_limits(std::string_view text);
 Report report_from_json(std::string text);
 /// Refuses one that contradicts itself, too (reports/json/consistency.h).
 Report consistent_report_from_json(std::string text);
-/// Of a file, in the same way.
+
+/// One report of a file, not read yet.
+struct ReportText {
+  std::string source;  // the file, with ":LINE" where it holds several
+  std::string text;
+};
+
+/// The reports of a file: one, or those that stand in a log, each from the start of a line or
+/// behind another. A file without any is one text. Throws InvalidReport for what cannot be read.
+std::vector<ReportText> report_texts(const std::filesystem::path& path);
+
+/// Whether a text says that it is a report, as a damaged one still does, but for one that is cut
+/// off within its first line.
+bool claims_to_be_report(std::string_view text);
+
+/// As consistent_report_from_json(), and names the source of what it refuses.
+Report read_report(ReportText report);
+/// Of a file that holds one report.
 Report read_report(const std::filesystem::path& path);
 
 /// Of a file that does not open: "it is a folder", or what the system says.

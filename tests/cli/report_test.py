@@ -178,6 +178,24 @@ class Report(cli.CliTest):
         self.assertIn("nearmetal_throughput_images_per_second_interval", seen)
         self.assertTrue(text.endswith("\n"))
 
+    def test_the_log_of_a_job_is_read(self):
+        first, second = made_up.sweep(0, True, 1.0, runs=1), made_up.sweep(60, True, 0.9, runs=1)
+        second["arms"][0]["name"] = "other"
+        texts = [json.dumps(each, indent=2) for each in (first, second)]
+        log = self.write("job.log", "launch 1 of 2: {a}\n" + "\n".join(texts) + "\nbye\n")
+        rows = list(csv.DictReader(io.StringIO(self.call("report", log, "--format", "csv").out)))
+        self.assertEqual({row["arm"] for row in rows},
+                         {arm["name"] for report in (first, second) for arm in report["arms"]})
+        self.assertEqual(self.call("validate", log).out.count("valid, schema"), 2)
+        self.assertEqual(self.call("report", log + "#other", "--format", "go").out.count("other"), 1)
+        self.assert_refused(self.call("report", log + "#none", "--format", "text"), 2, "'none'")
+        self.assert_refused(self.call("rerun", log), 5, "holds 2 reports")
+        process = self.call("baseline", "add", "nightly", log)
+        self.assertEqual(process.returncode, 0, process.err)
+        torn = self.write("torn.log", texts[0][:-99] + "\n" + texts[1])
+        self.assert_refused(self.call("report", torn, "--format", "text"), 5, "torn.log:1 is not")
+        self.assertIn("valid, schema", self.call("validate", torn).out)
+
     def test_a_file_is_not_overwritten(self):
         arguments = ["report", self.hostile, "--format", "csv", "--output", "runs.csv"]
         self.assertEqual(self.call(*arguments).returncode, 0)

@@ -15,6 +15,7 @@ namespace nearmetal {
 namespace {
 
 using json::Json;
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -186,6 +187,45 @@ TEST(ReportJson, FilesThatCannotBeReadAreNamed) {
     }
   }
   EXPECT_NO_THROW(read_report(folder.write("good.json", to_json(sample_report()))));
+}
+
+std::vector<std::string> sources_of(const std::filesystem::path& path) {
+  std::vector<std::string> sources;
+  for (const ReportText& report : report_texts(path)) {
+    sources.push_back(report.source.substr(path.string().size()));
+    EXPECT_NO_THROW(read_report(report));
+  }
+  return sources;
+}
+
+TEST(ReportJson, ALogMayHoldSeveral) {
+  const TemporaryFolder folder;
+  const std::string one = to_json(sample_report());
+  const std::string line = Json::parse(one).dump();
+  const auto lines = std::ranges::count(one, '\n');
+  EXPECT_THAT(sources_of(folder.write("one", one)), ElementsAre(""));
+  EXPECT_THAT(sources_of(folder.write("two", one + one)),
+              ElementsAre(":1", ":" + std::to_string(1 + lines)));
+  EXPECT_THAT(sources_of(folder.write("joined", line + line + " " + line)),
+              ElementsAre(":1", ":1", ":1"));
+  const std::string before = "{ a \" node\nlaunch 1 of 2: {1x1x2}\n{\"event\": \"{\"}\n";
+  EXPECT_THAT(sources_of(folder.write("log", before + one + "job ended\n")), ElementsAre(""));
+  EXPECT_THAT(sources_of(folder.write("logs", before + one + "between\n" + line + "\nend")),
+              ElementsAre(":4", ":" + std::to_string(5 + lines)));
+}
+
+TEST(ReportJson, ADamagedReportInALogIsRefusedByItsLine) {
+  const TemporaryFolder folder;
+  const std::string one = to_json(sample_report());
+  const auto path = folder.write("log", "start\n" + one.substr(0, 900) + "\n" + one);
+  const std::vector<ReportText> found = report_texts(path);
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[0].source, path.string() + ":2");
+  EXPECT_THROW(read_report(found[0]), InvalidReport);
+  EXPECT_NO_THROW(read_report(found[1]));
+  EXPECT_THROW(read_report(path), InvalidReport) << "as it holds two";
+  using std::string_literals::operator""s;
+  EXPECT_THROW(read_report(folder.write("nul", one + "\0"s)), InvalidReport);
 }
 
 TEST(ReportJson, TheHashOfAConfigurationIsThatOfTheWork) {
