@@ -88,6 +88,14 @@ bool leaves_out_host_info(const Report& report) {
                              [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
 }
 
+std::vector<std::string> host_names(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) {
+    names.insert(names.end(), {host.name, address_of(host), host.node.value_or("")});
+  }
+  return names;
+}
+
 std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
 
 class Sweep {
@@ -234,7 +242,7 @@ class Sweep {
     if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
     if (stop_ != 0) code = exit_code_of_signal(stop_);
     report_.exit_code = static_cast<int>(code);
-    if (leaves_out_host_info(report_)) leave_out_host_info(report_);
+    if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
     write_file_atomically(output_, to_json(report_), form_.force);
     print_sweep(terminal_.out, report_);
     terminal_.remark("report: " + output_);

@@ -46,9 +46,10 @@ bool may_record_variable(std::string_view name);
 /// values, at most 64 KiB and 256 entries. Throws std::invalid_argument for any other.
 std::map<std::string, std::string> read_host_facts(const std::filesystem::path& path);
 
-/// Takes host names, UUIDs and serial numbers out of the report, wherever they are written, and
-/// leaves of absolute paths of the invocation and of variables the name of the file.
-void leave_out_host_info(Report& report);
+/// Takes host names, addresses of networks, UUIDs and serial numbers out of the report, wherever
+/// they are written, and leaves of absolute paths of the invocation and of variables the name of
+/// the file. `host_names` are those by which a layout calls its hosts.
+void leave_out_host_info(Report& report, const std::vector<std::string>& host_names = {});
 
 /// Sockets, cores and NUMA nodes by hwloc. Where `root` is not "/", hwloc reads a copy of a
 /// system's files.

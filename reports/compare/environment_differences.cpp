@@ -11,15 +11,13 @@ namespace {
 
 // What is another on every machine, of every run or launch, and says nothing of its speed.
 bool is_identity(const std::string& name) {
-  constexpr std::array ends = {
-      "host_name", "boot_id", "/uuid", "/pci_id", "/serial",
-      "/link_generation",  // an idle link lowers it
-      // What mpirun tells its processes of this launch:
-      "/OMPI_MCA_ess_base_jobid", "/OMPI_MCA_ess_base_vpid", "/OMPI_MCA_orte_ess_node_rank",
-      "/OMPI_MCA_orte_hnp_uri", "/OMPI_MCA_orte_local_daemon_uri",
-      "/OMPI_MCA_orte_jobfam_session_dir", "/OMPI_MCA_orte_top_session_dir",
-      "/OMPI_MCA_orte_precondition_transports"};
-  return std::ranges::any_of(ends, [&](const char* end) { return name.ends_with(end); });
+  constexpr std::array ends = {"host_name", "boot_id",         "/uuid", "/pci_id",
+                               "/serial",   "/link_generation"};  // which an idle link lowers
+  const auto is_end = [&](const char* end) { return name.ends_with(end); };
+  return std::ranges::any_of(ends, is_end) ||
+         std::ranges::any_of(variables_of_a_launch, [&](const char* variable) {
+           return name == std::string("variables/") + variable;
+         });
 }
 
 constexpr const char* absent = "(none)";  // a value may be the word none

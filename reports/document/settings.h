@@ -240,9 +240,9 @@ inline constexpr std::tuple settings_of_run{
              .repeated = false,
              .added = true}),
     setting(&RunConfig::no_host_info, "no_host_info", SettingGroup::evidence,
-            {.help = "leave out host names, UUIDs, serial numbers and folders",
-             .meaning = "Names, UUIDs and serial numbers are left out, and of absolute paths "
-                        "all but the name of the file",
+            {.help = "leave out names, addresses and ids of hosts, and folders",
+             .meaning = "Host names, network addresses, UUIDs and serial numbers are left out, "
+                        "and of absolute paths all but the name of the file",
              .decides = Decides::display,
              .repeated = false,
              .added = true}),

@@ -19,6 +19,11 @@ std::string to_json(const Report& report);
 /// The settings alone, on one line.
 std::string to_json(const RunConfig& config);
 
+/// Changes all that is written for people or comes from the machine, such as arguments, variables,
+/// failures, warnings and reasons; not the names of arms.
+void change_free_texts(Report& report,
+                       const std::function<std::string(const std::string& text)>& change);
+
 /// The JSON Schema (2020-12) of a report, as reports/schema/report.schema.json.
 std::string report_schema();
 

@@ -8,7 +8,6 @@
 #include "bench/environment/gpu.h"
 #include "reports/json/json.h"
 #include "tests/support/host_fixture.h"
-#include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -129,52 +128,6 @@ TEST(HostFacts, AreAFlatObjectWithinBounds) {
     }
   }
   EXPECT_THROW(read_host_facts(folder / "none.json"), std::invalid_argument);
-}
-
-TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
-  Report report = sample_report();
-  Environment& environment = report.environments[0];
-  environment.host_name = "vm17.customer.example";
-  environment.boot_id = std::string("boot-secret");
-  environment.gpus[0].uuid = std::string("GPU-secret-uuid");
-  environment.gpus[0].serial = std::string("serial-secret");
-  environment.variables = {{"CUDA_VISIBLE_DEVICES", "GPU-secret"},
-                           {"OMPI_MCA_orte_hnp_uri", "1.0;tcp://10.1.2.3:99"},
-                           {"NCCL_HOSTID", "vm17.customer.example-0"},
-                           {"NCCL_DEBUG", "INFO"}};
-  environment.host_facts = {{"host_serial", "serial-secret-2"}, {"acs", "off"}};
-  report.arms[0].runs[0].warnings = {{"some", "rank 1 (vm17.customer.example): slow"}};
-  report.invocation.argv = {"/home/secret/nearmetal",
-                            "run",
-                            "--output=/home/secret/o.json",
-                            "--plan-cache",
-                            "/home/secret/.cache/plans.json",
-                            "/",
-                            "--batch=8"};
-  RunConfig& config = report.invocation.config;
-  config.output = "/home/secret/o.json";
-  config.plan_cache = "/home/secret/.cache/plans.json";
-  config.plans = "relative/p.json";
-  const std::string settings = config_sha256(config);
-  report.arms[0].runs[0].warnings.push_back(
-      {"plan_cache", "/home/secret/.cache/plans.json cannot be written"});
-  leave_out_host_info(report);
-  const std::string text = to_json(report);
-  EXPECT_THAT(report.invocation.argv,
-              testing::ElementsAre("nearmetal", "run", "--output=o.json", "--plan-cache",
-                                   "plans.json", "(left out)", "--batch=8"));
-  EXPECT_EQ(*config.output, "o.json");
-  EXPECT_EQ(*config.plan_cache, "plans.json");
-  EXPECT_EQ(*config.plans, "relative/p.json");
-  EXPECT_EQ(config_sha256(config), settings) << "what is computed stays the same";
-  EXPECT_EQ(report.arms[0].runs[0].warnings.back().text, "plans.json cannot be written");
-  for (const char* secret : {"vm17", "secret", "10.1.2.3"}) {
-    EXPECT_EQ(text.find(secret), text.npos) << secret;
-  }
-  EXPECT_EQ(report.environments[0].variables.at("NCCL_DEBUG"), "INFO");
-  EXPECT_EQ(report.environments[0].host_facts.at("acs"), "off");
-  EXPECT_THAT(report.environments[0].gpus[0].uuid.reason, HasSubstr("--no-host-info"));
-  EXPECT_NO_THROW(report_from_json(text));
 }
 
 }  // namespace
