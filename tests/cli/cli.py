@@ -8,7 +8,11 @@ import sys
 import tempfile
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "limits"))
+from slowdown import slowdown  # pylint: disable=wrong-import-position
+
 EXECUTABLE = os.path.abspath(sys.argv[1])
+SLOWDOWN = slowdown()
 
 # A network and images small enough for a step of some milliseconds.
 TINY = ["run", "--device", "cpu", "--model", "resnet20", "--image-size", "32", "--batch", "2",
@@ -27,6 +31,11 @@ def clean_environment():
     hidden = ("NO_COLOR", "TERM", "LD_PRELOAD")
     shown = {name: value for name, value in os.environ.items() if name not in hidden}
     return {"OMP_WAIT_POLICY": "passive", **shown}
+
+
+def limit(seconds):
+    """A time limit that holds for an idle machine, on this one now."""
+    return seconds * SLOWDOWN
 
 
 def cpu_seconds(pid):

@@ -1,0 +1,48 @@
+"""Time limits as ctest takes them: multiplied by what the machine is slower."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import slowdown
+
+BUILD, CTEST = sys.argv[1:3]
+
+
+def limits(percent):
+    """Of all tests that have one, in seconds."""
+    shown = subprocess.run([CTEST, "--test-dir", BUILD, "--show-only=json-v1"], check=True,
+                           env={**os.environ, "NEARMETAL_TEST_SLOWDOWN": percent},
+                           capture_output=True, text=True).stdout
+    properties = {test["name"]: {each["name"]: each["value"] for each in test["properties"]}
+                  for test in json.loads(shown[shown.index("{"):])["tests"]}
+    return {name: each["TIMEOUT"] for name, each in properties.items() if "TIMEOUT" in each}
+
+
+class Limits(unittest.TestCase):
+    def test_all_are_scaled(self):
+        idle, busy = limits("100"), limits("350")
+        self.assertIn("cli.run_test", idle)
+        self.assertEqual(busy, {name: 3.5 * seconds for name, seconds in idle.items()})
+
+    def test_are_those_of_an_idle_machine_at_least(self):
+        self.assertGreaterEqual(slowdown.slowdown(), 1)
+        self.assertLessEqual(slowdown.slowdown(), slowdown.MOST)
+
+    def test_beside_other_work_the_loop_takes_longer(self):
+        alone = min(slowdown.loop_seconds() for _ in range(20))
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+                for _ in range(3 * (os.cpu_count() or 1))]
+        try:
+            beside = sum(slowdown.loop_seconds() for _ in range(20)) / 20
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        self.assertGreater(beside, 1.5 * alone)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
