@@ -49,8 +49,9 @@ void warn_of_duration(const RunConfig& config, std::span<const double> step_seco
   if (off <= std::max(duration_may_differ_by * asked, std::ranges::max(step_seconds))) return;
   add_warning(run, "duration",
               "the timed window took " + significant(run.window->seconds, 3) + " s instead of " +
-                  significant(asked, 3) +
-                  " s: steps became faster or slower than those of the warm-up");
+                  significant(asked, 3) + " s (" +
+                  signed_percent(run.window->seconds / asked - 1, 1) +
+                  "): steps became faster or slower than those of the warm-up");
 }
 
 void warn_of_timing(const WarmUp& warm_up, const Rank& rank, std::span<const double> step_seconds,

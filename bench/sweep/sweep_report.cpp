@@ -153,17 +153,6 @@ TextTable scaling_table(RunSet& set, const Report& report) {
   return table;
 }
 
-void print_failures(std::ostream& out, const Report& report) {
-  for (const Arm& arm : report.arms) {
-    for (size_t i = 0; i < arm.runs.size(); ++i) {
-      const Run& run = arm.runs[i];
-      if (run.throughput) continue;
-      out << arm.name << ", run " << i + 1 << ": "
-          << printable(run.failure.value_or(run.throughput.reason)) << '\n';
-    }
-  }
-}
-
 }  // namespace
 
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
@@ -242,8 +231,7 @@ void print_sweep(std::ostream& out, const Report& report) {
   }
   const TextTable scaling = scaling_table(set, report);
   if (!scaling.rows.empty()) print_aligned(out, scaling);
-  for (const std::string& line : run_warnings(set)) out << printable(line) << '\n';
-  print_failures(out, report);
+  for (const std::string& line : run_warnings(set)) print_wrapped(out, line);
 }
 
 }  // namespace nearmetal

@@ -1,6 +1,7 @@
 // Two sets of runs: the difference between them, and what may be said of it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,10 +68,13 @@ inline constexpr double side_confidence = 0.95;
 /// Chance to decide, for which numbers of runs are planned.
 inline constexpr double planned_power = 0.8;
 
+/// What runs, or ranks and jobs of them, warned of.
 struct RunWarning {
-  Warning warning;   // as the first run put it
-  int64_t runs = 1;  // that gave it
-  bool same = true;  // in these words
+  Warning warning;                // with the ranges of its figures, or as the first put it
+  int64_t runs = 1;               // that gave it
+  bool same = true;               // in these words, but for figures
+  std::optional<size_t> worst{};  // index of the run with the largest figure; none: all are equal
+  std::string worst_of{};         // the rank or job of that run: "rank 1 (host)"; empty: the run
 };
 
 struct SideSummary {

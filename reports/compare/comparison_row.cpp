@@ -12,7 +12,7 @@ namespace {
 
 struct SideValues : CountedRuns {
   std::vector<double> within;  // relative standard error of each run, where known
-  std::vector<Warning> left_out;
+  std::vector<LeftOut> left_out;
   std::string lack;  // why a complete run has no such value; empty where each has one
 };
 
@@ -51,10 +51,7 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
     const std::string why_not = why_left_out(run->run, value);
     if (!why_not.empty()) {
       const bool lacks_figure = run->run.status == Status::complete;
-      side.left_out.push_back(
-          {"left_out", "a run of " + run->source + " is left out" +
-                           (lacks_figure ? " of " + std::string(metric.name) : "") + ": " +
-                           why_not});
+      side.left_out.push_back({run->source, lacks_figure ? metric.name : "", why_not});
       continue;
     }
     side.runs.push_back(run);
@@ -239,7 +236,7 @@ SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
 }
 
-std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric) {
+std::vector<LeftOut> left_out_of(const RunArm& arm, const Metric& metric) {
   return values_of(arm, metric).left_out;
 }
 
@@ -268,8 +265,11 @@ ComparisonRow compare_arms(const RunArm& base_arm, const RunArm& new_arm, const 
   row.new_side = summary_of(next);
   row.base_side.name = base_name(options);
   row.new_side.name = new_name(options);
-  row.notes = base.left_out;
-  row.notes.insert(row.notes.end(), next.left_out.begin(), next.left_out.end());
+  for (const SideValues* side : {&base, &next}) {
+    for (const std::string& text : left_out_texts(side->left_out)) {
+      row.notes.push_back({"left_out", text});
+    }
+  }
   if (base.values.empty() || next.values.empty()) {
     fill_missing(row, next, row.new_side.name);
     fill_missing(row, base, row.base_side.name);

@@ -13,8 +13,16 @@ SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);
 
-/// Those of its runs that are not among them, and why.
-std::vector<Warning> left_out_of(const RunArm& arm, const Metric& metric);
+/// A run that is not among them, and why.
+struct LeftOut {
+  std::string source;
+  std::string metric;  // that it lacks; empty: the run is not complete
+  std::string why;
+};
+std::vector<LeftOut> left_out_of(const RunArm& arm, const Metric& metric);
+
+/// Each reason once: "2 runs of a.json, b.json are left out: failed (out of memory)".
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
 
 /// Both arms hold comparable runs. Those that are not complete are left out by that alone. Runs of
 /// `others` are on neither side and tell how sessions differ.
@@ -35,8 +43,8 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
 /// side came after the other.
 bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
-/// What the runs warned of, each kind once, however many jobs of a run gave it, in the order in
-/// which they came.
+/// What the runs warned of, each kind once, however many jobs and ranks of a run gave it, in the
+/// order in which they came.
 std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs);
 
 /// Adds the notes of a row with figures: a kind that is not measured, order in time, runs on both

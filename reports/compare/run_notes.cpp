@@ -71,6 +71,46 @@ void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double
   }
 }
 
+// A warning of one run, without the job and the rank that gave it.
+struct ToldWarning {
+  size_t run = 0;
+  std::string teller{};  // "job 1, rank 0 (host)"; empty: the run
+  std::string text{};
+};
+
+// Jobs and ranks stand before the text, as merge_jobs() and merge_ranks() put them there.
+ToldWarning told(const Warning& warning, size_t run) {
+  ToldWarning told{.run = run, .text = warning.text};
+  for (const std::string kind : {"job ", "rank "}) {
+    const size_t end = told.text.find(": ");
+    if (end == told.text.npos || !told.text.starts_with(kind)) continue;
+    const size_t end_of_number = told.text.find_first_not_of("0123456789", kind.size());
+    if (end_of_number != end && told.text[end - 1] != ')') continue;
+    told.teller += (told.teller.empty() ? "" : ", ") + told.text.substr(0, end);
+    told.text.erase(0, end + 2);
+  }
+  return told;
+}
+
+RunWarning folded(const std::string& code, const std::vector<ToldWarning>& all) {
+  std::set<size_t> runs;
+  std::vector<std::string> texts;
+  for (const ToldWarning& warning : all) {
+    runs.insert(warning.run);
+    texts.push_back(warning.text);
+  }
+  RunWarning found{.warning = {code, texts.front()}, .runs = std::ssize(runs), .same = false};
+  if (const auto ranged = with_ranges(texts)) {
+    found.same = true;
+    found.warning.text = ranged->text;
+    if (ranged->largest) {
+      found.worst = all[*ranged->largest].run;
+      found.worst_of = all[*ranged->largest].teller;
+    }
+  }
+  return found;
+}
+
 std::set<std::string> plans_of(const Runs& runs) {
   std::set<std::string> hashes;
   for (const SetRun* run : runs) {
@@ -143,22 +183,37 @@ bool are_pairs(const Runs& base, const Runs& next) {
   return pairs;
 }
 
+std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs) {
+  std::vector<std::pair<LeftOut, std::vector<std::string>>> reasons;  // with the sources
+  for (const LeftOut& run : runs) {
+    auto known = std::ranges::find_if(reasons, [&](const auto& reason) {
+      return reason.first.metric == run.metric && reason.first.why == run.why;
+    });
+    if (known == reasons.end()) known = reasons.insert(known, {run, {}});
+    known->second.push_back(run.source);
+  }
+  std::vector<std::string> texts;
+  for (auto& [reason, sources] : reasons) {
+    const size_t count = sources.size();
+    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+    texts.push_back((count == 1 ? "a run" : std::to_string(count) + " runs") + " of " +
+                    shortened(joined(sources)) + (count == 1 ? " is" : " are") + " left out" +
+                    (reason.metric.empty() ? "" : " of " + reason.metric) + ": " + reason.why);
+  }
+  return texts;
+}
+
 std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
-  std::vector<RunWarning> found;
-  for (const SetRun* run : runs) {
-    std::set<std::string> codes;
-    for (const Warning& warning : run->run.warnings) {
-      if (!codes.insert(warning.code).second) continue;
-      const auto known = std::ranges::find_if(
-          found, [&](const RunWarning& other) { return other.warning.code == warning.code; });
-      if (known == found.end()) {
-        found.push_back({warning, 1});
-      } else {
-        ++known->runs;
-        known->same &= known->warning.text == warning.text;
-      }
+  std::vector<std::pair<std::string, std::vector<ToldWarning>>> kinds;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (const Warning& warning : runs[i]->run.warnings) {
+      auto known = std::ranges::find(kinds, warning.code, &decltype(kinds)::value_type::first);
+      if (known == kinds.end()) known = kinds.insert(known, {warning.code, {}});
+      known->second.push_back(told(warning, i));
     }
   }
+  std::vector<RunWarning> found;
+  for (const auto& [code, all] : kinds) found.push_back(folded(code, all));
   return found;
 }
 

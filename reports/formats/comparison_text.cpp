@@ -71,7 +71,8 @@ std::string warnings_text(const SideSummary& side) {
   std::vector<std::string> texts;
   for (const RunWarning& found : side.warnings) {
     texts.push_back(found.warning.text + " (" + std::to_string(found.runs) + " of " +
-                    counted(side.runs, "run") + (found.same ? ")" : ", figures of the first)"));
+                    counted(side.runs, "run") +
+                    (found.same ? ")" : ", in the words of the first)"));
   }
   return "warnings of " + side.name + ": " + joined(texts, "; ");
 }

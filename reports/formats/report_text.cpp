@@ -1,7 +1,9 @@
 #include "reports/formats/report_text.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
@@ -22,20 +24,81 @@ std::string csv_text(const std::string& text) {
   return quoted + "\"";
 }
 
-// Each run that is missing from a mean of the arm, and why.
-void add_left_out(std::vector<std::string>& lines, const RunArm& arm) {
-  constexpr size_t most = 8;
-  std::vector<std::string> found;
+// Of one metric, those that are not complete; of the others what complete runs lack.
+std::vector<LeftOut> left_out_of(const RunArm& arm) {
+  std::vector<LeftOut> found;
+  bool is_first = true;
   for (const Metric& metric : metrics_of(unit_of(arm))) {
-    for (const Warning& warning : left_out_of(arm, metric)) {
-      const std::string line = arm.name + ": " + warning.text;
-      if (std::ranges::find(found, line) == found.end()) found.push_back(line);
+    for (const LeftOut& run : left_out_of(arm, metric)) {
+      if (is_first || !run.metric.empty()) found.push_back(run);
+    }
+    is_first = false;
+  }
+  return found;
+}
+
+// "1x1x1", or of several arms how many.
+std::string arms_text(const std::vector<std::string>& arms) {
+  return arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm");
+}
+
+// Each reason why runs are missing from means, once.
+void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
+  using Key = std::pair<std::string, std::string>;  // what they lack, and why
+  std::map<Key, std::pair<std::vector<std::string>, std::vector<LeftOut>>> reasons;
+  for (const RunArm& arm : set.arms) {
+    for (const LeftOut& run : left_out_of(arm)) {
+      auto& [arms, runs] = reasons[{run.metric, run.why}];
+      if (arms.empty() || arms.back() != arm.name) arms.push_back(arm.name);
+      runs.push_back(run);
     }
   }
-  const size_t shown = std::min(found.size(), most);
-  lines.insert(lines.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown));
-  if (found.size() == shown) return;
-  lines.push_back(arm.name + ": " + std::to_string(found.size() - shown) + " more are left out");
+  for (const auto& [key, found] : reasons) {
+    for (const std::string& text : left_out_texts(found.second)) {
+      lines.push_back(arms_text(found.first) + ": " + text);
+    }
+  }
+}
+
+struct RunOfArm {
+  const RunArm* arm = nullptr;
+  size_t number = 0;  // from 1
+};
+
+// "; worst: 1x1x2, run 3, rank 1 (host)", with its file where there are several.
+std::string worst_text(const RunWarning& found, const RunOfArm& worst) {
+  const std::vector<SetRun>& runs = worst.arm->runs;
+  const std::string& source = runs[worst.number - 1].source;
+  const bool of_one_file = std::ranges::all_of(
+      runs, [&](const SetRun& run) { return run.source == runs.front().source; });
+  return "; worst: " + worst.arm->name + ", run " + std::to_string(worst.number) +
+         (of_one_file ? "" : " (" + source + ")") +
+         (found.worst_of.empty() ? "" : ", " + found.worst_of);
+}
+
+// Each kind of warning once.
+void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
+  std::vector<const SetRun*> runs;
+  std::vector<RunOfArm> places;
+  for (const RunArm& arm : set.arms) {
+    for (size_t i = 0; i < arm.runs.size(); ++i) {
+      runs.push_back(&arm.runs[i]);
+      places.push_back({&arm, i + 1});
+    }
+  }
+  for (const RunWarning& found : warnings_of(runs)) {
+    std::vector<std::string> arms;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const bool warns = std::ranges::find(runs[i]->run.warnings, found.warning.code,
+                                           &Warning::code) != runs[i]->run.warnings.end();
+      const std::string& name = places[i].arm->name;
+      if (warns && (arms.empty() || arms.back() != name)) arms.push_back(name);
+    }
+    lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
+                    counted(found.runs, "run") +
+                    (found.same ? "): " : ", in the words of the first): ") + found.warning.text +
+                    (found.worst ? worst_text(found, places[*found.worst]) : ""));
+  }
 }
 
 }  // namespace
@@ -64,17 +127,10 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
-  for (const RunArm& arm : set.arms) add_left_out(lines, arm);
+  add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
-  for (const RunArm& arm : set.arms) {
-    std::vector<const SetRun*> runs;
-    for (const SetRun& run : arm.runs) runs.push_back(&run);
-    for (const RunWarning& found : warnings_of(runs)) {
-      lines.push_back(arm.name + ": " + found.warning.code + " (" + counted(found.runs, "run") +
-                      (found.same ? "): " : ", figures of the first): ") + found.warning.text);
-    }
-  }
+  add_warnings(lines, set);
   return lines;
 }
 

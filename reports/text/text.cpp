@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <iomanip>
 #include <sstream>
 
@@ -15,6 +16,47 @@ int magnitude_of(double value) {
 
 // Decimals that show two significant digits of an error of this size: 0 to 6.
 int decimals_for(double error) { return error > 0 ? std::clamp(1 - magnitude_of(error), 0, 6) : 6; }
+
+struct Figures {
+  std::vector<std::string> words{""};  // before, between and behind the numbers
+  std::vector<std::string> numbers{};
+};
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_of_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// How long the number is that begins here; 0: none does, or it is part of a word such as "1x2".
+size_t length_of_number(const std::string& text, size_t at) {
+  if (at > 0 && (is_of_word(text[at - 1]) || text[at - 1] == '.')) return 0;
+  const auto end_of_digits = [&](size_t from) {
+    while (from < text.size() && is_digit(text[from])) ++from;
+    return from;
+  };
+  const size_t first = text[at] == '-' || text[at] == '+' ? at + 1 : at;
+  size_t end = end_of_digits(first);
+  if (end == first) return 0;
+  if (end + 1 < text.size() && text[end] == '.' && is_digit(text[end + 1])) {
+    end = end_of_digits(end + 1);
+  }
+  return end < text.size() && is_of_word(text[end]) ? 0 : end - at;
+}
+
+Figures figures_of(const std::string& text) {
+  Figures figures;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = length_of_number(text, at);
+    if (length == 0) {
+      figures.words.back() += text[at++];
+    } else {
+      figures.numbers.push_back(text.substr(at, length));
+      figures.words.emplace_back();
+      at += length;
+    }
+  }
+  return figures;
+}
+
+double number_of(const std::string& digits) { return std::strtod(digits.c_str(), nullptr); }
 
 }  // namespace
 
@@ -86,6 +128,28 @@ std::string replaced(std::string text, const std::string& what, const std::strin
     text.replace(at, what.size(), with);
   }
   return text;
+}
+
+std::optional<RangedText> with_ranges(const std::vector<std::string>& texts) {
+  std::vector<Figures> all;
+  for (const std::string& text : texts) {
+    all.push_back(figures_of(text));
+    if (all.back().words != all.front().words) return std::nullopt;
+  }
+  if (all.empty()) return std::nullopt;
+  RangedText ranged{all.front().words.front()};
+  for (size_t i = 0; i < all.front().numbers.size(); ++i) {
+    const auto number = [&](const Figures& figures) { return number_of(figures.numbers[i]); };
+    const auto size = [&](const Figures& figures) { return std::abs(number(figures)); };
+    const auto [least, most] = std::ranges::minmax_element(all, {}, number);
+    ranged.text += least->numbers[i];
+    if (least->numbers[i] != most->numbers[i]) {
+      ranged.text += " to " + most->numbers[i];
+      ranged.largest = std::ranges::max_element(all, {}, size) - all.begin();
+    }
+    ranged.text += all.front().words[i + 1];
+  }
+  return ranged;
 }
 
 std::string shortened(const std::string& list) {

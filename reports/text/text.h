@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,16 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
 
 /// `text` with each `what` in it replaced.
 std::string replaced(std::string text, const std::string& what, const std::string& with);
+
+struct RangedText {
+  std::string text;
+  std::optional<size_t> largest{};  // the text whose number is; none where all are equal
+};
+
+/// Texts that differ in their numbers alone as one, with the range of each: "changed by 2.1 to
+/// 9.0 %"; none where their words differ. The largest, up or down, is by the last number that
+/// differs: warnings end with the size of what they warn of.
+std::optional<RangedText> with_ranges(const std::vector<std::string>& texts);
 
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
 std::string shortened(const std::string& list);

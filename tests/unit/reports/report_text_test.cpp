@@ -57,8 +57,38 @@ TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
 
 TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
   RunSet set = made_up_set({{"run", {1000, 1010}}});
-  for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "job 1"}, {"drift", "job 2"}};
-  EXPECT_THAT(run_warnings(set), testing::ElementsAre("run: drift (2 runs): job 1"));
+  for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "up"}, {"drift", "down"}};
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("run: drift (2 runs, in the words of the first): up"));
+}
+
+TEST(ReportText, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
+  RunSet set = made_up_set({{"1x1", {1000, 1010}}, {"1x2", {2000, 2010}}, {"1x4", {4000}}});
+  const auto warn = [&](size_t arm, size_t run, const std::string& text) {
+    set.arms[arm].runs[run].run.warnings.push_back({"drift", text});
+  };
+  warn(0, 0, "step times changed by 4.5 %");
+  warn(0, 1, "job 0: step times changed by 3.2 %");
+  warn(1, 1, "job 1: rank 2 (b): step times changed by 9.1 %");
+  warn(1, 1, "job 1: rank 3 (b): step times changed by 5.0 %");
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("2 arms: drift (3 runs): step times changed by 3.2 to 9.1 %; "
+                                   "worst: 1x2, run 2, job 1, rank 2 (b)"));
+  set.arms[1].runs[1].source = "other.json";
+  EXPECT_THAT(run_warnings(set)[0], testing::EndsWith("worst: 1x2, run 2 (other.json), job 1, rank "
+                                                      "2 (b)"));
+}
+
+TEST(ReportText, AReasonForRunsThatAreLeftOutIsOneLine) {
+  RunSet set = made_up_set({{"1x1", {1000, 1010, 1020}}, {"1x2", {2000, 2010}}});
+  for (RunArm& arm : set.arms) {
+    for (SetRun& run : arm.runs) {
+      run.run.status = Status::failed;
+      run.run.failure = "out of memory";
+    }
+  }
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre("2 arms: 5 runs of made up are left out: "
+                                                      "failed (out of memory)"));
 }
 
 TEST(ReportText, SaysWhatWasMeasured) {
