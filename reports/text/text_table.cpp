@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <sstream>
 #include <utility>
 
@@ -53,6 +54,62 @@ bool is_printable(char32_t c) {
                                                                     {0x110000, 0xFFFFFFFF}}};
   return std::ranges::none_of(
       others, [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_in_word(char c) { return is_letter(c) || is_decimal(c) || (c & 0x80) != 0; }
+
+// Of links, images, notes and what they refer to; brackets alone show as themselves.
+bool has_parts_of_links(const std::string& text) {
+  return std::ranges::any_of(std::array{"](", "][", "]:", "[^", "[ ]", "[x]", "[X]"},
+                             [&](const char* part) { return text.find(part) != text.npos; });
+}
+
+// Behind digits that begin the text: an item of a list.
+bool ends_item_number(const std::string& text, size_t at) {
+  return at > 0 && text.find_first_not_of("0123456789") == at &&
+         (at + 1 == text.size() || text[at + 1] == ' ');
+}
+
+// Whether GitHub's Markdown takes this character of a text, which stands on a line of its own or in
+// a cell, for more than itself.
+bool is_mark(const std::string& text, size_t at, bool links) {
+  const char before = at > 0 ? text[at - 1] : ' ';
+  const char after = at + 1 < text.size() ? text[at + 1] : '\0';
+  switch (text[at]) {
+    case '\\':
+    case '`':
+    case '*':
+    case '~':
+    case '|':
+    case '$':
+      return true;
+    case '_':
+      return !is_in_word(before) || !is_in_word(after);
+    case '[':
+    case ']':
+      return links;
+    case '<':
+      return is_letter(after) || std::string("/!?").find(after) != std::string::npos;
+    case '&':
+      return (is_letter(after) || after == '#') && text.find(';', at) != text.npos;
+    case '@':
+      return is_in_word(after);
+    case '#':
+      return at == 0 || is_decimal(after);
+    case '>':
+      return at == 0;
+    case '+':
+    case '-':
+    case '=':
+      return at == 0 && (after == ' ' || after == text[at]);
+    case '.':
+    case ')':
+      return ends_item_number(text, at);
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -111,13 +168,20 @@ void print_wrapped(std::ostream& out, const std::string& line, int indent_column
 }
 
 std::string markdown_escaped(const std::string& text) {
+  const std::string shown = printable(text);
+  const bool links = has_parts_of_links(shown);
   std::string escaped;
-  for (const char c : printable(text)) {
-    if (std::string("\\`*_{}[]()#+!|~$@").find(c) != std::string::npos) escaped += '\\';
-    escaped += c;
+  for (size_t at = 0; at < shown.size(); ++at) {
+    const char c = shown[at];
+    if (!is_mark(shown, at, links)) {
+      escaped += c;
+    } else if (c == '&' || c == '<' || c == '>') {
+      escaped += c == '&' ? "&amp;" : c == '<' ? "&lt;" : "&gt;";
+    } else {
+      escaped += {'\\', c};
+    }
   }
-  escaped = replaced(escaped, "&", "&amp;");
-  return replaced(replaced(escaped, "<", "&lt;"), ">", "&gt;");
+  return escaped;
 }
 
 void print_markdown(std::ostream& out, const TextTable& table) {

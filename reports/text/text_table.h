@@ -35,7 +35,8 @@ void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);
 
-/// Text that shows as itself in Markdown, on one line: HTML and marks escaped.
+/// Text that shows as itself in Markdown, on one line: what would be HTML or a mark is escaped, and
+/// nothing else.
 std::string markdown_escaped(const std::string& text);
 
 /// With a '?' for each character that could steer a terminal (C0, C1), turn the direction of text

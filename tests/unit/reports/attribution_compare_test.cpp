@@ -49,7 +49,7 @@ TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
   EXPECT_THAT(text.str(), HasSubstr("likely cause 1, memory: "));
   EXPECT_THAT(text.str(), Not(HasSubstr("--attribute")));
   print_comparison_markdown(markdown, comparison);
-  EXPECT_THAT(markdown.str(), HasSubstr("| memory | \\+3.00 | \\+12.5 % | "));
+  EXPECT_THAT(markdown.str(), HasSubstr("| memory | +3.00 | +12.5 % | "));
   EXPECT_THAT(to_json(comparison, std::nullopt, ExitCode::ok), HasSubstr("\"layer\": \"memory\""));
 }
 

@@ -9,6 +9,7 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -39,8 +40,8 @@ RunSet hostile_set() {
 
 TEST(ReportText, MarkdownHasARowForEachArmAndMetric) {
   const std::string text = text_of(markdown, made_up_set({{"1x1", {1000, 1010, 990}}}));
-  EXPECT_THAT(text, HasSubstr("| 1x1 | throughput\\_images\\_per\\_second, images/s | 1000 "));
-  EXPECT_THAT(text, HasSubstr("| 1x1 | set\\_up\\_seconds, s | 2.885 | 3 |"));
+  EXPECT_THAT(text, HasSubstr("| 1x1 | throughput_images_per_second, images/s | 1000 "));
+  EXPECT_THAT(text, HasSubstr("| 1x1 | set_up_seconds, s | 2.885 | 3 |"));
   EXPECT_THAT(text_of(markdown, hostile_set()), Not(HasSubstr("<script")));
 }
 
@@ -139,6 +140,22 @@ TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string hostile = text_of(print_csv, hostile_set());
   EXPECT_THAT(hostile, HasSubstr("\"'=cmd()|<b>\"\"x\"\"&"));
   EXPECT_THAT(hostile, HasSubstr("\"'-x,\"\"y\"\".json\""));
+}
+
+TEST(ReportText, MarkdownEscapesWhatItWouldTakeForMoreThanText) {
+  for (const char* plain : {"throughput_images_per_second, images/s", "1413 [1406, 1420]",
+                            "(within one session) <0.0001", "-6.1 % + 2 = 4", "A & B; 1.5 s",
+                            "a: b", "95.6 % of 4 ranks."}) {
+    EXPECT_EQ(markdown_escaped(plain), plain);
+  }
+  EXPECT_EQ(markdown_escaped("2*(1x1x1) | _a_ `b` ~c~ $d$"),
+            "2\\*(1x1x1) \\| \\_a\\_ \\`b\\` \\~c\\~ \\$d\\$");
+  EXPECT_EQ(markdown_escaped("[a](b) ![c] @d #5"), "\\[a\\](b) !\\[c\\] \\@d \\#5");
+  EXPECT_EQ(markdown_escaped("<b>&lt;"), "&lt;b>&amp;lt;");
+  EXPECT_EQ(markdown_escaped("# a"), "\\# a");
+  EXPECT_EQ(markdown_escaped("12. a"), "12\\. a");
+  EXPECT_EQ(markdown_escaped("- a"), "\\- a");
+  EXPECT_EQ(markdown_escaped("> a"), "&gt; a");
 }
 
 TEST(ReportText, JunitTellsErrorsAndEscapes) {
