@@ -11,6 +11,7 @@
 #include "reports/files/atomic_file.h"
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/headline.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 

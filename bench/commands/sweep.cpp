@@ -244,7 +244,7 @@ class Sweep {
     report_.exit_code = static_cast<int>(code);
     if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
     write_file_atomically(output_, to_json(report_), form_.force);
-    print_sweep(terminal_.out, report_);
+    print_sweep(terminal_.out, report_, terminal_.colour);
     terminal_.remark("report: " + output_);
     if (all) {
       std::error_code ignored;

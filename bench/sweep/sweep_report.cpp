@@ -9,8 +9,11 @@
 #include "models/networks/registry.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
+#include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
+#include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
+#include "reports/formats/scaling_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 #include "reports/sharing/fractions.h"
@@ -32,49 +35,6 @@ Run run_without_report(const LaunchPlan& plan, size_t layout) {
   run.device_reason = "by the layout";
   run.world_size = plan.placements.at(layout).ranks();
   return run;
-}
-
-std::string plural_job(const Run& run) {
-  return run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs";
-}
-
-std::string text_of(double value, const Maybe<Interval>& interval, double scale = 1) {
-  if (!interval) return significant(scale * value);
-  return with_interval(scale * value, {scale * interval->lower, scale * interval->upper});
-}
-
-std::string throughput_text(const std::vector<double>& throughputs) {
-  const double value = geometric_mean(throughputs);
-  const auto estimate = log_mean(throughputs);
-  return estimate ? with_interval(value, interval(*estimate, 0.95)) : significant(value);
-}
-
-std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point,
-                                const Arm& shown) {
-  std::vector<double> throughputs;
-  for (const Run& run : shown.runs) {
-    if (run.throughput) throughputs.push_back(*run.throughput);
-  }
-  const size_t runs = shown.runs.size();
-  std::string name = arm.name + (shown.kind == Kind::emulated ? " (emulated)" : "");
-  if (throughputs.empty()) {
-    return {name, "-", "0 of " + std::to_string(runs), "-", "-", "-", "-", "-"};
-  }
-  const std::string count = throughputs.size() == runs ? std::to_string(runs)
-                                                       : std::to_string(throughputs.size()) +
-                                                             " of " + std::to_string(runs);
-  std::vector<std::string> row = {
-      name,  std::to_string(shown.runs[0].world_size) + plural_job(shown.runs[0]),
-      count, throughput_text(throughputs),
-      "-",   "-",
-      "-",   point == nullptr ? without_reference_text(set, arm) : point->against};
-  if (point == nullptr) return row;
-  row[6] = scaling_text(*point);
-  if (point->is_reference()) return row;
-  row[4] = text_of(point->speedup, point->speedup_interval);
-  row[5] = text_of(point->efficiency, point->efficiency_interval, 100) + " %" +
-           (point->efficiency > 1 ? " (above 100 %: look why)" : "");
-  return row;
 }
 
 std::optional<ArmShare> share_of(const Placement& placement) {
@@ -129,28 +89,6 @@ void label_scaling(Report& report) {
         report.arms, [&](const Arm& other) { return other.name == point.arm; });
     arm->scaling = point.scaling;
   }
-}
-
-// Of the arms that share nothing.
-TextTable scaling_table(RunSet& set, const Report& report) {
-  const std::vector<ScalingPoint> points = scaling_of(set);
-  TextTable table{{{"layout"},
-                   {"ranks"},
-                   {"runs", true},
-                   {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
-                   {"speedup", true},
-                   {"efficiency", true},
-                   {"scaling, batch"},
-                   {"against"}},
-                  {}};
-  for (const Arm& shown : report.arms) {
-    if (shown.share || shown.unsupported) continue;
-    const auto point = std::ranges::find_if(
-        points, [&](const ScalingPoint& other) { return other.arm == shown.name; });
-    const RunArm& arm = arm_named(set, shown.name);
-    table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point, shown));
-  }
-  return table;
 }
 
 }  // namespace
@@ -218,9 +156,10 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
   return report;
 }
 
-void print_sweep(std::ostream& out, const Report& report) {
+void print_sweep(std::ostream& out, const Report& report, bool colour) {
   RunSet set;
   add_runs(set, report, "sweep");
+  print_head(out, work_lines({{"", &set}}), headlines(set), colour);
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n";
@@ -229,7 +168,7 @@ void print_sweep(std::ostream& out, const Report& report) {
       out << '\n';
     }
   }
-  const TextTable scaling = scaling_table(set, report);
+  const TextTable scaling = scaling_table(set);
   if (!scaling.rows.empty()) print_aligned(out, scaling);
   for (const std::string& line : run_warnings(set)) print_wrapped(out, line);
 }

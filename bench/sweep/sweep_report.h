@@ -19,8 +19,8 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
 Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
                        const std::vector<JournalEntry>& entries, Report report);
 
-/// A row for each layout: throughput with its interval over runs, speedup and efficiency where the
-/// layouts allow for them.
-void print_sweep(std::ostream& out, const Report& report);
+/// What was measured, the answer, and a row for each layout: throughput with its interval over
+/// runs, speedup and efficiency where the layouts allow for them; then what the runs warned of.
+void print_sweep(std::ostream& out, const Report& report, bool colour = false);
 
 }  // namespace nearmetal

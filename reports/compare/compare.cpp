@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/work_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -116,9 +117,9 @@ Warning nothing_to_explain(const std::string& arm, const ComparisonRow& throughp
 
 // Half the interval of the difference.
 Maybe<double> noise_of(const ComparisonRow& throughput) {
-  const Maybe<Interval>& interval = throughput.difference_interval;
-  if (!interval) return Unknown{interval.reason};
-  const double half = (interval->upper - interval->lower) / 2;
+  const Maybe<Interval>& found = throughput.difference_interval;
+  if (!found) return Unknown{found.reason};
+  const double half = (found->upper - found->lower) / 2;
   // An interval so wide says nothing, and would not fit into a number of seconds.
   return half < 1e6 ? Maybe<double>(half) : Unknown{"the interval of the difference is too wide"};
 }
@@ -191,8 +192,7 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  const auto& notes = comparison.notes;
-  const bool told = std::ranges::find(notes, hint) != notes.end();
+  const bool told = std::ranges::find(comparison.notes, hint) != comparison.notes.end();
   if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
 }
 
@@ -285,8 +285,8 @@ std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
 
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor) {
-  Comparison comparison;
-  comparison.options = options;
+  Comparison comparison{options,
+                        work_lines({{base_title(options), &base}, {new_title(options), &next}})};
   const std::vector<ArmPair> pairs = paired_arms(base, next);
   const std::vector<const Metric*> metrics = compared_metrics(pairs, options);
   comparison.options.metrics.clear();

@@ -114,14 +114,15 @@ struct ComparisonRow {
 
 struct Comparison {
   CompareOptions options;
-  std::vector<KeyDifference> key_differences;  // of all rows, distinct
-  std::vector<ComparisonRow> rows;             // worst first
-  int64_t corrected_rows = 0;                  // judged together (Holm); 0: each by itself
-  std::vector<EnvironmentDifference> environment_differences;
-  bool on_gpus = false;                        // all runs of both sides
-  std::vector<Explanation> explanations;       // of the arms whose runs have probes
-  std::vector<Warning> notes;                  // of the whole
-  std::vector<ComparisonRow> geometric_means;  // of the rows of a metric, where 2 or more
+  std::vector<std::string> work{};               // of both sides, as work_lines()
+  std::vector<KeyDifference> key_differences{};  // of all rows, distinct
+  std::vector<ComparisonRow> rows{};             // worst first
+  int64_t corrected_rows = 0;                    // judged together (Holm); 0: each by itself
+  std::vector<EnvironmentDifference> environment_differences{};
+  bool on_gpus = false;                          // all runs of both sides
+  std::vector<Explanation> explanations{};       // of the arms whose runs have probes
+  std::vector<Warning> notes{};                  // of the whole
+  std::vector<ComparisonRow> geometric_means{};  // of the rows of a metric, where 2 or more
 };
 
 /// How tables and charts call the sides: "base" and "new", or "bare metal" and "VM".

@@ -84,6 +84,18 @@ std::string work_line(const RunSet& set) {
   return joined(parts);
 }
 
+std::vector<std::string> work_lines(
+    const std::vector<std::pair<std::string, const RunSet*>>& sides) {
+  std::vector<std::string> lines, named;
+  for (const auto& [name, set] : sides) {
+    const std::string line = work_line(*set);
+    if (line.empty()) continue;
+    add_new(lines, line);
+    named.push_back(name.empty() ? line : name + ": " + line);
+  }
+  return lines.size() > 1 ? named : lines;
+}
+
 std::string different_work(const RunArm& arm) {
   std::vector<std::string> found;
   for (const SetRun& run : arm.runs) {

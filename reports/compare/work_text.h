@@ -3,6 +3,8 @@
 
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "reports/compare/run_set.h"
 
@@ -24,6 +26,10 @@ std::string task_of(const RunSet& set);
 /// "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host NAME, 2026-11-20 to 2026-11-22",
 /// without the host where the reports leave out its name; empty without runs.
 std::string work_line(const RunSet& set);
+
+/// That line, where sides differ one for each: "VM: resnet50 training, ..."; of name and set.
+std::vector<std::string> work_lines(
+    const std::vector<std::pair<std::string, const RunSet*>>& sides);
 
 /// What the runs of an arm did not have in common; empty: nothing.
 std::string different_work(const RunArm& arm);

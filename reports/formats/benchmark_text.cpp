@@ -8,6 +8,7 @@
 #include <map>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/metric.h"
 #include "reports/text/text.h"
@@ -87,6 +88,28 @@ void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {
   print_family(out, name + "_interval", "Bounds of the 95 % interval of that mean.", bounds);
 }
 
+void print_scaling(std::ostream& out, const RunSet& set) {
+  std::vector<Sample> speedups, speedup_bounds, efficiencies, efficiency_bounds;
+  for (const ScalingPoint& point : scaling_of(set)) {
+    if (point.is_reference()) continue;
+    const std::string label = labels_of(*std::ranges::find(set.arms, point.arm, &RunArm::name)) +
+                              ",against=" + label_value(point.against);
+    const auto add = [&](double value, const Maybe<Interval>& interval, std::vector<Sample>& values,
+                         std::vector<Sample>& bounds) {
+      values.push_back({label, value});
+      if (!interval) return;
+      bounds.push_back({label + ",bound=\"lower\"", interval->lower});
+      bounds.push_back({label + ",bound=\"upper\"", interval->upper});
+    };
+    add(point.speedup, point.speedup_interval, speedups, speedup_bounds);
+    add(point.efficiency, point.efficiency_interval, efficiencies, efficiency_bounds);
+  }
+  print_family(out, "speedup", "Throughput against that of one rank of another arm.", speedups);
+  print_family(out, "speedup_interval", "Bounds of its 95 % interval.", speedup_bounds);
+  print_family(out, "efficiency", "Speedup / ranks.", efficiencies);
+  print_family(out, "efficiency_interval", "Bounds of its 95 % interval.", efficiency_bounds);
+}
+
 // Of a time as reports hold them: YYYY-MM-DDThh:mm:ssZ.
 double unix_seconds(const std::string& time) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
@@ -134,7 +157,9 @@ void print_go_benchmark(std::ostream& out, const RunSet& set) {
 
 void print_prometheus(std::ostream& out, const RunSet& set) {
   for (const Metric* metric : metrics_of_set(set)) print_metric(out, set, *metric);
+  print_scaling(out, set);
   std::vector<Sample> runs;
+  std::vector<Sample> ranks;
   std::vector<Sample> times;
   std::vector<Sample> infos;
   for (const RunArm& arm : set.arms) {
@@ -143,6 +168,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     const std::string labels = labels_of(arm);
     runs.push_back({labels + ",complete=\"yes\"", complete});
     runs.push_back({labels + ",complete=\"no\"", static_cast<double>(arm.runs.size()) - complete});
+    ranks.push_back({labels, static_cast<double>(arm.runs.front().run.world_size)});
     std::string latest;
     for (const SetRun& run : arm.runs) latest = std::max(latest, run.run.started_at);
     times.push_back({labels, unix_seconds(latest)});
@@ -153,6 +179,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     infos.push_back({info, 1});
   }
   print_family(out, "runs", "Runs that were read.", runs);
+  print_family(out, "ranks", "Ranks of a run.", ranks);
   print_family(out, "last_run_timestamp_seconds", "Start of the latest run.", times);
   print_family(out, "arm_info", "What the runs of an arm did.", infos);
 }

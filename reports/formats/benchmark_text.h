@@ -18,7 +18,8 @@ std::vector<const Run*> complete_runs(const RunArm& arm);
 void print_go_benchmark(std::ostream& out, const RunSet& set);
 
 /// Prometheus text format 0.0.4, for a textfile collector: means and intervals of each arm and
-/// metric, numbers of runs, the time of the latest.
+/// metric, speedup and efficiency of those that have them, numbers of runs and ranks, the time of
+/// the latest.
 void print_prometheus(std::ostream& out, const RunSet& set);
 
 /// Of Google Benchmark, as its tools/compare.py takes it: a repetition for each complete run, real

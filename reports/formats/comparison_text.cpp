@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/formats/headline.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -235,6 +235,8 @@ std::vector<const char*> styles_of(const Comparison& comparison, bool colour) {
 ComparisonText text_of(const Comparison& comparison) {
   Footnotes footnotes;
   ComparisonText text;
+  text.work = comparison.work;
+  text.headlines = headlines(comparison);
   if (!comparison.key_differences.empty()) {
     text.key_differences = table_of_key_differences(comparison);
   }
@@ -252,6 +254,7 @@ ComparisonText text_of(const Comparison& comparison) {
 
 void print_comparison(std::ostream& out, const Comparison& comparison, bool colour) {
   const ComparisonText text = text_of(comparison);
+  print_head(out, text.work, text.headlines, colour);
   if (!text.key_differences.rows.empty()) {
     out << key_differences_title << " (--allow-differ FIELD):\n";
     print_aligned(out, text.key_differences);
@@ -273,6 +276,7 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
 
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison) {
   const ComparisonText text = text_of(comparison);
+  print_markdown_head(out, text.work, text.headlines);
   if (!text.key_differences.rows.empty()) {
     out << key_differences_title << ":\n\n";
     print_markdown(out, text.key_differences);
@@ -294,16 +298,6 @@ void print_comparison_markdown(std::ostream& out, const Comparison& comparison) 
     out << '\n';
   }
   for (const std::string& line : text.remarks) out << "- " << markdown_escaped(line) << '\n';
-}
-
-std::string verdict_counts(const Comparison& comparison) {
-  std::map<Verdict, int64_t> counts;
-  for (const ComparisonRow& row : comparison.rows) ++counts[row.verdict];
-  std::vector<std::string> texts;
-  for (const auto& [verdict, count] : counts) {
-    texts.push_back(std::to_string(count) + " " + to_string(verdict));
-  }
-  return joined(texts) + (holds_within_one_session(comparison) ? " (within one session)" : "");
 }
 
 }  // namespace nearmetal

@@ -21,6 +21,8 @@ TitledTable text_of(const Explanation& explanation, const CompareOptions& option
 /// All that is printed of a comparison, in the order of a page. Tables without content have no
 /// rows.
 struct ComparisonText {
+  std::vector<std::string> work;       // of each side what was measured, where and when
+  std::vector<std::string> headlines;  // the answer
   TextTable key_differences;
   TextTable rows;  // worst first, geometric means last
   std::string rule;
@@ -31,13 +33,10 @@ struct ComparisonText {
 
 ComparisonText text_of(const Comparison& comparison);
 
-/// Differences of keys, the table worst first with its footnotes, in the VM form
-/// what else differs.
+/// What was measured, the answer, differences of keys, the table worst first with its footnotes, in
+/// the VM form what else differs.
 void print_comparison(std::ostream& out, const Comparison& comparison, bool colour);
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison);
-
-/// "1 slower, 2 equivalent", of all rows.
-std::string verdict_counts(const Comparison& comparison);
 
 /// The JSON Schema (2020-12) of what to_json() writes, as reports/schema/comparison.schema.json.
 std::string comparison_schema();

@@ -7,7 +7,9 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_text.h"
+#include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
+#include "reports/formats/scaling_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 
@@ -84,32 +86,51 @@ std::string embedded(const std::string& svg, size_t number) {
   return element;
 }
 
-void print_charts(std::ostream& out, const Page& page) {
-  std::string missing;
+void print_chart(std::ostream& out, const Page& page, size_t number) {
+  const Chart& chart = page.charts[number];
   const bool drawn = !page.images.empty();
-  for (size_t i = 0; i < page.charts.size(); ++i) {
-    const Chart& chart = page.charts[i];
-    if (!chart.missing.empty()) {
-      missing += "<li>" + html_escaped(chart.title + ": " + chart.missing) + "</li>\n";
-      continue;
-    }
-    if (chart.table.rows.empty() && !drawn) continue;
-    out << "<h2>" << html_escaped(chart.title) << "</h2>\n<figure>\n";
-    if (drawn) {
-      out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
-          << embedded(page.images[i], i) << "</div>\n";
-    }
-    out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
-    if (!chart.table.rows.empty()) {
-      out << "<details" << (drawn ? "" : " open") << "><summary>As a table</summary>\n";
-      print_table(out, {chart.title, chart.table});
-      out << "</details>\n";
-    }
-    out << "</figure>\n";
+  if (!chart.missing.empty() || (chart.table.rows.empty() && !drawn)) return;
+  out << "<figure>\n<h2>" << html_escaped(chart.title) << "</h2>\n";
+  if (drawn) {
+    out << "<div role=\"img\" aria-label=\"" << html_escaped("Chart: " + chart.title) << "\">\n"
+        << embedded(page.images[number], number) << "</div>\n";
   }
-  if (!missing.empty()) {
-    out << "<h2>Not shown</h2>\n<ul class=\"missing\">\n" << missing << "</ul>\n";
+  out << "<figcaption>" << html_escaped(chart.caption) << "</figcaption>\n";
+  if (!chart.table.rows.empty()) {
+    out << "<details" << (drawn ? "" : " open") << "><summary>As a table</summary>\n";
+    print_table(out, {chart.title, chart.table});
+    out << "</details>\n";
   }
+  out << "</figure>\n";
+}
+
+void print_charts(std::ostream& out, const Page& page, size_t first, size_t end) {
+  out << "<div class=\"charts\">\n";
+  for (size_t i = first; i < end; ++i) print_chart(out, page, i);
+  out << "</div>\n";
+}
+
+void print_list(std::ostream& out, const char* title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  out << "<h2>" << title << "</h2>\n<ul>\n";
+  for (const std::string& line : lines) out << "<li>" << html_escaped(line) << "</li>\n";
+  out << "</ul>\n";
+}
+
+std::vector<std::string> charts_not_shown(const Page& page) {
+  std::vector<std::string> lines;
+  for (const Chart& chart : page.charts) {
+    if (!chart.missing.empty()) lines.push_back(chart.title + ": " + chart.missing);
+  }
+  return lines;
+}
+
+void print_answer(std::ostream& out, const Page& page) {
+  for (const std::string& line : page.work) out << "<p>" << html_escaped(line) << "</p>\n";
+  for (const std::string& line : page.headlines) {
+    out << "<p class=\"answer\">" << html_escaped(line) << "</p>\n";
+  }
+  if (!page.verdict.empty()) out << "<p>" << html_escaped(page.verdict) << "</p>\n";
 }
 
 using Facts = std::vector<std::pair<std::string, std::vector<std::string>>>;
@@ -176,15 +197,12 @@ void print_html(std::ostream& out, const Page& page) {
          "style-src 'unsafe-inline'\">\n<title>"
       << html_escaped(page.title) << "</title>\n"
       << style << "</head>\n<body>\n<h1>" << html_escaped(page.title) << "</h1>\n";
-  if (!page.work.empty()) out << "<p>" << html_escaped(page.work) << "</p>\n";
-  if (!page.answer.empty()) {
-    out << "<p class=\"answer\">" << html_escaped(page.answer) << "</p>\n";
-  }
+  print_answer(out, page);
+  print_charts(out, page, 0, page.leading_charts);
   for (const TitledTable& table : page.tables) print_table(out, table);
-  if (!page.remarks.empty()) out << "<h2>Remarks</h2>\n<ul>\n";
-  for (const std::string& line : page.remarks) out << "<li>" << html_escaped(line) << "</li>\n";
-  if (!page.remarks.empty()) out << "</ul>\n";
-  print_charts(out, page);
+  print_charts(out, page, page.leading_charts, page.charts.size());
+  print_list(out, "Remarks", page.remarks);
+  print_list(out, "Charts that are not shown", charts_not_shown(page));
   if (!page.details.empty()) out << "<h2>Details</h2>\n";
   for (const TitledTable& table : page.details) {
     out << "<details><summary>" << html_escaped(table.title) << "</summary>\n";
@@ -198,8 +216,10 @@ Page report_page(const RunSet& set) {
   Page page;
   const std::string task = task_of(set);
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
-  page.work = work_line(set);
+  page.work = work_lines({{"", &set}});
+  page.headlines = headlines(set);
   if (shares_a_gpu(set)) page.tables = fraction_tables(set);
+  if (shows_speedup(set)) page.tables.push_back({"Scaling", scaling_table(set)});
   page.remarks = run_warnings(set);
   page.charts = charts_of(set);
   page.details = {{"All figures", report_table(set)}};
@@ -208,12 +228,15 @@ Page report_page(const RunSet& set) {
 }
 
 Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
-                     const std::string& answer) {
+                     const std::string& verdict) {
   const ComparisonText text = text_of(comparison);
   Page page;
   page.title = comparison.options.vm_form ? "nearmetal: a VM against bare metal"
                                           : "nearmetal: new runs against base";
-  page.answer = answer;
+  page.work = text.work;
+  page.headlines = text.headlines;
+  page.verdict = verdict;
+  page.leading_charts = 1;  // that of the difference
   if (!text.key_differences.rows.empty()) {
     page.tables.push_back({key_differences_title, text.key_differences});
   }

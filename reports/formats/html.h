@@ -13,12 +13,14 @@ namespace nearmetal {
 
 struct Page {
   std::string title;
-  std::string work{};    // what was measured, or empty
-  std::string answer{};  // the verdict, or empty
+  std::vector<std::string> work{};       // what was measured, where and when
+  std::vector<std::string> headlines{};  // the answer
+  std::string verdict{};                 // of a gate or comparison as a whole, or empty
+  size_t leading_charts = 0;             // that stand above the tables
   std::vector<TitledTable> tables;
   std::vector<Chart> charts;
-  std::vector<std::string> images;  // of each chart an SVG as gnuplot writes it; none: only tables
-  std::vector<std::string> remarks;
+  std::vector<std::string> images;   // of each chart an SVG as gnuplot writes it; none: only tables
+  std::vector<std::string> remarks;  // below the charts
   std::vector<TitledTable> details;  // folded away
 };
 
@@ -33,8 +35,8 @@ std::string html_escaped(const std::string& text);
 /// Sets whose runs keep steps and profile; without them charts of these say that there are none.
 /// The images of the charts are for the caller to add.
 Page report_page(const RunSet& set);
-/// `answer`: the verdict in words.
+/// `verdict`: in words.
 Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
-                     const std::string& answer);
+                     const std::string& verdict);
 
 }  // namespace nearmetal

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "reports/compare/work_text.h"
 #include "reports/formats/benchmark_text.h"
+#include "reports/formats/headline.h"
 #include "reports/formats/html.h"
 #include "reports/text/text.h"
 
@@ -60,7 +62,18 @@ const char* element_of(RowAnswer answer) {
   throw std::logic_error("unnamed RowAnswer");
 }
 
-void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer) {
+// What was measured, and the answer.
+void print_output(std::ostream& out, const std::vector<std::string>& work,
+                  const std::vector<std::string>& answers) {
+  std::vector<std::string> lines = work;
+  lines.insert(lines.end(), answers.begin(), answers.end());
+  if (lines.empty()) return;
+  for (std::string& line : lines) line = html_escaped(line);
+  out << "  <system-out>" << joined(lines, "\n") << "</system-out>\n";
+}
+
+void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer,
+                const CompareOptions& options) {
   out << "  <testcase" << attribute("classname", "nearmetal." + title_of(row))
       << attribute("name", row.metric) << ">\n    <properties>\n";
   print_property(out, "base", row.base_side.geometric_mean);
@@ -74,7 +87,9 @@ void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer) {
   out << "    </properties>\n";
   if (const char* element = element_of(answer)) {
     out << "    <" << element
-        << attribute("message", std::string(to_string(row.verdict)) + ": " + row.reason) << "/>\n";
+        << attribute("message",
+                     sentence_of(row, options) + (row.difference ? ", " + row.reason : ""))
+        << "/>\n";
   }
   out << "  </testcase>\n";
 }
@@ -90,6 +105,7 @@ void print_junit(std::ostream& out, const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) print_case(out, arm, run);
   }
+  print_output(out, work_lines({{"", &set}}), headlines(set));
   out << "</testsuite>\n";
 }
 
@@ -103,9 +119,12 @@ void print_junit(std::ostream& out, const Comparison& comparison, const GateResu
       << attribute("errors", count(RowAnswer::unshown))
       << attribute("skipped", count(RowAnswer::tolerated)) << ">\n";
   for (size_t i = 0; i < comparison.rows.size(); ++i) {
-    print_case(out, comparison.rows[i], gate.answers[i]);
+    print_case(out, comparison.rows[i], gate.answers[i], comparison.options);
   }
-  out << "  <system-out>" << html_escaped(gate.verdict) << "</system-out>\n</testsuite>\n";
+  std::vector<std::string> answers = headlines(comparison);
+  answers.push_back(gate.verdict);
+  print_output(out, comparison.work, answers);
+  out << "</testsuite>\n";
 }
 
 }  // namespace nearmetal

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "reports/compare/comparison_row.h"
+#include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/formats/headline.h"
+#include "reports/formats/scaling_text.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
@@ -22,6 +25,28 @@ std::string csv_text(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
+  for (const char* field : told_fields) out << ',' << csv_text(key_value(run, field));
+  out << ',' << run.run.world_size << ',' << csv_text(against) << "\r\n";
+}
+
+// Of an arm as a whole: of no single source and time.
+void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& point) {
+  const auto line = [&](const std::string& metric, double value) {
+    out << csv_text("") << ',' << csv_text(arm.name) << ",,complete," << metric << ",1,"
+        << exact(value);
+    end_csv_line(out, arm.runs.front(), point.against);
+  };
+  const auto lines = [&](const std::string& metric, double value, const Maybe<Interval>& interval) {
+    line(metric, value);
+    if (!interval) return;
+    line(metric + "_lower", interval->lower);
+    line(metric + "_upper", interval->upper);
+  };
+  lines("speedup", point.speedup, point.speedup_interval);
+  lines("efficiency", point.efficiency, point.efficiency_interval);
 }
 
 // Of one metric, those that are not complete; of the others what complete runs lack.
@@ -135,10 +160,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 }
 
 void print_text(std::ostream& out, const RunSet& set) {
-  if (const std::string work = work_line(set); !work.empty()) {
-    print_wrapped(out, work);
-    out << '\n';
-  }
+  print_head(out, work_lines({{"", &set}}), headlines(set));
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n";
@@ -147,6 +169,10 @@ void print_text(std::ostream& out, const RunSet& set) {
       out << '\n';
     }
   }
+  if (shows_speedup(set)) {
+    print_aligned(out, scaling_table(set));
+    out << '\n';
+  }
   print_aligned(out, report_table(set));
   const std::vector<std::string> warnings = run_warnings(set);
   if (!warnings.empty()) out << '\n';
@@ -154,9 +180,7 @@ void print_text(std::ostream& out, const RunSet& set) {
 }
 
 void print_markdown(std::ostream& out, const RunSet& set) {
-  if (const std::string work = work_line(set); !work.empty()) {
-    out << markdown_escaped(work) << "\n\n";
-  }
+  print_markdown_head(out, work_lines({{"", &set}}), headlines(set));
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {
       out << shown.title << ":\n\n";
@@ -164,6 +188,10 @@ void print_markdown(std::ostream& out, const RunSet& set) {
       out << '\n';
       if (!shown.legend.empty()) out << markdown_escaped(shown.legend) << "\n\n";
     }
+  }
+  if (shows_speedup(set)) {
+    print_markdown(out, scaling_table(set));
+    out << '\n';
   }
   print_markdown(out, report_table(set));
   out << '\n';
@@ -186,7 +214,7 @@ void print_github_summary(std::ostream& out, const RunSet& set) {
 void print_csv(std::ostream& out, const RunSet& set) {
   out << "source,arm,started_at,status,metric,unit,value";
   for (const char* field : told_fields) out << ',' << field;
-  out << "\r\n";
+  out << ",ranks,against\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       for (const Metric& metric : metrics_of(run.run.sample)) {
@@ -194,10 +222,13 @@ void print_csv(std::ostream& out, const RunSet& set) {
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
             << to_string(run.run.status) << ',' << metric.name << ',' << metric.base_unit << ','
             << (value ? exact(*value) : "");
-        for (const char* field : told_fields) out << ',' << csv_text(key_value(run, field));
-        out << "\r\n";
+        end_csv_line(out, run, "");
       }
     }
+  }
+  for (const ScalingPoint& point : scaling_of(set)) {
+    if (!point.is_reference())
+      print_csv_lines(out, *std::ranges::find(set.arms, point.arm, &RunArm::name), point);
   }
 }
 

@@ -17,7 +17,7 @@ TextTable report_table(const RunSet& set);
 /// each kind of warning: how many runs, the range of its figures, and which is the worst.
 std::vector<std::string> run_warnings(const RunSet& set);
 
-/// What was measured, that table and those warnings, for a terminal.
+/// What was measured, the answer, how that scales, that table and those warnings, for a terminal.
 void print_text(std::ostream& out, const RunSet& set);
 
 /// The same as Markdown.
@@ -26,7 +26,8 @@ void print_markdown(std::ostream& out, const RunSet& set);
 /// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.
 void print_github_summary(std::ostream& out, const RunSet& set);
 
-/// Long form, RFC 4180: a header, then a line for each run and metric, the work last. Text that a
+/// Long form, RFC 4180: a header, then a line for each run and metric, the work last; then speedup
+/// and efficiency of each arm that has them, with the bounds of their intervals. Text that a
 /// spreadsheet would take for a formula begins with an apostrophe.
 void print_csv(std::ostream& out, const RunSet& set);
 

@@ -88,6 +88,11 @@ std::string with_interval(double value, const Interval& interval) {
          fixed(interval.upper, decimals) + "]";
 }
 
+std::string estimate_text(double value, const Maybe<Interval>& interval, double scale) {
+  if (!interval) return significant(scale * value);
+  return with_interval(scale * value, {scale * interval->lower, scale * interval->upper});
+}
+
 std::string signed_percent(double share, int decimals) {
   const std::string text = fixed(100 * share, decimals);
   return (share > 0 ? "+" : "") + text + " %";

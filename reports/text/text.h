@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/document/maybe.h"
 #include "reports/statistics/inference.h"
 
 namespace nearmetal {
@@ -23,6 +24,9 @@ inline std::string exact(double value) { return shortest(value, 17); }
 /// "1413 [1406, 1420]", to two digits of the interval's half width, or of the value where that is
 /// less: "0.41 [0.01, 27.30]".
 std::string with_interval(double value, const Interval& interval);
+
+/// The same, or the value alone where there is no interval; both times `scale`.
+std::string estimate_text(double value, const Maybe<Interval>& interval, double scale = 1);
 
 /// A share in percent, signed: "-1.64 %".
 std::string signed_percent(double share, int decimals = 2);

@@ -76,6 +76,19 @@ class Report(cli.CliTest):
         self.assertNotIn("\x01", process.out)
         self.assertNotIn("|", process.out)
 
+    def test_forms_of_a_sweep_tell_how_it_scales(self):
+        sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
+        for form in ("text", "markdown", "github", "csv", "prometheus"):
+            with self.subTest(form=form):
+                process = self.call("report", sweep, "--format", form)
+                self.assertIn("speedup", process.out)
+                self.assertIn("efficiency", process.out)
+        rows = csv.DictReader(io.StringIO(self.call("report", sweep, "--format", "csv").out))
+        speedups = {row["arm"]: row for row in rows if row["metric"] == "speedup"}
+        self.assertEqual({name: (row["ranks"], row["against"]) for name, row in speedups.items()},
+                         {"1x1x2": ("2", "1x1x1"), "1x1x4": ("4", "1x1x1")})
+        self.assertAlmostEqual(float(speedups["1x1x4"]["value"]), 3.84, delta=0.1)
+
     def test_html(self):
         arguments = ["report", self.hostile, "--format", "html", "--output", "runs.html"]
         self.assertEqual(self.call(*arguments).returncode, 0)

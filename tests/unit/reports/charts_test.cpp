@@ -250,6 +250,15 @@ TEST(Page, OfAComparisonShowsBothSides) {
   std::ostringstream text;
   print_html(text, page);
   EXPECT_THAT(text.str(), HasSubstr("verdict: none (exit 0)"));
+  size_t last = 0;
+  for (const char* part : {"<p>resnet50 training, ", "<p class=\"answer\">On the mean of ",
+                           "verdict: none", "<h2>Difference</h2>", "<caption>Comparison: ",
+                           "<h2>Throughput</h2>", "<h2>Remarks</h2>", "<h2>Details</h2>"}) {
+    const size_t at = text.str().find(part);
+    ASSERT_NE(at, std::string::npos) << part;
+    EXPECT_GT(at, last) << part;
+    last = at;
+  }
   EXPECT_THAT(text.str(), HasSubstr("id='c0gpPat1' fill='currentColor'"));
   EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
 }

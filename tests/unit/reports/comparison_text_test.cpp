@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "reports/formats/headline.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -71,6 +72,48 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
                               "difference is the true one\n(2) "));
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112U) << line;
+}
+
+TEST(ComparisonText, BeginsWithWhatWasMeasuredAndTheAnswer) {
+  const std::string text = printed(five_runs(0), five_runs(60, 0.94), vm_form());
+  EXPECT_THAT(text, testing::StartsWith(
+                        "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host host, "
+                        "2026-01-31\nThe VM is 6.00 % slower than bare metal [5.65, 6.35]: SLOWER "
+                        "(within one session)\n\n"));
+  EXPECT_THAT(printed(five_runs(0, 0.94), five_runs(60), {}),
+              HasSubstr("\nThe new set is 6.38 % faster than the base ["));
+  RunSet other = five_runs(60);
+  other.environments[0].host_name = "vm";
+  EXPECT_THAT(printed(five_runs(0), other, vm_form()),
+              testing::ContainsRegex("^bare metal: resnet50 .*host host, .*\nVM: .* host vm, "));
+}
+
+TEST(ComparisonText, TheAnswerOfSeveralRowsIsThatOfTheirMean) {
+  RunSet base = five_runs(0, 1, "a"), next = five_runs(60, 0.94, "a");
+  base.arms.push_back(five_runs(0, 2, "b").arms[0]);
+  next.arms.push_back(five_runs(60, 2, "b").arms[0]);
+  EXPECT_THAT(headlines(compare(base, next, {})),
+              testing::ElementsAre(testing::AllOf(
+                  testing::StartsWith("On the mean of 2 rows the new set is 3.05 % slower than the "
+                                      "base ["),
+                  testing::EndsWith("]; row by row: 1 SLOWER, 1 EQUIVALENT (within one "
+                                    "session)"))));
+}
+
+TEST(ComparisonText, TheAnswerSaysWhyThereIsNone) {
+  const RunSet one = made_up_set({{"run", {1000}}});
+  EXPECT_THAT(headlines(compare(one, made_up_set({{"run", {900}}}, 60), {})),
+              testing::ElementsAre("The new set is 10.00 % slower than the base (no "
+                                   "interval: fewer than 2 runs on a side): INCONCLUSIVE"));
+  EXPECT_THAT(headlines(compare(made_up_set({{"a", {1}}, {"b", {1}}}), one, {})),
+              testing::ElementsAre(testing::StartsWith("a, the worst of 3 rows: Only in the base: "
+                                                       "NOT-COMPARABLE")));
+  CompareOptions by_time = vm_form();
+  by_time.metrics = {"p99_step_seconds"};
+  EXPECT_THAT(
+      headlines(compare(five_runs(0), five_runs(60, 0.94), by_time)),
+      testing::ElementsAre(testing::StartsWith("p99_step_seconds of the VM is 6.38 % higher "
+                                               "than of bare metal [")));
 }
 
 TEST(ComparisonText, CallsTheSidesByTheirNames) {

@@ -97,7 +97,7 @@ TEST(ReportText, SaysWhatWasMeasured) {
   const std::string line =
       "resnet50 training, fp16, batch 256, 224x224, NVIDIA H200, host host, 2026-01-31";
   EXPECT_EQ(work_line(set), line);
-  EXPECT_THAT(text_of(markdown, set), testing::StartsWith(line + "\n\n|"));
+  EXPECT_THAT(text_of(markdown, set), testing::StartsWith(line + "\n\n**run: 1005 ["));
   EXPECT_THAT(text_of(print_github_summary, set), HasSubstr("## nearmetal\n\n" + line));
   Report other = made_up_report({{"run", {20}}}, 60);
   other.invocation.config.model = "resnet18";
@@ -134,12 +134,53 @@ TEST(ReportText, MeansOfDifferentWorkAreRefused) {
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
   EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
-                              "model,device,precision,batch,forward_only\r\n"));
+                              "model,device,precision,batch,forward_only,ranks,against\r\n"));
   EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
                               "throughput_images_per_second,images/s,1000.1"));
   const std::string hostile = text_of(print_csv, hostile_set());
   EXPECT_THAT(hostile, HasSubstr("\"'=cmd()|<b>\"\"x\"\"&"));
   EXPECT_THAT(hostile, HasSubstr("\"'-x,\"\"y\"\".json\""));
+}
+
+// Of 1 and 2 ranks, and of one that has no other to be held against.
+RunSet scaling_set() {
+  Report report = made_up_report({{"1x1x1", {100, 102}}, {"1x1x2", {190, 194}}, {"other", {7}}});
+  for (Run& run : report.arms[1].runs) run.world_size = 2;
+  report.arms[2].config = report.invocation.config;
+  report.arms[2].config->image_size = 32;
+  RunSet set;
+  add_runs(set, report, "made up");
+  return set;
+}
+
+void text(std::ostream& out, const RunSet& set) { print_text(out, set); }
+
+TEST(ReportText, ShowsHowThroughputScales) {
+  const std::string shown = text_of(text, scaling_set());
+  EXPECT_THAT(shown, HasSubstr("\n1x1x2 is 1.90 [1.79, 2.02]"));
+  EXPECT_THAT(shown, HasSubstr(" times as fast as one rank of 1x1x1: 95"));
+  EXPECT_THAT(shown, HasSubstr("1x1x2   2         2   192 [168, 219]  1.90 [1.79, 2.02]"));
+  const std::string table = text_of(markdown, scaling_set());
+  EXPECT_THAT(table,
+              HasSubstr("| layout | ranks | runs | images/s [95 %] | speedup | efficiency |"));
+  EXPECT_THAT(table, HasSubstr("| 1x1x1 | 1 | 2 | 101 [89, 115] | - | - | weak, 256 a rank | "
+                               "reference |"));
+  EXPECT_THAT(text_of(text, made_up_set({{"1x1x1", {100, 102}}})), Not(HasSubstr("speedup")));
+}
+
+TEST(ReportText, CsvAndPrometheusTellSpeedupAndRanks) {
+  const std::string csv = text_of(print_csv, scaling_set());
+  EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,speedup,1,1.90"));
+  EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,efficiency_upper,1,"));
+  EXPECT_THAT(csv, HasSubstr(",\"no\",2,\"1x1x1\"\r\n"));
+  EXPECT_THAT(csv, Not(HasSubstr("\"1x1x1\",,complete")));
+  const std::string metrics = text_of(print_prometheus, scaling_set());
+  EXPECT_THAT(metrics, testing::ContainsRegex(
+                           "nearmetal_speedup\\{arm=\"1x1x2\".*,against=\"1x1x1\"\\} 1\\.90"));
+  EXPECT_THAT(metrics, testing::ContainsRegex("nearmetal_efficiency_interval\\{arm=\"1x1x2\".*,"
+                                              "bound=\"lower\"\\} 0\\."));
+  EXPECT_THAT(metrics, testing::ContainsRegex("nearmetal_ranks\\{arm=\"1x1x2\".*\\} 2\n"));
+  EXPECT_THAT(metrics, Not(HasSubstr("nearmetal_speedup{arm=\"1x1x1\"")));
 }
 
 TEST(ReportText, MarkdownEscapesWhatItWouldTakeForMoreThanText) {

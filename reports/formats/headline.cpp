@@ -1,0 +1,183 @@
+#include "reports/formats/headline.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/scaling.h"
+#include "reports/sharing/fractions.h"
+#include "reports/text/text.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+using Rows = std::vector<const ComparisonRow*>;
+
+std::string capitalised(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+struct Size {
+  std::string percent;   // "6.00 %"
+  std::string interval;  // " [4.1, 7.9]", or why there is none
+};
+
+// Of a difference without its sign, which words tell.
+Size size_of(const ComparisonRow& row) {
+  const bool down = *row.difference < 0;
+  const double size = std::abs(*row.difference);
+  const Maybe<Interval>& found = row.difference_interval;
+  if (!found) {
+    return {replaced(signed_percent(size), "+", ""), " (no interval: " + found.reason + ")"};
+  }
+  const Interval turned = down ? Interval{-found->upper, -found->lower} : *found;
+  const std::string text = replaced(signed_percent(size, turned), "+", "");
+  const size_t end = text.find(" [");
+  return {text.substr(0, end), text.substr(end)};
+}
+
+// "the VM is 6.00 % slower than bare metal [4.1, 7.9]"; by other metrics "p99_step_seconds of the
+// VM is 6.00 % higher than of bare metal [4.1, 7.9]".
+std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
+  const bool of_throughput = metric_from(row.metric).is_throughput;
+  const bool down = *row.difference < 0;
+  const auto [percent, interval] = size_of(row);
+  const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
+                                        : (down ? "lower than of " : "higher than of ");
+  return (of_throughput ? "" : row.metric + " of ") + new_name(options) + " is " + percent + " " +
+         way + base_name(options) + (row.since.empty() ? "" : " since " + row.since) + interval;
+}
+
+std::string counts_of(const Rows& rows) {
+  std::map<Verdict, int64_t> counts;
+  for (const ComparisonRow* row : rows) ++counts[row->verdict];
+  std::vector<std::string> texts;
+  for (const auto& [verdict, count] : counts) {
+    texts.push_back(std::to_string(count) + " " + to_string(verdict));
+  }
+  return joined(texts);
+}
+
+std::string headline_of(const Comparison& comparison, const std::string& metric) {
+  Rows rows;
+  int64_t in_mean = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (row.metric != metric) continue;
+    rows.push_back(&row);
+    in_mean += row.log_difference && row.since.empty() ? 1 : 0;
+  }
+  if (rows.empty()) return "";
+  if (rows.size() == 1) return sentence_of(*rows.front(), comparison.options);
+  const auto mean = std::ranges::find(comparison.geometric_means, metric, &ComparisonRow::metric);
+  if (mean != comparison.geometric_means.end()) {
+    return "On the mean of " + counted(in_mean, "row") + " " +
+           clause_of(*mean, comparison.options) + "; row by row: " + counts_of(rows);
+  }
+  return title_of(*rows.front()) + ", the worst of " + counted(std::ssize(rows), "row") + ": " +
+         sentence_of(*rows.front(), comparison.options);
+}
+
+bool is_serial(const RunSet& set, const std::string& arm) {
+  const auto found = std::ranges::find(set.arms, arm, &RunArm::name);
+  return found->share && found->share->mode == SharingMode::serial;
+}
+
+// The way of sharing that gains the most.
+std::vector<std::string> sharing_headlines(const RunSet& set) {
+  const std::vector<FractionPoint> points = fractions_of(set);
+  const FractionPoint* best = nullptr;
+  for (const FractionPoint& point : points) {
+    if (!point.of_serial || point.jobs < 2 || is_serial(set, point.arm)) continue;
+    if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
+  }
+  if (best == nullptr) return {};
+  return {"The best way to share is '" + best->arm +
+          "': " + estimate_text(best->of_serial->value, best->of_serial->interval) +
+          " times the throughput of as many jobs one after another"};
+}
+
+// Of each reference the arms with the most ranks.
+std::vector<std::string> scaling_headlines(const RunSet& set) {
+  const std::vector<ScalingPoint> points = scaling_of(set);
+  std::vector<std::string> lines;
+  for (const ScalingPoint& point : points) {
+    const bool has_larger = std::ranges::any_of(points, [&](const ScalingPoint& other) {
+      return other.reference == point.reference && other.ranks > point.ranks;
+    });
+    if (point.is_reference() || has_larger) continue;
+    lines.push_back(point.arm + " is " + estimate_text(point.speedup, point.speedup_interval) +
+                    " times as fast as one rank of " + point.reference + ": " +
+                    estimate_text(point.efficiency, point.efficiency_interval, 100) +
+                    " % of the ideal for " + counted(point.ranks, "rank"));
+  }
+  return lines;
+}
+
+std::vector<std::string> throughput_headlines(const RunSet& set) {
+  if (set.arms.size() != 1) return {};
+  const RunArm& arm = set.arms.front();
+  const Metric& metric = throughput_metric(unit_of(arm));
+  const SideSummary side = summary_of_arm(arm, metric);
+  if (!side.geometric_mean) return {};
+  return {arm.name + ": " + mean_text(side, metric) + " " + metric.unit + " in " +
+          counted(side.runs, "run")};
+}
+
+}  // namespace
+
+std::string sentence_of(const ComparisonRow& row, const CompareOptions& options) {
+  std::string text;
+  if (!row.difference) {
+    text = capitalised(row.reason);
+  } else {
+    const std::string clause = clause_of(row, options);
+    text = metric_from(row.metric).is_throughput ? capitalised(clause) : clause;
+  }
+  return text + ": " + to_string(row.verdict);
+}
+
+std::vector<std::string> headlines(const Comparison& comparison) {
+  std::vector<std::string> lines;
+  for (const std::string& metric : comparison.options.metrics) {
+    std::string line = headline_of(comparison, metric);
+    if (line.empty()) continue;
+    if (holds_within_one_session(comparison)) line += " (within one session)";
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> headlines(const RunSet& set) {
+  std::vector<std::string> lines = sharing_headlines(set);
+  for (std::string& line : scaling_headlines(set)) lines.push_back(std::move(line));
+  return lines.empty() ? throughput_headlines(set) : lines;
+}
+
+void print_head(std::ostream& out, const std::vector<std::string>& work,
+                const std::vector<std::string>& headlines, bool colour) {
+  for (const std::string& line : work) print_wrapped(out, line);
+  for (const std::string& line : headlines) {
+    if (colour) out << "\033[1m";
+    print_wrapped(out, line);
+    if (colour) out << "\033[0m";
+  }
+  if (!work.empty() || !headlines.empty()) out << '\n';
+}
+
+void print_markdown_head(std::ostream& out, const std::vector<std::string>& work,
+                         const std::vector<std::string>& headlines) {
+  for (const std::string& line : work) out << markdown_escaped(line) << "\n\n";
+  for (const std::string& line : headlines) out << "**" << markdown_escaped(line) << "**\n\n";
+}
+
+std::string verdict_counts(const Comparison& comparison) {
+  Rows rows;
+  for (const ComparisonRow& row : comparison.rows) rows.push_back(&row);
+  return counts_of(rows) + (holds_within_one_session(comparison) ? " (within one session)" : "");
+}
+
+}  // namespace nearmetal

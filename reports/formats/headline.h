@@ -1,0 +1,34 @@
+// The answer in a sentence, as it stands above tables and charts.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "reports/compare/compare.h"
+#include "reports/compare/run_set.h"
+
+namespace nearmetal {
+
+/// "The VM is 6.00 % slower than bare metal [4.1, 7.9]: SLOWER"; of a row without figures why, and
+/// the verdict.
+std::string sentence_of(const ComparisonRow& row, const CompareOptions& options);
+
+/// For each metric that sentence; of several rows that of their geometric mean, with how many rows
+/// have which verdict.
+std::vector<std::string> headlines(const Comparison& comparison);
+
+/// What a report shows: where jobs share a GPU what the best way gains, the speedup of the arms
+/// with the most ranks, or the throughput of the only arm. Empty where it is none of these.
+std::vector<std::string> headlines(const RunSet& set);
+
+/// What was measured, where and when, then the answer, each on lines of its own, and an empty line.
+void print_head(std::ostream& out, const std::vector<std::string>& work,
+                const std::vector<std::string>& headlines, bool colour = false);
+void print_markdown_head(std::ostream& out, const std::vector<std::string>& work,
+                         const std::vector<std::string>& headlines);
+
+/// "1 SLOWER, 2 EQUIVALENT", of all rows.
+std::string verdict_counts(const Comparison& comparison);
+
+}  // namespace nearmetal

@@ -1,0 +1,74 @@
+#include "reports/formats/scaling_text.h"
+
+#include <algorithm>
+
+#include "reports/compare/comparison_row.h"
+#include "reports/compare/scaling.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string name_of(const RunArm& arm) {
+  const bool emulated = !arm.runs.empty() && arm.runs.front().kind == Kind::emulated;
+  return arm.name + (emulated ? " (emulated)" : "");
+}
+
+// Of the first complete run, as one that ended without a report tells no jobs.
+std::string ranks_text(const RunArm& arm) {
+  const auto complete = [](const SetRun& run) { return run.run.status == Status::complete; };
+  const Run& run = std::ranges::find_if(arm.runs, complete)->run;
+  return std::to_string(run.world_size) +
+         (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
+}
+
+std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
+  const Metric& metric = throughput_metric(unit_of(arm));
+  const SideSummary side = summary_of_arm(arm, metric);
+  const auto all = std::to_string(arm.runs.size());
+  if (side.runs == 0) return {name_of(arm), "-", "0 of " + all, "-", "-", "-", "-", "-"};
+  std::vector<std::string> row = {
+      name_of(arm),
+      ranks_text(arm),
+      side.left_out == 0 ? all : std::to_string(side.runs) + " of " + all,
+      mean_text(side, metric),
+      "-",
+      "-",
+      "-",
+      point == nullptr ? without_reference_text(set, arm) : point->against};
+  if (point == nullptr) return row;
+  row[6] = scaling_text(*point);
+  if (point->is_reference()) return row;
+  row[4] = estimate_text(point->speedup, point->speedup_interval);
+  row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
+           (point->efficiency > 1 ? " (above 100 %: look why)" : "");
+  return row;
+}
+
+}  // namespace
+
+TextTable scaling_table(const RunSet& set) {
+  const std::vector<ScalingPoint> points = scaling_of(set);
+  TextTable table{{{"layout"},
+                   {"ranks"},
+                   {"runs", true},
+                   {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
+                   {"speedup", true},
+                   {"efficiency", true},
+                   {"scaling, batch"},
+                   {"against"}},
+                  {}};
+  for (const RunArm& arm : set.arms) {
+    if (arm.share) continue;
+    const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
+    table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
+  }
+  return table;
+}
+
+bool shows_speedup(const RunSet& set) {
+  return std::ranges::any_of(scaling_of(set),
+                             [](const ScalingPoint& point) { return !point.is_reference(); });
+}
+
+}  // namespace nearmetal
