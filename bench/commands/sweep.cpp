@@ -43,6 +43,7 @@ struct SweepForm {
   std::optional<std::string> resume;  // a journal
   std::optional<std::string> output;
   bool force = false;
+  bool json = false;
 };
 
 void add_sweep_options(Options& options, SweepForm& form) {
@@ -54,6 +55,7 @@ void add_sweep_options(Options& options, SweepForm& form) {
   options.path("--output", "FILE", form.output,
                "of the report [nearmetal-sweep-MODEL-TIME.report.json]");
   options.toggle("--force", form.force, "replace an existing report");
+  options.toggle("--json", form.json, "the report on stdout, too, instead of the table");
   options.toggle("--quiet", config.quiet, "no remarks and no progress");
   options.toggle("--no-progress", config.no_progress, "no progress line");
   add_workload_options(options, form.request.workload);
@@ -244,7 +246,11 @@ class Sweep {
     report_.exit_code = static_cast<int>(code);
     if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
     write_file_atomically(output_, to_json(report_), form_.force);
-    print_sweep(terminal_.out, report_, terminal_.colour);
+    if (form_.json) {
+      terminal_.out << to_json(report_) << std::flush;
+    } else {
+      print_sweep(terminal_.out, report_, terminal_.colour);
+    }
     terminal_.remark("report: " + output_);
     if (all) {
       std::error_code ignored;

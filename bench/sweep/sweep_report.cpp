@@ -81,6 +81,23 @@ std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
   return found;
 }
 
+ArmSpeedup speedup_of(const ScalingPoint& point) {
+  ArmSpeedup found{.against = point.reference,
+                   .ranks = point.ranks,
+                   .speedup = point.speedup,
+                   .efficiency = point.efficiency};
+  const auto fill = [](const Maybe<Interval>& interval, Maybe<double>& lower,
+                       Maybe<double>& upper) {
+    lower = upper = Unknown{interval.reason};
+    if (!interval) return;
+    lower = interval->lower;
+    upper = interval->upper;
+  };
+  fill(point.speedup_interval, found.speedup_lower, found.speedup_upper);
+  fill(point.efficiency_interval, found.efficiency_lower, found.efficiency_upper);
+  return found;
+}
+
 void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
@@ -88,6 +105,7 @@ void label_scaling(Report& report) {
     const auto arm = std::ranges::find_if(
         report.arms, [&](const Arm& other) { return other.name == point.arm; });
     arm->scaling = point.scaling;
+    arm->speedup = speedup_of(point);
   }
 }
 

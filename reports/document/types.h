@@ -9,6 +9,7 @@
 
 #include "models/program.h"
 #include "models/sample_unit.h"
+#include "reports/document/arm_speedup.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
 #include "reports/document/maybe.h"
@@ -284,16 +285,12 @@ struct UnsupportedArm {
   bool operator==(const UnsupportedArm&) const = default;
 };
 
-/// How the work grows with the number of ranks: the same batch on each rank as where there are
-/// fewest, or the same batch in all.
-enum class Scaling { weak, strong };
-constexpr auto names_of(Scaling) { return std::array{"weak", "strong"}; }
-
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
   std::optional<RunConfig> config{};         // where it is not that of the invocation
   std::optional<Scaling> scaling{};          // of a sweep over several numbers of ranks
+  std::optional<ArmSpeedup> speedup{};       // the same
   std::optional<ArmShare> share{};           // none: what a job takes is its own
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;

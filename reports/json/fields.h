@@ -49,6 +49,20 @@ void fields(Archive& field, In<Archive, ArmShare> share) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, ArmSpeedup> speedup) {
+  field.type("speedup", "Throughput against that of the arm with the fewest ranks");
+  field("against", speedup.against,
+        "That arm; itself: it is that one, whose speedup is held to be");
+  field("ranks", speedup.ranks, at_least(1));
+  field("speedup", speedup.speedup, above(0), "Against one rank of that arm");
+  field("speedup_lower", speedup.speedup_lower, "Of its 95 % interval");
+  field("speedup_upper", speedup.speedup_upper);
+  field("efficiency", speedup.efficiency, above(0), "Speedup / ranks");
+  field("efficiency_lower", speedup.efficiency_lower);
+  field("efficiency_upper", speedup.efficiency_upper);
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field.type("arm", "One of the configurations of a report, measured by one or more runs");
   field("name", arm.name);
@@ -58,6 +72,9 @@ void fields(Archive& field, In<Archive, Arm> arm) {
   field.added("scaling", arm.scaling,
               "In a sweep over several numbers of ranks: the same batch on each rank, or in all; "
               "null: one number, or no sweep");
+  field.added("speedup", arm.speedup,
+              "In a sweep over several numbers of ranks, as that sweep found it: `report` finds it "
+              "anew from the runs; null: as scaling. Since 1.7");
   field.added("share", arm.share,
               "How the jobs have one GPU, or the same CPUs; null: what a job takes is its own");
   field.added("unsupported", arm.unsupported, "Why there are no runs: what this machine cannot do");

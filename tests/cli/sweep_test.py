@@ -99,6 +99,19 @@ class Sweep(cli.SweepTest):
         again = self.call("compare", "s.json#1x1x1", "s.json#1x1x1")
         self.assertEqual(again.returncode, 0, again.err)
 
+    def test_json_is_the_report_with_speedups(self):
+        process = self.sweep("1x1x1", "1x1x2", "--repeats", "2", "--steps", "5", "--json")
+        self.assertEqual(process.returncode, 0, process.err)
+        report = json.loads(process.out)
+        self.assertEqual(report, self.report("s.json"))
+        one, two = report["arms"]
+        self.assertEqual((one["speedup"]["against"], one["speedup"]["speedup"]), ("1x1x1", 1))
+        speedup = two["speedup"]
+        self.assertEqual((speedup["against"], speedup["ranks"]), ("1x1x1", 2))
+        self.assertAlmostEqual(speedup["efficiency"], speedup["speedup"] / 2)
+        self.assertLess(speedup["speedup_lower"], speedup["speedup"])
+        self.assertLess(speedup["speedup"], speedup["speedup_upper"])
+
     def test_evidence_is_for_every_rank(self):
         with open(self.path("facts.json"), "w", encoding="utf-8") as file:
             json.dump({"firmware": "1.2"}, file)
