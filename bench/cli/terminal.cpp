@@ -25,7 +25,8 @@ Terminal standard_terminal() {
   return {.out = std::cout,
           .err = std::cerr,
           .colour = capable && wanted && isatty(STDOUT_FILENO) == 1,
-          .rewrites = capable && isatty(STDERR_FILENO) == 1};
+          .rewrites = capable && isatty(STDERR_FILENO) == 1,
+          .is_read = isatty(STDOUT_FILENO) == 1};
 }
 
 }  // namespace nearmetal

@@ -14,6 +14,7 @@ struct Terminal {
   bool colour = false;    // of `out`
   bool rewrites = false;  // whether a line of `err` can be written over
   bool quiet = false;     // no remarks
+  bool is_read = false;   // whether `out` is a terminal, before which someone sits
 
   /// A line of talk that a script can do without.
   void remark(const std::string& text) const {

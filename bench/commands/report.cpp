@@ -11,14 +11,15 @@
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
 constexpr const char* report_examples = R"(
 Examples:
-  nearmetal report run*.json                                 a table in Markdown
-  nearmetal report run*.json --format text                   the same for a terminal
+  nearmetal report run*.json                                 tables, and the answer above them
+  nearmetal report run*.json > runs.md                       the same in Markdown
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
@@ -66,7 +67,7 @@ constexpr ReportFormat report_formats[] = {
 
 struct ReportForm {
   std::vector<std::string> places;
-  const ReportFormat* format = &report_formats[0];
+  const ReportFormat* format = nullptr;  // none: as the place that it is written to
   std::optional<std::string> output;
   bool force = false;
   bool charts = true;                    // of HTML
@@ -75,7 +76,10 @@ struct ReportForm {
 
 void add_report_options(Options& options, ReportForm& form) {
   options.paths("FILE", "FILE...", form.places, "Reports, FILE#ARM or folders").required = true;
-  options.row("--format", form.format, report_formats, "");
+  options.value("--format", joined(row_names(report_formats), "|"),
+                "[text on a terminal, else markdown]", [&form](const std::string& text) {
+                  form.format = &find_row(report_formats, "--format", text);
+                });
   options.path("--output", "FILE", form.output, "file; - is stdout [-]");
   options.toggle("--no-charts", "HTML without gnuplot", [&form] { form.charts = false; });
   options.path("--plot-data", "FOLDER", form.plot_data,
@@ -96,7 +100,10 @@ void write_plot_data(const std::filesystem::path& folder, const RunSet& set, boo
 }
 
 ExitCode run_report(const ReportForm& form, const Context& context) {
-  const ReportFormat& format = *form.format;
+  const bool on_terminal = context.terminal.is_read && form.output.value_or("-") == "-";
+  const ReportFormat& format =
+      form.format != nullptr ? *form.format
+                             : find_row(report_formats, "", on_terminal ? "text" : "markdown");
   if (form.output) require_no_input(*form.output, files_of(form.places));
   const RunSet set = read_runs(form.places, format.with_steps || form.plot_data);
   remark_foreign(set, context.terminal);

@@ -1,9 +1,12 @@
 """report: the forms that other tools read, judged by their parsers."""
 
+import contextlib
 import csv
 import io
 import json
+import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
@@ -75,6 +78,20 @@ class Report(cli.CliTest):
         self.assertIn("  50.11  ", process.out)
         self.assertNotIn("\x01", process.out)
         self.assertNotIn("|", process.out)
+
+    def test_a_terminal_is_given_text_and_a_file_markdown(self):
+        screen, end = pty.openpty()
+        process = self.call("report", self.hostile, stdout=end)
+        os.close(end)
+        shown = b""
+        with contextlib.suppress(OSError):  # at its end
+            while part := os.read(screen, 65536):
+                shown += part
+        os.close(screen)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("throughput_images_per_second, images/s  ", shown.decode())
+        self.assertNotIn("|", shown.decode())
+        self.assertIn("| 50.11 |", self.call("report", self.hostile).out)
 
     def test_forms_of_a_sweep_tell_how_it_scales(self):
         sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
