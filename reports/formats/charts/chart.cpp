@@ -11,7 +11,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t line_length = 24;  // of labels beside a plot, which shall keep its width
+constexpr size_t line_length = 24;     // of labels beside a plot, which shall keep its width
+constexpr double room_of_value = 0.2;  // behind the longest bar
 
 std::string cut(const std::string& text, size_t length) {
   return text.size() > length ? text.substr(0, length - 2) + ".." : text;
@@ -41,6 +42,14 @@ std::string line_at(double value) {
   const std::string at = plain_number(value);
   return "set arrow 1 from first " + at + ", graph 0 to first " + at +
          ", graph 1 nohead dt 2 lw 1.5 lc rgb 'black' front\n";
+}
+
+// Behind what is drawn of it, and behind a line that is near.
+double place_of_value(const Bar& bar, const Bars& bars) {
+  double end = bar.whisker ? std::max(bar.value, bar.whisker->upper) : bar.value;
+  for (const double circle : bar.circles) end = std::max(end, circle);
+  const bool meets_line = bars.line && end < *bars.line && end > (1 - room_of_value) * *bars.line;
+  return meets_line ? *bars.line : end;
 }
 
 std::pair<double, bool> axis_end_of(const Bars& bars) {
@@ -137,10 +146,16 @@ std::string point(Kind kind, const std::string& colour) {
 double tick_step(double length, int most_ticks) {
   const double least = length / most_ticks;
   const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
     if (factor * power >= least) return factor * power;
   }
   return 10 * power;
+}
+
+int most_ticks(double largest) {
+  constexpr size_t characters = 36;  // along an axis
+  return static_cast<int>(
+      std::clamp<size_t>(characters / (plain_number(std::floor(largest)).size() + 3), 3, 6));
 }
 
 std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
@@ -151,18 +166,23 @@ std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
 
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
-  std::ostringstream csv = csv_with("position,half_height,label,side,kind,mark,value,lower,upper");
+  const double end = axis_end_of(bars).first;
+  std::ostringstream csv =
+      csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
   const double half_height = 0.38 / static_cast<double>(bars.sides.size());
   for (const Bar& bar : bars.bars) {
     const double position =
         static_cast<double>(bar.row) - 0.38 + half_height * static_cast<double>(2 * bar.side + 1);
-    const auto add = [&](const char* mark, double value, const Interval& whisker) {
+    const auto add = [&](const char* mark, double value, const Interval& whisker,
+                         const std::string& text) {
       csv << position << ',' << 0.9 * half_height << ',' << quoted_label(bar.label) << ','
           << bar.side << ',' << to_string(bar.kind) << ',' << mark << ',' << value << ','
-          << whisker.lower << ',' << whisker.upper << '\n';
+          << whisker.lower << ',' << whisker.upper << ',' << text << '\n';
     };
-    add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value});
-    for (const double circle : bar.circles) add("run", circle, {circle, circle});
+    add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value}, "");
+    for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
+    const double label = std::min(end, place_of_value(bar, bars));
+    add("text", label, {label, label}, significant(bar.value));
   }
   return csv.str();
 }
@@ -186,8 +206,8 @@ std::string script_of(const Bars& bars) {
   return chart_head(height_of_rows(bars.rows.size() * (bars.sides.size() + 1) / 2) +
                     key_line_height * static_cast<int>(looks.size()) +
                     (cuts ? height_of_note : 0)) +
-         row_axis(bars.rows) + "set xrange [0:" + (cuts ? plain_number(end) : "*") +
-         "]\nset xtics " + plain_number(tick_step(end, end < 1000 ? 5 : 4)) + "\nset xlabel '" +
+         row_axis(bars.rows) + "set xrange [0:" + plain_number((1 + room_of_value) * end) +
+         "]\nset xtics " + plain_number(tick_step(end, most_ticks(end))) + "\nset xlabel '" +
          bars.axis +
          "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
          (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") + "plot " + plots +
@@ -195,7 +215,9 @@ std::string script_of(const Bars& bars) {
          "column('value') : NaN):'position':'lower':'upper' with xerrorbars pt 0 lw 1.5 "
          "lc rgb 'black' notitle, \\\n  "
          "$data using (strcol('mark') eq 'run' ? column('value') : NaN):'position' with points "
-         "pt 6 ps 0.5 lc rgb 'black' notitle\n";
+         "pt 6 ps 0.5 lc rgb 'black' notitle, \\\n  "
+         "$data using (strcol('mark') eq 'text' ? column('value') : NaN):'position':"
+         "(strcol('text')) with labels left offset 0.7,0 font ',12' notitle\n";
 }
 
 }  // namespace nearmetal

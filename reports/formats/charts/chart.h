@@ -56,7 +56,11 @@ std::string fill(Kind kind, const std::string& colour);
 /// How a point of this kind is drawn: measured filled, emulated open, predicted a cross.
 std::string point(Kind kind, const std::string& colour);
 
-/// 1, 2 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to
+/// How many ticks stand beside each other without touching, where labels are as long as that of
+/// this value.
+int most_ticks(double largest);
+
+/// 1, 2, 2.5 or 5 times a power of ten, so that no more than `most_ticks` such steps lie from 0 to
 /// `length`, which is above 0.
 double tick_step(double length, int most_ticks);
 

@@ -27,8 +27,9 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
   const std::string upper = plain_number(100 * std::expm1(-margin));
   std::string script =
       chart_head(height_of_rows(rows.size())) + row_axis(rows) + "set xrange [" +
-      plain_number(least) + ":" + plain_number(most) + "]\n" +
-      "set xlabel 'difference, %'\nset grid xtics ls 1\n" + "set object 1 rectangle from first " +
+      plain_number(least) + ":" + plain_number(most) + "]\n" + "set xtics " +
+      plain_number(tick_step(most - least, 6)) +
+      "\nset xlabel 'difference, %'\nset grid xtics ls 1\n" + "set object 1 rectangle from first " +
       lower + ", graph 0 to first " + upper +
       ", graph 1 fs solid 0.25 noborder fc rgb '#888888' behind\n"
       "set arrow 1 from first 0, graph 0 to first 0, graph 1 nohead lw 1 lc rgb 'black'\nplot ";
@@ -37,17 +38,18 @@ std::string difference_script(const Comparison& comparison, const std::vector<st
     script += "$data using (strcol('verdict') eq '" + std::string(to_string(verdict)) +
               "' ? column('difference') : NaN):'position':'lower':'upper' with xerrorbars pt 7 "
               "ps 0.8 lw 2 lc rgb '" +
-              verdict_colour(verdict) + "' notitle" +
-              (verdict == Verdict::faster ? "\n" : ", \\\n  ");
+              verdict_colour(verdict) + "' notitle, \\\n  ";
   }
-  return script;
+  return script +
+         "$data using 'difference':'position':(strcol('text')) with labels center offset 0,0.8 "
+         "font ',12' notitle\n";
 }
 
 }  // namespace
 
 Chart difference_chart(const Comparison& comparison) {
   Chart chart{.name = "difference", .title = "Difference"};
-  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper");
+  std::ostringstream csv = csv_with("position,row,verdict,difference,lower,upper,text");
   std::vector<std::string> rows;
   std::vector<std::pair<std::string, std::string>> counts;
   double least = 100 * std::expm1(log_margin(comparison.options.rule));
@@ -59,7 +61,8 @@ Chart difference_chart(const Comparison& comparison) {
                            std::min(1e6, 100 * row.difference_interval->upper)};
     const std::string name = title_of(row) + (several ? " " + row.metric : "");
     csv << rows.size() << ',' << quoted_label(name) << ',' << to_string(row.verdict) << ','
-        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << '\n';
+        << 100 * *row.difference << ',' << percent.lower << ',' << percent.upper << ','
+        << signed_percent(*row.difference) << '\n';
     rows.push_back(name);
     counts.emplace_back(
         name, std::to_string(row.base_side.runs) + "|" + std::to_string(row.new_side.runs));

@@ -25,8 +25,12 @@ std::vector<Part> parts_of(const StepProfile& profile) {
 
 // `parts`: their names, and the longest of any row.
 std::string script_of(const std::vector<std::string>& rows, const std::vector<Part>& parts) {
+  double end = 0;
+  for (const Part& part : parts) end += milliseconds * part.seconds;
   std::string script = chart_head(height_of_rows(rows.size()) + 30) + row_axis(rows) +
-                       "set xrange [0:*]\nset xlabel 'ms'\nset grid xtics ls 1\n"
+                       "set xrange [0:*]\nset xtics " +
+                       plain_number(tick_step(end, most_ticks(end))) +
+                       "\nset xlabel 'ms'\nset grid xtics ls 1\n"
                        "set key on above right horizontal Left reverse samplen 1.5\nplot ";
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].seconds == 0) continue;

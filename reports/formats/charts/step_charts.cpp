@@ -87,13 +87,16 @@ std::string strip_script(const std::vector<Steps>& all) {
   constexpr int panel_height = 110;
   const auto panels = static_cast<double>(all.size());
   std::string script = chart_head(40 + panel_height * static_cast<int>(all.size()));
-  double most = 0;
+  double most = 0, longest = 0;
   for (const Steps& steps : all) {
     most = std::max(most, *std::ranges::max_element(steps.seconds));
+    longest = std::max(longest, static_cast<double>(steps.seconds.size()));
   }
   script += "set yrange [0:" + plain_number(1.1 * milliseconds * most) +
-            "]\nset xrange [0:*]\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
-            plain_number(tick_step(milliseconds * most, 3)) +
+            "]\nset xrange [0:" + plain_number(longest) + "]\nset xtics " +
+            plain_number(tick_step(longest, most_ticks(longest))) +
+            "\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
+            plain_number(tick_step(milliseconds * most, 4)) +
             "\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\nset bmargin 2\nset multiplot\n";
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string index = std::to_string(i);
@@ -115,11 +118,13 @@ std::string distribution_script(const std::vector<Steps>& all) {
     least = std::min(least, quantile(steps.seconds, 0));
     most = std::max(most, quantile(steps.seconds, 0.99));
   }
+  if (least == most) most = least * 1.001;  // an axis has a length
   const double space = 0.03 * (most - least);
   std::string script = chart_head(320 + 18 * static_cast<int>(all.size())) + "set xrange [" +
                        plain_number(milliseconds * (least - space)) + ":" +
-                       plain_number(milliseconds * (most + space)) +
-                       "]\nset xlabel 'step time, ms'\nset ylabel '% of the steps'\n"
+                       plain_number(milliseconds * (most + space)) + "]\nset xtics " +
+                       plain_number(tick_step(milliseconds * (most - least), 4)) +
+                       "\nset xlabel 'step time, ms'\nset ylabel '% of the steps'\n"
                        "set yrange [0:100]\nset grid ls 1\n"
                        "set key on above vertical maxcols 1 Left reverse samplen 2\nplot ";
   for (size_t i = 0; i < all.size(); ++i) {
