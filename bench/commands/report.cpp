@@ -22,6 +22,7 @@ Examples:
   nearmetal report run*.json > runs.md                       the same in Markdown
   nearmetal report run*.json --format csv --output runs.csv  a line for each run and metric
   nearmetal report run*.json --format html --output runs.html
+  nearmetal report metal=a.json vm=b.json c.json             two machines side by side
   nearmetal report run*.json --format github >> "$GITHUB_STEP_SUMMARY"
   nearmetal report run*.json --format go > runs.txt          for benchstat
   kubectl logs job/nearmetal-launcher > job.log && nearmetal report job.log
@@ -32,24 +33,24 @@ github-action-benchmark: for its tool customBiggerIsBetter. google-benchmark: fo
 
 struct ReportFormat {
   const char* name;
-  void (*print)(std::ostream& out, const RunSet& set, bool charts);
+  void (*print)(std::ostream& out, const GroupedRuns& runs, bool charts);
   // Whether it has one value for all runs of an arm, without a word of what they are.
   bool means_alone = false;
   bool with_steps = false;  // whether it shows them
 };
 
 template <void (*print)(std::ostream&, const RunSet&)>
-void without_charts(std::ostream& out, const RunSet& set, bool) {
-  print(out, set);
+void without_charts(std::ostream& out, const GroupedRuns& runs, bool) {
+  print(out, runs.all);
 }
 
 template <std::string (*text)(const RunSet&)>
-void text_without_charts(std::ostream& out, const RunSet& set, bool) {
-  out << text(set);
+void text_without_charts(std::ostream& out, const GroupedRuns& runs, bool) {
+  out << text(runs.all);
 }
 
-void print_page(std::ostream& out, const RunSet& set, bool charts) {
-  out << html_of(report_page(set), charts);
+void print_page(std::ostream& out, const GroupedRuns& runs, bool charts) {
+  out << html_of(report_page(runs), charts);
 }
 
 constexpr ReportFormat report_formats[] = {
@@ -75,7 +76,9 @@ struct ReportForm {
 };
 
 void add_report_options(Options& options, ReportForm& form) {
-  options.paths("FILE", "FILE...", form.places, "Reports, FILE#ARM or folders").required = true;
+  options
+      .paths("FILE", "FILE...", form.places, "Reports, FILE#ARM, folders; NAME=FILE... is a group")
+      .required = true;
   options.value("--format", joined(row_names(report_formats), "|"),
                 "[text on a terminal, else markdown]", [&form](const std::string& text) {
                   form.format = &find_row(report_formats, "--format", text);
@@ -88,11 +91,11 @@ void add_report_options(Options& options, ReportForm& form) {
 }
 
 // Of each chart that has something to show NAME.csv and NAME.gp.
-void write_plot_data(const std::filesystem::path& folder, const RunSet& set, bool force) {
+void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& runs, bool force) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw OutputError(folder.string() + ": " + error.message());
-  for (const Chart& chart : charts_of(set)) {
+  for (const Chart& chart : charts_of(runs)) {
     if (!chart.missing.empty()) continue;
     write_file_atomically(folder / (chart.name + ".csv"), chart.csv, force);
     write_file_atomically(folder / (chart.name + ".gp"), script_with_files(chart), force);
@@ -104,13 +107,16 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   const ReportFormat& format =
       form.format != nullptr ? *form.format
                              : find_row(report_formats, "", on_terminal ? "text" : "markdown");
-  if (form.output) require_no_input(*form.output, files_of(form.places));
-  const RunSet set = read_runs(form.places, format.with_steps || form.plot_data);
-  remark_foreign(set, context.terminal);
-  if (format.means_alone) require_same_work(set);
-  if (form.plot_data) write_plot_data(*form.plot_data, set, form.force);
+  const GroupedPlaces places = grouped_places(form.places);
+  for (const auto& [name, of_group] : places) {
+    if (form.output) require_no_input(*form.output, files_of(of_group));
+  }
+  const GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
+  remark_foreign(runs.all, context.terminal);
+  if (format.means_alone) require_same_work(runs.all);
+  if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
   std::ostringstream text;
-  format.print(text, set, form.charts);
+  format.print(text, runs, form.charts);
   write_output(text.str(), form.output, form.force, context.terminal);
   return ExitCode::ok;
 }

@@ -86,6 +86,7 @@ struct RunArm {
   std::string name;
   std::vector<SetRun> runs;
   std::optional<ArmShare> share{};
+  std::string group{};  // it is held against arms of the same alone; empty: there are no groups
 };
 
 struct RunSet {

@@ -52,8 +52,9 @@ MeasuredArm measured(const RunArm& arm) {
       result.kind = run.kind;
       result.ranks = run.run.world_size;
       result.batch = batch_in(run.key);
-      result.weak_context = context_sha256(run.key);
-      result.strong_context = strong_context(run.key, result.batch * result.ranks);
+      result.weak_context = arm.group + '\0' + context_sha256(run.key);
+      result.strong_context =
+          arm.group + '\0' + strong_context(run.key, result.batch * result.ranks);
     }
     result.values.push_back(*value);
   }
@@ -137,7 +138,7 @@ std::string not_comparable_text(const std::vector<MeasuredArm>& arms, const Meas
   std::string nearest;
   std::vector<std::string> fewest;
   for (const MeasuredArm& other : arms) {
-    if (other.ranks >= arm.ranks) continue;
+    if (other.ranks >= arm.ranks || other.arm->group != arm.arm->group) continue;
     const std::vector<std::string> names = differing_fields(*arm.arm, *other.arm);
     if (!nearest.empty() && names.size() >= fewest.size()) continue;
     nearest = other.arm->name;

@@ -156,8 +156,9 @@ TextTable table_of_environments(const Comparison& comparison) {
   table.columns = {
       {"environment"}, {base_title(comparison.options)}, {new_title(comparison.options)}};
   for (const EnvironmentDifference& difference : comparison.environment_differences) {
-    table.rows.push_back(
-        {difference.name, shortened(difference.base), shortened(difference.other)});
+    table.rows.push_back({difference.name,
+                          shortened(readable_fact(difference.name, difference.base)),
+                          shortened(readable_fact(difference.name, difference.other))});
   }
   return table;
 }

@@ -1,6 +1,7 @@
 #include "reports/formats/html.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "reports/compare/compare.h"
@@ -27,14 +28,16 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; margin: .5rem 0; font-size: .9rem; }
 caption { text-align: left; font-weight: bold; padding: .25rem 0; }
-th, td { border-bottom: 1px solid #8886; min-width: 5rem; overflow-wrap: anywhere;
+th, td { border-bottom: 1px solid #8886; max-width: 30rem; min-width: 5rem; overflow-wrap: break-word;
   padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
-thead th { border-bottom-width: 2px; overflow-wrap: normal; }
+thead th { border-bottom-width: 2px; }
 tbody th { font-weight: normal; }
-th:nth-child(2), td:nth-child(2) { min-width: 9rem; }
+th:nth-child(2), td:nth-child(2) { min-width: 7rem; }
 .number.number { min-width: 0; text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-figure { margin: 0; }
-figure svg { display: block; height: auto; max-width: 40rem; width: 100%; }
+.charts { align-items: start; display: grid; gap: 0 2rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; min-width: 0; }
+figure svg { display: block; height: auto; max-width: 48rem; width: 100%; }
 figcaption, summary, .legend, .missing { font-size: .9rem; max-width: 56rem; }
 summary { cursor: pointer; }
 li { overflow-wrap: anywhere; }
@@ -133,15 +136,15 @@ void print_answer(std::ostream& out, const Page& page) {
   if (!page.verdict.empty()) out << "<p>" << html_escaped(page.verdict) << "</p>\n";
 }
 
-using Facts = std::vector<std::pair<std::string, std::vector<std::string>>>;
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // Distinct values of each field of the comparable key, in its order.
-TextTable table_of_keys(const RunSet& set) {
-  Facts facts;
+Facts facts_of_keys(const RunSet& set) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> facts;
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       for (const KeyField& field : run.key) {
-        auto known = std::ranges::find(facts, field.name, &Facts::value_type::first);
+        auto known = std::ranges::find(facts, field.name, &decltype(facts)::value_type::first);
         if (known == facts.end()) known = facts.insert(known, {field.name, {}});
         std::vector<std::string>& values = known->second;
         if (std::ranges::find(values, field.value) == values.end()) {
@@ -150,15 +153,30 @@ TextTable table_of_keys(const RunSet& set) {
       }
     }
   }
-  TextTable table{.columns = {{"what must agree"}, {"value"}}, .rows = {}};
-  for (const auto& [name, values] : facts) table.rows.push_back({name, joined(values)});
-  return table;
+  Facts texts;
+  for (const auto& [name, values] : facts) texts.emplace_back(name, joined(values));
+  return texts;
 }
 
-TextTable table_of_environments(const RunSet& set) {
-  TextTable table{.columns = {{"fact"}, {"value"}}, .rows = {}};
-  for (const auto& [name, value] : joined_facts(set.environments)) {
-    table.rows.push_back({name, shortened(value)});
+Facts facts_of_machines(const RunSet& set) {
+  Facts facts = joined_facts(set.environments);
+  for (auto& [name, values] : facts) values = shortened(readable_fact(name, values));
+  return facts;
+}
+
+using Sides = std::vector<std::pair<std::string, const RunSet*>>;  // of name and set
+
+// A column for each side.
+TextTable side_by_side(const char* title, const Sides& sides, Facts (*facts_of)(const RunSet&)) {
+  TextTable table{.columns = {{title}}, .rows = {}};
+  std::map<std::string, size_t> rows;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    table.columns.push_back({sides.size() == 1 ? "value" : sides[side].first});
+    for (const auto& [name, value] : facts_of(*sides[side].second)) {
+      const auto [row, is_new] = rows.emplace(name, table.rows.size());
+      if (is_new) table.rows.emplace_back(sides.size() + 1, "-").front() = name;
+      table.rows[row->second].at(side + 1) = value;
+    }
   }
   return table;
 }
@@ -173,10 +191,9 @@ TextTable with_last_column_second(TextTable table) {
   return table;
 }
 
-void add_details(Page& page, const RunSet& set, const std::string& side) {
-  const std::string suffix = side.empty() ? "" : " (" + side + ")";
-  page.details.push_back({"The work" + suffix, table_of_keys(set)});
-  page.details.push_back({"The machines" + suffix, table_of_environments(set)});
+void add_details(Page& page, const Sides& sides) {
+  page.details.push_back({"The work", side_by_side("what must agree", sides, facts_of_keys)});
+  page.details.push_back({"The machines", side_by_side("fact", sides, facts_of_machines)});
 }
 
 }  // namespace
@@ -212,18 +229,22 @@ void print_html(std::ostream& out, const Page& page) {
   out << "</body>\n</html>\n";
 }
 
-Page report_page(const RunSet& set) {
+Page report_page(const GroupedRuns& runs) {
+  const RunSet& set = runs.all;
+  Sides sides;
+  for (const NamedRuns& group : runs.groups) sides.emplace_back(group.name, &group.set);
+  if (sides.empty()) sides = {{"", &set}};
   Page page;
   const std::string task = task_of(set);
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
-  page.work = work_lines({{"", &set}});
+  page.work = work_lines(sides);
   page.headlines = headlines(set);
   if (shares_a_gpu(set)) page.tables = fraction_tables(set);
   if (shows_speedup(set)) page.tables.push_back({"Scaling", scaling_table(set)});
   page.remarks = run_warnings(set);
-  page.charts = charts_of(set);
+  page.charts = charts_of(runs);
   page.details = {{"All figures", report_table(set)}};
-  add_details(page, set, "");
+  add_details(page, sides);
   return page;
 }
 
@@ -236,7 +257,7 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   page.work = text.work;
   page.headlines = text.headlines;
   page.verdict = verdict;
-  page.leading_charts = 1;  // that of the difference
+  page.leading_charts = 2;  // those of the difference and of the throughput
   if (!text.key_differences.rows.empty()) {
     page.tables.push_back({key_differences_title, text.key_differences});
   }
@@ -250,8 +271,8 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   if (!text.environments.rows.empty()) {
     page.tables.push_back({"Where the environments differ", text.environments});
   }
-  add_details(page, base, base_title(comparison.options));
-  add_details(page, next, new_title(comparison.options));
+  add_details(page,
+              {{base_title(comparison.options), &base}, {new_title(comparison.options), &next}});
   return page;
 }
 

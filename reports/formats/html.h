@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/run_groups.h"
 #include "reports/formats/charts/chart.h"
 #include "reports/text/text_table.h"
 
@@ -34,7 +35,7 @@ std::string html_escaped(const std::string& text);
 
 /// Sets whose runs keep steps and profile; without them charts of these say that there are none.
 /// The images of the charts are for the caller to add.
-Page report_page(const RunSet& set);
+Page report_page(const GroupedRuns& runs);
 /// `verdict`: in words.
 Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& comparison,
                      const std::string& verdict);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -85,6 +86,34 @@ void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   }
 }
 
+std::string hosts_of(const RunSet& set, const Run& run) {
+  std::vector<std::string> hosts;
+  for (const Rank& rank : run.ranks) {
+    if (rank.environment < 0) continue;
+    const std::string& host = set.environments.at(static_cast<size_t>(rank.environment)).host_name;
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  }
+  std::ranges::sort(hosts);
+  return joined(hosts, "+");
+}
+
+// Arms whose runs are of other machines, each of which would have a mean of its own.
+void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
+  std::map<std::string, std::vector<std::string>> arms;  // by their hosts
+  for (const RunArm& arm : set.arms) {
+    std::set<std::string> hosts;
+    for (const SetRun& run : arm.runs) hosts.insert(hosts_of(set, run.run));
+    hosts.erase("");
+    if (hosts.size() > 1) {
+      arms[shortened(joined({hosts.begin(), hosts.end()}))].push_back(arm.name);
+    }
+  }
+  for (const auto& [hosts, names] : arms) {
+    lines.push_back(arms_text(names) + ": runs of several machines in one mean (" + hosts +
+                    "); `report NAME=FILE...` holds machines apart");
+  }
+}
+
 struct RunOfArm {
   const RunArm* arm = nullptr;
   size_t number = 0;  // from 1
@@ -152,6 +181,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
+  add_mixed_machines(lines, set);
   add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));

@@ -102,7 +102,7 @@ class Fractions {
       std::erase_if(
           key, [](const KeyField& field) { return field.name == "batch" || follows_batch(field); });
     }
-    return context_sha256(key) + boards_of(arm) + ranks_of_jobs(arm);
+    return arm.group + '\0' + context_sha256(key) + boards_of(arm) + ranks_of_jobs(arm);
   }
   // A job of two ranks is no faster than one of one because it shares less.
   std::string ranks_of_jobs(const RunArm& arm) const {

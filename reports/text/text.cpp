@@ -1,11 +1,13 @@
 #include "reports/text/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 namespace nearmetal {
 namespace {
@@ -57,6 +59,14 @@ Figures figures_of(const std::string& text) {
 }
 
 double number_of(const std::string& digits) { return std::strtod(digits.c_str(), nullptr); }
+
+std::string scaled(double value, const std::string& unit) {
+  for (const auto& [factor, prefix] :
+       {std::pair(1e12, "T"), std::pair(1e9, "G"), std::pair(1e6, "M"), std::pair(1e3, "k")}) {
+    if (value >= factor) return significant(value / factor) + " " + prefix + unit;
+  }
+  return shortest(value, 4) + " " + unit;
+}
 
 }  // namespace
 
@@ -155,6 +165,22 @@ std::optional<RangedText> with_ranges(const std::vector<std::string>& texts) {
     ranged.text += all.front().words[i + 1];
   }
   return ranged;
+}
+
+std::string readable_fact(const std::string& name, const std::string& values) {
+  constexpr std::array<std::pair<const char*, const char*>, 3> units = {
+      {{"_bytes", "B"}, {"_bytes_per_second", "B/s"}, {"_hertz", "Hz"}}};
+  const auto unit =
+      std::ranges::find_if(units, [&](const auto& known) { return name.ends_with(known.first); });
+  if (unit == units.end()) return values;
+  std::vector<std::string> texts;
+  for (size_t at = 0, end = 0; end != values.npos; at = end + 2) {
+    end = values.find(", ", at);
+    const std::string value = values.substr(at, end == values.npos ? end : end - at);
+    const bool is_number = !value.empty() && length_of_number(value, 0) == value.size();
+    texts.push_back(is_number ? scaled(number_of(value), unit->second) : value);
+  }
+  return joined(texts);
 }
 
 std::string shortened(const std::string& list) {

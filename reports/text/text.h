@@ -58,6 +58,10 @@ struct RangedText {
 /// differs: warnings end with the size of what they warn of.
 std::optional<RangedText> with_ranges(const std::vector<std::string>& texts);
 
+/// Values of a fact in the unit that its name ends with, as people read them: "80530636800" of
+/// "gpus/0/memory_bytes" is "80.53 GB". Others stay as they are.
+std::string readable_fact(const std::string& name, const std::string& values);
+
 /// A list for a cell of a table: what goes beyond 160 bytes is cut after a word, with "...".
 std::string shortened(const std::string& list);
 

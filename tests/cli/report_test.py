@@ -106,6 +106,32 @@ class Report(cli.CliTest):
                          {"1x1x2": ("2", "1x1x1"), "1x1x4": ("4", "1x1x1")})
         self.assertAlmostEqual(float(speedups["1x1x4"]["value"]), 3.84, delta=0.1)
 
+    def test_groups_hold_machines_apart(self):
+        for name, speed in (("a", 1), ("b", 0.9), ("c", 0.9)):
+            first_minute = {"a": 0, "b": 60, "c": 120}[name]
+            self.write(name + ".json", json.dumps(made_up.sweep(first_minute, False, speed)))
+        process = self.call("report", "metal=a.json", "vm=b.json", "c.json", "--format", "csv")
+        self.assertEqual(process.returncode, 0, process.err)
+        rows = list(csv.DictReader(io.StringIO(process.out)))
+        runs = [row["arm"] for row in rows if row["metric"] == "throughput_images_per_second"]
+        self.assertEqual((runs.count("1x1x2, metal"), runs.count("1x1x2, vm")), (4, 8))
+        self.assertEqual({(row["arm"], row["against"]) for row in rows if row["metric"] == "speedup"
+                          and row["ranks"] == "2"},
+                         {("1x1x2, metal", "1x1x1, metal"), ("1x1x2, vm", "1x1x1, vm")})
+        one = self.call("report", "metal=a.json#1x1x2", "vm=b.json#1x1x2", "--format", "text")
+        self.assertIn("1x1x2, metal", one.out)
+        self.assertNotIn("1x1x1", one.out)
+
+    def test_groups_without_files_are_refused(self):
+        self.write("a.json", json.dumps(made_up.sweep(0, False, 1)))
+        self.write("x=a.json", json.dumps(made_up.sweep(0, False, 1)))
+        self.assertNotIn(", x", self.call("report", "x=a.json").out, "a file of that name")
+        for places, words in ((["metal="], "a group without a file"),
+                              (["a.json", "vm=a.json"], "before the first group: NAME=a.json"),
+                              (["metal=a.json", "--output", "a.json", "--force"], "a.json")):
+            with self.subTest(places=places):
+                self.assert_refused(self.call("report", *places), 2, words)
+
     def test_html(self):
         arguments = ["report", self.hostile, "--format", "html", "--output", "runs.html"]
         self.assertEqual(self.call(*arguments).returncode, 0)

@@ -49,8 +49,8 @@ void show(const RunSet& set) {
   print_junit(text, set);
   print_go_benchmark(text, set);
   print_prometheus(text, set);
-  print_html(text, report_page(set));
-  for (const Chart& chart : charts_of(set)) {
+  print_html(text, report_page({set}));
+  for (const Chart& chart : charts_of({set})) {
     require(chart.missing.empty() != chart.script.empty(), "a chart is drawn or says why not");
   }
   require(!google_benchmark_json(set).empty() && !github_action_benchmark_json(set).empty(),

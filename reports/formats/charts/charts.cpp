@@ -36,6 +36,29 @@ ShownArms shown_arms(const RunSet& set) {
   return shown;
 }
 
+ShownArms shown_arms(const std::vector<NamedRuns>& groups) {
+  ShownArms shown;
+  std::vector<std::string> names;
+  for (const NamedRuns& group : groups) {
+    shown.sides.push_back(group.name);
+    shown.sets.push_back(&group.set);
+    for (const RunArm& arm : group.set.arms) {
+      if (std::ranges::find(names, arm.name) == names.end()) names.push_back(arm.name);
+    }
+  }
+  for (const std::string& name : names) {
+    if (shown.rows.size() == most_rows) break;
+    shown.rows.push_back(name);
+    for (size_t side = 0; side < groups.size(); ++side) {
+      const std::vector<RunArm>& arms = groups[side].set.arms;
+      const auto found = std::ranges::find(arms, name, &RunArm::name);
+      if (found != arms.end()) add_arm(shown, name, &*found, side);
+    }
+  }
+  shown.left_out = names.size() - shown.rows.size();
+  return shown;
+}
+
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison) {
   ShownArms shown{.sides = {base_title(comparison.options), new_title(comparison.options)},
                   .sets = {&base, &next}};
@@ -106,10 +129,10 @@ std::span<const double> window_steps(const Run& run) {
   return slowest;
 }
 
-std::vector<Chart> charts_of(const RunSet& set) {
+std::vector<Chart> charts_of(const GroupedRuns& runs) {
   std::vector<Chart> charts;
-  if (shares_a_gpu(set)) charts = fraction_charts(set);
-  add_charts_of_runs(charts, shown_arms(set));
+  if (shares_a_gpu(runs.all)) charts = fraction_charts(runs.all);
+  add_charts_of_runs(charts, runs.groups.empty() ? shown_arms(runs.all) : shown_arms(runs.groups));
   return charts;
 }
 

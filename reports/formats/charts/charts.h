@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/run_groups.h"
 #include "reports/formats/charts/chart.h"
 
 namespace nearmetal {
@@ -16,7 +17,7 @@ inline constexpr size_t most_rows = 24;
 
 struct ShownArm {
   std::string name;  // of the arm
-  std::string side;  // "base", "new", "bare metal", "VM"; empty where there is one side
+  std::string side;  // "base", "new", "bare metal", "VM", a group; empty where there is one side
   size_t row = 0;    // arms that are held against each other share one
   size_t side_index = 0;
   Kind kind = Kind::measured;
@@ -29,7 +30,7 @@ struct ShownArm {
 struct ShownArms {
   std::vector<ShownArm> arms{};  // by row, then by side
   std::vector<std::string> rows{};
-  std::vector<std::string> sides{};   // one or two
+  std::vector<std::string> sides{};   // one, two, or as many as there are groups
   std::vector<const RunSet*> sets{};  // of each side
   size_t left_out = 0;                // rows beyond most_rows
 };
@@ -49,6 +50,8 @@ std::string counts_text(const std::vector<std::pair<std::string, std::string>>& 
 
 /// Sets must outlive what is returned.
 ShownArms shown_arms(const RunSet& set);
+/// Arms of the same name in one row, a side for each group.
+ShownArms shown_arms(const std::vector<NamedRuns>& groups);
 /// In the order of the comparison, the worst first.
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
@@ -89,7 +92,7 @@ Chart profile_chart(const ShownArms& shown);
 Chart rank_chart(const ShownArms& shown);
 
 /// All of them, in the order of a page; those of sharing only where jobs share.
-std::vector<Chart> charts_of(const RunSet& set);
+std::vector<Chart> charts_of(const GroupedRuns& runs);
 std::vector<Chart> charts_of(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
 }  // namespace nearmetal

@@ -37,7 +37,7 @@ size_t lines_of(const std::string& text) { return std::count(text.begin(), text.
 
 TEST(Chart, EachHasDataScriptCaptionAndTable) {
   const RunSet set = set_of_report(full_report());
-  for (const Chart& chart : charts_of(set)) {
+  for (const Chart& chart : charts_of({set})) {
     EXPECT_EQ(chart.missing, "") << chart.name;
     EXPECT_GT(lines_of(chart.csv), 1U) << chart.name;
     EXPECT_THAT(chart.script, HasSubstr("$data")) << chart.name;
@@ -55,7 +55,7 @@ TEST(Chart, SaysWhatIsMissing) {
   Report report = made_up_report({{"1x1", {1000}}});
   report.arms[0].runs[0].status = Status::partial;
   const RunSet set = set_of_report(report);
-  for (const Chart& chart : charts_of(set)) {
+  for (const Chart& chart : charts_of({set})) {
     EXPECT_NE(chart.missing, "") << chart.name;
     EXPECT_EQ(chart.script, "") << chart.name;
   }
@@ -63,7 +63,7 @@ TEST(Chart, SaysWhatIsMissing) {
   EXPECT_NE(step_strip_chart(shown_arms(figures)).missing, "");
   EXPECT_NE(profile_chart(shown_arms(figures)).missing, "");
   EXPECT_EQ(rank_chart(shown_arms(figures)).missing, "") << "medians are figures";
-  for (const Chart& chart : charts_of(RunSet{})) EXPECT_NE(chart.missing, "");
+  for (const Chart& chart : charts_of(GroupedRuns{})) EXPECT_NE(chart.missing, "");
 }
 
 TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
@@ -145,7 +145,7 @@ TEST(Chart, HoldsNoCommandOfAName) {
   Report report = full_report();
   report.arms[0].name = "`touch x`\"\nset output 'y'\nEOD $(z) @w";
   const RunSet set = set_of_report(report);
-  for (const Chart& chart : charts_of(set)) {
+  for (const Chart& chart : charts_of({set})) {
     const std::string script = script_with_data(chart);
     EXPECT_THAT(script, Not(HasSubstr("touch x`"))) << chart.name;
     EXPECT_THAT(script, Not(HasSubstr("\nset output"))) << chart.name;
@@ -255,9 +255,10 @@ TEST(Page, OfAComparisonShowsBothSides) {
   print_html(text, page);
   EXPECT_THAT(text.str(), HasSubstr("verdict: none (exit 0)"));
   size_t last = 0;
-  for (const char* part : {"<p>resnet50 training, ", "<p class=\"answer\">On the mean of ",
-                           "verdict: none", "<h2>Difference</h2>", "<caption>Comparison: ",
-                           "<h2>Throughput</h2>", "<h2>Remarks</h2>", "<h2>Details</h2>"}) {
+  for (const char* part :
+       {"<p>resnet50 training, ", "<p class=\"answer\">On the mean of ", "verdict: none",
+        "<h2>Difference</h2>", "<h2>Throughput</h2>",
+        "<caption>Comparison: ", "<h2>Step times, one", "<h2>Remarks</h2>", "<h2>Details</h2>"}) {
     const size_t at = text.str().find(part);
     ASSERT_NE(at, std::string::npos) << part;
     EXPECT_GT(at, last) << part;
@@ -265,6 +266,29 @@ TEST(Page, OfAComparisonShowsBothSides) {
   }
   EXPECT_THAT(text.str(), HasSubstr("id='c0gpPat1' fill='currentColor'"));
   EXPECT_THAT(text.str(), Not(HasSubstr("<?xml")));
+}
+
+GroupedRuns two_machines() {
+  Report report = full_report(60);
+  report.environments[0].host_name = "other";
+  report.environments[0].gpus[0].memory_bytes = int64_t{80530636800};
+  return {.all = {},
+          .groups = {{"metal", set_of_report(full_report())}, {"vm", set_of_report(report)}}};
+}
+
+TEST(Page, ShowsMachinesSideBySide) {
+  const Page page = report_page(two_machines());
+  const TextTable& machines = page.details.back().table;
+  ASSERT_EQ(machines.columns.size(), 3U);
+  EXPECT_EQ(machines.columns[2].title, "vm");
+  EXPECT_THAT(machines.rows, testing::Contains(testing::ElementsAre("host_name", "host", "other")));
+  EXPECT_THAT(machines.rows, testing::Contains(testing::ElementsAre("gpus/0/memory_bytes",
+                                                                    "150.1 GB", "80.53 GB")));
+  EXPECT_THAT(page.work, testing::ElementsAre(testing::StartsWith("metal: resnet50 training, "),
+                                              testing::StartsWith("vm: resnet50 training, ")));
+  EXPECT_EQ(page.charts[0].name, "throughput");
+  EXPECT_THAT(page.charts[0].script, HasSubstr("'vm, measured'"));
+  EXPECT_THAT(page.charts[0].table.rows[1][0], testing::EndsWith(", vm"));
 }
 
 TEST(Charts, BarsTellTheirValues) {
@@ -277,7 +301,7 @@ TEST(Charts, BarsTellTheirValues) {
 TEST(Page, SaysWhatWasMeasured) {
   const RunSet set = set_of_report(full_report());
   std::ostringstream text;
-  print_html(text, report_page(set));
+  print_html(text, report_page({set}));
   EXPECT_THAT(text.str(), HasSubstr("<title>nearmetal: resnet50 training throughput</title>"));
   EXPECT_THAT(text.str(), HasSubstr("</h1>\n<p>resnet50 training, fp16, batch 256, 224x224, "));
   EXPECT_EQ(report_page({}).title, "nearmetal: training throughput");
@@ -286,7 +310,7 @@ TEST(Page, SaysWhatWasMeasured) {
 TEST(Page, WithoutImagesShowsTables) {
   const RunSet set = set_of_report(full_report());
   std::ostringstream text;
-  print_html(text, report_page(set));
+  print_html(text, report_page({set}));
   EXPECT_THAT(text.str(), Not(HasSubstr("<svg")));
   EXPECT_THAT(text.str(), HasSubstr("<details open>"));
 }
@@ -298,7 +322,7 @@ TEST(Page, EscapesWhatReportsHold) {
   report.environments[0].host_name = "<script>alert(2)</script>";
   const RunSet set = set_of_report(report);
   std::ostringstream text;
-  print_html(text, report_page(set));
+  print_html(text, report_page({set}));
   EXPECT_THAT(text.str(), HasSubstr("&lt;b&gt;&quot;x&quot;&amp;??"));
   EXPECT_THAT(text.str(), HasSubstr("&lt;script&gt;alert(1)"));
   EXPECT_THAT(text.str(), Not(HasSubstr("<script")));

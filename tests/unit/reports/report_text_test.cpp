@@ -80,6 +80,17 @@ TEST(ReportText, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
                                                       "2 (b)"));
 }
 
+TEST(ReportText, TellsOfAMeanOverSeveralMachines) {
+  RunSet set = made_up_set({{"run", {1000, 1010}}});
+  EXPECT_THAT(run_warnings(set), testing::IsEmpty());
+  Report other = made_up_report({{"run", {500, 510}}}, 60);
+  other.environments[0].host_name = "vm";
+  add_runs(set, other, "other");
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre("run: runs of several machines in one mean (host, vm); `report "
+                                   "NAME=FILE...` holds machines apart"));
+}
+
 TEST(ReportText, AReasonForRunsThatAreLeftOutIsOneLine) {
   RunSet set = made_up_set({{"1x1", {1000, 1010, 1020}}, {"1x2", {2000, 2010}}});
   for (RunArm& arm : set.arms) {

@@ -30,6 +30,14 @@ TEST(Text, TextsThatDifferInNumbersAreOneWithRanges) {
   EXPECT_EQ(text_of({}), "none");
 }
 
+TEST(Text, FactsAreReadInTheUnitOfTheirName) {
+  EXPECT_EQ(readable_fact("gpus/0/memory_bytes", "150109880320"), "150.1 GB");
+  EXPECT_EQ(readable_fact("memory_bytes", "2000, (none), 17"), "2.000 kB, (none), 17 B");
+  EXPECT_EQ(readable_fact("sm_clock_hertz", "1980000000"), "1.980 GHz");
+  EXPECT_EQ(readable_fact("memory_bytes", "1.5 GB"), "1.5 GB");
+  EXPECT_EQ(readable_fact("multiprocessors", "132"), "132");
+}
+
 TEST(Text, TheLargestIsByTheLastNumberThatDiffers) {
   EXPECT_EQ(with_ranges({"step 9: 1 s of 5 s", "step 3: -4 s of 5 s"})->largest, 1U);
   EXPECT_EQ(with_ranges({"1 s", "1 s"})->largest, std::nullopt);

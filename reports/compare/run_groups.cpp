@@ -1,0 +1,77 @@
+#include "reports/compare/run_groups.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+// Name and place; without a name the place alone.
+std::pair<std::string, std::string> named_place(const std::string& place) {
+  std::error_code ignored;
+  const size_t sign = place.find('=');
+  const bool names = sign != place.npos && sign > 0 && place.find('/') > sign;
+  if (!names || std::filesystem::exists(report_place(place).first, ignored)) return {"", place};
+  return {place.substr(0, sign), place.substr(sign + 1)};
+}
+
+RunSet with_group(const NamedRuns& group) {
+  RunSet set = group.set;
+  for (RunArm& arm : set.arms) {
+    arm.name += ", " + group.name;
+    arm.group = group.name;
+  }
+  for (UnsupportedArm& arm : set.unsupported) arm.name += ", " + group.name;
+  return set;
+}
+
+void add_group(RunSet& all, const RunSet& set) {
+  for (const RunArm& arm : set.arms) {
+    RunArm& added = arm_named(all, arm.name);
+    added.share = arm.share;
+    added.group = arm.group;
+    for (const SetRun& run : arm.runs) add_run(all, arm.name, run, set.environments);
+  }
+  all.unsupported.insert(all.unsupported.end(), set.unsupported.begin(), set.unsupported.end());
+  all.foreign.insert(all.foreign.end(), set.foreign.begin(), set.foreign.end());
+}
+
+}  // namespace
+
+GroupedPlaces grouped_places(const Places& places) {
+  GroupedPlaces groups;
+  std::string group;  // that places without a name belong to
+  for (const std::string& given : places) {
+    const auto [name, place] = named_place(given);
+    if (place.empty()) throw std::invalid_argument("'" + given + "' names a group without a file");
+    if (!name.empty()) group = name;
+    auto known = std::ranges::find(groups, group, &GroupedPlaces::value_type::first);
+    if (known == groups.end()) known = groups.insert(known, {group, {}});
+    known->second.push_back(place);
+  }
+  const auto unnamed = std::ranges::find(groups, "", &GroupedPlaces::value_type::first);
+  if (groups.size() > 1 && unnamed != groups.end()) {
+    throw std::invalid_argument("'" + unnamed->second.front() +
+                                "' comes before the first group: NAME=" + unnamed->second.front());
+  }
+  return groups;
+}
+
+GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps) {
+  std::vector<Places> sides;
+  for (const auto& [name, of_group] : places) sides.push_back(of_group);
+  std::vector<RunSet> sets = read_sides(sides, with_steps);
+  GroupedRuns runs;
+  if (places.size() == 1 && places.front().first.empty()) {
+    runs.all = std::move(sets.front());
+    return runs;
+  }
+  for (size_t i = 0; i < sets.size(); ++i) {
+    runs.groups.push_back({places[i].first, std::move(sets[i])});
+    add_group(runs.all, with_group(runs.groups.back()));
+  }
+  return runs;
+}
+
+}  // namespace nearmetal
