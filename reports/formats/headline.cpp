@@ -117,7 +117,15 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
   return lines;
 }
 
+bool has_complete_run(const RunArm& arm) {
+  return std::ranges::any_of(arm.runs,
+                             [](const SetRun& run) { return run.run.status == Status::complete; });
+}
+
 std::vector<std::string> throughput_headlines(const RunSet& set) {
+  if (!set.arms.empty() && std::ranges::none_of(set.arms, has_complete_run)) {
+    return {"No run is complete"};
+  }
   if (set.arms.size() != 1) return {};
   const RunArm& arm = set.arms.front();
   const Metric& metric = throughput_metric(unit_of(arm));

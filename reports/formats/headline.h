@@ -19,7 +19,8 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
 std::vector<std::string> headlines(const Comparison& comparison);
 
 /// What a report shows: where jobs share a GPU what the best way gains, the speedup of the arms
-/// with the most ranks, or the throughput of the only arm. Empty where it is none of these.
+/// with the most ranks, or the throughput of the only arm; that no run is complete. Empty where it
+/// is none of these.
 std::vector<std::string> headlines(const RunSet& set);
 
 /// What was measured, where and when, then the answer, each on lines of its own, and an empty line.

@@ -84,7 +84,7 @@ std::vector<size_t> shown_steps(std::span<const double> seconds) {
 }
 
 std::string strip_script(const std::vector<Steps>& all) {
-  constexpr int panel_height = 110;
+  constexpr int panel_height = 120;
   const auto panels = static_cast<double>(all.size());
   std::string script = chart_head(40 + panel_height * static_cast<int>(all.size()));
   double most = 0, longest = 0;
@@ -96,7 +96,7 @@ std::string strip_script(const std::vector<Steps>& all) {
             "]\nset xrange [0:" + plain_number(longest) + "]\nset xtics " +
             plain_number(tick_step(longest, most_ticks(longest))) +
             "\nset ylabel 'ms'\nset grid ytics ls 1\nset ytics " +
-            plain_number(tick_step(milliseconds * most, 4)) +
+            plain_number(tick_step(milliseconds * most, 3)) +
             "\nset lmargin 11\nset rmargin 2\nset tmargin 1.6\nset bmargin 2\nset multiplot\n";
   for (size_t i = 0; i < all.size(); ++i) {
     const std::string index = std::to_string(i);

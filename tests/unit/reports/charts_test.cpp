@@ -117,7 +117,7 @@ TEST(Chart, StripsHaveATickAboveZero) {
     const std::string script = step_strip_chart(shown_arms(set)).script;
     const double tick = std::stod(script.substr(script.find("set ytics ") + 10));
     EXPECT_LE(tick, 1e3 * slowest);
-    EXPECT_GE(tick, 1e3 * slowest / 4);
+    EXPECT_GE(tick, 1e3 * slowest / 3);
   }
 }
 

@@ -182,6 +182,7 @@ TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
   print_markdown(out, set);
   EXPECT_THAT(out.str(), HasSubstr("4 jobs, MIG: unsupported: MIG is off"));
   EXPECT_THAT(out.str(), HasSubstr("1.117 ["));
+  EXPECT_THAT(out.str(), HasSubstr("**The best way to share is '"));
   const Page page = report_page({set});
   EXPECT_EQ(page.tables.at(0).table.rows.size(), 5);
   EXPECT_EQ(page.charts.at(0).name, "sharing");

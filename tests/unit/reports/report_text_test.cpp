@@ -101,6 +101,8 @@ TEST(ReportText, AReasonForRunsThatAreLeftOutIsOneLine) {
   }
   EXPECT_THAT(run_warnings(set), testing::ElementsAre("2 arms: 5 runs of made up are left out: "
                                                       "failed (out of memory)"));
+  EXPECT_THAT(text_of([](auto& out, const auto& runs) { print_text(out, runs); }, set),
+              HasSubstr("\nNo run is complete\n"));
 }
 
 TEST(ReportText, SaysWhatWasMeasured) {
