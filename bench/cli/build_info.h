@@ -1,11 +1,18 @@
 // How this executable was built.
 #pragma once
 
-#include "reports/document/types.h"
+#include <optional>
+#include <string>
+
+#include "reports/document/tool.h"
 
 namespace nearmetal {
 
-/// Version, commit, build type and compiler; the commit is looked up at every build.
+/// Version, commit, build type, compiler and build ID; the commit is looked up at every build.
 Tool build_info();
+
+/// Hash of what the linker says of the content of this executable and of each module beside it
+/// (their GNU build IDs); none where it says nothing.
+std::optional<std::string> own_build_id();
 
 }  // namespace nearmetal

@@ -230,6 +230,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   Run run = unmeasured_run(device.graph, device.config, ended_before);
   Rank rank = unmeasured_rank(start, ended_before);
   run.started_at = start.started_at;
+  run.tool = build_info();
   run.world_size = start.world_size;
   run.device_name = device.info.name;
   run.device_reason = device.why;

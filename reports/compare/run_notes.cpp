@@ -127,6 +127,11 @@ std::set<std::string> tools_of(const Runs& runs) {
   return tools;
 }
 
+std::string tools_text(const Runs& runs) {
+  const std::set<std::string> tools = tools_of(runs);
+  return joined({tools.begin(), tools.end()}, " and ");
+}
+
 void add_different_software(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (plans_of(base) != plans_of(next)) {
     row.notes.push_back({"different_plans",
@@ -137,7 +142,7 @@ void add_different_software(ComparisonRow& row, const Runs& base, const Runs& ne
     row.notes.push_back({"different_tool",
                          "the sides were measured by different builds of "
                          "nearmetal: " +
-                             *tools_of(base).begin() + " | " + *tools_of(next).begin()});
+                             tools_text(base) + " | " + tools_text(next)});
   }
 }
 

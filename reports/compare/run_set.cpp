@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
@@ -73,11 +74,6 @@ void require_distinct(const RunArm& arm) {
   if (twin == runs.end()) return;
   throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
                               (*std::next(twin))->source + ": it would count twice");
-}
-
-std::string tool_text(const Tool& tool) {
-  return tool.version + " " + tool.git_commit.value.value_or("of unknown commit") +
-         (tool.dirty.value.value_or(false) ? " with changes" : "") + " " + tool.build_type;
 }
 
 struct Source {
@@ -268,7 +264,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
               {.source = source,
-               .tool = tool_text(report.tool),
+               .tool = build_text(run.tool.value_or(report.tool)),
                .kind = arm.kind,
                .key = comparable_key(report, arm, run),
                .run = kept_of(run, with_steps)},

@@ -120,6 +120,17 @@ void fail_run(const std::string& why, Run& run) {
   set_throughput(Unknown{"the run failed"}, run);
 }
 
+std::string build_text(const Tool& tool) {
+  constexpr size_t shown_digits = 12;
+  const std::string commit = tool.git_commit.value.value_or("of unknown commit");
+  const bool dirty = tool.dirty.value.value_or(false);
+  std::string text = tool.version + " " + commit + (dirty ? " with changes" : "");
+  if ((dirty || !tool.git_commit) && tool.build_id) {
+    text += " (build " + tool.build_id->substr(0, shown_digits) + ")";
+  }
+  return text + " " + tool.build_type;
+}
+
 std::string status_text(const Run& run) {
   return std::string("the run is ") + to_string(run.status) + ": " + run.failure.value_or("");
 }

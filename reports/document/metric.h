@@ -50,4 +50,7 @@ void fail_run(const std::string& why, Run& run);
 /// "the run is failed: out of memory".
 std::string status_text(const Run& run);
 
+/// Version and commit of a build; where these do not name its sources, its build ID, too.
+std::string build_text(const Tool& tool);
+
 }  // namespace nearmetal

@@ -16,6 +16,7 @@
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
+#include "reports/document/tool.h"
 
 namespace nearmetal {
 
@@ -30,16 +31,6 @@ struct Warning {
   std::string text;
 
   bool operator==(const Warning&) const = default;
-};
-
-struct Tool {
-  std::string version;
-  Maybe<std::string> git_commit;
-  Maybe<bool> dirty;  // built from sources that differ from the commit
-  std::string build_type;
-  std::string compiler;
-
-  bool operator==(const Tool&) const = default;
 };
 
 struct Invocation {
@@ -240,6 +231,7 @@ struct Run {
   std::string started_at;  // RFC 3339, UTC
   Status status = Status::complete;
   std::optional<std::string> failure;  // why it is not complete
+  std::optional<Tool> tool;            // that ran it; none: not known, or that of the report
   Device device = Device::cpu;
   std::string device_name;
   std::string device_reason;  // why this device
@@ -299,7 +291,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.7";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.8";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

@@ -10,16 +10,6 @@
 namespace nearmetal::json {
 
 template <class Archive>
-void fields(Archive& field, In<Archive, Tool> tool) {
-  field.type("tool", "The program that wrote the report");
-  field("version", tool.version);
-  field("git_commit", tool.git_commit, commit);
-  field("dirty", tool.dirty, "Built from sources that differ from the commit");
-  field("build_type", tool.build_type);
-  field("compiler", tool.compiler);
-}
-
-template <class Archive>
 void fields(Archive& field, In<Archive, Invocation> invocation) {
   field.type("invocation", "What was asked");
   field("argv", invocation.argv);
@@ -94,7 +84,7 @@ void fields(Archive& field, In<Archive, Report> report) {
   field("kind", report.kind);
   field("status", report.status);
   field("exit_code", report.exit_code, within(0, 255));
-  field("tool", report.tool);
+  field("tool", report.tool, "The one that wrote the report");
   field("invocation", report.invocation);
   field("environments", report.environments);
   field("arms", report.arms);

@@ -136,11 +136,26 @@ void fields(Archive& field, In<Archive, Neighbour> neighbour) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Tool> tool) {
+  field.type("tool", "A build of the program");
+  field("version", tool.version);
+  field("git_commit", tool.git_commit, commit);
+  field("dirty", tool.dirty, "Built from sources that differ from the commit");
+  field("build_type", tool.build_type);
+  field("compiler", tool.compiler);
+  field.added("build_id", tool.build_id, hash,
+              "Hash of the GNU build IDs of the executable and its modules; null: not known; since "
+              "1.8");
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Run> run) {
   field.type("run", "One launch of one job, or of several at once");
   field("started_at", run.started_at, time_stamp, "RFC 3339, UTC");
   field("status", run.status);
   field("failure", run.failure, "Why it is not complete");
+  field.added("tool", run.tool,
+              "The build that ran it; null: none told its own, or that of the report; since 1.8");
   field("device", run.device, without(Device::automatic));
   field("device_name", run.device_name);
   field("device_reason", run.device_reason, "Why this device");

@@ -16,6 +16,7 @@ namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
@@ -181,6 +182,8 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   for (const char* code : {"different_plans", "different_tool"}) {
     EXPECT_THAT(row.notes, has_note(code)) << code;
   }
+  const auto tools = std::ranges::find(row.notes, "different_tool", &Warning::code);
+  EXPECT_THAT(tools->text, EndsWith("| " + runs[0].tool + " and 0.2"));
   ASSERT_EQ(row.new_side.warnings.size(), 1U);
   EXPECT_EQ(row.new_side.warnings[0].warning.code, "throttled");
   EXPECT_THAT(to_json(compare(base_set(), next, {}), std::nullopt, ExitCode::ok),

@@ -7,6 +7,7 @@
 
 #include "models/errors.h"
 #include "reports/compare/baseline.h"
+#include "reports/document/metric.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/temporary_folder.h"
 
@@ -42,6 +43,29 @@ TEST(RunSet, ReadsFilesArmsAndFolders) {
   EXPECT_EQ(all.arms[0].runs.size(), 3U);
   EXPECT_EQ(all.environments.size(), 1U) << "the same one";
   EXPECT_TRUE(all.arms[0].runs[0].run.ranks[0].step_seconds.empty());
+}
+
+TEST(RunSet, TellsTheBuildThatRanARunNotThatOfTheReport) {
+  Report report = made_up_report({{"run", {1, 2}}});
+  Tool other = report.tool;
+  other.git_commit = std::string(40, 'b');
+  report.arms[0].runs[1].tool = other;
+  RunSet set;
+  add_runs(set, report, "sweep");
+  EXPECT_EQ(set.arms[0].runs[0].tool, build_text(report.tool));
+  EXPECT_THAT(set.arms[0].runs[1].tool, HasSubstr(*other.git_commit));
+}
+
+TEST(RunSet, BuildsOfOneCommitAreToldApartWhereItDoesNotNameTheirSources) {
+  Tool tool = made_up_report({{"run", {1}}}).tool;
+  tool.git_commit = std::string(40, 'a');
+  tool.dirty = false;
+  Tool other = tool;
+  tool.build_id = std::string(64, '1');
+  other.build_id = std::string(64, '2');
+  EXPECT_EQ(build_text(tool), build_text(other));
+  tool.dirty = other.dirty = true;
+  EXPECT_NE(build_text(tool), build_text(other));
 }
 
 TEST(RunSet, ANameWithAHashIsAFileIfThereIsOne) {
