@@ -132,6 +132,7 @@ void ProgressReporter::StopFollowing::operator()(ProgressReporter* reporter) con
 void ProgressReporter::tell(Event event) {
   event.rank = rank_;
   event.host = host_;
+  event.unix_seconds = unix_seconds();
   const std::string line = to_json_line(event) + "\n";
   const std::lock_guard lock(out_mutex_);
   out_ << line << std::flush;

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/run/sweep_control.h"
 #include "models/errors.h"
 
 namespace nearmetal {
@@ -46,7 +47,30 @@ class Pipe {
   std::array<int, 2> ends_{};
 };
 
-[[noreturn]] void become(std::vector<char*>& arguments, int in, int out, int err, int failure) {
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) {
+    pointers.push_back(const_cast<char*>(word.c_str()));  // execvpe() does not write to them
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> environment_with(const std::vector<std::string>& changed) {
+  std::vector<std::string> variables = changed;
+  const auto name_of = [](const std::string& variable) {
+    return variable.substr(0, variable.find('='));
+  };
+  for (char** own = environ; *own != nullptr; ++own) {
+    const std::string name = name_of(*own);
+    const auto is_changed = [&](const std::string& other) { return name_of(other) == name; };
+    if (std::ranges::none_of(changed, is_changed)) variables.emplace_back(*own);
+  }
+  return variables;
+}
+
+[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables,
+                         int in, int out, int err, int failure) {
   setpgid(0, 0);  // Ctrl-C is for the sweep
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   sigset_t none;
@@ -57,39 +81,51 @@ class Pipe {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
-  execvp(arguments[0], arguments.data());
+  execvpe(arguments[0], arguments.data(), variables.data());
   const int reason = errno;
   [[maybe_unused]] const ssize_t told = write(failure, &reason, sizeof reason);
   _exit(127);
 }
 
-// Whole lines of what has arrived.
+// Takes the whole lines of `text`, of which those before `unread` have no end, out of it.
+void take_lines(std::string& text, size_t unread,
+                const std::function<void(const std::string& line)>& take) {
+  size_t begin = 0;
+  for (size_t end = 0; (end = text.find('\n', unread)) != std::string::npos; unread = begin) {
+    std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.ends_with('\r')) line.pop_back();  // of a terminal that mpirun made
+    take(line);
+  }
+  text.erase(0, begin);
+}
+
+// Whole lines of what has arrived: all that a pipe holds, but no more, as a job that writes without
+// end must leave time to look at the clock and for a stop.
 void read_lines(int file, std::string& text,
                 const std::function<void(const std::string& line)>& take) {
+  constexpr size_t longest_remark = 4096, longest_event = size_t{512} << 20;
   std::array<char, 65536> bytes{};
-  for (ssize_t count = 0; (count = read(file, bytes.data(), bytes.size())) > 0;) {
-    size_t begin = text.size();
-    text.append(bytes.data(), count);
-    for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = 0) {
-      std::string line = text.substr(0, end);
-      text.erase(0, end + 1);
-      if (line.ends_with('\r')) line.pop_back();  // of a terminal that mpirun made
-      take(line);
-    }
-  }
+  const ssize_t count = read(file, bytes.data(), bytes.size());
+  if (count <= 0) return;
+  const size_t before = text.size();
+  text.append(bytes.data(), count);
+  take_lines(text, before, take);
+  text.resize(std::min(text.size(), text.starts_with('{') ? longest_event : longest_remark));
 }
 
 }  // namespace
 
-JobProcess::JobProcess(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));  // execvp() does not write to them
-  }
-  arguments.push_back(nullptr);
+JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder* folder) {
+  const std::vector<std::string> environment =
+      environment_with(folder == nullptr ? std::vector<std::string>{} : folder->variables());
+  const std::vector<char*> arguments = pointers_to(command), variables = pointers_to(environment);
   Pipe in, out, err, failure;
   pid_ = fork();
-  if (pid_ == 0) become(arguments, in.read(), out.write(), err.write(), failure.write());
+  if (pid_ == 0) {
+    if (folder != nullptr) fcntl(folder->lifeline(), F_SETFD, 0);  // not closed by the exec
+    become(arguments, variables, in.read(), out.write(), err.write(), failure.write());
+  }
   int reason = errno;
   for (const int end : {in.take_read(), out.take_write(), err.take_write(), failure.take_write()}) {
     close(end);
@@ -156,6 +192,10 @@ void JobProcess::take_word_of_a_rank(Event event) {
 void JobProcess::take_progress(Event event) {
   Heartbeat& last = heartbeats_[event.rank];
   last.heard_at = Clock::now();
+  if (event.unix_seconds) {
+    const double lag = unix_seconds() - *event.unix_seconds;
+    last.clock_lag_seconds = std::min(lag, last.clock_lag_seconds.value_or(lag));
+  }
   const bool moved = event.steps != last.progress.steps || event.phase != last.progress.phase;
   if (moved) last.stepped_at = last.heard_at;
   last.progress = std::move(event);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/sweep/job_folder.h"
 #include "reports/json/event_json.h"
 
 namespace nearmetal {
@@ -21,6 +22,8 @@ bool takes_steps(const Event& progress);
 struct Heartbeat {
   Event progress;
   std::chrono::steady_clock::time_point heard_at, stepped_at;
+  // By how much its clock is behind this machine's, plus the shortest time to get here.
+  std::optional<double> clock_lag_seconds{};
 };
 
 /// Ends with the process that started it, with its children in a process group of its own.
@@ -28,8 +31,9 @@ class JobProcess {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Throws std::runtime_error where the program cannot be started.
-  explicit JobProcess(const std::vector<std::string>& command);
+  /// In a folder of its own where one is given, which must outlive it. Throws std::runtime_error
+  /// where the program cannot be started.
+  explicit JobProcess(const std::vector<std::string>& command, const JobFolder* folder = nullptr);
   ~JobProcess();  // kills what is left
   JobProcess(const JobProcess&) = delete;
   JobProcess& operator=(const JobProcess&) = delete;

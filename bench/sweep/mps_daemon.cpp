@@ -1,14 +1,9 @@
 #include "bench/sweep/mps_daemon.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -65,29 +60,6 @@ std::string list_of(const std::set<int64_t>& gpus) {
   return joined(words, ",");
 }
 
-// In a session of its own, so that no Ctrl-C reaches it; `input` is its standard input.
-pid_t start_keeper(const std::string& folder, const std::string& gpus, int input) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-  std::array<std::string, 6> words = {"sh", "-c", keeper_script, "mps-keeper", folder, gpus};
-  std::array<char*, 7> arguments{};
-  for (size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
-  pid_t pid = -1;
-  const int failed =
-      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  if (failed == 0) return pid;
-  throw NotSupported(std::string("no keeper for an MPS daemon: ") + std::strerror(failed));
-}
-
 // The last line of a file.
 std::string last_line(const fs::path& file) {
   std::ifstream text(file);
@@ -114,39 +86,24 @@ MpsDaemon::MpsDaemon(const std::set<int64_t>& gpus) {
   const std::string reason = no_mps_reason();
   if (!reason.empty()) throw NotSupported(reason);
   folder_ = private_folder();
-  std::array<int, 2> ends{};
-  std::error_code ignored;
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    const std::string why = std::strerror(errno);
-    fs::remove_all(folder_, ignored);
-    throw NotSupported("no pipe to an MPS daemon: " + why);
-  }
-  lifeline_ = ends[1];
   try {
-    keeper_ = start_keeper(folder_, list_of(gpus), ends[0]);
-  } catch (...) {
-    for (const int end : ends) close(end);
+    keeper_.emplace(keeper_script, std::vector{folder_.string(), list_of(gpus)});
+  } catch (const std::runtime_error& error) {
+    std::error_code ignored;
     fs::remove_all(folder_, ignored);
-    throw;
+    throw NotSupported(std::string("no MPS daemon: ") + error.what());
   }
-  close(ends[0]);
+  std::error_code ignored;
   const auto until = std::chrono::steady_clock::now() + start_patience;
   while (!fs::exists(folder_ / "pipe/control", ignored)) {
     if (fs::exists(folder_ / "ended", ignored) || std::chrono::steady_clock::now() > until) {
       std::string why = last_line(folder_ / "log/control.log");
       if (why.empty()) why = last_line(folder_ / "out");
-      end();
+      keeper_->finish();
       throw NotSupported("the MPS daemon did not start" + (why.empty() ? "" : ": " + why));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-}
-
-MpsDaemon::~MpsDaemon() { end(); }
-
-void MpsDaemon::end() {
-  close(lifeline_);
-  waitpid(keeper_, nullptr, 0);
 }
 
 std::vector<std::string> MpsDaemon::client_words() const {

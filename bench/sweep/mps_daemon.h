@@ -2,13 +2,14 @@
 // their kernels on one GPU at the same time.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "bench/sweep/keeper.h"
 
 namespace nearmetal {
 
@@ -22,7 +23,6 @@ class MpsDaemon {
   /// Its clients see these GPUs alone, given by their index in the order of the PCI bus, and count
   /// them from 0; on others it has nothing. Throws NotSupported where it does not start.
   explicit MpsDaemon(const std::set<int64_t>& gpus);
-  ~MpsDaemon();
   MpsDaemon(const MpsDaemon&) = delete;
   MpsDaemon& operator=(const MpsDaemon&) = delete;
 
@@ -32,11 +32,8 @@ class MpsDaemon {
   std::string fault() const;
 
  private:
-  void end();
-
   std::filesystem::path folder_;
-  int lifeline_ = -1;  // whose end tells the keeper to end all
-  pid_t keeper_ = -1;
+  std::optional<Keeper> keeper_;  // ends all
 };
 
 }  // namespace nearmetal

@@ -34,7 +34,7 @@ LaunchOutcome run_through_mps(Commands commands, const std::set<int64_t>& gpus,
   const MpsDaemon daemon(gpus);
   const std::vector<std::string> words = daemon.client_words();
   for (auto& command : commands) command.insert(command.begin(), words.begin(), words.end());
-  LaunchOutcome outcome = run_launch(commands, limits, stop, show);
+  LaunchOutcome outcome = run_launch(commands, limits, stop, show, true);
   const std::string fault = outcome.failure.empty() ? "" : daemon.fault();
   if (!fault.empty()) outcome.failure += "; the MPS server says: " + fault;
   return outcome;
@@ -71,13 +71,13 @@ SmVerdict hold(int64_t gpu, const std::vector<GpuShare>& parts, std::vector<doub
 
 // The reports of all until one fails.
 LaunchOutcome one_after_another(const Commands& commands, const TimeLimits& limits,
-                                const std::atomic<int>& stop, const ShowProgress& show) {
+                                const std::atomic<int>& stop, const ShowProgress& show,
+                                bool on_this_machine) {
   LaunchOutcome all;
   for (size_t i = 0; i < commands.size() && all.failure.empty() && stop == 0; ++i) {
     const std::string name = "job " + std::to_string(i + 1);
-    LaunchOutcome one = run_launch({commands[i]}, limits, stop, [&](const std::string& progress) {
-      show(name + ": " + progress);
-    });
+    const auto show_one = [&](const std::string& progress) { show(name + ": " + progress); };
+    LaunchOutcome one = run_launch({commands[i]}, limits, stop, show_one, on_this_machine);
     std::move(one.reports.begin(), one.reports.end(), std::back_inserter(all.reports));
     if (!one.failure.empty()) all.failure = name + ": " + one.failure;
     all.code = one.code;
@@ -94,12 +94,20 @@ std::set<int64_t> gpus_of(const Placement& placement) {
   return gpus;
 }
 
+bool is_on_this_machine(const Placement& placement) {
+  return std::ranges::all_of(placement.jobs, [](const PlacedJob& job) {
+    return std::ranges::all_of(
+        job.ranks, [](const PlacedRank& rank) { return is_this_machine(rank.address); });
+  });
+}
+
 LaunchOutcome run(const Commands& commands, const Placement& placement, const TimeLimits& limits,
                   const std::atomic<int>& stop, const ShowProgress& show) {
   const std::optional<Share>& share = placement.share();
+  const bool here = is_on_this_machine(placement);
   if (share && share->mode == SharingMode::serial)
-    return one_after_another(commands, limits, stop, show);
-  if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show);
+    return one_after_another(commands, limits, stop, show, here);
+  if (!share || !through_mps(*share)) return run_launch(commands, limits, stop, show, here);
   return run_through_mps(commands, gpus_of(placement), limits, stop, show);
 }
 

@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double start_delay_seconds = 0.5;
 constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
 constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
+constexpr double most_seconds_apart = 1;           // clocks of jobs that are to start at once
 
 std::string seconds_text(double seconds) { return significant(seconds, 3) + " s"; }
 
@@ -28,9 +29,12 @@ class RunningLaunch {
   RunningLaunch(const TimeLimits& limits, const std::atomic<int>& stop, const ShowProgress& show)
       : limits_(limits), stop_(stop), show_(show) {}
 
-  LaunchOutcome run(const std::vector<std::vector<std::string>>& commands) {
+  LaunchOutcome run(const std::vector<std::vector<std::string>>& commands, bool on_this_machine) {
     try {
-      for (const auto& command : commands) jobs_.push_back(std::make_unique<JobProcess>(command));
+      for (const auto& command : commands) {
+        folders_.push_back(std::make_unique<JobFolder>(on_this_machine));
+        jobs_.push_back(std::make_unique<JobProcess>(command, folders_.back().get()));
+      }
     } catch (const std::runtime_error& error) {
       fail(error.what(), ExitCode::run_failed);
     }
@@ -74,16 +78,43 @@ class RunningLaunch {
       stop_ordered_ = Clock::now();
       order_all(stop_order);
     }
-    if (stop_ordered_ && Clock::now() - *stop_ordered_ > stop_patience) end_all();
+    const auto silent = [](const JobProcess& job) { return job.heartbeats().empty(); };
+    if (stop_ordered_ && (Clock::now() - *stop_ordered_ > stop_patience || all(silent))) end_all();
     if (!started_ && all([](const JobProcess& job) { return job.ready(); })) {
       started_ = true;
-      const double delay = jobs_.size() > 1 ? start_delay_seconds : 0;
-      order_all(std::string(start_order) + " " + std::to_string(unix_seconds() + delay));
+      start_all();
     }
     if (!end_ordered_ && all([](const JobProcess& job) { return job.measured(); })) {
       end_ordered_ = true;
       order_all(end_order);
     }
+  }
+
+  // One alone starts whatever its clock says.
+  void start_all() {
+    if (jobs_.size() == 1) return order_all(std::string(start_order) + " 0");
+    const std::string wrong = clocks_apart();
+    if (!wrong.empty()) return fail(wrong, ExitCode::run_failed);
+    order_all(std::string(start_order) + " " +
+              std::to_string(unix_seconds() + start_delay_seconds));
+  }
+
+  // Empty where they agree, as on one host they do.
+  std::string clocks_apart() const {
+    const Heartbeat *ahead = nullptr, *behind = nullptr;
+    for (const auto& job : jobs_) {
+      const auto first = job->heartbeats().find(0);
+      if (first == job->heartbeats().end() || !first->second.clock_lag_seconds) continue;
+      const Heartbeat& found = first->second;
+      if (!ahead || found.clock_lag_seconds < ahead->clock_lag_seconds) ahead = &found;
+      if (!behind || found.clock_lag_seconds > behind->clock_lag_seconds) behind = &found;
+    }
+    if (!ahead || ahead->progress.host == behind->progress.host) return "";
+    const double apart = *behind->clock_lag_seconds - *ahead->clock_lag_seconds;
+    if (apart <= most_seconds_apart) return "";
+    return "the clock of host " + behind->progress.host + " is " + seconds_text(apart) +
+           " behind that of host " + ahead->progress.host +
+           ": jobs at once are started and measured by the time of day; set the clocks (NTP)";
   }
 
   void end_all() {
@@ -150,6 +181,7 @@ class RunningLaunch {
   const TimeLimits& limits_;
   const std::atomic<int>& stop_;
   const ShowProgress& show_;
+  std::vector<std::unique_ptr<JobFolder>> folders_;  // by job
   std::vector<std::unique_ptr<JobProcess>> jobs_;
   Clock::time_point begin_ = Clock::now();
   bool started_ = false, end_ordered_ = false;
@@ -161,8 +193,8 @@ class RunningLaunch {
 
 LaunchOutcome run_launch(const std::vector<std::vector<std::string>>& commands,
                          const TimeLimits& limits, const std::atomic<int>& stop,
-                         const ShowProgress& show) {
-  return RunningLaunch(limits, stop, show).run(commands);
+                         const ShowProgress& show, bool on_this_machine) {
+  return RunningLaunch(limits, stop, show).run(commands, on_this_machine);
 }
 
 }  // namespace nearmetal

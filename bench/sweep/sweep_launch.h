@@ -27,9 +27,10 @@ using ShowProgress = std::function<void(const std::string& text)>;
 /// Starts the commands all at once. When every job is warm, their windows open at one time; their
 /// load goes on until the last is through its own. Where one fails or takes longer than the limits,
 /// or `stop` is not 0, all are ended; a stop lets them finish their step and tell what they have.
-/// Nothing of them is left running.
+/// Where the clocks of their hosts are a second apart, that is a failure. `on_this_machine`: all
+/// their ranks are. Nothing of them is left running, and none of their temporary files.
 LaunchOutcome run_launch(const std::vector<std::vector<std::string>>& commands,
                          const TimeLimits& limits, const std::atomic<int>& stop,
-                         const ShowProgress& show);
+                         const ShowProgress& show, bool on_this_machine);
 
 }  // namespace nearmetal

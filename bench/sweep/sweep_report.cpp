@@ -98,6 +98,17 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
   return found;
 }
 
+// Of hosts that have other ones under the same path.
+void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
+  for (const Report& job : jobs) {
+    if (job.tool == jobs[0].tool) continue;
+    run.warnings.push_back({"different_builds", "its jobs ran different builds of nearmetal: " +
+                                                    build_text(jobs[0].tool) + " | " +
+                                                    build_text(job.tool)});
+    return;
+  }
+}
+
 void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
@@ -121,6 +132,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     report.invocation.config = outcome.reports[0].invocation.config;
     std::tie(run, report.environments) = merged(placement, outcome.reports);
     run.neighbours = outcome.neighbours;
+    warn_of_builds(outcome.reports, run);
   } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
     run.status = Status::partial;
     run.failure = "stopped before all jobs had run";

@@ -94,8 +94,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   const double seconds = common.end - common.begin;
   if (!(seconds > 0)) {
     run.window = Unknown{"the jobs were never in their windows at the same time"};
-    set_throughput(Unknown{run.window.reason}, run);
-    return;
+    return fail_run(run.window.reason + ": a window was too short, or a clock jumped", run);
   }
   const double first = first_start(jobs);
   double samples = 0;

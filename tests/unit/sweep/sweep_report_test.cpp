@@ -47,5 +47,42 @@ TEST(SweepReport, OfALaunchKeepsItsExitCodeForTheJournal) {
   EXPECT_EQ(report.status, Status::failed);
 }
 
+// A launch of two jobs with these reports.
+Report report_of_two_jobs(const Report& first, const Report& second) {
+  LaunchPlan plan;
+  plan.placements = {place(listed({Job{{{"a", {0}, 0}}}, Job{{{"a", {1}, 0}}}}), {host("a", 2)})};
+  plan.workloads.resize(1);
+  fill_defaults(plan.workloads[0].config, Device::cuda);
+  plan.file.layouts.resize(1);
+  return report_of_launch(plan, 0, {{first, second}, ExitCode::ok, ""});
+}
+
+TEST(SweepReport, JobsThatNeverRanAtOnceHaveFailed) {
+  Report first = sample_report();
+  first.arms[0].runs[0].ranks[0].window_start_unix_seconds = 1000;
+  EXPECT_EQ(report_of_two_jobs(first, first).status, Status::complete);
+  Report second = first;
+  second.arms[0].runs[0].ranks[0].window_start_unix_seconds = 1010;
+  const Report report = report_of_two_jobs(first, second);
+  EXPECT_EQ(report.status, Status::failed);
+  EXPECT_THAT(*report.arms[0].runs[0].failure, testing::HasSubstr("never in their windows at the"));
+}
+
+TEST(SweepReport, RunsCarryTheBuildThatRanThem) {
+  Report first = sample_report();
+  first.arms[0].runs[0].ranks[0].window_start_unix_seconds = 1000;
+  first.arms[0].runs[0].tool = first.tool;
+  Report second = first;
+  const auto has_warning = [](const Report& report) {
+    return std::ranges::any_of(report.arms[0].runs[0].warnings, [](const Warning& warning) {
+      return warning.code == "different_builds";
+    });
+  };
+  EXPECT_EQ(report_of_two_jobs(first, second).arms[0].runs[0].tool, first.tool);
+  EXPECT_FALSE(has_warning(report_of_two_jobs(first, second)));
+  second.tool.git_commit = std::string(40, 'b');
+  EXPECT_TRUE(has_warning(report_of_two_jobs(first, second)));
+}
+
 }  // namespace
 }  // namespace nearmetal

@@ -1,0 +1,88 @@
+#include "bench/sweep/sweep_launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "bench/run/sweep_control.h"
+#include "reports/json/event_json.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+
+// What a job prints, by a shell in place of mpirun.
+std::string telling(EventKind kind, const std::string& host, double unix_seconds) {
+  Event event;
+  event.kind = kind;
+  event.host = host;
+  event.phase = RankPhase::warm_up;
+  event.unix_seconds = unix_seconds;
+  return "echo '" + to_json_line(event) + "'\n";
+}
+
+std::string ready(const std::string& host, double unix_seconds) {
+  return telling(EventKind::progress, host, unix_seconds) +
+         telling(EventKind::ready, host, unix_seconds);
+}
+
+LaunchOutcome launch(const std::vector<std::string>& scripts, const TimeLimits& limits = {},
+                     int stop = 0) {
+  std::vector<std::vector<std::string>> commands;
+  for (const std::string& script : scripts) commands.push_back({"bash", "-c", script});
+  const std::atomic<int> stopped = stop;
+  return run_launch(
+      commands, limits, stopped, [](const auto&) {}, true);
+}
+
+TEST(SweepLaunch, HostsWhoseClocksAreApartAreNamed) {
+  const double now = unix_seconds();
+  const std::string wait = "read order; sleep 60";
+  const LaunchOutcome outcome = launch({ready("vm0", now) + wait, ready("vm1", now - 100) + wait});
+  EXPECT_THAT(outcome.failure, HasSubstr("the clock of host vm1 is 100 s behind that of host vm0"));
+}
+
+TEST(SweepLaunch, AJobAloneStartsWhateverItsClockSays) {
+  const LaunchOutcome outcome = launch(
+      {ready("vm0", unix_seconds() - 3600) + "read order; echo \"nearmetal: $order\" >&2; exit 6"});
+  EXPECT_THAT(outcome.failure, testing::StartsWith("start 0 "));
+}
+
+TEST(SweepLaunch, OneThatWritesWithoutEndIsHeldToItsLimitsAndStopped) {
+  const TimeLimits limits{.start_seconds = 0.25};
+  for (const std::string flood : {"yes", "yes {", "yes >&2", "tr '\\0' { </dev/zero"}) {
+    const LaunchOutcome outcome = launch({"exec " + flood}, limits);
+    EXPECT_THAT(outcome.failure, HasSubstr("no step within 0.250 s")) << flood;
+    EXPECT_EQ(outcome.code, ExitCode::timed_out);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(launch({"exec yes"}, {}, SIGTERM).reports.empty());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15))
+      << "it has told nothing that would be worth waiting for";
+}
+
+TEST(SweepLaunch, JobsAtOnceHaveAFolderEachThatGoesWithThem) {
+  const TemporaryFolder folder;
+  const std::string where = (folder.path() / "where").string();
+  // Ends once both have told theirs.
+  const std::string wait = "; until [ $(wc -w <" + where + ") = 4 ]; do sleep 0.05; done; " +
+                           "touch $TMPDIR/left $OMPI_MCA_btl_sm_backing_directory/left";
+  const std::string tell = "echo $TMPDIR $OMPI_MCA_btl_vader_backing_directory >>" + where;
+  launch({tell + wait, tell + wait});
+  std::ifstream text(where);
+  std::vector<std::string> folders;
+  for (std::string word; text >> word;) folders.push_back(word);
+  ASSERT_EQ(folders.size(), 4);
+  EXPECT_EQ((std::set<std::string>{folders.begin(), folders.end()}).size(), 4);
+  for (const std::string& used : folders) EXPECT_FALSE(std::filesystem::exists(used)) << used;
+}
+
+}  // namespace
+}  // namespace nearmetal
