@@ -26,27 +26,28 @@ class InStep : public Consensus {
   World& world_;
 };
 
+// Votes one after another, each as soon as all ranks have given theirs, so that what one rank is
+// told reaches all of them. None waits for a vote.
 class IndependentRanks : public Consensus {
  public:
   explicit IndependentRanks(World& world) : world_(world) {}
 
   StepVote agree(StepVote mine) override {
-    if (!asked_ && (mine.ready || mine.stop)) {
-      world_.start_maximum(mine.stop ? 1 : 0);
-      asked_ = true;
-    }
+    if (!asked_) world_.start_maximum(mine.stop ? stops : mine.ready ? is_ready : goes_on);
+    asked_ = true;
     StepVote agreed{.window_steps = mine.window_steps};
-    if (!asked_) return agreed;
-    const auto anyone_stops = world_.started_maximum();
-    if (!anyone_stops) return agreed;
+    const auto answer = world_.started_maximum();
+    if (!answer) return agreed;
     asked_ = false;
-    agreed.ready = *anyone_stops == 0;
-    agreed.stop = *anyone_stops != 0;
+    agreed.ready = *answer == is_ready;
+    agreed.stop = *answer == stops;
     return agreed;
   }
   int64_t agree_steps(int64_t mine) override { return mine; }
 
  private:
+  static constexpr int64_t is_ready = 0, goes_on = 1, stops = 2;  // the largest decides
+
   World& world_;
   bool asked_ = false;
 };
