@@ -13,10 +13,10 @@
 #include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
+#include "bench/sweep/sweep_runs.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
-#include "reports/json/journal_json.h"
 #include "reports/json/json.h"
 #include "reports/text/text_table.h"
 
@@ -36,11 +36,11 @@ Examples:
 
 `nearmetal plan` with the same layouts prints what is started. Every run is in the journal
 (dell.jsonl, beside the report) before the next one starts; the first Ctrl-C stops after the step
-and writes the report. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
+and writes the report. --resume goes on with a journal, also to more --repeats than before. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
 
 struct SweepForm {
   PlanRequest request;
-  std::optional<std::string> resume;  // a journal
+  ResumeOptions resume;
   std::optional<std::string> output;
   bool force = false;
   bool json = false;
@@ -51,10 +51,16 @@ void add_sweep_options(Options& options, SweepForm& form) {
   add_layout_options(options, form.request);
   options.path("--mig-config", "FILE[#LABEL]", form.request.mig_config,
                "of mig-parted: start nothing unless the GPUs here are so");
-  options.path("--resume", "JOURNAL", form.resume, "go on with a sweep that was stopped or killed");
+  options.path("--resume", "JOURNAL", form.resume.journal,
+               "go on with a sweep that was stopped or killed, or take its failed runs again");
+  options.toggle("--keep-failed", form.resume.keep_failed,
+                 "with --resume: leave failed runs as they are");
+  options.toggle("--allow-other-build", form.resume.any_build,
+                 "take runs of another build of nearmetal beside those that are there");
   options.path("--output", "FILE", form.output,
                "of the report [nearmetal-sweep-MODEL-TIME.report.json]");
-  options.toggle("--force", form.force, "replace an existing report");
+  options.toggle("--force", form.force,
+                 "replace an existing report, with the journal that it holds");
   options.toggle("--json", form.json, "the report on stdout, too, instead of the table");
   options.toggle("--quiet", config.quiet, "no remarks and no progress");
   options.toggle("--no-progress", config.no_progress, "no progress line");
@@ -77,7 +83,7 @@ std::vector<std::string> without_files(const std::vector<std::string>& argv) {
     const std::string flag = argv[i].substr(0, argv[i].find('='));
     if (flag == "--output" || flag == "--resume") {
       if (flag == argv[i]) ++i;  // its value follows
-    } else if (flag != "--force") {
+    } else if (flag != "--force" && flag != "--keep-failed" && flag != "--allow-other-build") {
       words.push_back(argv[i]);
     }
   }
@@ -97,8 +103,6 @@ std::vector<std::string> host_names(const std::vector<Host>& hosts) {
   }
   return names;
 }
-
-std::string journal_name(const std::filesystem::path& report) { return report.string() + "l"; }
 
 class Sweep {
  public:
@@ -126,8 +130,8 @@ class Sweep {
     leave_out_unsupported();
     choose_kernels();
     for (const Launch& launch : plan_.launches) {
-      if (stop_ != 0) break;
-      if (!done(launch)) start(launch);
+      if (stop_ != 0 || ended_ != ExitCode::ok) break;
+      if (!runs_->done(launch)) start(launch);
     }
     return finish();
   }
@@ -152,7 +156,7 @@ class Sweep {
     std::vector<std::string> files = files_read_by(form_.request.workload.config);
     const std::vector<std::string>& layouts = form_.request.layouts;
     files.insert(files.end(), layouts.begin(), layouts.end());
-    for (const auto& file : {form_.request.hosts, form_.resume}) {
+    for (const auto& file : {form_.request.hosts, form_.resume.journal}) {
       if (file) files.push_back(*file);
     }
     return files;
@@ -167,26 +171,16 @@ class Sweep {
     }
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
-    if (form_.resume) {
-      std::vector<Warning> warnings;
-      journal_.emplace(Journal::resume(*form_.resume, plan_hash, entries_, warnings));
-      for (const JournalEntry& entry : entries_) {
-        if (failed_ == ExitCode::ok) failed_ = static_cast<ExitCode>(entry.report.exit_code);
-      }
-      for (const Warning& warning : warnings) terminal_.remark("warning: " + warning.text);
-      terminal_.remark(std::to_string(entries_.size()) + " of " +
-                       std::to_string(plan_.launches.size()) + " runs are in the journal");
-    } else {
-      journal_.emplace(
-          Journal::create(journal_name(output_), plan_hash, shell_quoted(without_files(argv_))));
-    }
+    runs_.emplace(form_.resume, output_, form_.force,
+                  JournalOrigin{plan_hash, shell_quoted(without_files(argv_)), report_.tool},
+                  terminal_);
   }
 
   // Of the layouts that are still to run.
   void choose_kernels() {
     std::set<size_t> layouts;
     for (const Launch& launch : plan_.launches) {
-      if (chooses_kernels_alone(plan_, launch.layout) && !done(launch)) {
+      if (chooses_kernels_alone(plan_, launch.layout) && !runs_->done(launch)) {
         layouts.insert(launch.layout);
       }
     }
@@ -202,12 +196,6 @@ class Sweep {
     }
   }
 
-  bool done(const Launch& launch) const {
-    return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
-      return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
-    });
-  }
-
   ShowProgress progress_of(const std::string& what) {
     if (!terminal_.rewrites) terminal_.remark(what);
     return [this, what](const std::string& progress) {
@@ -217,56 +205,89 @@ class Sweep {
 
   void start(const Launch& launch) {
     const std::string name = plan_.placements[launch.layout].layout;
-    const std::string what = "run " + std::to_string(entries_.size() + 1) + " of " +
+    const std::string what = "run " + std::to_string(runs_->entries().size() + 1) + " of " +
                              std::to_string(plan_.launches.size()) + ": " + name;
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
     outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
-      if (failed_ == ExitCode::ok) failed_ = outcome.code;
-      terminal_.err << "nearmetal: " << printable(name + " failed: " + outcome.failure)
-                    << std::endl;
+      tell(name + " failed: " + outcome.failure);
     }
-    entries_.push_back({static_cast<int64_t>(launch.layout), launch.repeat,
-                        report_of_launch(plan_, launch.layout, outcome)});
-    cut_short_ = stop_ != 0 && entries_.back().report.status != Status::complete;
-    if (!cut_short_) journal_->append(entries_.back());
+    JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
+                       report_of_launch(plan_, launch.layout, outcome)};
+    cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
+    ended_ = runs_->add(std::move(entry), cut_short_);
+  }
+
+  void tell(const std::string& text) const {
+    terminal_.err << "nearmetal: " << printable(text) << std::endl;
+  }
+
+  ExitCode exit_code() const {
+    if (stop_ != 0) return exit_code_of_signal(stop_);
+    if (ended_ != ExitCode::ok) return ended_;
+    if (runs_->exit_code() != ExitCode::ok) return runs_->exit_code();
+    return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
   }
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
     const bool all = !cut_short_ && std::ranges::all_of(plan_.launches, [&](const Launch& launch) {
-      return done(launch);
+      return runs_->done(launch);
     });
-    report_ = report_of_sweep(plan_, unsupported_, entries_, std::move(report_));
+    report_ = report_of_sweep(plan_, unsupported_, runs_->entries(), std::move(report_));
     if (!all) report_.status = std::max(report_.status, Status::partial);
-    ExitCode code = failed_;
-    if (code == ExitCode::ok && report_.status == Status::failed) code = ExitCode::run_failed;
-    if (stop_ != 0) code = exit_code_of_signal(stop_);
+    ExitCode code = exit_code();
     report_.exit_code = static_cast<int>(code);
     if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
-    write_file_atomically(output_, to_json(report_), form_.force);
+    const bool written = write();
+    if (!written && code == ExitCode::ok) code = ExitCode::output_failed;
+    print();
+    if (written) terminal_.remark("report: " + output_);
+    if (all && written && !runs_->any_failed()) {
+      runs_->remove_journal();
+    } else {
+      tell_how_to_go_on(all && written ? "take failed runs again with: " : "go on with: ");
+    }
+    return code;
+  }
+
+  void print() const {
     if (form_.json) {
       terminal_.out << to_json(report_) << std::flush;
     } else {
       print_sweep(terminal_.out, report_, terminal_.colour);
     }
-    terminal_.remark("report: " + output_);
-    if (all) {
-      std::error_code ignored;
-      std::filesystem::remove(journal_->path(), ignored);
-    } else {
-      tell_how_to_go_on();
+  }
+
+  // Where its place takes no report, among the temporary files, so that no run is lost.
+  bool write() const {
+    const std::string text = to_json(report_);
+    try {
+      write_file_atomically(output_, text, form_.force);
+      return true;
+    } catch (const OutputError& error) {
+      tell(error.what());
     }
-    return code;
+    std::error_code ignored;
+    const std::filesystem::path place =
+        std::filesystem::temp_directory_path(ignored) /
+        default_report_name("sweep", report_.invocation.config.model);
+    try {
+      write_file_atomically(place, text, false);
+      tell("the report is in " + place.string() + " instead");
+    } catch (const OutputError& error) {
+      tell(std::string(error.what()) + "; the table is all that is left of what is not in " +
+           runs_->path().string());
+    }
+    return false;
   }
 
   // The report that holds all takes the place of this one.
-  void tell_how_to_go_on() {
+  void tell_how_to_go_on(const std::string& what) {
     std::vector<std::string> words = without_files(argv_);
-    words.insert(words.end(),
-                 {"--resume", journal_->path().string(), "--output", output_, "--force"});
-    terminal_.remark("go on with: " + printable(shell_quoted(words)));
+    words.insert(words.end(), {"--resume", runs_->path().string(), "--output", output_, "--force"});
+    terminal_.remark(what + printable(shell_quoted(words)));
   }
 
   const SweepForm& form_;
@@ -277,10 +298,9 @@ class Sweep {
   std::map<size_t, std::string> unsupported_;  // layouts, and why
   Report report_;
   std::string output_;
-  std::optional<Journal> journal_;
-  std::vector<JournalEntry> entries_;
-  bool cut_short_ = false;  // the last run, by a stop
-  ExitCode failed_ = ExitCode::ok;
+  std::optional<SweepRuns> runs_;
+  bool cut_short_ = false;         // the last run, by a stop
+  ExitCode ended_ = ExitCode::ok;  // why it goes no further, but for a stop
 };
 
 ExitCode run_sweep(const SweepForm& form, const Context& context) {

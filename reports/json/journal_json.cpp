@@ -9,8 +9,10 @@
 #include <stdexcept>
 
 #include "models/errors.h"
+#include "reports/document/metric.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/json_reader.h"
+#include "reports/json/run_fields.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -19,17 +21,17 @@ namespace {
 
 struct Header {
   std::string schema = "nearmetal/journal";
-  std::string schema_version = "1.2";  // 1.2: a setting that file and layout both give appears once
-  std::string plan_sha256;
-  std::string command{};
+  std::string schema_version = "1.3";  // 1.3: the hash leaves out the repeats; the build
+  JournalOrigin origin;
 };
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Header> header) {
   field("schema", header.schema, one_of("nearmetal/journal"));
   field("schema_version", header.schema_version, readable_version);
-  field("plan_sha256", header.plan_sha256, hash);
-  field.added("command", header.command);
+  field("plan_sha256", header.origin.plan_sha256, hash);
+  field.added("command", header.origin.command);
+  field.added("tool", header.origin.tool);
 }
 
 }  // namespace
@@ -50,16 +52,54 @@ std::string line_of(const T& value) {
   return json::Writer::json_of(value).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
-void require_same(const json::Header& header, const std::string& plan_sha256,
+std::string again_by(const std::string& command, const std::filesystem::path& path) {
+  if (command.empty()) return "";
+  return ", " + printable(command) + ", and --resume " + printable(path.string());
+}
+
+// Of one build the other can have planned otherwise, so that this comes first.
+void require_same_build(const Tool& then, const Tool& now, const std::filesystem::path& path) {
+  if (then == now) return;
+  const auto text_of = [](const Tool& tool) {
+    return build_text(tool) + " by " + tool.compiler + ", build ID " +
+           tool.build_id.value_or("not known");
+  };
+  throw std::invalid_argument(path.string() + " is the journal of another build of nearmetal (" +
+                              printable(text_of(then)) + "; this is " + text_of(now) +
+                              "): resume it with that one, or take the runs of both by " +
+                              "--allow-other-build");
+}
+
+void require_same(const json::Header& header, const JournalOrigin& origin, bool any_build,
                   const std::filesystem::path& path) {
-  if (header.plan_sha256 == plan_sha256) return;
-  const std::string again = ", " + printable(header.command) + ", and --resume ";
-  throw std::invalid_argument(
-      path.string() + " is the journal of another plan: give the same layouts, options and files " +
-      "as before" + (header.command.empty() ? "" : again + printable(path.string())) +
-      (header.schema_version == "1.1" ? "; this journal is of version 1.1: resume it with the "
-                                        "nearmetal that wrote it"
-                                      : ""));
+  const json::Header today;
+  if (header.schema_version != today.schema_version) {
+    throw std::invalid_argument(
+        path.string() + " is a journal of version " + header.schema_version +
+        ": resume it with the nearmetal that wrote it" + again_by(header.origin.command, path));
+  }
+  if (!any_build) require_same_build(header.origin.tool, origin.tool, path);
+  if (header.origin.plan_sha256 == origin.plan_sha256) return;
+  throw std::invalid_argument(path.string() +
+                              " is the journal of another plan: give the same layouts, options " +
+                              "and files as before" + again_by(header.origin.command, path));
+}
+
+// Whether the text may be a header that was cut off as it was written, before any run.
+bool is_torn_header(std::string_view text) {
+  const std::string whole = line_of(json::Header{});
+  const std::string_view beginning =
+      std::string_view(whole).substr(0, whole.find(',', whole.find("nearmetal/journal")));
+  return text.find('\n') == text.npos &&
+         (text.starts_with(beginning) || beginning.starts_with(text));
+}
+
+// Of a run that was repeated, the last counts.
+void take_entry(JournalEntry entry, std::vector<JournalEntry>& entries) {
+  std::erase_if(entries, [&](const JournalEntry& earlier) {
+    return earlier.layout == entry.layout && earlier.repeat == entry.repeat;
+  });
+  entries.push_back(std::move(entry));
 }
 
 int opened(const std::filesystem::path& path, int flags) {
@@ -84,29 +124,43 @@ Journal::~Journal() {
   if (file_ >= 0) close(file_);
 }
 
-Journal Journal::create(const std::filesystem::path& path, const std::string& plan_sha256,
-                        const std::string& command) {
-  Journal journal(path, opened(path, O_CREAT | O_EXCL));
-  journal.write_line(line_of(json::Header{.plan_sha256 = plan_sha256, .command = command}));
+Journal Journal::create(const std::filesystem::path& path, const JournalOrigin& origin,
+                        bool replace) {
+  Journal journal(path, opened(path, O_CREAT | (replace ? 0 : O_EXCL)));
+  try {
+    journal.shorten(0);
+    journal.write_line(line_of(json::Header{.origin = origin}));
+  } catch (const OutputError&) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw;
+  }
   return journal;
 }
 
-Journal Journal::resume(const std::filesystem::path& path, const std::string& plan_sha256,
-                        std::vector<JournalEntry>& entries, std::vector<Warning>& warnings) {
+Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& origin,
+                        bool any_build, std::vector<JournalEntry>& entries,
+                        std::vector<Warning>& warnings) {
   if (access(path.c_str(), R_OK) != 0) {
     throw InvalidReport(path.string() + " cannot be read: " + std::strerror(errno));
   }
   Journal journal(path, opened(path, 0));  // locked before it is read
   const std::string text = file_text(path);
+  if (is_torn_header(text)) {
+    warnings.push_back({"torn_journal", path.string() + " ended before its first run: begun anew"});
+    journal.shorten(0);
+    journal.write_line(line_of(json::Header{.origin = origin}));
+    return journal;
+  }
   size_t begin = 0;
   int64_t number = 0;
   for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = text.substr(begin, end - begin);
     try {
       if (++number > 1) {
-        entries.push_back(json::parsed<JournalEntry>(line));
+        take_entry(json::parsed<JournalEntry>(line), entries);
       } else {
-        require_same(json::parsed<json::Header>(line), plan_sha256, path);
+        require_same(json::parsed<json::Header>(line), origin, any_build, path);
       }
     } catch (const InvalidReport& error) {
       throw InvalidReport(path.string() + " line " + std::to_string(number) + ": " + error.what());
@@ -116,13 +170,25 @@ Journal Journal::resume(const std::filesystem::path& path, const std::string& pl
   if (begin < text.size()) {
     warnings.push_back({"torn_journal", path.string() + " ended in the middle of a run: repeated"});
   }
-  if (ftruncate(journal.file_, static_cast<off_t>(begin)) != 0) {
-    throw OutputError(path.string() + " cannot be shortened: " + std::strerror(errno));
-  }
+  journal.shorten(begin);
   return journal;
 }
 
-void Journal::append(const JournalEntry& entry) { write_line(line_of(entry)); }
+void Journal::append(const JournalEntry& entry) {
+  const std::string line = line_of(entry);
+  const off_t size = lseek(file_, 0, SEEK_END);
+  try {
+    write_line(line);
+  } catch (const OutputError&) {
+    if (size >= 0) shorten(size);
+    throw;
+  }
+}
+
+void Journal::shorten(size_t bytes) {
+  if (ftruncate(file_, static_cast<off_t>(bytes)) == 0) return;
+  throw OutputError(path_.string() + " cannot be shortened: " + std::strerror(errno));
+}
 
 void Journal::write_line(const std::string& line) {
   const std::string text = line + "\n";

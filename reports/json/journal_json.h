@@ -15,30 +15,39 @@ struct JournalEntry {
   Report report;       // of one arm with one run
 };
 
+/// What a journal belongs to.
+struct JournalOrigin {
+  std::string plan_sha256;
+  std::string command;  // that asked for the plan, as a shell reads it; empty: not known
+  Tool tool;            // the build of the sweep
+};
+
 /// Appends to a file that holds all entries so far. Each is on the disk when append() returns.
 class Journal {
  public:
-  /// A new file, which must not be there. `command` asked for the plan, as a shell reads it; empty:
-  /// not known. Throws OutputError.
-  static Journal create(const std::filesystem::path& path, const std::string& plan_sha256,
-                        const std::string& command);
-  /// Goes on with one of the same plan; a last line that is torn is dropped, with a warning.
-  /// Throws InvalidReport, or std::invalid_argument for the journal of another plan, which says
-  /// the command that asked for that one.
-  static Journal resume(const std::filesystem::path& path, const std::string& plan_sha256,
-                        std::vector<JournalEntry>& entries, std::vector<Warning>& warnings);
+  /// A new file, which must not be there unless `replace`. Throws OutputError, and leaves none.
+  static Journal create(const std::filesystem::path& path, const JournalOrigin& origin,
+                        bool replace = false);
+  /// Goes on with one of the same plan and, unless `any_build`, of the same build; of a run that
+  /// was repeated, the last counts. A last line that is torn is dropped, with a warning. Throws
+  /// InvalidReport, or std::invalid_argument for the journal of another plan, which says the
+  /// command that asked for that one, or of another build.
+  static Journal resume(const std::filesystem::path& path, const JournalOrigin& origin,
+                        bool any_build, std::vector<JournalEntry>& entries,
+                        std::vector<Warning>& warnings);
 
   Journal(Journal&& other) noexcept;
   Journal& operator=(Journal&&) = delete;
   ~Journal();
 
-  /// Throws OutputError.
+  /// Throws OutputError; then the file ends with the entry before.
   void append(const JournalEntry& entry);
   const std::filesystem::path& path() const { return path_; }
 
  private:
   Journal(std::filesystem::path path, int file);
   void write_line(const std::string& line);
+  void shorten(size_t bytes);
 
   std::filesystem::path path_;
   int file_;

@@ -251,21 +251,22 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         self.assertNotEqual(late, lines[1])
         ended_late = self.write("late.jsonl", lines[0] + late)
         asked = [*cli.TINY_WORK, "--steps", "400", "--repeats", "2", "1x1x1"]
-        process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json")
+        process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json",
+                            "--keep-failed")
         self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
         process = self.sweep("--steps", "401", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
         self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",
                             " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
-        older = self.write("older.jsonl", lines[0].replace('"1.2"', '"1.1"'))
+        older = self.write("older.jsonl", lines[0].replace('"1.3"', '"1.1"'))
         process = self.sweep("--steps", "401", "1x1x1", "--resume", older, "--force")
-        self.assert_refused(process, 2, "another plan: give the same",
-                            "; this journal is of version 1.1: resume it with the nearmetal that wrote it\n")
+        self.assert_refused(process, 2, "a journal of version 1.1: resume it with the nearmetal that wrote it, ",
+                            " ".join(asked))
         self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
                                                  "--output", "s.json", "--force"])
         process = self.call(*shlex.split(told)[1:])
         self.assertEqual(process.returncode, 0, process.err)
-        self.assertIn("1 of 2 runs are in the journal", process.err)
+        self.assertIn("1 run is in the journal", process.err)
         runs = self.report("s.json")["arms"][0]["runs"]
         self.assertEqual([run["status"] for run in runs], ["complete", "complete"])
         self.assertEqual(runs[0]["started_at"], report["arms"][0]["runs"][0]["started_at"])

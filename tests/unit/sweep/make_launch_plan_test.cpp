@@ -32,5 +32,17 @@ TEST(MakePlan, ASweepOfOtherPinnedPlansIsAnother) {
   EXPECT_NE(hash(), first);
 }
 
+TEST(MakePlan, MoreRepeatsAreTheSameSweep) {
+  const auto hash = [](int64_t repeats, const char* layout = "1x1x1") {
+    PlanRequest request;
+    request.layouts = {layout};
+    request.hosts = "vm0:2";
+    request.repeats = repeats;
+    return plan_sha256(make_launch_plan(request));
+  };
+  EXPECT_EQ(hash(3), hash(8));
+  EXPECT_NE(hash(3), hash(3, "1x1x2"));
+}
+
 }  // namespace
 }  // namespace nearmetal

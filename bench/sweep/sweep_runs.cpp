@@ -1,0 +1,113 @@
+#include "bench/sweep/sweep_runs.h"
+
+#include <algorithm>
+
+#include "reports/document/metric.h"
+#include "reports/text/text.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string journal_name(const fs::path& report) { return report.string() + "l"; }
+
+// Whether the report was written after the last run of its journal.
+bool holds_journal(const fs::path& report) {
+  std::error_code report_error, journal_error;
+  const auto written = fs::last_write_time(report, report_error);
+  const auto journalled = fs::last_write_time(journal_name(report), journal_error);
+  return !report_error && !journal_error && journalled <= written;
+}
+
+Journal opened(const ResumeOptions& options, const fs::path& report, bool replace,
+               const JournalOrigin& origin, std::vector<JournalEntry>& entries,
+               std::vector<Warning>& warnings) {
+  if (options.journal) {
+    return Journal::resume(*options.journal, origin, options.any_build, entries, warnings);
+  }
+  return Journal::create(journal_name(report), origin, replace && holds_journal(report));
+}
+
+bool has_failed(const JournalEntry& entry) {
+  return entry.report.status == Status::failed || entry.report.exit_code != 0;
+}
+
+const std::optional<Tool>& tool_of(const JournalEntry& entry) {
+  return entry.report.arms.at(0).runs.at(0).tool;
+}
+
+}  // namespace
+
+SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool replace,
+                     const JournalOrigin& origin, const Terminal& terminal)
+    : options_(options), terminal_(terminal), journal_([&] {
+        std::vector<Warning> warnings;
+        Journal journal = opened(options, report, replace, origin, entries_, warnings);
+        for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
+        return journal;
+      }()) {
+  if (!options.journal) return;
+  const int64_t all = std::ssize(entries_);
+  const auto failed =
+      options.keep_failed ? 0 : static_cast<int64_t>(std::erase_if(entries_, has_failed));
+  terminal.remark(counted(all, "run") + (all == 1 ? " is" : " are") + " in the journal" +
+                  (failed > 0 ? ", of which " + std::to_string(failed) +
+                                    " failed and will be repeated (--keep-failed does not)"
+                              : ""));
+}
+
+bool SweepRuns::done(const Launch& launch) const {
+  return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
+    return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
+  });
+}
+
+bool SweepRuns::any_failed() const {
+  return !options_.keep_failed && std::ranges::any_of(entries_, has_failed);
+}
+
+ExitCode SweepRuns::exit_code() const {
+  for (const JournalEntry& entry : entries_) {
+    if (entry.report.exit_code != 0) return static_cast<ExitCode>(entry.report.exit_code);
+  }
+  return ExitCode::ok;
+}
+
+ExitCode SweepRuns::add(JournalEntry entry, bool cut_short) {
+  if (is_of_another_build(entry)) return ExitCode::usage;
+  entries_.push_back(std::move(entry));
+  if (cut_short) return ExitCode::ok;
+  try {
+    journal_.append(entries_.back());
+  } catch (const OutputError& error) {
+    tell(error.what());
+    return ExitCode::output_failed;
+  }
+  return ExitCode::ok;
+}
+
+// As where it was built anew meanwhile.
+bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
+  const std::optional<Tool>& tool = tool_of(entry);
+  const auto other = std::ranges::find_if(entries_, [&](const JournalEntry& earlier) {
+    return earlier.layout == entry.layout && tool_of(earlier) && tool_of(earlier) != tool;
+  });
+  if (options_.any_build || !tool || other == entries_.end()) return false;
+  tell("run " + std::to_string(entry.repeat) + " of " + entry.report.arms.at(0).name +
+       " was of another build of nearmetal (" + build_text(*tool) + ") than those before (" +
+       build_text(*tool_of(*other)) + ") and is dropped: --allow-other-build takes both");
+  return true;
+}
+
+void SweepRuns::tell(const std::string& text) const {
+  terminal_.err << "nearmetal: " << printable(text) << std::endl;
+}
+
+void SweepRuns::remove_journal() const {
+  std::error_code ignored;
+  fs::remove(path(), ignored);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,55 @@
+// The runs of a sweep so far, and the journal that holds them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/cli/terminal.h"
+#include "comm/layout/placement.h"
+#include "models/errors.h"
+#include "reports/json/journal_json.h"
+
+namespace nearmetal {
+
+struct ResumeOptions {
+  std::optional<std::string> journal;  // to go on with
+  bool keep_failed = false;            // runs of it
+  bool any_build = false;
+};
+
+class SweepRuns {
+ public:
+  /// With those of the journal to go on with, but for failed runs unless they are kept; else with a
+  /// new journal beside the report, which `replace` puts in the place of one whose runs the report
+  /// holds. Throws as Journal does.
+  SweepRuns(const ResumeOptions& options, const std::filesystem::path& report, bool replace,
+            const JournalOrigin& origin, const Terminal& terminal);
+
+  const std::vector<JournalEntry>& entries() const { return entries_; }
+  bool done(const Launch& launch) const;
+  /// Whether there are some to take again.
+  bool any_failed() const;
+  /// That of the first run that failed.
+  ExitCode exit_code() const;
+
+  /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,
+  /// says why on the terminal and returns the exit code: the journal cannot be written, which loses
+  /// nothing here; or the run is of another build than those of its layout, and is dropped.
+  ExitCode add(JournalEntry entry, bool cut_short);
+
+  const std::filesystem::path& path() const { return journal_.path(); }
+  void remove_journal() const;
+
+ private:
+  bool is_of_another_build(const JournalEntry& entry) const;
+  void tell(const std::string& text) const;
+
+  const ResumeOptions& options_;
+  const Terminal& terminal_;
+  std::vector<JournalEntry> entries_;
+  Journal journal_;
+};
+
+}  // namespace nearmetal

@@ -1,0 +1,121 @@
+#include "bench/sweep/sweep_runs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <sstream>
+
+#include "reports/files/sha256.h"
+#include "reports/json/json.h"
+#include "tests/support/sample_report.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nearmetal {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class SweepRunsTest : public testing::Test {
+ protected:
+  SweepRunsTest() : origin{sha256("plan"), "nearmetal sweep 1x1x1", sample_report().tool} {}
+
+  SweepRuns begun(bool replace = false) { return {none, report, replace, origin, terminal}; }
+  SweepRuns resumed() { return {options, report, false, origin, terminal}; }
+
+  // Ended so, by the build at hand.
+  JournalEntry entry(int64_t repeat, ExitCode code = ExitCode::ok) const {
+    Report run = sample_report();
+    run.arms[0].runs[0].tool = origin.tool;
+    run.exit_code = static_cast<int>(code);
+    if (code != ExitCode::ok) run.status = run.arms[0].runs[0].status = Status::failed;
+    return {0, repeat, run};
+  }
+
+  TemporaryFolder folder;
+  const std::string report = (folder.path() / "s.json").string();
+  const std::string journal = report + "l";
+  JournalOrigin origin;
+  const ResumeOptions none;
+  ResumeOptions options{.journal = journal};
+  std::ostringstream out, err;
+  const Terminal terminal{.out = out, .err = err};
+};
+
+TEST_F(SweepRunsTest, FailedOnesAreTakenAgainAndTheLastCounts) {
+  {
+    SweepRuns runs = begun();
+    runs.add(entry(1), false);
+    runs.add(entry(2, ExitCode::timed_out), false);
+    EXPECT_TRUE(runs.any_failed());
+    EXPECT_EQ(runs.exit_code(), ExitCode::timed_out);
+  }
+  options.keep_failed = true;
+  EXPECT_TRUE(resumed().done({0, 2}));
+  EXPECT_EQ(resumed().exit_code(), ExitCode::timed_out);
+  options.keep_failed = false;
+  {
+    SweepRuns runs = resumed();
+    EXPECT_TRUE(runs.done({0, 1}));
+    EXPECT_FALSE(runs.done({0, 2}));
+    EXPECT_THAT(err.str(), HasSubstr("2 runs are in the journal, of which 1 failed"));
+    runs.add(entry(2), false);
+  }
+  EXPECT_EQ(resumed().entries().size(), 2);
+  EXPECT_FALSE(resumed().any_failed());
+}
+
+TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {
+  begun().add(entry(1), false);
+  const Tool first = origin.tool;
+  origin.tool.build_id = sha256("another");
+  EXPECT_THAT([&] { resumed(); },
+              ThrowsMessage<std::invalid_argument>(
+                  AllOf(HasSubstr("the journal of another build of nearmetal (" + first.version),
+                        HasSubstr(*origin.tool.build_id), HasSubstr("--allow-other-build"))));
+  options.any_build = true;
+  SweepRuns runs = resumed();
+  EXPECT_EQ(runs.add(entry(2), false), ExitCode::ok);
+}
+
+TEST_F(SweepRunsTest, ARunOfAProgramThatWasBuiltAnewIsDropped) {
+  SweepRuns runs = begun();
+  runs.add(entry(1), false);
+  origin.tool.build_id = sha256("another");
+  EXPECT_EQ(runs.add(entry(2), false), ExitCode::usage);
+  EXPECT_THAT(err.str(), HasSubstr("--allow-other-build"));
+  JournalEntry elsewhere = entry(1);
+  elsewhere.layout = 1;
+  EXPECT_EQ(runs.add(elsewhere, false), ExitCode::ok) << "another layout may have its own program";
+  EXPECT_EQ(runs.entries().size(), 2);
+}
+
+TEST_F(SweepRunsTest, AJournalThatWasCutInItsHeaderIsBegunAnew) {
+  begun();
+  const std::string header = file_text(journal);
+  for (size_t size = 0; size + 1 < header.size(); size += size < 34 ? 11 : 150) {
+    folder.write("s.jsonl", header.substr(0, size));
+    EXPECT_EQ(resumed().add(entry(1), false), ExitCode::ok) << size;
+    EXPECT_TRUE(resumed().done({0, 1})) << size;
+  }
+  EXPECT_THAT(err.str(), HasSubstr("ended before its first run: begun anew"));
+  folder.write("s.jsonl", "something else");
+  EXPECT_THROW(resumed(), InvalidReport);
+  EXPECT_EQ(file_text(journal), "something else");
+}
+
+TEST_F(SweepRunsTest, AJournalIsReplacedWhereTheReportHoldsIt) {
+  namespace fs = std::filesystem;
+  begun();
+  EXPECT_THROW(begun(true), OutputError) << "there is no report";
+  folder.write("s.json", "");
+  EXPECT_THROW(begun(false), OutputError);
+  EXPECT_NO_THROW(begun(true));
+  fs::last_write_time(journal, fs::last_write_time(report) + std::chrono::seconds(1));
+  EXPECT_THROW(begun(true), OutputError) << "it has runs that the report lacks";
+}
+
+}  // namespace
+}  // namespace nearmetal
