@@ -45,18 +45,22 @@ void require_no_device(const std::filesystem::path& path) {
   }
 }
 
-// An open file that vanishes with this object unless it was given its final name.
+// An open file that vanishes with this object unless it was given its final name. Where the file
+// system can, it has no name before, so that it vanishes with the process as well.
 class TemporaryFile {
  public:
   // `path` is the final one, for messages.
   explicit TemporaryFile(const std::filesystem::path& path)
-      : path_(path), name_((folder_of(path) / ".nearmetal-XXXXXX").string()) {
+      : path_(path),
+        file_(open(folder_of(path).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR)) {
+    if (file_ >= 0) return;
+    name_ = name_ending("XXXXXX");
     file_ = mkostemp(name_.data(), O_CLOEXEC);
     if (file_ < 0) fail_with_errno(path_);
   }
   ~TemporaryFile() {
     if (file_ >= 0) close(file_);
-    if (!named_) unlink(name_.c_str());
+    if (!named_ && !name_.empty()) unlink(name_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -70,17 +74,38 @@ class TemporaryFile {
     }
   }
 
-  void finish() {
+  void take_name(bool replace) {
     // mkostemp() makes files that only their owner reads; a report is for everyone that umask lets.
     const mode_t mask = umask(0);
     umask(mask);
     if (fchmod(file_, 0666 & ~mask) != 0 || fsync(file_) != 0) fail_with_errno(path_);
+    if (name_.empty() && link_as(path_)) return;
+    if (name_.empty() && !replace) fail(path_, exists);
+    for (int number = 0; name_.empty(); ++number) {
+      const std::string name = name_ending(std::to_string(getpid()) + "-" + std::to_string(number));
+      if (link_as(name)) name_ = name;
+    }
     const int closed = close(file_);  // some file systems report a full disk only here
     file_ = -1;
     if (closed != 0) fail_with_errno(path_);
+    rename_to_path(replace);
   }
 
-  void take_name(bool replace) {
+ private:
+  std::string name_ending(const std::string& end) const {
+    return (folder_of(path_) / (".nearmetal-" + end)).string();
+  }
+
+  // Gives a file without a name this one; false where there is another of that name.
+  bool link_as(const std::filesystem::path& name) const {
+    const std::string open_file = "/proc/self/fd/" + std::to_string(file_);
+    const int failed =
+        linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    if (failed != 0 && errno != EEXIST) fail_with_errno(path_);
+    return failed == 0;
+  }
+
+  void rename_to_path(bool replace) {
     // Without `replace` the kernel refuses a name that exists: no gap between look and act.
     const unsigned flags = replace ? 0 : RENAME_NOREPLACE;
     named_ = renameat2(AT_FDCWD, name_.c_str(), AT_FDCWD, path_.c_str(), flags) == 0;
@@ -91,9 +116,8 @@ class TemporaryFile {
     if (!linked) fail_with_errno(path_);
   }
 
- private:
   std::filesystem::path path_;
-  std::string name_;
+  std::string name_{};  // empty: none yet
   int file_ = -1;
   bool named_ = false;
 };
@@ -119,7 +143,6 @@ void write_file_atomically(const std::filesystem::path& path,
   {
     TemporaryFile file(place);
     for (const std::string_view part : parts) file.append(part);
-    file.finish();
     file.take_name(replace);
   }
   sync_folder(place);

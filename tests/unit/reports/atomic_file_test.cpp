@@ -1,10 +1,12 @@
 #include "reports/files/atomic_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -28,6 +30,25 @@ TEST(AtomicFile, WritesAndLeavesNothingElse) {
   write_file_atomically(folder / "report.json", "content", false);
   EXPECT_EQ(content_of(folder / "report.json"), "content");
   EXPECT_EQ(files_in(folder), 1u);
+}
+
+TEST(AtomicFile, LeavesNothingWhereTheProcessIsKilledAsItWrites) {
+  const TemporaryFolder folder;
+  const int unnamed = open(folder.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (unnamed < 0) GTEST_SKIP() << "this file system gives every file a name";
+  close(unnamed);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_DFL);
+    const rlimit limit{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    write_file_atomically(folder / "report.json", std::string(2000, 'x'), false);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(files_in(folder), 0u);
 }
 
 TEST(AtomicFile, OthersMayReadAsUmaskSays) {
