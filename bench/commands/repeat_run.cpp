@@ -26,14 +26,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first name that is free.
+// The first name that is free. What takes the source by its beginning, as new*.json does, must not
+// take its repeats, too.
 std::string name_of_repeat(const std::string& source) {
   std::string stem = fs::path(source).filename().string();
   for (const std::string ending : {".json", ".report"}) {
     if (stem.ends_with(ending)) stem.resize(stem.size() - ending.size());
   }
   for (int number = 1;; ++number) {
-    std::string name = "./" + stem + ".rerun-" + std::to_string(number) + ".report.json";
+    std::string name = "./rerun-" + std::to_string(number) + "-of-" + stem + ".report.json";
     if (!fs::exists(name)) return name;
   }
 }

@@ -1,6 +1,7 @@
 """compare, gate, baseline and rerun, on reports made from one of a released version."""
 
 import copy
+import glob
 import json
 import os
 import pathlib
@@ -274,7 +275,8 @@ class Gate(CompareTest):
         self.runs("base/run", self.source["arms"][0]["runs"][0]["throughput_images_per_second"])
         process = self.call("gate", "base", "new.json", "--rerun", "1")
         self.assert_verdict(process, 3, "sequential: 1 run", "6 of the base and 2 new")
-        self.assertTrue(pathlib.Path(self.path("new.rerun-1.report.json")).exists())
+        self.assertTrue(pathlib.Path(self.path("rerun-1-of-new.report.json")).exists())
+        self.assertEqual(glob.glob(self.path("new*.json")), [self.path("new.json")])
 
     def test_runs_that_cannot_help_are_not_taken(self):
         lone = self.made("lone.json", 1000, 0)

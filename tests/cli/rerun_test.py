@@ -20,7 +20,7 @@ class Rerun(CompareTest):
         process = self.call("rerun", "old.json", "--runs", "2")
         self.assert_verdict(process, 0, "1|2")
         configs = [self.report(name)["invocation"]["config_sha256"]
-                   for name in ("old.json", "old.rerun-1.report.json", "old.rerun-2.report.json")]
+                   for name in ("old.json", "rerun-1-of-old.report.json", "rerun-2-of-old.report.json")]
         self.assertEqual(len(set(configs)), 1)
         process = self.call("rerun", "old.json", "--runs", "1", "--json")
         self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
@@ -59,11 +59,11 @@ class Rerun(CompareTest):
             os.killpg(repeat.pid, number)
             error = repeat.communicate(timeout=60)[1]
             self.assertEqual(repeat.returncode, code, error)
-            self.assertIn("the repeat was stopped; what it measured is in ./old.rerun-1", error)
-            self.assertEqual(self.report("old.rerun-1.report.json")["status"], "partial")
+            self.assertIn("the repeat was stopped; what it measured is in ./rerun-1-of-old", error)
+            self.assertEqual(self.report("rerun-1-of-old.report.json")["status"], "partial")
             self.assertEqual([name for name in os.listdir(self.folder) if name[0] == "."], [])
             shutil.rmtree(self.path("base"))
-            for name in ("old.json", "old.rerun-1.report.json"):
+            for name in ("old.json", "rerun-1-of-old.report.json"):
                 os.remove(self.path(name))
 
     def test_a_repeat_that_fails_is_no_verdict(self):
@@ -92,7 +92,7 @@ class Rerun(CompareTest):
         self.assert_refused(self.call("rerun", "sweep.json#1x1x3"), 2, "1x1x3", "1x1x1, 1x1x2")
         process = self.call("rerun", "sweep.json#1x1x2", "--runs", "1")
         self.assert_verdict(process, 0, "1x1x2", "1|1")
-        self.assertTrue(os.path.exists(self.path("sweep.rerun-1.report.json")))
+        self.assertTrue(os.path.exists(self.path("rerun-1-of-sweep.report.json")))
 
     def test_what_a_single_launch_cannot_repeat_is_refused(self):
         def emulate(report, _):
