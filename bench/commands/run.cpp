@@ -14,6 +14,7 @@
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
+#include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
@@ -147,8 +148,15 @@ class RankJob {
     KernelSource kernels;
     together(world_, [&] { kernels = find_kernel_choices(device.config, device.info); });
     start.warnings = kernels.warnings;
-    const RankResult result = train(device, kernels);
-    return publish_job(make_rank_report(request_, device, start, result));
+    RunSoFar so_far;
+    std::optional<LastReport> last;
+    if (world_.size() > 1 && world_.rank() == 0 && !control_) {
+      last.emplace(
+          LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
+          destination_);
+    }
+    const RankResult result = train(device, kernels, so_far);
+    return publish_job(make_rank_report(request_, device, start, result), last);
   }
 
  private:
@@ -205,19 +213,19 @@ class RankJob {
     share_cpus(device.config, environment, ranks_on_same_cpus(ranks, world_.rank()));
   }
 
-  RankResult train(PreparedDevice& device, const KernelSource& kernels) {
+  RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
     RankResult result;
     result.failure = failure_of(world_, [&] { settle_batch(device, kernels, world_, terminal_); });
     if (result.failure) return result;
     return run_rank({device.config, device.graph, device.backend, device.info, kernels,
-                     context_.clock, terminal_, context_.stop, world_,
+                     context_.clock, terminal_, context_.stop, world_, so_far,
                      reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
                      request_.sharing_jobs, request_.through_mps});
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,
   // as long as it can.
-  ExitCode publish_job(const Report& mine) {
+  ExitCode publish_job(const Report& mine, std::optional<LastReport>& last) {
     std::vector<Report> parts;
     for (const std::string& text : world_.all_gather(to_json(mine))) {
       if (world_.rank() == 0) parts.push_back(report_from_json(text));
@@ -232,7 +240,7 @@ class RankJob {
       if (control_) {
         tell_result(report, *reporter_);
       } else {
-        publish(report, destination_, terminal_);
+        publish(report, last ? last->finish() : destination_, terminal_);
       }
       tell_failure(report.arms[0].runs[0], terminal_);
     });

@@ -1,10 +1,46 @@
 // How far the training loop is, for the threads beside it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "models/program.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
+
+/// Steps as the loop records them; any thread may copy those so far.
+class RecordedSteps {
+ public:
+  void reserve(int64_t steps) {
+    if (steps <= capacity_) return;
+    auto& larger = buffers_.emplace_back(std::make_unique<StepRecord[]>(steps));
+    std::copy_n(steps_.load(), count_.load(), larger.get());
+    steps_.store(larger.get());
+    capacity_ = steps;
+  }
+  void add(const StepRecord& step) {
+    const int64_t count = count_.load();
+    if (count == capacity_) reserve(2 * capacity_ + 1);
+    steps_.load()[count] = step;
+    count_.store(count + 1);
+  }
+  std::vector<StepRecord> copy() const {
+    const int64_t count = count_.load();
+    const StepRecord* steps = steps_.load();  // of so many at least
+    return {steps, steps + count};
+  }
+
+ private:
+  std::vector<std::unique_ptr<StepRecord[]>> buffers_;  // all: an earlier one may still be read
+  int64_t capacity_ = 0;
+  std::atomic<StepRecord*> steps_ = nullptr;
+  std::atomic<int64_t> count_ = 0;
+};
 
 /// What the loop tells others while it runs. Written by the loop, read by any thread.
 struct TrainerProgress {
@@ -13,6 +49,12 @@ struct TrainerProgress {
   std::atomic<int64_t> window_steps = 0;
   std::atomic<int64_t> window_measured = 0;  // steps
   std::atomic<double> window_seconds = 0;    // so far
+
+  std::chrono::steady_clock::time_point first_step_end;  // known with the first of those:
+  RecordedSteps recorded;
+  // Known with window_first_step:
+  WarmUp warm_up;
+  std::chrono::system_clock::time_point window_start;
 };
 
 }  // namespace nearmetal

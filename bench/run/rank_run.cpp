@@ -139,7 +139,7 @@ Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program
 }
 
 void train_with_progress(const RankTask& task, Program& program, RankResult& found) {
-  TrainerProgress progress;
+  TrainerProgress& progress = task.so_far.progress;
   Monitor monitor({.hz = task.config.monitor_hz,
                    .pci_id = task.device.pci_id,
                    .mig_uuid = mig_uuid(task.device),
@@ -268,6 +268,8 @@ RankResult run_rank(const RankTask& task) {
     task.terminal.remark("prepared in " + significant(prepared.end_seconds - begin, 3) +
                          " s: batch " + std::to_string(*task.config.batch) + " on " +
                          task.device.name);
+    task.so_far.prepared = prepared;
+    task.so_far.is_prepared = true;
     result.prepared = std::move(prepared);
     train_with_progress(task, *program, result);
     const bool incomplete = result.trained->stopped || failure_of(*result.trained);

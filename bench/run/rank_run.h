@@ -21,6 +21,13 @@
 
 namespace nearmetal {
 
+/// What another thread can tell of a rank that is training.
+struct RunSoFar {
+  TrainerProgress progress;
+  Prepared prepared;  // once it is
+  std::atomic<bool> is_prepared = false;
+};
+
 struct RankTask {
   const RunConfig& config;  // nothing left to settle
   const Graph& graph;
@@ -31,6 +38,7 @@ struct RankTask {
   const Terminal& terminal;
   const std::atomic<int>& stop;  // not 0: end early
   World& world;
+  RunSoFar& so_far;
   ProgressReporter* reporter;  // null: no sweep started this job
   SweepControl* control;       // the same, or this is not its rank 0
   int64_t sharing_jobs = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once

@@ -32,6 +32,7 @@ class Trainer {
         progress_(progress) {
     result_.steps.reserve(options.maximum_steps);
     warm_up_seconds_.reserve(options.maximum_steps);
+    progress_.recorded.reserve(options.maximum_steps);
   }
 
   TrainerResult run() {
@@ -92,7 +93,7 @@ class Trainer {
 
   void record(const StepRecord& step, Clock::time_point end) {
     if (result_.failed_step) return;
-    if (result_.steps.empty()) result_.first_step_end = end;
+    if (result_.steps.empty()) progress_.first_step_end = result_.first_step_end = end;
     if (!std::isfinite(step.loss)) {
       result_.failed_step = static_cast<int64_t>(result_.steps.size());
       return;
@@ -100,6 +101,7 @@ class Trainer {
     if (!(step.seconds > 0 && std::isfinite(step.seconds)))
       throw std::runtime_error("a step took no time: the clock is broken");
     result_.steps.push_back(step);
+    progress_.recorded.add(step);
     if (result_.warm_up) {
       progress_.window_measured.fetch_add(1);
       window_seconds_ += step.seconds;
@@ -122,9 +124,10 @@ class Trainer {
     plan_window(consensus_.agree_steps(options_.window_steps.value_or(steps_of_duration(judged_))));
     most_window_steps_ = result_.window_steps * (options_.window_steps ? 1 : longest_window);
     result_.steps.reserve(result_.window_first_step + most_window_steps_);
-    result_.warm_up = judged_;
+    progress_.recorded.reserve(result_.window_first_step + most_window_steps_);
+    result_.warm_up = progress_.warm_up = judged_;
     window_start_ = now;
-    result_.window_start = std::chrono::system_clock::now();
+    result_.window_start = progress_.window_start = std::chrono::system_clock::now();
     progress_.window_first_step.store(result_.window_first_step);
   }
 

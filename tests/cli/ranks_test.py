@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import cli
+import sweep_test
 
 
 def mpirun(*contexts):
@@ -185,6 +186,37 @@ class Ranks(cli.CliTest):
         self.assertNotEqual(process.returncode, 0)
         for child in children:
             self.assertFalse(os.path.exists(f"/proc/{child}/exe"), "no process is left")
+
+    def test_a_stop_that_other_ranks_do_not_answer_keeps_what_rank_0_measured(self):
+        """As where a step takes longer than a launcher lets its ranks live that it was told to end."""
+        process = self.start_job((2, ["--duration", "600", "--warmup", "2", "--output",
+                                      "report.json"]), start_new_session=True)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("prepared"):
+                break
+        first, other = sorted(sweep_test.ranks_below(process.pid), key=sweep_test.Sweep.rank_of)
+        enough = cli.cpu_seconds(first) + 0.7  # for some steps
+        while cli.cpu_seconds(first) < enough and process.poll() is None:
+            time.sleep(0.05)
+        os.kill(other, signal.SIGSTOP)
+        os.kill(first, signal.SIGTERM)
+        for _ in range(600):
+            if os.path.exists(self.path("report.json")):
+                break
+            time.sleep(0.05)
+        report = self.report()
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 143))
+        run, = report["arms"][0]["runs"]
+        self.assertEqual((run["world_size"], len(run["ranks"])), (2, 1))
+        self.assertIn("known of rank 0 alone", run["failure"])
+        self.assertGreater(len(run["ranks"][0]["step_seconds"]), 0)
+        self.assertEqual(self.call("validate", "report.json").returncode, 0)
+        os.kill(other, signal.SIGCONT)
+        process.communicate(timeout=60)
+        run, = self.report()["arms"][0]["runs"]
+        self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 
 
 if __name__ == "__main__":

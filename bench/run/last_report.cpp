@@ -1,0 +1,104 @@
+#include "bench/run/last_report.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "bench/cli/exit_status.h"
+#include "bench/environment/environment.h"
+#include "models/errors.h"
+#include "reports/document/metric.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr std::chrono::milliseconds patience{500};
+
+TrainerResult result_so_far(const TrainerProgress& progress) {
+  TrainerResult found;
+  found.stopped = true;
+  found.steps = progress.recorded.copy();
+  if (found.steps.empty()) return found;
+  found.first_step_end = progress.first_step_end;
+  const int64_t first = progress.window_first_step.load();
+  if (first < 0 || first >= std::ssize(found.steps)) return found;
+  found.warm_up = progress.warm_up;
+  found.window_first_step = first;
+  found.window_steps = progress.window_steps.load();
+  found.window_start = progress.window_start;
+  found.host_window_seconds = progress.window_seconds.load();
+  return found;
+}
+
+// Ranks that exchange gradients take the same steps; of others nothing is known here.
+void tell_of_all_ranks(const RunConfig& config, Run& run) {
+  const Unknown unknown{"known of rank 0 alone"};
+  run.peak_flops_per_second = unknown;
+  if (!run.window || !exchanges_gradients(config, run.world_size)) {
+    run.window = unknown;
+    return set_throughput(unknown, run);
+  }
+  run.window.value->samples *= run.world_size;
+  set_throughput(throughput_of(*run.window), run);
+}
+
+// None before the first step.
+std::optional<Report> report_so_far(const LastReportTask& task) {
+  if (!task.so_far.is_prepared) return std::nullopt;
+  RankResult result;
+  result.prepared = task.so_far.prepared;
+  result.trained = result_so_far(task.so_far.progress);
+  if (result.trained->steps.empty()) return std::nullopt;
+  result.first_step_end_seconds = task.clock.seconds_at(result.trained->first_step_end);
+  Report report = make_rank_report(task.request, task.device, task.start, result);
+  report.exit_code = static_cast<int>(exit_code_of_signal(task.stop));
+  Run& run = report.arms.at(0).runs.at(0);
+  tell_of_all_ranks(task.device.config, run);
+  if (run.status == Status::partial) {
+    run.failure =
+        "interrupted; known of rank 0 alone, as the others took long to tell what they measured";
+  }
+  if (task.request.config.no_host_info) leave_out_host_info(report);
+  return report;
+}
+
+}  // namespace
+
+LastReport::LastReport(const LastReportTask& task, Destination destination)
+    : destination_(std::move(destination)),
+      thread_([this, task](const std::stop_token& over) { wait_for_stop(task, over); }) {}
+
+void LastReport::wait_for_stop(const LastReportTask& task, const std::stop_token& over) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any changed;
+  const auto ends_within = [&](std::chrono::milliseconds period) {
+    return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
+  };
+  while (task.stop == 0) {
+    if (ends_within(std::chrono::milliseconds(poll_milliseconds))) return;
+  }
+  if (!ends_within(patience)) write(task);
+}
+
+void LastReport::write(const LastReportTask& task) {
+  const std::optional<Report> report = report_so_far(task);
+  if (!report) return;
+  try {
+    write_report(*report, destination_, task.terminal);
+    destination_.replace = true;
+  } catch (const std::exception& error) {
+    task.terminal.err << "nearmetal: " << printable(error.what()) << std::endl;
+  }
+}
+
+Destination LastReport::finish() {
+  thread_.request_stop();
+  thread_.join();
+  return destination_;
+}
+
+}  // namespace nearmetal
