@@ -1,7 +1,10 @@
 #include "models/load_module.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "models/errors.h"
@@ -12,16 +15,63 @@ std::filesystem::path program_path() { return std::filesystem::read_symlink("/pr
 
 namespace {
 
-std::filesystem::path module_path(const std::string& name, const std::string& what) {
-  const std::string file = "libnearmetal_" + name + ".so";
-  const auto folder = program_path().parent_path();
-  for (const auto& candidate : {folder / file, folder.parent_path() / "lib" / "nearmetal" / file}) {
-    if (std::filesystem::exists(candidate)) return candidate;
+namespace fs = std::filesystem;
+
+constexpr const char* prefix = "libnearmetal_";
+
+fs::path installed_modules(const fs::path& program) {
+  return program.parent_path().parent_path() / "lib" / "nearmetal";
+}
+
+// Beside a program that lies alone in a folder such as /tmp/x, anybody may have made /tmp/lib.
+void require_trusted(const fs::path& module, const fs::path& program) {
+  struct stat of_program {};
+  if (stat(program.c_str(), &of_program) != 0) of_program.st_uid = geteuid();
+  const fs::path folder = module.parent_path();
+  for (const fs::path& place : {module, folder, folder.parent_path()}) {
+    struct stat found {};
+    const bool known = stat(place.c_str(), &found) == 0;
+    const uid_t owner = found.st_uid;
+    const bool own = owner == 0 || owner == geteuid() || owner == of_program.st_uid;
+    const bool open_to_all = (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0;
+    if (known && own && !open_to_all) continue;
+    throw NotSupported(
+        module.string() + " is not loaded: " + place.string() +
+        (open_to_all ? " is for everybody to write"
+                     : " belongs neither to root, to you nor to the owner of " + program.string()));
   }
-  throw NotBuilt("this build has no " + what + ": there is no " + file + " in " + folder.string());
+}
+
+fs::path module_path(const std::string& name, const std::string& what) {
+  const std::string file = prefix + name + ".so";
+  const fs::path program = program_path();
+  const fs::path folder = program.parent_path();
+  if (fs::exists(folder / file)) return folder / file;
+  const fs::path installed = installed_modules(program) / file;
+  if (!fs::exists(installed)) {
+    throw NotBuilt("this build has no " + what + ": there is no " + file + " in " +
+                   folder.string());
+  }
+  require_trusted(installed, program);
+  return installed;
 }
 
 }  // namespace
+
+std::vector<fs::path> modules_of(const fs::path& program) {
+  std::vector<fs::path> modules;
+  for (const fs::path& folder : {program.parent_path(), installed_modules(program)}) {
+    std::error_code ignored;
+    for (fs::directory_iterator entry(folder, ignored), end; entry != end;
+         entry.increment(ignored)) {
+      const std::string name = entry->path().filename();
+      const bool is_module = name.starts_with(prefix) && name.ends_with(".so");
+      const auto same = [&](const fs::path& other) { return other.filename() == name; };
+      if (is_module && std::ranges::none_of(modules, same)) modules.push_back(entry->path());
+    }
+  }
+  return modules;
+}
 
 void* load_module(const std::string& name, const std::string& what, const char* entry, bool share) {
   const auto path = module_path(name, what);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 /// Before a function of a module that load_module() finds by its name.
 #define NM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -15,8 +16,14 @@ class Backend;  // models/program.h
 /// /proc.
 std::filesystem::path program_path();
 
+/// The modules that a program of that path would load: those in its folder, or beside that in
+/// ../lib/nearmetal where it is installed.
+std::vector<std::filesystem::path> modules_of(const std::filesystem::path& program);
+
 /// What libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no such
-/// module, NotSupported where its libraries are not on this machine. It lies in the folder of the
+/// module, NotSupported where its libraries are not on this machine, and where somebody else could
+/// have put it into ../lib/nearmetal: file and folders must belong to root, to this user or to the
+/// owner of the program, and not be for everybody to write. It lies in the folder of the
 /// executable, or in ../lib/nearmetal beside it when installed. `what` names it in errors, e.g.
 /// "cpu backend". The module stays loaded until the process ends; `share` shows its libraries'
 /// symbols to modules that those load.
