@@ -70,7 +70,9 @@ std::optional<std::string> said_at_the_end(const JobProcess& job) {
   return last;
 }
 
+// What a process says before somebody kills it is no reason.
 std::string last_words(const JobProcess& job) {
+  if (job.was_killed()) return "it was killed";
   std::optional<std::string> words = said_first(job);
   if (!words) words = said_at_the_end(job);
   return words.value_or("it said nothing");

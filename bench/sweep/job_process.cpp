@@ -235,6 +235,11 @@ int JobProcess::exit_code() const {
   return WIFSIGNALED(*status_) ? 128 + WTERMSIG(*status_) : WEXITSTATUS(*status_);
 }
 
+bool JobProcess::was_killed() const {
+  constexpr std::array ends = {SIGKILL, SIGTERM, SIGINT, SIGHUP};
+  return WIFSIGNALED(*status_) && std::ranges::find(ends, WTERMSIG(*status_)) != ends.end();
+}
+
 Event JobProcess::progress() const {
   const auto first = heartbeats_.find(0);
   return first == heartbeats_.end() ? Event{} : first->second.progress;

@@ -48,6 +48,8 @@ class JobProcess {
   /// 0, or why it did not end well: "exit code 6", "signal 9".
   std::string ending() const;
   int exit_code() const;
+  /// Whether somebody else ended it, or the system for want of memory: by SIGKILL and the like.
+  bool was_killed() const;
 
   bool ready() const { return ready_; }
   bool measured() const { return measured_; }

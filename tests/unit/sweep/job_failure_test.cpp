@@ -82,6 +82,14 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
   EXPECT_EQ(reason_of({}), "it said nothing" + end);
 }
 
+TEST(JobFailure, WhatAKilledProcessSaidBeforeIsNoReason) {
+  std::string script;
+  print(script, "nearmetal: device cpu (asked for)", to_err);
+  ScriptedJob job(script + "kill -9 $$");
+  job.update_for(long_enough);
+  EXPECT_EQ(failure_of_job(job.process).text, "it was killed (signal 9; before it said anything)");
+}
+
 TEST(JobFailure, TheRankThatSpeaksFirstIsNamedWithItsOwnStep) {
   std::string script;
   print(script, heartbeat(0, RankPhase::window, 10));
@@ -160,8 +168,7 @@ TEST(JobFailure, OnStandardErrorRanksOnlySendProgressAndFailure) {
 TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
   ScriptedJob job("kill -9 $$");
   job.update_for(long_enough);
-  EXPECT_EQ(failure_of_job(job.process).text,
-            "it said nothing (signal 9; before it said anything)");
+  EXPECT_EQ(failure_of_job(job.process).text, "it was killed (signal 9; before it said anything)");
 }
 
 TEST(JobFailure, TheSilentRankStandsStill) {
