@@ -1,10 +1,12 @@
 #include "bench/cli/terminal.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string_view>
 
 namespace nearmetal {
@@ -15,6 +17,32 @@ void occupy_standard_descriptors() {
     // The lowest that is free: this one. Not for the use that is made of it.
     open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
+}
+
+namespace {
+
+constexpr int usual_columns = 80;
+constexpr const char* clear_line = "\r\033[K";
+
+// Of the terminal behind a descriptor as it is now; else what its user says that it is.
+std::optional<int> columns_of(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* told = std::getenv("COLUMNS");
+  const int columns = told != nullptr ? std::atoi(told) : 0;
+  return columns > 0 ? std::optional(columns) : std::nullopt;
+}
+
+}  // namespace
+
+void Terminal::show_progress(const std::string& text) const {
+  if (!rewrites) return;
+  const int columns = columns_of(STDERR_FILENO).value_or(usual_columns);
+  err << clear_line << cut(printable(text), columns - 1) << std::flush;
+}
+
+void Terminal::clear_progress() const {
+  if (rewrites) err << clear_line << std::flush;
 }
 
 Terminal standard_terminal() {

@@ -160,10 +160,10 @@ void load_for(Load& load, const StressForm& form, const Terminal& terminal,
     load.run_slice(true);
     if (!terminal.rewrites || load.seconds() - shown < 0.25) continue;
     shown = load.seconds();
-    terminal.err << "\r\033[K" << form.load << ": " << rate_text(load.rate(form.load)) << ", "
-                 << std::llround(form.seconds - shown) << " s left" << std::flush;
+    terminal.show_progress(form.load + ": " + rate_text(load.rate(form.load)) + ", " +
+                           std::to_string(std::llround(form.seconds - shown)) + " s left");
   }
-  if (terminal.rewrites) terminal.err << "\r\033[K" << std::flush;
+  terminal.clear_progress();
 }
 
 // `reporter` is null where no sweep started it.

@@ -14,6 +14,7 @@
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
 #include "bench/sweep/sweep_runs.h"
+#include "bench/sweep/time_left.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
@@ -187,7 +188,7 @@ class Sweep {
     if (layouts.empty()) return;
     const auto failures = choose_plans_of_shares(plan_, layouts, stop_,
                                                  progress_of("choosing kernels on each share"));
-    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    terminal_.clear_progress();
     for (const auto& [layout, failure] : failures) {
       terminal_.err << "nearmetal: warning: "
                     << printable(plan_.placements.at(layout).layout +
@@ -199,7 +200,7 @@ class Sweep {
   ShowProgress progress_of(const std::string& what) {
     if (!terminal_.rewrites) terminal_.remark(what);
     return [this, what](const std::string& progress) {
-      if (terminal_.rewrites) terminal_.err << "\r\033[K" << what << ", " << progress << std::flush;
+      terminal_.show_progress(what + ", " + progress + time_left_.text());
     };
   }
 
@@ -207,14 +208,18 @@ class Sweep {
     const std::string name = plan_.placements[launch.layout].layout;
     const std::string what = "run " + std::to_string(runs_->entries().size() + 1) + " of " +
                              std::to_string(plan_.launches.size()) + ": " + name;
+    time_left_.begin_run(std::ranges::count_if(
+        plan_.launches, [&](const Launch& each) { return !runs_->done(each); }));
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
-    if (terminal_.rewrites) terminal_.err << "\r\033[K" << std::flush;
+    time_left_.end_run();
+    terminal_.clear_progress();
     outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
       tell(name + " failed: " + outcome.failure);
     }
     JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
                        report_of_launch(plan_, launch.layout, outcome)};
+    tell_result(what, entry.report);
     cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
     ended_ = runs_->add(std::move(entry), cut_short_);
   }
@@ -228,6 +233,12 @@ class Sweep {
     if (ended_ != ExitCode::ok) return ended_;
     if (runs_->exit_code() != ExitCode::ok) return runs_->exit_code();
     return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
+  }
+
+  // On a line that stays.
+  void tell_result(const std::string& what, const Report& report) {
+    const std::string result = result_text(report.arms[0].runs[0]);
+    if (report.status == Status::complete) terminal_.remark(what + ": " + result);
   }
 
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
@@ -301,6 +312,7 @@ class Sweep {
   std::optional<SweepRuns> runs_;
   bool cut_short_ = false;         // the last run, by a stop
   ExitCode ended_ = ExitCode::ok;  // why it goes no further, but for a stop
+  TimeLeft time_left_;
 };
 
 ExitCode run_sweep(const SweepForm& form, const Context& context) {

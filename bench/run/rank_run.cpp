@@ -150,7 +150,7 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
   const int64_t batch = *task.config.batch;
   const SampleUnit sample = find_network(task.config.model).sample;
   std::jthread line;
-  if (task.terminal.rewrites) line = show_progress(task.terminal.err, progress, batch, sample);
+  if (task.terminal.rewrites) line = show_progress(task.terminal, progress, batch, sample);
   const TrainerOptions options = trainer_options(task.config);
   const auto ranks = make_consensus(
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);

@@ -93,17 +93,16 @@ std::string progress_text(const TrainerProgress& progress, int64_t samples_per_s
          rounded(static_cast<double>(steps - measured) / steps_per_second) + " s left";
 }
 
-std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
+std::jthread show_progress(const Terminal& terminal, const TrainerProgress& progress,
                            int64_t samples_per_step, SampleUnit unit) {
-  return std::jthread([&err, &progress, samples_per_step, unit](const std::stop_token& over) {
-    constexpr const char* clear_line = "\r\033[K";
+  return std::jthread([&terminal, &progress, samples_per_step, unit](const std::stop_token& over) {
     std::mutex mutex;
     std::unique_lock lock(mutex);
     std::condition_variable_any over_changed;
     while (!ends_within(redraw_period, over, over_changed, lock)) {
-      err << clear_line << progress_text(progress, samples_per_step, unit) << std::flush;
+      terminal.show_progress(progress_text(progress, samples_per_step, unit));
     }
-    err << clear_line << std::flush;
+    terminal.clear_progress();
   });
 }
 

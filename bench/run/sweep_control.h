@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "bench/cli/terminal.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/sample_unit.h"
@@ -24,7 +25,7 @@ std::string progress_text(const TrainerProgress& progress, int64_t samples_per_s
 
 /// Rewrites the line four times a second from a thread of its own, so that the loop never prints;
 /// clears it when the thread is ended. The arguments must outlive it.
-std::jthread show_progress(std::ostream& err, const TrainerProgress& progress,
+std::jthread show_progress(const Terminal& terminal, const TrainerProgress& progress,
                            int64_t samples_per_step, SampleUnit unit);
 
 /// Tells of the progress of a rank twice a second, from a thread of its own. Where all ranks do,

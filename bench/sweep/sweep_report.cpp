@@ -138,6 +138,11 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     run.failure = "stopped before all jobs had run";
   }
   if (!outcome.failure.empty()) fail_run(outcome.failure, run);
+std::string result_text(const Run& run) {
+  if (!run.throughput) return "no throughput: " + run.throughput.reason;
+  return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate;
+}
+
   report.kind = placement.kind;
   report.status = run.status;
   report.exit_code = static_cast<int>(outcome.code);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "bench/sweep/sweep_launch.h"
@@ -18,6 +19,9 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
 /// that cannot be had here, `unsupported` says why.
 Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
                        const std::vector<JournalEntry>& entries, Report report);
+
+/// "throughput 9012 images/s", or why there is none.
+std::string result_text(const Run& run);
 
 /// What was measured, the answer, and a row for each layout: throughput with its interval over
 /// runs, speedup and efficiency where the layouts allow for them; then what the runs warned of.

@@ -125,6 +125,12 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
+std::string cut(const std::string& text, size_t columns) {
+  size_t end = 0;
+  while (end < text.size() && columns-- > 0) end += code_point_at(text, end).bytes;
+  return text.substr(0, end);
+}
+
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles) {
   std::vector<size_t> widths;

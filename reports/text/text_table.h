@@ -39,6 +39,9 @@ void print_markdown(std::ostream& out, const TextTable& table);
 /// nothing else.
 std::string markdown_escaped(const std::string& text);
 
+/// The first so many characters.
+std::string cut(const std::string& text, size_t columns);
+
 /// With a '?' for each character that could steer a terminal (C0, C1), turn the direction of text
 /// or is none in XML, and for each byte that is no UTF-8: for whatever comes from a report, a
 /// file's name or another program.

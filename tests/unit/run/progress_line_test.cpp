@@ -27,7 +27,8 @@ TEST(ProgressLineTest, TellsStepRateAndTimeLeft) {
 TEST(ProgressLineTest, ClearsItsLineAtTheEnd) {
   TrainerProgress progress;
   std::ostringstream err;
-  { const std::jthread line = show_progress(err, progress, 1, SampleUnit::image); }
+  const Terminal terminal{.out = err, .err = err, .rewrites = true};
+  { const std::jthread line = show_progress(terminal, progress, 1, SampleUnit::image); }
   EXPECT_THAT(err.str(), testing::EndsWith("\r\033[K"));
 }
 

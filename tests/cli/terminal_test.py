@@ -1,0 +1,52 @@
+"""What a terminal shows: lines of progress that are written over, and those that stay."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+
+import cli
+
+
+class Terminal(cli.CliTest):
+    def on_terminal(self, columns, *arguments):
+        """What goes to standard error, a terminal of so many columns."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = self.start(*arguments, stderr=slave, env={**cli.clean_environment(),
+                                                            "TERM": "xterm"})
+        os.close(slave)
+        text = b""
+        try:
+            while part := os.read(master, 65536):
+                text += part
+        except OSError:  # the end of a terminal
+            pass
+        os.close(master)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, text)
+        return text.decode().replace("\r\n", "\n")
+
+    def test_progress_fits_in_the_terminal(self):
+        for columns in (20, 200):
+            text = self.on_terminal(columns, *cli.TINY, "--duration", "1", "--output",
+                                    f"{columns}.json")
+            shown = [line.partition("\n")[0] for line in text.split("\r\x1b[K")[1:]]
+            self.assertGreater(len(shown), 2, text)
+            self.assertLess(max(map(len, shown)), columns, text)
+            full = re.compile(r"step \d+ of \d+, \d+ images/s, \d+ s left")
+            self.assertEqual(any(map(full.fullmatch, shown)), columns == 200, text)
+
+    def test_a_line_stays_of_each_run_and_the_time_left_is_told(self):
+        text = self.on_terminal(80, *cli.TINY, "--steps", "200", "--repeats", "2", "--output",
+                                "r.json")
+        stays = re.findall(r"(?m)(?:^|\r\x1b\[K)(run \d of 2: run: throughput \S+ images/s)\n", text)
+        self.assertEqual([line[:10] for line in stays], ["run 1 of 2", "run 2 of 2"], text)
+        self.assertRegex(text, r"run 2 of 2: run, [^\r]*, about \d+ s left")
+        self.assertNotRegex(text, r"run 1 of 2: run, [^\r]*left")
+
+
+if __name__ == "__main__":
+    cli.main()
