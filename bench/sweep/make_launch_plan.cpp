@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
+#include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
@@ -94,6 +96,15 @@ Fractions fractions_in(const PlanRequest& request) {
   return {*request.fractions, request.batches, request.neighbours};
 }
 
+void settle_executables(LayoutFile& file, const std::filesystem::path& path) {
+  for (Layout& layout : file.layouts) {
+    if (!layout.executable) continue;
+    layout.executable = std::filesystem::absolute(path.parent_path() / *layout.executable)
+                            .lexically_normal()
+                            .string();
+  }
+}
+
 LayoutFile asked_file(const PlanRequest& request) {
   const bool from_file = is_file(request.layouts);
   if (request.fractions && !request.layouts.empty()) {
@@ -123,6 +134,7 @@ LayoutFile asked_file(const PlanRequest& request) {
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
   settle_mig(file, request.mig_config, from_file ? request.layouts.front() : "");
+  if (from_file) settle_executables(file, request.layouts.front());
   if (request.repeats) file.repeats = *request.repeats;
   check(file);
   return file;
@@ -237,6 +249,9 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
       const Layout& layout = plan.file.layouts[i];
       plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
       if (script) require_script_can(layout, plan.placements[i]);
+      if (!script && layout.executable) {
+        plan.executables.emplace(i, find_executable(*layout.executable, layout.source));
+      }
       plan.workloads.push_back(
           layout_workload(plan.file, layout, plan.placements[i], request.workload));
       RunConfig& config = plan.workloads.back().config;

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
@@ -212,6 +213,12 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
 
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show) {
+  if (const auto found = plan.executables.find(layout); found != plan.executables.end()) {
+    const Executable& planned = found->second;
+    if (planned != find_executable(planned.path, plan.file.layouts.at(layout).source)) {
+      return {{}, ExitCode::run_failed, planned.path + " is another build than at the start"};
+    }
+  }
   return run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
 }
 

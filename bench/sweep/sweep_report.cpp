@@ -109,6 +109,21 @@ void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   }
 }
 
+std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
+  const auto found = plan.executables.find(layout);
+  return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
+}
+
+// In the order in which the jobs' ranks follow each other.
+void tell_vms(const Placement& placement, Run& run) {
+  size_t next = 0;
+  for (const PlacedJob& job : placement.jobs) {
+    for (const PlacedRank& rank : job.ranks) {
+      if (!job.stress && next < run.ranks.size()) run.ranks[next++].vm = rank.vm;
+    }
+  }
+}
+
 void label_scaling(Report& report) {
   RunSet set;
   add_runs(set, report, "sweep");
@@ -122,6 +137,11 @@ void label_scaling(Report& report) {
 
 }  // namespace
 
+std::string result_text(const Run& run) {
+  if (!run.throughput) return "no throughput: " + run.throughput.reason;
+  return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate;
+}
+
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
   const Placement& placement = plan.placements.at(layout);
   Report report;
@@ -132,17 +152,13 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
     report.invocation.config = outcome.reports[0].invocation.config;
     std::tie(run, report.environments) = merged(placement, outcome.reports);
     run.neighbours = outcome.neighbours;
+    tell_vms(placement, run);
     warn_of_builds(outcome.reports, run);
   } else if (outcome.failure.empty()) {  // jobs in turn, of which a stop left some out
     run.status = Status::partial;
     run.failure = "stopped before all jobs had run";
   }
   if (!outcome.failure.empty()) fail_run(outcome.failure, run);
-std::string result_text(const Run& run) {
-  if (!run.throughput) return "no throughput: " + run.throughput.reason;
-  return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate;
-}
-
   report.kind = placement.kind;
   report.status = run.status;
   report.exit_code = static_cast<int>(outcome.code);
@@ -153,6 +169,7 @@ std::string result_text(const Run& run) {
   arm.name = placement.layout;
   arm.kind = placement.kind;
   arm.share = share_of(placement);
+  arm.executable = executable_of(plan, layout);
   arm.runs = {std::move(run)};
   report.arms = {std::move(arm)};
   return report;
@@ -165,6 +182,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     arm.name = plan.placements[i].layout;
     arm.kind = plan.placements[i].kind;
     arm.share = share_of(plan.placements[i]);
+    arm.executable = executable_of(plan, i);
     if (arm.kind != Kind::measured) report.kind = arm.kind;
     std::vector<const JournalEntry*> of_layout;
     for (const JournalEntry& entry : entries) {

@@ -225,9 +225,12 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout) {
   std::vector<std::vector<std::string>> commands;
   const Placement& placement = plan.placements.at(layout);
+  Launcher launcher = plan.file.launcher;
+  const std::optional<std::string>& executable = plan.file.layouts.at(layout).executable;
+  if (executable) launcher.program = executable;
   for (const PlacedJob& job : placement.jobs) {
     const std::vector<std::string> arguments = arguments_of(plan, layout, job);
-    commands.push_back(launch_command(job, plan.file.launcher, arguments, plan.options));
+    commands.push_back(launch_command(job, launcher, arguments, plan.options));
   }
   return commands;
 }

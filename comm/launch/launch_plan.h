@@ -1,6 +1,7 @@
 // Everything that a sweep starts, in its order, as plain data, and the command lines that start it.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,10 +27,11 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
                                         const LaunchOptions& options = {});
 
 struct LaunchPlan {
-  LayoutFile file;                    // nothing left to find
-  std::vector<Placement> placements;  // by layout
-  std::vector<Workload> workloads;    // by layout, defaults filled
-  std::vector<Launch> launches;       // in the order of their start
+  LayoutFile file;                             // nothing left to find
+  std::vector<Placement> placements;           // by layout
+  std::vector<Workload> workloads;             // by layout, defaults filled
+  std::vector<Launch> launches;                // in the order of their start
+  std::map<size_t, Executable> executables{};  // of layouts that name one, as it is now
   LaunchOptions options;
   bool conducted = true;  // by a sweep; else each job runs by itself and prints its report
   std::vector<UnsupportedArm> unsupported{};

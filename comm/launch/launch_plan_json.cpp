@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "comm/launch/launch_plan_text.h"
+#include "reports/json/fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
@@ -26,6 +27,7 @@ struct PlannedLayout {
   Kind kind = Kind::measured;
   std::optional<SharingMode> share{};
   std::vector<PlannedJob> jobs{};
+  std::optional<Executable> executable{};
 };
 
 struct PlannedLimits {
@@ -36,7 +38,7 @@ struct PlannedLimits {
 
 struct PlanDocument {
   std::string schema = "nearmetal/plan";
-  std::string schema_version = "1.2";
+  std::string schema_version = "1.3";
   std::vector<PlannedLayout> layouts{};
   std::vector<UnsupportedArm> unsupported;
   std::vector<Launch> launches;
@@ -103,6 +105,8 @@ void fields(Archive& field, In<Archive, PlannedLayout> layout) {
               "How the jobs have the same GPUs, or CPUs; null: what a job takes is its own");
   field("jobs", layout.jobs,
         "Jobs that are started at once; one after another where the share is serial");
+  field.optional("executable", layout.executable,
+                 "The build of nearmetal that the layout names; not there: the launcher's program");
 }
 
 template <class Archive>
@@ -145,6 +149,9 @@ json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const auto commands = commands_of(plan, index);
   json::PlannedLayout layout{.name = placement.layout, .kind = placement.kind};
   if (placement.share()) layout.share = placement.share()->mode;
+  if (const auto found = plan.executables.find(index); found != plan.executables.end()) {
+    layout.executable = found->second;
+  }
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     layout.jobs.push_back({placement.jobs[job].ranks, commands[job]});
   }

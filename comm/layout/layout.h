@@ -113,7 +113,8 @@ struct Layout {
   bool emulate = false;  // each instance is an emulated VM: a part of a host
   Settings workload;     // over the file's
   Expectation expect;
-  std::string source;  // where it was written, for messages
+  std::optional<std::string> executable{};  // instead of that of the launcher
+  std::string source;                       // where it was written, for messages
 };
 
 /// How processes get to their hosts.

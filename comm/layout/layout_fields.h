@@ -173,6 +173,10 @@ void fields(Archive& field, In<Archive, Layout> layout) {
                  "memory to other parts. Results are of kind emulated [false]");
   field.optional("workload", layout.workload, "Over that of the file");
   field.optional("expect", layout.expect);
+  field.optional("executable", layout.executable, plain_text,
+                 "Path of another build of nearmetal for this layout, the same on every host: "
+                 "builds are measured by turns in one sweep. Relative to this file [the launcher's "
+                 "program]");
 }
 
 template <class Archive>

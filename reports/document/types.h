@@ -116,6 +116,7 @@ struct Rank {
   int64_t rank = 0;
   int64_t environment = 0;         // index into Report::environments
   std::optional<int64_t> gpu;      // index into its gpus; null on the CPU
+  std::optional<int64_t> vm{};     // emulated, counted on each host; null: none, or not told
   std::optional<Binding> binding;  // null: of a version that does not bind
   Maybe<SetUp> set_up;
   // Every step since the first, warm-up included; TimedWindow::first_step says where the window
@@ -256,25 +257,21 @@ struct Run {
   std::vector<Warning> warnings;
 };
 
-/// How the jobs of an arm have one GPU, or the same CPUs.
-struct ArmShare {
-  SharingMode mode = SharingMode::alone;
-  int64_t jobs = 1;
-  // By job, those of neighbours last:
-  std::vector<int64_t> threads_percent;   // of the multiprocessors; empty: no limit
-  std::vector<int64_t> memory_gib;        // of the GPU, 0: no limit; empty: none has one
-  std::vector<std::string> neighbours{};  // what each that trains nothing does: copy, compute, pcie
-  std::vector<std::string> profiles{};    // of MIG devices (else the UUID) or vGPUs
-
-  bool operator==(const ArmShare&) const = default;
-};
-
 /// An arm that was asked for and could not be had on this machine.
 struct UnsupportedArm {
   std::string name;
   std::string reason;
 
   bool operator==(const UnsupportedArm&) const = default;
+};
+
+/// A build of the program that an arm ran in place of the one that started it.
+struct Executable {
+  std::string path;
+  std::string sha256;
+  std::map<std::string, std::string> modules_sha256;  // of the modules that it loads, by their file
+
+  bool operator==(const Executable&) const = default;
 };
 
 struct Arm {
@@ -284,6 +281,7 @@ struct Arm {
   std::optional<Scaling> scaling{};          // of a sweep over several numbers of ranks
   std::optional<ArmSpeedup> speedup{};       // the same
   std::optional<ArmShare> share{};           // none: what a job takes is its own
+  std::optional<Executable> executable{};    // none: that of the report
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
 };

@@ -53,6 +53,15 @@ void fields(Archive& field, In<Archive, ArmSpeedup> speedup) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Executable> executable) {
+  field.type("executable", "A build of the program that an arm ran in place of the one at hand");
+  field("path", executable.path);
+  field("sha256", executable.sha256, hash, "Hash of the file");
+  field("modules_sha256", executable.modules_sha256,
+        "Hashes of the modules that it loads, by the name of their file");
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field.type("arm", "One of the configurations of a report, measured by one or more runs");
   field("name", arm.name);
@@ -67,6 +76,8 @@ void fields(Archive& field, In<Archive, Arm> arm) {
               "anew from the runs; null: as scaling. Since 1.7");
   field.added("share", arm.share,
               "How the jobs have one GPU, or the same CPUs; null: what a job takes is its own");
+  field.added("executable", arm.executable,
+              "The program that a layout file named for the arm; null: that of the report");
   field.added("unsupported", arm.unsupported, "Why there are no runs: what this machine cannot do");
   field("runs", arm.runs);
 }

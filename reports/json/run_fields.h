@@ -286,6 +286,8 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
   field("environment", rank.environment, at_least(0), "Index into environments");
   field("gpu", rank.gpu, at_least(0), "Index into its gpus; null: on the CPU");
+  field.added("vm", rank.vm, at_least(0),
+              "Emulated VM, counted on each host; null: none, or of a version that does not tell");
   field.added("binding", rank.binding, "null: the version does not bind");
   field("set_up", rank.set_up);
   field("skipped_updates", rank.skipped_updates, at_least(0),

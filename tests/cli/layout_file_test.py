@@ -27,7 +27,7 @@ FULL = {
          "expect": {"environment": "vm", "gpu": "g", "world_size": 2, "mig_config": "c#l"}},
         {"name": "m", "jobs": [{"instances": [{"host": "b", "gpus": [0]}],
                                 "share": {"way": "mig", "profile": "1g.18gb"}}]},
-        {"shape": "2*(1x1x1)"}],
+        {"shape": "2*(1x1x1)", "executable": "/bin/true"}],
     "workload": {"model": "resnet50", "batch": "64", "steps": 20, "verify": True,
                  "learning_rate": 0.1},
     "repeats": 2, "order": "listed", "seed": 3,

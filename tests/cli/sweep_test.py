@@ -2,6 +2,7 @@
 happens when a rank dies, stands still or is too slow, or the sweep itself is ended."""
 
 import fcntl
+import hashlib
 import json
 import os
 import shlex
@@ -141,6 +142,33 @@ class Sweep(cli.SweepTest):
         self.assertIn("out of memory", bad["runs"][0]["failure"])
         self.assertIsNone(bad["runs"][0]["throughput_images_per_second"])
         self.assertGreater(good["runs"][0]["throughput_images_per_second"], 0)
+
+    def test_a_layout_runs_the_build_that_it_names(self):
+        other = self.write("other", f'#!/bin/sh\nexec {cli.EXECUTABLE} "$@"\n')
+        os.chmod(other, 0o755)
+        jobs = [{"instances": [{"host": "localhost", "ranks": 1}]}]
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "here", "jobs": jobs},
+                               {"name": "other", "jobs": jobs, "executable": "other"}]}
+        file = self.write("layouts.json", json.dumps(layouts))
+        process = self.call("sweep", file, *cli.TINY_WORK, "--steps", "3", "--output", "s.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        here, named = self.report("s.json")["arms"]
+        self.assertIsNone(here["executable"])
+        with open(other, "rb") as build:
+            sha256 = hashlib.sha256(build.read()).hexdigest()
+        self.assertEqual(named["executable"],
+                         {"path": other, "sha256": sha256, "modules_sha256": {}})
+        with open(other, "w", encoding="utf-8") as build:
+            build.write(f'#!/bin/sh\necho >> {other}\nexec {cli.EXECUTABLE} "$@"\n')
+        process = self.call("sweep", file, *cli.TINY_WORK, "--steps", "3", "--repeats", "2",
+                            "--output", "t.json")
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertIn(f"{other} is another build than at the start", process.err)
+        named = self.report("t.json")["arms"][1]
+        self.assertEqual([run["status"] for run in named["runs"]], ["complete", "failed"])
+        os.chmod(other, 0o644)
+        self.assert_refused(self.call("sweep", file), 2, "/layouts/1/executable", other)
 
     def test_a_killed_rank_is_named(self):
         process, ranks = self.start_long("1x1x2", "--repeats", "1")

@@ -8,6 +8,7 @@
 #include "bench/cli/defaults.h"
 #include "tests/support/made_up_runs.h"
 #include "tests/support/sample_hosts.h"
+#include "tests/support/sample_report.h"
 
 namespace nearmetal {
 namespace {
@@ -82,6 +83,21 @@ TEST(SweepReport, RunsCarryTheBuildThatRanThem) {
   EXPECT_FALSE(has_warning(report_of_two_jobs(first, second)));
   second.tool.git_commit = std::string(40, 'b');
   EXPECT_TRUE(has_warning(report_of_two_jobs(first, second)));
+}
+
+TEST(SweepReport, OfALaunchTellsWhichRankWasInWhichEmulatedVm) {
+  const Job job{{{"a", {0}, 0}, {"a", {1}, 0}}};
+  LaunchPlan plan;
+  plan.placements = {place(listed({job}, true), {host("a", 2)})};
+  plan.workloads.resize(1);
+  fill_defaults(plan.workloads[0].config, Device::cuda);
+  plan.file.layouts.resize(1);
+  Report of_job = sample_report();
+  of_job.arms.resize(1);
+  of_job.arms[0].runs[0].ranks.assign(2, sample_rank());
+  const Report report = report_of_launch(plan, 0, {{of_job}, ExitCode::ok, ""});
+  EXPECT_EQ(report.arms[0].runs[0].ranks.at(0).vm, 0);
+  EXPECT_EQ(report.arms[0].runs[0].ranks.at(1).vm, 1);
 }
 
 }  // namespace
