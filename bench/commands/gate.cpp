@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
 #include "bench/commands/baseline.h"
 #include "bench/commands/program.h"
@@ -58,6 +59,7 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  if (form.reruns > 0) catch_stop_signals();  // before other threads start
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
   const Baseline base = read_base(form, next, context.terminal);
@@ -65,9 +67,9 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   CompareOptions options = request.options;
   options.base_can_grow = false;
   std::optional<Repeatable> repeated;
-  if (form.reruns > 0) repeated = repeatable(request.next.front());
+  if (form.reruns > 0) repeated = repeatable(request.next.front(), form.hosts);
   const auto take_run = [&](RunSet& set) {
-    add_repeat(set, *repeated, request.html.has_value(), context.terminal);
+    add_repeat(set, *repeated, request.html.has_value(), context);
   };
   const auto [comparison, result] =
       judge_sequentially(base, next, options, form.gate, form.reruns, take_run);
@@ -102,7 +104,8 @@ void add_gate_options(Options& options, GateForm& form) {
   options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
                 [&form](const std::string& text) { form.window.since = checked_date(text); });
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
-                 "while inconclusive, repeat NEW here this often at most");
+                 "while inconclusive, repeat NEW this often at most");
+  add_repeat_options(options, form.hosts);
   add_baselines_option(options, form.baselines_folder);
   add_form_options(options, request);
   add_page_options(options, request);

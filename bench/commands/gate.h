@@ -1,6 +1,7 @@
 // `nearmetal gate`: new runs against a baseline, by exit code.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "bench/cli/command.h"
@@ -11,7 +12,8 @@ namespace nearmetal {
 struct GateForm {
   CompareRequest request;
   GateOptions gate;
-  int64_t reruns = 0;  // at most
+  int64_t reruns = 0;                // at most
+  std::optional<std::string> hosts;  // of those
   BaselineWindow window;
   std::string baselines_folder = "baselines";
 };

@@ -1,23 +1,17 @@
 #include "bench/commands/repeat_run.h"
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 #include <filesystem>
-#include <iterator>
 #include <stdexcept>
 #include <vector>
 
+#include "bench/cli/build_info.h"
 #include "bench/cli/exit_status.h"
+#include "bench/sweep/repeated_layout.h"
+#include "bench/sweep/run_layout.h"
+#include "bench/sweep/sweep_report.h"
 #include "models/errors.h"
-#include "reports/compare/run_set.h"
-#include "reports/document/run_arguments.h"
+#include "reports/files/atomic_file.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
@@ -45,133 +39,78 @@ std::string names_of(const std::vector<Arm>& arms) {
   return joined(names);
 }
 
-// A Ctrl-C in a terminal, or its end, reaches the repeated run as well, which ends in order and
-// writes what it measured: while one waits for that, it must not end here, and so end the run a
-// second time.
-class SignalsIgnored {
- public:
-  SignalsIgnored()
-      : interrupt_(std::signal(SIGINT, SIG_IGN)), hang_up_(std::signal(SIGHUP, SIG_IGN)) {}
-  ~SignalsIgnored() { restore(); }
-  SignalsIgnored(const SignalsIgnored&) = delete;
-  SignalsIgnored& operator=(const SignalsIgnored&) = delete;
-
-  void restore() const {
-    std::signal(SIGINT, interrupt_);
-    std::signal(SIGHUP, hang_up_);
+void require_repeatable(const Report& report, const std::string& source) {
+  const std::string beginning = source + " cannot be repeated: ";
+  if (report.arms.size() != 1) {
+    throw std::invalid_argument(
+        beginning + "it holds " + counted(std::ssize(report.arms), "arm") +
+        ", and one is repeated at a time; name it as FILE#ARM: " + names_of(report.arms));
   }
-
- private:
-  sighandler_t interrupt_, hang_up_;
-};
-
-[[noreturn]] void become(const std::vector<std::string>& arguments) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // which is for what the runs say together
-  std::vector<char*> pointers;
-  for (const std::string& argument : arguments) {
-    pointers.push_back(const_cast<char*>(argument.c_str()));  // execv() does not write to them
+  if (std::ranges::none_of(report.arms[0].runs,
+                           [](const Run& run) { return run.status == Status::complete; })) {
+    throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
   }
-  pointers.push_back(nullptr);
-  execv("/proc/self/exe", pointers.data());
-  _exit(static_cast<int>(ExitCode::run_failed));
 }
 
-// Its status, as of waitpid().
-int launch(const std::vector<std::string>& arguments) {
-  const SignalsIgnored ignored;
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error(std::string("no new process: ") + std::strerror(errno));
-  if (child == 0) {
-    ignored.restore();
-    become(arguments);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) throw std::runtime_error("the repeated run was lost");
-  }
-  return status;
-}
-
-ExitCode exit_code_of_status(int status) {
-  return WIFSIGNALED(status) ? exit_code_of_signal(WTERMSIG(status))
-                             : static_cast<ExitCode>(WEXITSTATUS(status));
+Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome,
+                        const Context& context) {
+  Report report = report_of_launch(repeated.plan, 0, outcome);
+  if (report.tool.version.empty()) report.tool = build_info();
+  report.invocation.argv = context.argv;
+  return report;
 }
 
 // Never with the code of the run itself: that of a gate says what was compared.
-void require_success(int status, const std::string& name) {
-  const ExitCode code = exit_code_of_status(status);
-  if (code == ExitCode::ok) return;
-  const bool written = fs::exists(name);
-  const std::string where = written ? "; what it measured is in " + name : "";
-  constexpr std::array stops = {ExitCode::hung_up, ExitCode::interrupted, ExitCode::terminated};
-  if (std::ranges::find(stops, code) != stops.end()) {
-    throw JobFailure("the repeat was stopped" + where, code, false);
+void require_complete(const Report& report, const LaunchOutcome& outcome, const std::string& where,
+                      int stop) {
+  if (stop != 0 && report.status != Status::complete) {
+    throw JobFailure("the repeat was stopped" + where, exit_code_of_signal(stop), false);
   }
-  const std::string how = WIFSIGNALED(status)
-                              ? std::string("was ended by ") + strsignal(WTERMSIG(status))
-                              : "ended with exit code " + std::to_string(WEXITSTATUS(status));
-  throw JobFailure("the repeat " + how + where, ExitCode::run_failed, false);
-}
-
-void require_repeatable(const Report& report, const std::string& source) {
-  const std::string beginning = source + " cannot be repeated: ";
-  const auto refuse = [&](const std::string& why) { throw std::invalid_argument(beginning + why); };
-  if (report.arms.size() != 1) {
-    refuse("it holds " + counted(std::ssize(report.arms), "arm") +
-           ", and one run is started at a time; name one as FILE#ARM: " + names_of(report.arms));
+  if (!outcome.failure.empty()) {
+    throw JobFailure("the repeat failed: " + outcome.failure + where, ExitCode::run_failed, false);
   }
-  const Arm& arm = report.arms[0];
-  const auto complete = std::find_if(arm.runs.begin(), arm.runs.end(),
-                                     [](const Run& run) { return run.status == Status::complete; });
-  if (complete == arm.runs.end()) {
-    throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
-  }
-  if (arm.share)
-    refuse("its jobs share by " + std::string(to_string(arm.share->mode)) +
-           ": repeat it by `nearmetal sweep`");
-  if (arm.kind == Kind::emulated) refuse("it is emulated: repeat it by `nearmetal sweep`");
-  const int64_t ranks = complete->world_size;
-  if (ranks != 1) {
-    refuse("it ran on " + counted(ranks, "rank") +
-           ", and one process is started: repeat it by the launcher that started them");
-  }
-}
-
-// Launches it with a report of that name.
-void repeat_run(const Repeatable& repeated, const std::string& name, const Terminal& terminal) {
-  const auto& [source, report] = repeated;
-  std::vector<std::string> arguments = {"nearmetal"};
-  for (const std::string& argument : run_arguments(config_of(report, report.arms[0]))) {
-    arguments.push_back(argument);
-  }
-  arguments.push_back("--output=" + name);
-  arguments.emplace_back("--quiet");
-  if (!report.arms[0].runs[0].kernel_choices.empty()) arguments.push_back("--plans=" + source);
-  terminal.remark("nearmetal: repeating " + source + " into " + name);
-  require_success(launch(arguments), name);
 }
 
 }  // namespace
 
-Repeatable repeatable(const std::string& place) {
+void add_repeat_options(Options& options, std::optional<std::string>& hosts) {
+  options.path("--hosts", "LIST|FILE", hosts,
+               "to repeat on: NAME:GPUS,..., or a hostfile of mpirun [this one]");
+}
+
+Repeatable repeatable(const std::string& place, const std::optional<std::string>& hosts) {
   if (fs::is_directory(place)) {
     throw std::invalid_argument("--rerun repeats a report: name one instead of the folder " +
                                 place);
   }
   const auto [file, arm] = report_place(place);
-  Repeatable found{place, read_report(file)};
+  Repeatable found{place, read_report(file), {}};
   if (!arm.empty()) keep_only_arm(found.report, arm, file);
   require_repeatable(found.report, place);
+  try {
+    found.plan = make_launch_plan(request_of_arm(found.report, found.report.arms[0], place, hosts));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(place + " cannot be repeated: " + error.what());
+  }
+  require_shares(found.plan);
   return found;
 }
 
-void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps,
-                const Terminal& terminal) {
+void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Context& context) {
+  const Terminal& terminal = context.terminal;
   const std::string file = name_of_repeat(report_place(repeated.place).first);
-  repeat_run(repeated, file, terminal);
-  Report report = read_report(file);
-  report.arms.at(0).name = repeated.report.arms[0].name;
+  require_writable(file, false);
+  terminal.remark("nearmetal: repeating " + repeated.place + " into " + file);
+  const LaunchOutcome outcome =
+      run_layout(repeated.plan, 0, context.stop,
+                 [&](const std::string& progress) { terminal.show_progress(progress); });
+  terminal.clear_progress();
+  const Report report = report_of_repeat(repeated, outcome, context);
+  const bool measured = !outcome.reports.empty();
+  if (measured) write_file_atomically(file, to_json(report), false);
+  require_complete(report, outcome, measured ? "; what it measured is in " + file : "",
+                   context.stop);
+  terminal.remark(result_text(report.arms[0].runs[0]));
   add_runs(set, report, file, "", with_steps);
 }
 

@@ -1,6 +1,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "bench/cli/exit_status.h"
 #include "bench/cli/parse_value.h"
 #include "bench/commands/compare_request.h"
 #include "bench/commands/program.h"
@@ -12,14 +13,18 @@ namespace {
 constexpr const char* rerun_examples = R"(
 Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
-  nearmetal rerun sweep.json#1x1x1     of one arm, of one rank
+  nearmetal rerun sweep.json#1x1x2     of one arm: as many ranks, jobs and shares
+  nearmetal rerun old.json --hosts vm0:2,vm1:2
+                                       what ran on two hosts, on these
 
 Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
-the report; no text of it is executed. The new reports stay in this folder.)";
+the report; no text of it is executed. The new reports stay in this folder, also of what Ctrl-C
+stopped. On other hosts the report must lie under the same path where it holds plans.)";
 
 struct RerunForm {
   std::string report;
   std::optional<int64_t> runs;
+  std::optional<std::string> hosts;
   CompareRequest request;
 };
 
@@ -32,18 +37,20 @@ void add_rerun_options(Options& options, RerunForm& form) {
   };
   options.values("REPORT", "FILE", "Whose configuration to repeat", take).required = true;
   options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
+  add_repeat_options(options, form.hosts);
   add_rule_options(options, form.request.options);
   add_form_options(options, form.request);
 }
 
 ExitCode run_rerun(const RerunForm& form, const Context& context) {
-  const Repeatable repeated = repeatable(form.report);
+  catch_stop_signals();
+  const Repeatable repeated = repeatable(form.report, form.hosts);
   RunSet base;
   add_runs(base, repeated.report, repeated.place);
   RunSet next;
   const int64_t runs = form.runs.value_or(std::ssize(repeated.report.arms[0].runs));
   for (int64_t i = 0; i < runs; ++i) {
-    add_repeat(next, repeated, false, context.terminal);
+    add_repeat(next, repeated, false, context);
   }
   const Comparison comparison = compare(base, next, form.request.options);
   return publish({base, next, comparison}, form.request, context.terminal);

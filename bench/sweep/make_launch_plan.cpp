@@ -116,7 +116,9 @@ LayoutFile asked_file(const PlanRequest& request) {
   if (!request.fractions && !request.batches.empty()) {
     throw std::invalid_argument("--batches is for --fractions; give --batch for one");
   }
-  LayoutFile file = from_file ? read_layout(request.layouts.front()) : LayoutFile{};
+  LayoutFile file = request.file ? *request.file
+                    : from_file  ? read_layout(request.layouts.front())
+                                 : LayoutFile{};
   if (request.hosts && !file.hosts.empty()) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
@@ -242,7 +244,8 @@ LaunchPlan make_launch_plan(const PlanRequest& request) {
   settle_addresses(plan.file, request.starter);
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
-                  .timeout_seconds = plan.file.limits.job_seconds};
+                  .timeout_seconds = plan.file.limits.job_seconds,
+                  .plain_alone = request.file.has_value()};
   plan.conducted = !script;
   try {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {

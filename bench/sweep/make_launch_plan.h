@@ -25,6 +25,7 @@ struct PlanRequest {
   std::vector<NeighbourLoad> neighbours;  // what all of those but one do
   std::optional<int64_t> repeats;
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
+  std::optional<LayoutFile> file{};       // instead of `layouts`, with its hosts
   RunRequest workload;                    // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
 };

@@ -134,6 +134,9 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
   if (expect.environment) {
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
   }
+  if (expect.uuid) arguments.push_back("--expect-uuid=" + *expect.uuid);
+  if (expect.mig_profile) arguments.push_back("--expect-mig=" + *expect.mig_profile);
+  if (expect.vgpu_profile) arguments.push_back("--expect-vgpu=" + *expect.vgpu_profile);
   const std::optional<MachineKind>& claim = workload.config.environment;
   if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));
@@ -145,6 +148,12 @@ std::string arm_argument(const Placement& placement, const PlacedJob& job) {
   const std::string name = "--arm=" + placement.layout;
   if (placement.jobs.size() == 1) return name;
   return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
+}
+
+// Nothing is set for such a rank: it has what its user has in this shell.
+bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
+  return plan.options.plain_alone && placement.ranks() == 1 && !placement.share() &&
+         placement.kind == Kind::measured && placement.jobs[0].ranks[0].address == this_host;
 }
 
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
@@ -160,7 +169,9 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
     if (!plan.conducted) arguments.push_back(arm_argument(placement, job));
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
-    arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
+    if (!starts_plainly(plan, placement)) {
+      arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));
+    }
     if (const int64_t sharing_jobs = sharing_jobs_of(placement); sharing_jobs > 1) {
       arguments.push_back("--sharers=" + std::to_string(sharing_jobs));
     }
@@ -229,8 +240,13 @@ std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t
   const std::optional<std::string>& executable = plan.file.layouts.at(layout).executable;
   if (executable) launcher.program = executable;
   for (const PlacedJob& job : placement.jobs) {
-    const std::vector<std::string> arguments = arguments_of(plan, layout, job);
-    commands.push_back(launch_command(job, launcher, arguments, plan.options));
+    std::vector<std::string> arguments = arguments_of(plan, layout, job);
+    if (starts_plainly(plan, placement)) {
+      arguments.insert(arguments.begin(), launcher.program.value_or("nearmetal"));
+      commands.push_back(std::move(arguments));
+    } else {
+      commands.push_back(launch_command(job, launcher, arguments, plan.options));
+    }
   }
   return commands;
 }

@@ -16,6 +16,8 @@ namespace nearmetal {
 struct LaunchOptions {
   bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
   std::optional<double> timeout_seconds;
+  bool plain_alone =
+      false;  // a job of one rank on this machine is started as in a shell: no mpirun
 };
 
 /// mpirun of Open MPI 4.1 or 5 with all its arguments. MPI is kept to TCP, and to shared memory in

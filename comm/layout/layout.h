@@ -43,6 +43,9 @@ struct GpuFound {
   std::string no_mig;  // why it has no MIG devices; empty: it may have some
 };
 
+/// The address of the machine that the launcher runs on.
+inline constexpr const char* this_host = "localhost";
+
 /// One operating-system instance: a bare-metal host, a VM or a container.
 struct Host {
   std::string name;
@@ -103,6 +106,10 @@ struct Expectation {
   std::optional<std::string> gpu;           // part of its name
   std::optional<int64_t> world_size;        // of each job
   std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
+  // Not in the file:
+  std::optional<std::string> uuid{};          // of the GPU, or of the MIG device
+  std::optional<std::string> mig_profile{};   // of the MIG device
+  std::optional<std::string> vgpu_profile{};  // of the vGPU
 };
 
 /// Jobs that run at once (or share in turn), independent of each other.

@@ -43,14 +43,21 @@ std::string setting_text(const Setting& setting, const LossScale& scale) {
                               setting_text(setting, scale.initial) + " cannot be asked for again");
 }
 
+Workload repeated_workload(const RunConfig& config) {
+  Workload workload;
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (!setting.repeated || !has_effect(setting, config)) return;
+    std::vector<std::string> flags;
+    append_flag(flags, setting, config.*member);
+    if (flags.empty()) return;
+    workload.config.*member = config.*member;
+    workload.given.emplace_back(setting.name);
+  });
+  return workload;
+}
+
 std::vector<std::string> run_arguments(const RunConfig& config) {
-  std::vector<std::string> arguments = {"run"};
-  visit_settings(
-      [&](const Setting& setting, const auto& value) {
-        if (setting.repeated && has_effect(setting, config)) append_flag(arguments, setting, value);
-      },
-      config);
-  return arguments;
+  return run_arguments(repeated_workload(config));
 }
 
 std::vector<std::string> run_arguments(const Workload& workload) {

@@ -32,9 +32,13 @@ std::optional<std::string> setting_text(const Setting& setting, const std::optio
   return setting_text(setting, *member);
 }
 
-/// "run" and a flag for every setting that decides what is computed and proven: none of output,
-/// display or plan cache, as paths of another machine have no meaning here. Throws
-/// std::invalid_argument for what no command line asks for.
+/// What is to be asked for to do the work of `config` again: every setting that decides what is
+/// computed and proven, and none of output, display or plan cache, as paths of another machine have
+/// no meaning here.
+Workload repeated_workload(const RunConfig& config);
+
+/// "run" and a flag for each setting of repeated_workload(). Throws std::invalid_argument for what
+/// no command line asks for.
 std::vector<std::string> run_arguments(const RunConfig& config);
 
 /// "run" and a flag for each setting that was asked for, in that order.
