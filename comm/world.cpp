@@ -59,6 +59,8 @@ std::unique_ptr<World> join_launched(int64_t processes, const std::string& threa
 
 }  // namespace
 
+bool is_launched() { return launched_processes().has_value(); }
+
 std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);

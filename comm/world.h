@@ -16,6 +16,9 @@ namespace nearmetal {
 /// Of this operating-system instance.
 std::string host_name();
 
+/// Whether a launcher such as mpirun started this process.
+bool is_launched();
+
 /// Sums in the memory of hosts, over some of the ranks of a job, for what sums in other memory
 /// first.
 class HostSum {

@@ -11,6 +11,7 @@
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
+#include "bench/commands/run_repeats.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
@@ -261,12 +262,21 @@ Examples:
   nearmetal run                                          about 20 s on the GPU, else the CPU
   nearmetal run --precision bf16 --batch auto            the largest that fits and runs well
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
+  nearmetal run --repeats 5 --output old.json            five fresh runs, one report, to compare
   nearmetal run --profile --output step.json             where the step goes
   mpirun -n 4 nearmetal run                              four ranks, one GPU each
   nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
 
+With --repeats each run is a process of its own, one after another, and the report holds all; as
+in a sweep, each is in a journal beside it when the next one starts.
+
 The table goes to stdout, remarks and progress to stderr. The report goes to
 nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";
+
+ExitCode run_form(const RunForm& form, const Context& context) {
+  catch_stop_signals();
+  return form.asks_for_repeats() ? run_repeats(form, context) : run_job(form.request, context);
+}
 
 }  // namespace
 
@@ -289,12 +299,8 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
 }
 
 Command run_command() {
-  const auto run = [](const RunRequest& request, const Context& context) {
-    catch_stop_signals();
-    return run_job(request, context);
-  };
-  return make_command<RunRequest>("run", "Train one workload, print a table, write a report",
-                                  run_examples, add_run_options, run);
+  return make_command("run", "Train one workload, print a table, write a report", run_examples,
+                      add_repeated_run_options, run_form);
 }
 
 }  // namespace nearmetal

@@ -1,3 +1,5 @@
+#include "bench/commands/sweep.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -37,15 +39,8 @@ Examples:
 
 `nearmetal plan` with the same layouts prints what is started. Every run is in the journal
 (dell.jsonl, beside the report) before the next one starts; the first Ctrl-C stops after the step
-and writes the report. --resume goes on with a journal, also to more --repeats than before. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
-
-struct SweepForm {
-  PlanRequest request;
-  ResumeOptions resume;
-  std::optional<std::string> output;
-  bool force = false;
-  bool json = false;
-};
+and writes the report. --resume goes on with a journal, also to more --repeats than
+before. Of this machine, CUDA_VISIBLE_DEVICES says which GPUs are taken.)";
 
 void add_sweep_options(Options& options, SweepForm& form) {
   RunConfig& config = form.request.workload.config;
@@ -241,6 +236,8 @@ class Sweep {
     if (report.status == Status::complete) terminal_.remark(what + ": " + result);
   }
 
+  bool has_file() const { return !form_.only_named_file || form_.output; }
+
   // The journal goes once the report holds all that it holds, and there is nothing to go on with.
   ExitCode finish() {
     const bool all = !cut_short_ && std::ranges::all_of(plan_.launches, [&](const Launch& launch) {
@@ -251,10 +248,10 @@ class Sweep {
     ExitCode code = exit_code();
     report_.exit_code = static_cast<int>(code);
     if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
-    const bool written = write();
+    const bool written = !has_file() || write();
     if (!written && code == ExitCode::ok) code = ExitCode::output_failed;
     print();
-    if (written) terminal_.remark("report: " + output_);
+    if (has_file() && written) terminal_.remark("report: " + output_);
     if (all && written && !runs_->any_failed()) {
       runs_->remove_journal();
     } else {
@@ -297,7 +294,11 @@ class Sweep {
   // The report that holds all takes the place of this one.
   void tell_how_to_go_on(const std::string& what) {
     std::vector<std::string> words = without_files(argv_);
-    words.insert(words.end(), {"--resume", runs_->path().string(), "--output", output_, "--force"});
+    words.insert(words.end(), {"--resume", runs_->path().string()});
+    if (has_file()) words.insert(words.end(), {"--output", output_, "--force"});
+    if (form_.json && std::ranges::find(words, "--json") == words.end()) {
+      words.emplace_back("--json");
+    }
     terminal_.remark(what + printable(shell_quoted(words)));
   }
 
@@ -315,16 +316,21 @@ class Sweep {
   TimeLeft time_left_;
 };
 
-ExitCode run_sweep(const SweepForm& form, const Context& context) {
+ExitCode run_sweep_command(const SweepForm& form, const Context& context) {
   catch_stop_signals();
-  return Sweep(form, context).run();
+  return run_sweep(form, context);
 }
 
 }  // namespace
 
+ExitCode run_sweep(const SweepForm& form, const Context& context) {
+  return Sweep(form, context).run();
+}
+
 Command sweep_command() {
   return make_command("sweep", "Run several layouts, each afresh several times, into one report",
-                      std::string(short_form_text) + sweep_examples, add_sweep_options, run_sweep);
+                      std::string(short_form_text) + sweep_examples, add_sweep_options,
+                      run_sweep_command);
 }
 
 }  // namespace nearmetal

@@ -118,9 +118,12 @@ std::vector<Warning> save_new_choices(const KernelSource& source,
   return {};
 }
 
+std::string device_remark(Device device, const std::string& why) {
+  return std::string("nearmetal: device ") + to_string(device) + " (" + why + ")";
+}
+
 std::string device_remark(const PreparedDevice& device) {
-  return std::string("nearmetal: device ") + to_string(device.config.device) + " (" + device.why +
-         ")";
+  return device_remark(device.config.device, device.why);
 }
 
 PreparedDevice prepare_device(const RunRequest& request, const Context& context, int local_rank,

@@ -52,6 +52,7 @@ struct PreparedDevice {
 };
 
 /// "nearmetal: device cuda (asked for)"
+std::string device_remark(Device device, const std::string& why);
 std::string device_remark(const PreparedDevice& device);
 
 /// Fills the defaults, checks the settings, builds the network and describes the device. Of the

@@ -1,0 +1,26 @@
+// `nearmetal sweep`, and what else makes several runs into one report.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bench/cli/command.h"
+#include "bench/sweep/make_launch_plan.h"
+#include "bench/sweep/sweep_runs.h"
+
+namespace nearmetal {
+
+struct SweepForm {
+  PlanRequest request;
+  ResumeOptions resume;
+  std::optional<std::string> output;
+  bool force = false;
+  bool json = false;             // the report on stdout, in place of the table
+  bool only_named_file = false;  // no report but in `output`
+};
+
+/// Runs what the form asks for: each run is in the journal when the next one starts. Signals must
+/// be caught already (catch_stop_signals()).
+ExitCode run_sweep(const SweepForm& form, const Context& context);
+
+}  // namespace nearmetal

@@ -1,0 +1,68 @@
+"""run --repeats: fresh processes, one report."""
+
+import json
+import os
+import shlex
+import signal
+
+import cli
+
+
+class Repeats(cli.CliTest):
+    def test_each_run_is_a_process_of_its_own(self):
+        process = self.tiny("--steps", "3", "--repeats", "3", "--output", "three.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertRegex(process.out, r"run +1 +3 ")
+        self.assertRegex(process.err, r"(?m)^run 3 of 3: run: throughput [0-9.]+ images/s$")
+        report = self.report("three.json")
+        [arm] = report["arms"]
+        self.assertEqual((arm["name"], len(arm["runs"])), ("run", 3))
+        starts = {run["ranks"][0]["window_start_unix_seconds"] for run in arm["runs"]}
+        self.assertEqual(len(starts), 3)
+        self.assertEqual(os.listdir(self.folder), ["three.json"])
+        alone = self.tiny("--steps", "3", "--output", "one.json")
+        self.assertEqual(alone.returncode, 0, alone.err)
+        self.assertEqual(self.report("one.json")["invocation"]["config_sha256"],
+                         report["invocation"]["config_sha256"])
+        process = self.call("compare", "one.json", "three.json")
+        self.assertIn("1|3", process.out)
+
+    def test_the_report_alone_goes_to_standard_output(self):
+        process = self.tiny("--steps", "3", "--repeats", "2", "--json", "--quiet")
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        self.assertEqual(len(json.loads(process.out)["arms"][0]["runs"]), 2)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(self):
+        process = self.start(*cli.TINY, "--steps", "400", "--repeats", "2", "--output", "r.json")
+        for line in process.stderr:
+            if line.startswith("run 2 of 2"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, out + err)
+        self.assertEqual(self.report("r.json")["status"], "partial")
+        again = self.call(*shlex.split(err.partition("go on with: ")[2])[1:])
+        self.assertEqual(again.returncode, 0, again.err)
+        self.assertEqual([run["status"] for run in self.report("r.json")["arms"][0]["runs"]],
+                         ["complete"] * 2)
+        self.assertEqual(os.listdir(self.folder), ["r.json"])
+
+    def test_what_no_process_could_repeat_is_refused(self):
+        for arguments, code, why in (
+                (["--repeats", "2", "--ranks", "2"], 2, "nearmetal sweep"),
+                (["--resume", "r.jsonl"], 2, "--repeats"),
+                (["--repeats", "0"], 2, "--repeats"),
+                (["--repeats", "2", "--quiet", "--expect-gpu", "H200"], 2, "CPUs")):
+            self.assert_refused(self.tiny("--steps", "3", *arguments), code, why)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_what_a_run_must_find_is_asked_of_each(self):
+        process = self.tiny("--steps", "3", "--repeats", "1", "--expect-uuid", "GPU-1",
+                            "--output", "r.json")
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertIn("--expect-uuid GPU-1", process.err)
+
+
+if __name__ == "__main__":
+    cli.main()
