@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "reports/text/fit_table.h"
+
 namespace nearmetal {
 
 void occupy_standard_descriptors() {
@@ -24,12 +26,16 @@ namespace {
 constexpr int usual_columns = 80;
 constexpr const char* clear_line = "\r\033[K";
 
-// Of the terminal behind a descriptor as it is now; else what its user says that it is.
+// Of the terminal behind a descriptor, as it is now.
 std::optional<int> columns_of(int descriptor) {
   winsize size{};
-  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* told = std::getenv("COLUMNS");
-  const int columns = told != nullptr ? std::atoi(told) : 0;
+  const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::optional<int>(size.ws_col) : std::nullopt;
+}
+
+std::optional<int> columns_asked_for() {
+  const char* text = std::getenv("COLUMNS");
+  const int columns = text != nullptr ? std::atoi(text) : 0;
   return columns > 0 ? std::optional(columns) : std::nullopt;
 }
 
@@ -37,7 +43,8 @@ std::optional<int> columns_of(int descriptor) {
 
 void Terminal::show_progress(const std::string& text) const {
   if (!rewrites) return;
-  const int columns = columns_of(STDERR_FILENO).value_or(usual_columns);
+  const int columns =
+      columns_of(STDERR_FILENO).value_or(columns_asked_for().value_or(usual_columns));
   err << clear_line << cut(printable(text), columns - 1) << std::flush;
 }
 
@@ -46,6 +53,9 @@ void Terminal::clear_progress() const {
 }
 
 Terminal standard_terminal() {
+  const std::optional<int> asked = columns_asked_for();
+  const std::optional<int> columns = asked ? asked : columns_of(STDOUT_FILENO);
+  if (columns) limit_columns(std::cout, *columns);
   const char* kind = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   const bool capable = kind != nullptr && std::string_view(kind) != "dumb";

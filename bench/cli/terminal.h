@@ -26,7 +26,9 @@ struct Terminal {
   void clear_progress() const;
 };
 
-/// Standard output and error. Colour only on a terminal and without NO_COLOR (no-color.org).
+/// Standard output and error. Colour only on a terminal and without NO_COLOR (no-color.org). Tables
+/// on standard output take the width that COLUMNS says, else that of the terminal; without either,
+/// as much as they need.
 Terminal standard_terminal();
 
 /// Opens those of the descriptors 0 to 2 that are closed, so that no file takes their place and

@@ -11,6 +11,7 @@
 #include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/report_text.h"
+#include "reports/text/fit_table.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -116,6 +117,7 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   if (format.means_alone) require_same_work(runs.all);
   if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
   std::ostringstream text;
+  if (!form.output) take_column_limit(text, context.terminal.out);
   format.print(text, runs, form.charts);
   write_output(text.str(), form.output, form.force, context.terminal);
   return ExitCode::ok;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "models/probe.h"
+#include "reports/text/fit_table.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -30,15 +31,23 @@ class Lines {
   Lines(std::ostream& out, bool colour) : out_(out), colour_(colour) {}
 
   void line(const std::string& name, const std::string& text, const char* style = "") {
-    out_ << "  " << std::left << std::setw(15) << name;
-    if (colour_ && *style != '\0') {
-      out_ << style << printable(text) << "\033[0m\n";
-    } else {
-      out_ << printable(text) << '\n';
+    const bool styled = colour_ && *style != '\0';
+    bool first = true;
+    for (const std::string& part : parts_of(printable(text))) {
+      out_ << "  " << std::left << std::setw(name_columns) << (first ? name : "")
+           << (styled ? style : "") << part << (styled ? "\033[0m\n" : "\n");
+      first = false;
     }
   }
 
  private:
+  static constexpr int name_columns = 15;
+
+  std::vector<std::string> parts_of(const std::string& text) const {
+    const size_t limit = column_limit(out_);
+    return limit == 0 ? std::vector{text} : wrap_cell(text, limit - name_columns - 2);
+  }
+
   std::ostream& out_;
   bool colour_;
 };
@@ -218,20 +227,9 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
 }
 
 void print_profile(std::ostream& out, const StepProfile& profile) {
-  size_t name_width = 4;
-  for (const ProfileEntry& entry : profile.entries) {
-    name_width = std::max(name_width, entry.name.size());
-  }
-  const auto row = [&](const std::string& name, const std::string& phase, const std::string& time,
-                       const std::string& share, const std::string& floor,
-                       const std::string& tflops, const std::string& rate,
-                       const std::string& implementation) {
-    out << std::left << std::setw(static_cast<int>(name_width) + 2) << name << std::setw(9) << phase
-        << std::right << std::setw(11) << time << std::setw(8) << share << std::setw(10) << floor
-        << std::setw(9) << tflops << std::setw(9) << rate << "  " << implementation << '\n';
-  };
-  out << "\nWhere the step goes, each part timed alone\n";
-  row("part", "phase", "ms", "% step", "floor ms", "TFLOP/s", "GB/s", "implementation");
+  TextTable table;
+  table.columns = {{"part"},           {"phase"},         {"ms", true},   {"% step", true},
+                   {"floor ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"implementation"}};
   const auto rate = [](double amount, double seconds, double scale) {
     return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
   };
@@ -243,11 +241,13 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
     return seconds > 0 ? fixed(1e3 * seconds, 3) : std::string("-");
   };
   for (const ProfileEntry& entry : profile.entries) {
-    row(entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
-        fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
-        rate(entry.flops, entry.seconds, 1e-12), rate(entry.bytes, entry.seconds, 1e-9),
-        entry.implementation);
+    table.rows.push_back({entry.name, to_string(entry.phase), fixed(1e3 * entry.seconds, 3),
+                          fixed(100 * entry.seconds / profile.step_seconds, 2), floor(entry),
+                          rate(entry.flops, entry.seconds, 1e-12),
+                          rate(entry.bytes, entry.seconds, 1e-9), entry.implementation});
   }
+  out << "\nWhere the step goes, each part timed alone\n";
+  print_aligned(out, table);
   Lines lines(out, false);
   lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
                                  percent(profile.sum_seconds / profile.step_seconds) +

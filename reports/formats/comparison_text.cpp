@@ -131,8 +131,8 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   }
   table.columns.insert(table.columns.end(), {{"difference [" + confidence + "]", true},
                                              {"n", true},
-                                             {"p (t)", true},
-                                             {"p (rank)", true},
+                                             {"p (t)", true, true},
+                                             {"p (rank)", true, true},
                                              {"verdict"}});
   for (const auto* rows : {&comparison.rows, &comparison.geometric_means}) {
     for (const ComparisonRow& row : *rows) table.rows.push_back(cells_of(row, options, footnotes));
@@ -262,7 +262,7 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
     out << '\n';
   }
   print_aligned(out, text.rows, styles_of(comparison, colour));
-  out << text.rule << '\n';
+  print_wrapped(out, text.rule);
   for (const TitledTable& explanation : text.explanations) {
     out << '\n' << printable(explanation.title) << ":\n";
     print_aligned(out, explanation.table);

@@ -6,15 +6,11 @@
 #include <sstream>
 #include <utility>
 
+#include "reports/text/fit_table.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
-
-// Code points, as the bytes that begin one in UTF-8.
-size_t width_of(const std::string& text) {
-  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
-}
 
 std::string padded(const std::string& text, size_t width, bool right_aligned) {
   const std::string space(width - std::min(width, width_of(text)), ' ');
@@ -125,6 +121,11 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
+// As the bytes that begin one in UTF-8.
+size_t width_of(const std::string& text) {
+  return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
+}
+
 std::string cut(const std::string& text, size_t columns) {
   size_t end = 0;
   while (end < text.size() && columns-- > 0) end += code_point_at(text, end).bytes;
@@ -133,35 +134,45 @@ std::string cut(const std::string& text, size_t columns) {
 
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles) {
-  std::vector<size_t> widths;
-  for (size_t column = 0; column < table.columns.size(); ++column) {
-    size_t width = width_of(table.columns[column].title);
-    for (const auto& row : table.rows) width = std::max(width, width_of(printable(row[column])));
-    widths.push_back(width);
-  }
-  const auto print_line = [&](const auto& cell_of, const char* last_style) {
-    const size_t last = widths.size() - 1;
-    for (size_t column = 0; column < last; ++column) {
-      const bool right = table.columns[column].right_aligned;
-      out << padded(printable(cell_of(column)), widths[column], right) << "  ";
+  const TableFit fitted = fit(table, column_limit(out));
+  const auto print_line = [&](const std::vector<std::string>& cells, const char* last_style) {
+    const size_t last = cells.size() - 1;
+    for (size_t i = 0; i < last; ++i) {
+      const bool right = table.columns[fitted.columns[i]].right_aligned;
+      out << padded(cells[i], fitted.widths[i], right) << "  ";
     }
-    const bool right = table.columns[last].right_aligned;
-    const std::string text = padded(printable(cell_of(last)), right ? widths[last] : 0, right);
+    const bool right = table.columns[fitted.columns[last]].right_aligned;
+    const std::string text = padded(cells[last], right ? fitted.widths[last] : 0, right);
     if (last_style == nullptr) {
       out << text << '\n';
     } else {
       out << last_style << text << "\033[0m\n";
     }
   };
-  print_line([&](size_t column) { return table.columns[column].title; }, nullptr);
+  const auto print_row = [&](const auto& cell_of, const char* last_style) {
+    std::vector<std::vector<std::string>> lines;
+    size_t height = 0;
+    for (size_t i = 0; i < fitted.columns.size(); ++i) {
+      lines.push_back(wrap_cell(printable(cell_of(fitted.columns[i])), fitted.widths[i]));
+      height = std::max(height, lines.back().size());
+    }
+    for (size_t line = 0; line < height; ++line) {
+      std::vector<std::string> cells;
+      for (const auto& cell : lines) cells.push_back(line < cell.size() ? cell[line] : "");
+      print_line(cells, last_style);
+    }
+  };
+  print_row([&](size_t column) { return table.columns[column].title; }, nullptr);
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    print_line([&](size_t column) { return table.rows[i][column]; },
-               last_styles.empty() ? nullptr : last_styles[i]);
+    print_row([&](size_t column) { return table.rows[i][column]; },
+              last_styles.empty() ? nullptr : last_styles[i]);
   }
 }
 
 void print_wrapped(std::ostream& out, const std::string& line, int indent_columns) {
-  constexpr size_t most_columns = 100;
+  constexpr size_t usual_columns = 100;
+  const size_t limit = column_limit(out);
+  const size_t most_columns = limit == 0 ? usual_columns : std::min(limit, usual_columns);
   const std::string indent(indent_columns, ' ');
   std::istringstream words(printable(line));
   size_t columns = 0;

@@ -11,6 +11,7 @@ struct TextTable {
   struct Column {
     std::string title;
     bool right_aligned = false;
+    bool dispensable = false;  // left out where the table is too wide for its place
   };
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // as many cells as there are columns
@@ -23,13 +24,14 @@ struct TitledTable {
   std::vector<std::string> remarks{};  // below it, one line each
 };
 
-/// Columns as wide as their widest cell; control characters are shown as '?'. `last_styles`: an
-/// escape sequence for the last cell of each row, where there are any.
+/// Columns as wide as their widest cell, or as limit_columns() (fit_table.h) lets them be, with
+/// words of a cell on further lines; control characters are shown as '?'. `last_styles`: an escape
+/// sequence for the last cell of each row, where there are any.
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles = {});
 
-/// A line of words on lines of at most 100 columns, the following ones indented by so many columns;
-/// control characters are shown as '?'.
+/// A line of words on lines of at most 100 columns, or fewer by limit_columns(), the following ones
+/// indented by so many columns; control characters are shown as '?'.
 void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
 
 /// GitHub's Markdown.
@@ -38,6 +40,9 @@ void print_markdown(std::ostream& out, const TextTable& table);
 /// Text that shows as itself in Markdown, on one line: what would be HTML or a mark is escaped, and
 /// nothing else.
 std::string markdown_escaped(const std::string& text);
+
+/// Code points.
+size_t width_of(const std::string& text);
 
 /// The first so many characters.
 std::string cut(const std::string& text, size_t columns);

@@ -8,9 +8,10 @@ import struct
 import termios
 
 import cli
+from compare_test import CompareTest
 
 
-class Terminal(cli.CliTest):
+class Terminal(CompareTest):
     def on_terminal(self, columns, *arguments):
         """What goes to standard error, a terminal of so many columns."""
         master, slave = pty.openpty()
@@ -38,6 +39,20 @@ class Terminal(cli.CliTest):
             self.assertLess(max(map(len, shown)), columns, text)
             full = re.compile(r"step \d+ of \d+, \d+ images/s, \d+ s left")
             self.assertEqual(any(map(full.fullmatch, shown)), columns == 200, text)
+
+    def test_tables_take_the_columns_that_there_are(self):
+        for folder, throughput in (("old", 10561), ("new", 10012)):
+            os.mkdir(self.path(folder))
+            self.runs(f"{folder}/run", throughput)
+        for command in (["compare", "old", "new"], ["report", "old", "--format", "text"]):
+            for columns in (60, 80):
+                env = {**cli.clean_environment(), "COLUMNS": str(columns)}
+                text = self.call(*command, env=env).out
+                self.assertLessEqual(max(map(len, text.splitlines())), columns, text)
+                self.assertNotIn("p (t)", text)
+            wide = self.call(*command, env={**env, "COLUMNS": "200"}).out
+            self.assertEqual(wide, self.call(*command).out)
+        self.assertIn("p (t)", self.call("compare", "old", "new").out)
 
     def test_a_line_stays_of_each_run_and_the_time_left_is_told(self):
         text = self.on_terminal(80, *cli.TINY, "--steps", "200", "--repeats", "2", "--output",

@@ -1,0 +1,69 @@
+#include "reports/text/fit_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace nearmetal {
+namespace {
+
+using testing::ElementsAre;
+
+const TextTable sample{
+    {{"row"},
+     {"base, images/s", true},
+     {"p (t)", true, true},
+     {"p (rank)", true, true},
+     {"verdict"}},
+    {{"one job on two GPUs", "10561 [10525, 10597]", "0.0312", "0.1000", "INCONCLUSIVE (1-5)"},
+     {"two", "9", "-", "-", "FASTER"}}};
+
+std::string printed(size_t columns) {
+  std::ostringstream out;
+  if (columns > 0) limit_columns(out, columns);
+  print_aligned(out, sample);
+  return out.str();
+}
+
+TEST(FitTable, ATableThatFitsStaysAsItIs) {
+  EXPECT_EQ(printed(120), printed(0));
+  EXPECT_THAT(fit(sample, 120).columns, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(FitTable, LeavesOutFromTheRightWhatATableCanDoWithout) {
+  EXPECT_THAT(fit(sample, 78).columns, ElementsAre(0, 1, 2, 4));
+  EXPECT_THAT(fit(sample, 68).columns, ElementsAre(0, 1, 4));
+}
+
+TEST(FitTable, MakesTheWidestColumnsNarrowerButNoneThanItsLongestWord) {
+  EXPECT_THAT(fit(sample, 60).widths, ElementsAre(19, 19, 18));
+  EXPECT_THAT(fit(sample, 10).widths, ElementsAre(4, 8, 12));
+}
+
+TEST(FitTable, BreaksAWordThatIsTooLongForTheTable) {
+  const TextTable wide{{{"row"}, {"of"}}, {{std::string(56, 'a'), "throughput_images_per_second"}}};
+  EXPECT_EQ(fit(wide, 60).widths[0] + fit(wide, 60).widths[1], 58);
+  EXPECT_THAT(wrap_cell("throughput_images_per_second, ms", 14),
+              ElementsAre("throughput_", "images_per_", "second, ms"));
+}
+
+TEST(FitTable, WordsGoOnBelow) {
+  EXPECT_EQ(printed(30),  // 60
+            "row                       base, images/s  verdict\n"
+            "one job on two GPUs        10561 [10525,  INCONCLUSIVE (1-5)\n"
+            "                                  10597]  \n"
+            "two                                    9  FASTER\n");
+  EXPECT_THAT(wrap_cell("10561 [10525, 10597]", 16), ElementsAre("10561 [10525,", "10597]"));
+  EXPECT_THAT(wrap_cell("", 4), ElementsAre(""));
+}
+
+TEST(FitTable, RemarksTakeTheSameWidth) {
+  std::ostringstream out;
+  limit_columns(out, 60);
+  print_wrapped(out, std::string(58, 'a') + " b c");
+  EXPECT_EQ(out.str(), std::string(58, 'a') + " b\n    c\n");
+}
+
+}  // namespace
+}  // namespace nearmetal
