@@ -87,24 +87,6 @@ void parse(CLI::App& app, const std::vector<std::string>& arguments) {
   }
 }
 
-void refuse_extras(const CLI::App& app, const CLI::App& used) {
-  const std::vector<std::string> extras = app.remaining(true);
-  if (extras.empty()) return;
-  const std::string word = extras.front().substr(0, extras.front().find('='));
-  const bool is_option = word.starts_with("-");
-  const bool has_command = &app != &used;
-  std::vector<std::string> known;
-  if (is_option) {
-    for (const CLI::Option* option : used.get_options()) known.push_back(option->get_name());
-  } else if (!has_command) {
-    for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  }
-  const std::string kind = is_option ? "option" : has_command ? "argument" : "command";
-  const std::string help = app.get_name() + (has_command ? " " + used.get_name() : "");
-  throw std::invalid_argument("unknown " + kind + " '" + word + "'" + did_you_mean(word, known) +
-                              " (" + help + " --help)");
-}
-
 // The last command that was named, unless an option of the program itself was.
 const CLI::App& asked_for(const CLI::App& program) {
   for (const CLI::Option* option : program.get_options()) {
@@ -113,6 +95,39 @@ const CLI::App& asked_for(const CLI::App& program) {
   const CLI::App* asked = &program;
   while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().back();
   return *asked;
+}
+
+// "nearmetal baseline add".
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent == nullptr ? "" : full_name(*parent) + " ") + command.get_name();
+}
+
+void refuse_extras(const CLI::App& app, const CLI::App& asked,
+                   const std::vector<std::string>& arguments) {
+  std::vector<std::string> extras = app.remaining(true);
+  std::erase(extras, "--");
+  if (extras.empty()) return;
+  const auto end_of_options = std::ranges::find(arguments, "--");
+  const bool may_be_option =
+      std::find(arguments.begin(), end_of_options, extras.front()) != end_of_options;
+  const std::string word = extras.front().substr(0, extras.front().find('='));
+  const bool is_option = may_be_option && word.starts_with("-");
+  const auto commands = asked.get_subcommands({});
+  std::vector<std::string> known;
+  if (is_option) {
+    for (const CLI::Option* option : asked.get_options()) known.push_back(option->get_name());
+  } else {
+    for (const CLI::App* command : commands) known.push_back(command->get_name());
+  }
+  const std::string name = full_name(asked);
+  // Known, and yet left over: it stands before the command.
+  if (std::ranges::find(known, word) != known.end()) {
+    throw std::invalid_argument(word + " goes behind the command: " + name + " " + word);
+  }
+  const std::string kind = is_option ? "option" : commands.empty() ? "argument" : "command";
+  throw std::invalid_argument("unknown " + kind + " '" + word + "'" + did_you_mean(word, known) +
+                              " (" + name + " --help)");
 }
 
 }  // namespace
@@ -133,9 +148,8 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
       return ExitCode::ok;
     };
   }
-  const auto used = app.get_subcommands();
-  refuse_extras(app, used.empty() ? app : *used.front());
   const CLI::App& asked = asked_for(app);
+  refuse_extras(app, asked, arguments);
   return std::ranges::find_if(commands,
                               [&](const ParsedCommand& command) { return command.app == &asked; })
       ->action;

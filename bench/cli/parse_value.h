@@ -9,6 +9,7 @@
 #include "models/names.h"
 #include "reports/document/allowed.h"
 #include "reports/document/settings.h"
+#include "reports/text/nearest_word.h"
 
 namespace nearmetal {
 
@@ -36,15 +37,9 @@ E parse_choice(const std::string& flag, const std::string& text) {
 /// The parts between commas. One that is empty stays, for whoever takes it to refuse.
 std::vector<std::string> comma_separated(const std::string& text);
 
-/// Refuses what would look like an option elsewhere; "-" stands for a standard stream.
+/// Refuses what looks like the option behind `flag`, and not like its value; "-" stands for a
+/// standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);
-
-/// The known word that is nearest to `word` by edit distance (Levenshtein, with swapped neighbours
-/// as one edit), or empty where none is near: at most one edit for each three letters, at least 1.
-std::string nearest_word(const std::string& word, const std::vector<std::string>& known);
-
-/// "; did you mean 'x'?", or empty.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 /// Of an enum, the names that its option takes.
 template <Named E>

@@ -173,7 +173,20 @@ void take_from(NodeStock& node, const JobShape& shape, bool emulate, Job& job) {
   }
 }
 
-[[noreturn]] void refuse(const Layout& layout, const JobShape& shape, size_t job, int64_t found) {
+// "; the largest, vm0, has 2", where that is too few.
+std::string largest_text(const std::vector<NodeStock>& nodes, int64_t needed) {
+  const Stock* largest = nullptr;
+  for (const NodeStock& node : nodes) {
+    for (const Stock& stock : node.hosts) {
+      if (largest == nullptr || stock.free() > largest->free()) largest = &stock;
+    }
+  }
+  if (largest == nullptr || largest->free() >= needed) return "";
+  return "; the largest, " + largest->host->name + ", has " + std::to_string(largest->free());
+}
+
+[[noreturn]] void refuse(const Layout& layout, const JobShape& shape, size_t job,
+                         const std::vector<NodeStock>& nodes, int64_t found) {
   std::string text = layout.source + ": job " + std::to_string(job + 1) + " of " + *layout.shape +
                      " needs " + counted(shape.nodes, "node") + " with ";
   if (layout.emulate) {
@@ -184,6 +197,7 @@ void take_from(NodeStock& node, const JobShape& shape, bool emulate, Job& job) {
   }
   text += " (or, without GPUs, as many CPUs), and there " +
           (found == 1 ? "is 1" : "are " + std::to_string(found));
+  if (found == 0) text += largest_text(nodes, (layout.emulate ? shape.vms : 1) * shape.gpus);
   if (!layout.emulate && shape.vms > 1) {
     text += "; VMs are hosts of one \"node\", or parts of one host with \"emulate\": true";
   }
@@ -207,7 +221,7 @@ std::vector<Job> shape_jobs(const Layout& layout, const std::vector<Host>& hosts
       if (fits(node, shape, layout.emulate)) fitting.push_back(&node);
     }
     if (static_cast<int64_t>(fitting.size()) < shape.nodes) {
-      refuse(layout, shape, jobs.size(), static_cast<int64_t>(fitting.size()));
+      refuse(layout, shape, jobs.size(), nodes, static_cast<int64_t>(fitting.size()));
     }
     std::ranges::stable_sort(fitting, {}, &NodeStock::jobs);
     fitting.resize(shape.nodes);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/errors.h"
+#include "reports/text/nearest_word.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -133,8 +134,21 @@ void BasicReader<strict>::require_all_known() const {
     for (const std::string& name : known_) {
       if (std::ranges::find(known, name) == known.end()) known.push_back(name);
     }
-    throw InvalidReport(Place{&place_, key, {}}.pointer() +
-                        " is not known; there are: " + joined(known));
+    const std::string near = nearest_word(key, known);
+    throw InvalidReport(
+        Place{&place_, key, {}}.pointer() + " is not known; " +
+        (near.empty() ? "there are: " : "did you mean '" + near + "'? There are: ") +
+        joined(known));
+  }
+}
+
+template <bool strict>
+void BasicReader<strict>::refuse_misspelt(const char* missing) const {
+  for (const auto& [key, value] : object_.items()) {
+    const bool is_known = std::ranges::find(known_, key) != known_.end();
+    if (is_known || nearest_word(key, {missing}).empty()) continue;
+    throw InvalidReport(Place{&place_, key, {}}.pointer() + " is not known" +
+                        did_you_mean(key, {missing}));
   }
 }
 
@@ -143,6 +157,7 @@ const Document& BasicReader<strict>::member(const char* key) {
   if (strict) known_.emplace_back(key);
   const auto found = object_.find(key);
   const Place place{&place_, key, {}};
+  if (strict && found == object_.end()) refuse_misspelt(key);
   if (found == object_.end()) fail(place, "there");
   if (origins_ == nullptr) return *found;
   BasicReader setting(*found, place);

@@ -118,6 +118,8 @@ class BasicReader {
 
  private:
   const Document& member(const char* key);
+  /// Throws InvalidReport for a field that is not known, and like the one that is missing.
+  void refuse_misspelt(const char* missing) const;
   /// Why the value of `key`, which is null, is not known.
   const std::string& reason(const char* key) const;
 

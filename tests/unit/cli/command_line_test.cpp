@@ -186,7 +186,13 @@ TEST(CommandLineTest, SuggestsWhatWasMeant) {
   EXPECT_THAT(refusal_of_arguments({"run", "--bacth=3"}), HasSubstr("did you mean '--batch'?"));
   EXPECT_THAT(refusal_of_arguments({"run", "--model", "resnet51"}),
               HasSubstr("did you mean 'resnet50'?"));
-  EXPECT_THAT(refusal_of_arguments({"run", "--device", "gpu"}), HasSubstr("auto, cpu, cuda"));
+  EXPECT_THAT(refusal_of_arguments({"run", "--device", "gpu"}),
+              HasSubstr("did you mean 'cuda'? (auto, cpu, cuda)"));
+  EXPECT_EQ(refusal_of_arguments({"--json", "run"}),
+            "--json goes behind the command: nearmetal run --json");
+  EXPECT_THAT(refusal_of_arguments({"baseline", "add", "--baselins", "x", "main", "a.json"}),
+              HasSubstr("did you mean '--baselines'? (nearmetal baseline add --help)"));
+  EXPECT_THAT(refusal_of_arguments({"baseline", "ad"}), HasSubstr("did you mean 'add'?"));
   EXPECT_THAT(refusal_of_arguments({"run", "surplus"}), HasSubstr("unknown argument 'surplus'"));
 }
 

@@ -223,8 +223,11 @@ TEST(LayoutJson, RefusesKeysGivenTwice) {
 
 TEST(LayoutJson, RefusesUnknownKeysAndNamesTheKnown) {
   EXPECT_THAT(refusal_of_layout(with(R"("repaets": 3)")),
-              StartsWith("/repaets is not known; there are: $schema, hosts, launcher, layouts"));
+              StartsWith("/repaets is not known; did you mean 'repeats'? There are: $schema, "
+                         "hosts, launcher, layouts"));
   EXPECT_THAT(refusal_of_layout(with_host(R"("gpu": 1)")), StartsWith("/hosts/0/gpu is not known"));
+  EXPECT_EQ(refusal_of_layout(R"({"hosts": [{"name": "a", "gpu": 2}], "layouts": []})"),
+            "/hosts/0/gpu is not known; did you mean 'gpus'?");
   EXPECT_THAT(refusal_of_layout(with_layout(R"("shape": "1x1x1", "expect": {"a/b": 1})")),
               StartsWith("/layouts/0/expect/a~1b is not known"));
 }
