@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 
 #include "models/networks/registry.h"
@@ -102,7 +103,9 @@ std::vector<std::string> comma_separated(const std::string& text) {
 }
 
 std::string checked_path(const std::string& flag, const std::string& text) {
-  if (!text.empty() && (text.front() != '-' || text == "-")) return text;
+  // What begins with a dash is an argument only behind --.
+  const bool is_argument = !flag.starts_with("-");
+  if (!text.empty() && (is_argument || text.front() != '-' || text == "-")) return text;
   throw std::invalid_argument(flag + " needs the path of a file, not '" + text +
                               "'; write ./NAME for a name that starts with '-'");
 }
@@ -114,6 +117,10 @@ void parse_setting(const Setting& setting, const std::string& text, std::string&
 
 void parse_setting(const Setting& setting, const std::string& text,
                    std::optional<std::string>& path) {
+  // The ranks of a job read files themselves, and have no standard input.
+  if (text == "-" && std::string_view(setting.name) != "output") {
+    throw std::invalid_argument(flag_of(setting) + " needs the path of a file, not standard input");
+  }
   path = checked_path(flag_of(setting), text);
 }
 

@@ -124,6 +124,10 @@ ParsedJson parse_layout_document(std::string_view text) {
 }  // namespace
 
 std::string text_of_file(const std::filesystem::path& path) {
+  if (path == "-") {
+    static const std::string input = standard_input();  // doctor reads it twice
+    return input;
+  }
   std::error_code ignored;
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, ignored)) {

@@ -141,7 +141,8 @@ std::vector<std::string> baseline_names(const fs::path& folder) {
 
 std::string place_of_baseline(const fs::path& folder, const std::string& place) {
   std::error_code ignored;
-  if (fs::exists(place, ignored) || place.find('#') != place.npos) return place;
+  const bool is_input = place == "-" || place.find('#') != place.npos;
+  if (is_input || fs::exists(place, ignored)) return place;
   const fs::path named = folder / place;
   if (fs::is_directory(named, ignored)) return named.string();
   const std::vector<std::string> names = baseline_names(folder);

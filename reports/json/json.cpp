@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <sstream>
+#include <stdexcept>
 
 #include "models/errors.h"
 #include "reports/files/sha256.h"
@@ -180,12 +183,27 @@ std::string file_text(const std::filesystem::path& path) {
   return text;
 }
 
+std::string standard_input() {
+  std::stringstream text;
+  text << std::cin.rdbuf();
+  return text.str();
+}
+
+std::string input_text(const std::filesystem::path& path) {
+  if (path != "-") return file_text(path);
+  static std::atomic_flag taken;
+  if (taken.test_and_set()) {
+    throw std::invalid_argument("- is standard input, which can be read once: name it once");
+  }
+  return standard_input();
+}
+
 bool claims_to_be_report(std::string_view text) {
   return text.find("nearmetal/report") != text.npos;
 }
 
 std::vector<ReportText> report_texts(const std::filesystem::path& path) {
-  std::string text = file_text(path);
+  std::string text = input_text(path);
   const std::vector<Extent> extents = reports_within(text);
   if (extents.size() <= 1) {
     if (!extents.empty()) text.erase(extents[0].end).erase(0, extents[0].begin);

@@ -43,8 +43,9 @@ struct ReportText {
   std::string text;
 };
 
-/// The reports of a file: one, or those that stand in a log, each from the start of a line or
-/// behind another. A file without any is one text. Throws InvalidReport for what cannot be read.
+/// The reports of a file, or with - of standard input: one, or those that stand in a log, each from
+/// the start of a line or behind another. A file without any is one text. Throws InvalidReport for
+/// what cannot be read.
 std::vector<ReportText> report_texts(const std::filesystem::path& path);
 
 /// Whether a text says that it is a report, as a damaged one still does, but for one that is cut
@@ -53,7 +54,7 @@ bool claims_to_be_report(std::string_view text);
 
 /// As consistent_report_from_json(), and names the source of what it refuses.
 Report read_report(ReportText report);
-/// Of a file that holds one report.
+/// Of a file, or with - of standard input, that holds one report.
 Report read_report(const std::filesystem::path& path);
 
 /// Of a file that does not open: "it is a folder", or what the system says.
@@ -61,6 +62,10 @@ std::string why_unreadable(const std::filesystem::path& path);
 
 /// The whole content. Throws InvalidReport for what is no file or cannot be read.
 std::string file_text(const std::filesystem::path& path);
+/// All that is left of it.
+std::string standard_input();
+/// That of a file, or with - of standard input. Throws std::invalid_argument for a second -.
+std::string input_text(const std::filesystem::path& path);
 
 /// SHA-256 of the settings that decide what is computed; those of output and display are left out,
 /// and those that are not to `count`.

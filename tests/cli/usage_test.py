@@ -103,6 +103,26 @@ class Refusals(cli.CliTest):
             with self.subTest(path=path):
                 process = self.call("run", "--device", "cpu", "--output", path)
                 self.assert_refused(process, 9, *fragments)
+    def test_options_end_at_two_dashes(self):
+        data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+        shutil.copy(os.path.join(data, "report-1.0.json"), self.path("--odd.json"))
+        process = self.call("validate", "--", "--odd.json")
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        self.assert_refused(self.call("run", "--", "--batch"), 2, "'--batch'")
+
+    def test_standard_input_is_read_once_and_not_by_ranks(self):
+        data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+        for arguments in (["validate", "-"], ["report", "-"], ["compare", "-", "one.json"]):
+            with open(os.path.join(data, "report-1.0.json"), encoding="utf-8") as report:
+                self.write("one.json", report.read().replace("T12", "T13"))
+                report.seek(0)
+                process = self.call(*arguments, stdin=report)
+            self.assertEqual(process.returncode, 0, process.err)
+        with open(self.path("one.json"), encoding="utf-8") as report:
+            process = self.call("compare", "-", "-", stdin=report)
+        self.assert_refused(process, 2, "can be read once")
+        self.assert_refused(self.call("run", "--plans", "-"), 2, "--plans", "not standard input")
+
         self.assertEqual(os.listdir(self.folder), ["old.json"])
 
     def test_a_report_that_is_not_one_is_exit_5(self):
