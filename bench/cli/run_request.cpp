@@ -149,6 +149,13 @@ void add_run_options(Options& options, RunRequest& request) {
   add_conducted_options(options, request);
 }
 
+  options.toggle("--no-report", request.no_report, "write none: the table alone").group =
+      to_string(SettingGroup::files);
+  options.check([&request] {
+    if (request.no_report && (request.is_given("output") || request.is_given("json"))) {
+      throw std::invalid_argument("--no-report: leave --output and --json, which ask for one, out");
+    }
+  });
 void add_device_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_stress);
   add_quiet(options, request.config, SettingGroup::place);

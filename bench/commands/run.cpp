@@ -170,7 +170,7 @@ class RankJob {
 
   void require_destination(const RunConfig& config) {
     if (!request_.conducted) {
-      destination_ = choose_destination(config);
+      if (!request_.no_report) destination_ = choose_destination(config);
       for (const std::string& remark : flags_without_effect(config, world_.size())) {
         terminal_.remark(remark);
       }

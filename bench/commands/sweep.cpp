@@ -161,7 +161,8 @@ class Sweep {
   void choose_files() {
     const std::string plan_hash = plan_sha256(plan_);
     output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
-    if (output_ == "-") {
+    std::error_code ignored;  // what is not there is none
+    if (output_ == "-" || std::filesystem::is_character_file(output_, ignored)) {
       throw std::invalid_argument(
           "--output: a sweep's journal lies beside its report; name a file");
     }

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -37,11 +38,23 @@ std::filesystem::path place_of(const std::filesystem::path& path, bool replace) 
   return named;
 }
 
+// Such as /dev/null.
+bool is_character_device(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_character_file(std::filesystem::status(path, ignored));
+}
+
+void write_to_device(const std::filesystem::path& path, std::span<const std::string_view> parts) {
+  std::ofstream device(path, std::ios::binary);
+  for (const std::string_view part : parts) device << part;
+  if (!device.flush()) fail_with_errno(path);
+}
+
 // A file with its name would take its place.
 void require_no_device(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_other(std::filesystem::status(path, ignored))) {
-    fail(path, "it is a device or a pipe; name a file");
+    fail(path, "it is a disk, a pipe or a socket; name a file");
   }
 }
 
@@ -138,6 +151,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 
 void write_file_atomically(const std::filesystem::path& path,
                            std::span<const std::string_view> parts, bool replace) {
+  if (is_character_device(path)) return write_to_device(path, parts);
   require_no_device(path);
   const std::filesystem::path place = place_of(path, replace);
   {
@@ -152,6 +166,10 @@ void require_writable(const std::filesystem::path& path, bool replace) {
   std::error_code ignored;
   if (!path.has_filename() || std::filesystem::is_directory(path, ignored)) {
     fail(path, "it is a folder; name a file in it");
+  }
+  if (is_character_device(path)) {
+    if (access(path.c_str(), W_OK) != 0) fail_with_errno(path);
+    return;
   }
   require_no_device(path);
   if (!replace && std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) {

@@ -40,10 +40,24 @@ class Output(cli.CliTest):
         os.symlink("pipe", self.path("link"))
         for name in ("pipe", "link"):
             process = self.tiny("--steps", "3", "--output", name, "--force")
-            self.assert_refused(process, 9, name, "it is a device or a pipe")
+            self.assert_refused(process, 9, name, "it is a disk, a pipe or a socket")
             process = self.call("plan", "1x1x1", "--output", name, "--force")
-            self.assert_refused(process, 9, name, "it is a device or a pipe")
+            self.assert_refused(process, 9, name, "it is a disk, a pipe or a socket")
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+
+    def test_a_report_that_nobody_wants_goes_nowhere(self):
+        for arguments in (["--output", "/dev/null"], ["--no-report"]):
+            process = self.tiny("--steps", "3", *arguments)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertIn("images/s", process.out)
+            self.assertEqual(os.listdir(self.folder), [])
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        full = self.tiny("--steps", "3", "--output", "/dev/full")
+        self.assertEqual(full.returncode, 9, full.err)
+        for other in ("--json", "--output=report.json"):
+            self.assert_refused(self.tiny("--no-report", other), 2, "--no-report")
+        process = self.call("sweep", "1x1x1", "--output", "/dev/null")
+        self.assert_refused(process, 2, "journal lies beside its report")
 
     def test_a_report_can_come_through_a_pipe(self):
         self.assertEqual(self.tiny("--steps", "3", "--output", "report.json").returncode, 0)
