@@ -10,6 +10,7 @@
 #include "models/program.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/finding.h"
+#include "reports/formats/baseline_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/json/json.h"
 
@@ -58,7 +59,7 @@ struct Schema {
 
 constexpr Schema schemas[] = {
     {"report", report_schema}, {"comparison", comparison_schema}, {"layout", layout_schema},
-    {"plan", plan_schema},     {"doctor", doctor_schema},
+    {"plan", plan_schema},     {"doctor", doctor_schema},         {"baselines", baselines_schema},
 };
 
 struct SchemaForm {

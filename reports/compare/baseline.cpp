@@ -103,30 +103,72 @@ fs::path place_of_copy(const ReportText& copied) {
          (time + "-" + sha256(copied.text).substr(0, hash_digits) + ".json");
 }
 
+// Nothing else has the hash of its own text in its name.
+bool is_copy(const fs::path& file) {
+  return file.extension() == ".json" &&
+         file.stem().string().ends_with("-" + sha256(file_text(file)).substr(0, hash_digits));
+}
+
+std::string contents_of(const fs::path& folder) {
+  const std::vector<std::string> names = baseline_names(folder);
+  return folder.string() + " holds " + (names.empty() ? "none" : joined(names));
+}
+
 }  // namespace
 
-std::vector<fs::path> add_to_baseline(const fs::path& folder, const std::string& name,
-                                      const std::vector<std::string>& reports) {
+BaselineCopies add_to_baseline(const fs::path& folder, const std::string& name,
+                               const std::vector<std::string>& reports, bool skip_existing) {
   require_name(name);
-  std::map<fs::path, std::string> copies;  // their text
+  BaselineCopies copies;
+  std::map<fs::path, std::string> texts;
   for (const std::string& file : reports) {
     for (const ReportText& report : report_texts(file)) {
       const fs::path target = folder / name / place_of_copy(report);
-      if (fs::exists(target)) {
-        throw std::invalid_argument(report.source +
-                                    " is in the baseline already: " + target.string());
+      const bool there = fs::exists(target);
+      if (there && !skip_existing) {
+        throw std::invalid_argument(report.source + " is in the baseline already: " +
+                                    target.string() + "; --skip-existing adds the others");
       }
-      copies[target] = report.text;
+      if (there) copies.left.push_back(target);
+      if (!there) texts[target] = report.text;
     }
   }
-  std::vector<fs::path> added;
-  for (const auto& [target, text] : copies) {
+  for (const auto& [target, text] : texts) {
     std::error_code ignored;  // writing says what is wrong
     fs::create_directories(target.parent_path(), ignored);
     write_file_atomically(target, text, false);
-    added.push_back(target);
+    copies.changed.push_back(target);
   }
-  return added;
+  return copies;
+}
+
+BaselineCopies remove_from_baseline(const fs::path& folder, const std::string& name,
+                                    const std::vector<std::string>& reports) {
+  require_name(name);
+  const fs::path baseline = folder / name;
+  std::error_code error;
+  if (!fs::is_directory(baseline, error)) {
+    throw InvalidReport("there is no baseline " + name + ": " + contents_of(folder));
+  }
+  BaselineCopies copies;
+  for (const std::string& file : reports) {
+    const fs::path copy = baseline / place_of_copy(file, input_text(file));
+    if (!fs::exists(copy)) throw std::invalid_argument(file + " is not in the baseline " + name);
+    copies.changed.push_back(copy);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(baseline)) {
+    if (!reports.empty() || entry.is_directory()) continue;
+    (is_copy(entry.path()) ? copies.changed : copies.left).push_back(entry.path());
+  }
+  for (auto* paths : {&copies.changed, &copies.left}) std::ranges::sort(*paths);
+  for (const fs::path& copy : copies.changed) {
+    if (!fs::remove(copy, error) && error) {
+      throw OutputError("cannot remove " + copy.string() + ": " + error.message());
+    }
+    fs::remove(copy.parent_path(), error);  // which fails as long as it holds others
+  }
+  fs::remove(baseline, error);
+  return copies;
 }
 
 std::vector<std::string> baseline_names(const fs::path& folder) {
@@ -145,9 +187,7 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
   if (is_input || fs::exists(place, ignored)) return place;
   const fs::path named = folder / place;
   if (fs::is_directory(named, ignored)) return named.string();
-  const std::vector<std::string> names = baseline_names(folder);
-  throw InvalidReport(place + " is no report, no folder, and no baseline: " + folder.string() +
-                      " holds " + (names.empty() ? "none" : joined(names)) +
+  throw InvalidReport(place + " is no report, no folder, and no baseline: " + contents_of(folder) +
                       "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
 }
 

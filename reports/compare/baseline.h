@@ -10,14 +10,25 @@
 
 namespace nearmetal {
 
+/// Copies of reports in a baseline.
+struct BaselineCopies {
+  std::vector<std::filesystem::path> changed;  // added or removed
+  std::vector<std::filesystem::path> left;     // as they were
+};
+
 /// Copies each report to FOLDER/NAME/FINGERPRINT/TIME-HASH.json. The fingerprint is that of the
-/// comparable key without its layout, so that one name may hold several machines. Returns the new
-/// paths. All are checked before the first is copied: throws std::invalid_argument for a bad name,
-/// or a report that is there already; InvalidReport for one that cannot be read or has no complete
-/// run; OutputError.
-std::vector<std::filesystem::path> add_to_baseline(const std::filesystem::path& folder,
-                                                   const std::string& name,
-                                                   const std::vector<std::string>& reports);
+/// comparable key without its layout, so that one name may hold several machines. All are checked
+/// before the first is copied: throws std::invalid_argument for a bad name, or a report that is
+/// there already, unless these are skipped; InvalidReport for one that cannot be read or has no
+/// complete run; OutputError.
+BaselineCopies add_to_baseline(const std::filesystem::path& folder, const std::string& name,
+                               const std::vector<std::string>& reports, bool skip_existing = false);
+
+/// Removes the copies of these reports, or where there are none all, and folders that become empty.
+/// What is no copy stays and is told as left. Throws InvalidReport where there is no such baseline,
+/// std::invalid_argument for a report that is not in it; OutputError.
+BaselineCopies remove_from_baseline(const std::filesystem::path& folder, const std::string& name,
+                                    const std::vector<std::string>& reports);
 
 /// Names of the baselines in a folder, sorted; none where there is no such folder.
 std::vector<std::string> baseline_names(const std::filesystem::path& folder);

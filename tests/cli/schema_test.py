@@ -146,7 +146,7 @@ class Copies(cli.CliTest):
                 jsonschema.Draft202012Validator.check_schema(json.loads(text))
                 self.assertEqual(path.read_text(encoding="utf-8"), text,
                                  "write it anew: cmake --build build --target schemas")
-        self.assertEqual(len(list(folder.iterdir())), 5)
+        self.assertEqual(len(list(folder.iterdir())), 6)
 
 
 if __name__ == "__main__":

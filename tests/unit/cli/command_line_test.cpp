@@ -211,7 +211,7 @@ TEST(CommandLineTest, IncompleteLines) {
   EXPECT_THAT(refusal_of_arguments({"compare", "a", "b", "--json", "--markdown"}),
               HasSubstr("two forms"));
   EXPECT_THAT(refusal_of_arguments({"gate", "a"}), HasSubstr("NEW"));
-  EXPECT_THAT(refusal_of_command({"baseline"}), HasSubstr("add, list or show"));
+  EXPECT_THAT(refusal_of_command({"baseline"}), HasSubstr("add, remove, list or show"));
   EXPECT_THAT(refusal_of_arguments({"baseline", "frob"}), HasSubstr("'frob'"));
   EXPECT_THAT(refusal_of_arguments({"baseline", "add", "name"}), HasSubstr("FILE"));
 }

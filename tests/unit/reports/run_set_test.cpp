@@ -104,7 +104,7 @@ TEST(Baseline, AddsCopiesAndOverwritesNothing) {
   const TemporaryFolder folder;
   const auto file = folder.write("a.json", report_text({1}));
   const auto add = [&](const std::string& report) {
-    return add_to_baseline(folder / "baselines", "main", {report}).at(0);
+    return add_to_baseline(folder / "baselines", "main", {report}).changed.at(0);
   };
   const auto added = add(file);
   EXPECT_EQ(content_of(added), content_of(file));

@@ -1,0 +1,69 @@
+"""baseline: runs are added, listed, shown and removed, on reports made from a released version."""
+
+import json
+import os
+
+import jsonschema
+
+import cli
+from compare_test import CompareTest
+
+
+class Baseline(CompareTest):
+    def baseline(self, *arguments, code=0):
+        process = self.call("baseline", *arguments)
+        self.assertEqual(process.returncode, code, process.err)
+        return process
+
+    def series(self, *arguments):
+        document = json.loads(self.baseline(*arguments, "--json").out)
+        schema = json.loads(self.call("schema", "baselines").out)
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(document)
+        return document["series"]
+
+    def test_what_is_there_can_be_skipped(self):
+        first, second = self.runs("base", 1000, count=2)
+        self.baseline("add", "main", first)
+        process = self.baseline("add", "main", first, second, "--skip-existing")
+        self.assertEqual(process.out.count("added "), 1)
+        self.assertEqual(process.out.count("there already: "), 1)
+        self.assert_refused(self.call("baseline", "add", "main", first), 2, "--skip-existing")
+
+    def test_one_report_or_all_are_removed_and_nothing_else(self):
+        first, second = self.runs("base", 1000, count=2)
+        self.baseline("add", "main", first, second)
+        self.assertEqual(self.baseline("remove", "main", first).out.count("removed "), 1)
+        self.assertEqual(self.series("list")[0]["runs"], 1)
+        self.assert_refused(self.call("baseline", "remove", "main", first), 2, "is not in")
+        note = self.write("baselines/main/note.json", "{}")
+        process = self.baseline("remove", "main")
+        self.assertIn("note.json is no copy of a report and stays", process.err)
+        self.assertEqual(os.listdir(self.path("baselines/main")), ["note.json"])
+        os.remove(note)
+        self.baseline("remove", "main")
+        self.assertEqual(os.listdir(self.path("baselines")), [])
+        self.assertTrue(os.path.exists(second), "reports themselves stay")
+        self.assert_refused(self.call("baseline", "remove", "main"), 5, "no baseline main")
+        self.assert_refused(self.call("baseline", "remove", "../baselines"), 2, "is no name")
+
+    def test_scripts_have_the_figures(self):
+        self.assertEqual(self.series("list"), [])
+        self.baseline("add", "main", *self.runs("base", 1000))
+        self.baseline("add", "one", *self.runs("other", 500, count=1, minute=60))
+        main, one = self.series("list")
+        self.assertEqual((main["baseline"], main["runs"], one["runs"]), ("main", 6, 1))
+        self.assertLess(main["lower"], main["throughput_images_per_second"])
+        self.assertIn("one run", one["unknown"]["lower"])
+        drops = {one["drop"]: one["runs"] for one in self.series("show", "main")[0]["needed_runs"]}
+        self.assertEqual(list(drops), [0.025, 0.03, 0.04])
+        self.assertGreater(drops[0.025], drops[0.04])
+
+    def test_a_report_may_come_through_standard_input(self):
+        with open(self.runs("base", 1000, count=1)[0], encoding="utf-8") as report:
+            self.assertEqual(self.call("baseline", "add", "main", "-", stdin=report).returncode, 0)
+        self.assertEqual(self.series("list")[0]["runs"], 1)
+
+
+if __name__ == "__main__":
+    cli.main()
