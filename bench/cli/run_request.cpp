@@ -143,12 +143,6 @@ void add_conducted_options(Options& options, RunRequest& request) {
 void add_run_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_run);
   add_expect_options(options, request.expected);
-  // Scripts of plan say it.
-  options.toggle("--emulated", request.emulated, "on VMs that are pretended, as a plan says")
-      .hidden = true;
-  add_conducted_options(options, request);
-}
-
   options.toggle("--no-report", request.no_report, "write none: the table alone").group =
       to_string(SettingGroup::files);
   options.check([&request] {
@@ -156,6 +150,12 @@ void add_run_options(Options& options, RunRequest& request) {
       throw std::invalid_argument("--no-report: leave --output and --json, which ask for one, out");
     }
   });
+  // Scripts of plan say it.
+  options.toggle("--emulated", request.emulated, "on VMs that are pretended, as a plan says")
+      .hidden = true;
+  add_conducted_options(options, request);
+}
+
 void add_device_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_stress);
   add_quiet(options, request.config, SettingGroup::place);

@@ -44,7 +44,6 @@ void add_options_of_add(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
   add_name(options, "of the baseline", form);
   options.paths("FILE", "FILE...", form.files, "Reports").required = true;
-}
   options.toggle("--skip-existing", form.skip_existing, "leave out those that are there");
 }
 
@@ -56,18 +55,19 @@ void add_options_of_remove(Options& options, BaselineForm& form) {
 
 void add_json_option(Options& options, BaselineForm& form) {
   options.toggle("--json", form.json, "as JSON (nearmetal schema baselines)");
+}
 
 void add_options_of_list(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
-}
   add_json_option(options, form);
+}
 
 void add_options_of_show(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
   add_name(options, "of the baseline, a report or a folder", form);
   add_rule_options(options, form.options);
-}
   add_json_option(options, form);
+}
 
 std::string mean_text(const BaselineSeries& series) {
   if (!series.throughput) return "-";
@@ -82,10 +82,10 @@ ExitCode run_add(const BaselineForm& form, const Context& context) {
   for (const fs::path& added : copies.changed) {
     terminal.out << "added " << printable(added.string()) << '\n';
   }
-  return ExitCode::ok;
   for (const fs::path& left : copies.left) {
     terminal.out << "there already: " << printable(left.string()) << '\n';
   }
+  return ExitCode::ok;
 }
 
 ExitCode run_remove(const BaselineForm& form, const Context& context) {
@@ -201,9 +201,9 @@ Command baseline_command() {
   command.commands = {
       make_command("add", "Add the runs of reports", baseline_examples, add_options_of_add,
                    run_add),
-      make_command("list", "All baselines and their runs", baseline_examples, add_options_of_list,
       make_command("remove", "Remove the runs of reports, or all", baseline_examples,
                    add_options_of_remove, run_remove),
+      make_command("list", "All baselines and their runs", baseline_examples, add_options_of_list,
                    run_list),
       make_command("show", "One of them, and its power", baseline_examples, add_options_of_show,
                    run_show),

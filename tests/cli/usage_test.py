@@ -91,18 +91,6 @@ class Refusals(cli.CliTest):
                 self.assert_refused(self.call(*arguments), 2, *fragments)
                 self.assertEqual(os.listdir(self.folder), [])
 
-    def test_paths_are_checked_before_the_run(self):
-        existing = self.write("old.json", "precious")
-        cases = [
-            ("none/report.json", ["there is no folder none"]),
-            (self.folder, ["it is a folder"]),
-            (existing, ["it exists; --force replaces it"]),
-            ("/proc/report.json", ["cannot write /proc/report.json"]),
-        ]
-        for path, fragments in cases:
-            with self.subTest(path=path):
-                process = self.call("run", "--device", "cpu", "--output", path)
-                self.assert_refused(process, 9, *fragments)
     def test_options_end_at_two_dashes(self):
         data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
         shutil.copy(os.path.join(data, "report-1.0.json"), self.path("--odd.json"))
@@ -123,6 +111,18 @@ class Refusals(cli.CliTest):
         self.assert_refused(process, 2, "can be read once")
         self.assert_refused(self.call("run", "--plans", "-"), 2, "--plans", "not standard input")
 
+    def test_paths_are_checked_before_the_run(self):
+        existing = self.write("old.json", "precious")
+        cases = [
+            ("none/report.json", ["there is no folder none"]),
+            (self.folder, ["it is a folder"]),
+            (existing, ["it exists; --force replaces it"]),
+            ("/proc/report.json", ["cannot write /proc/report.json"]),
+        ]
+        for path, fragments in cases:
+            with self.subTest(path=path):
+                process = self.call("run", "--device", "cpu", "--output", path)
+                self.assert_refused(process, 9, *fragments)
         self.assertEqual(os.listdir(self.folder), ["old.json"])
 
     def test_a_report_that_is_not_one_is_exit_5(self):
