@@ -39,11 +39,19 @@ Texts metric_names() {
   Texts names;
   std::vector<SampleUnit> units;
   for (const Network& network : networks()) units.push_back(network.sample);
-  for (const Metric* metric : metrics_of(units)) names.emplace_back(metric->name);
+  for (const Metric* metric : all_metrics_of(units)) names.emplace_back(metric->name);
   return names;
 }
 
-void check_metric(const std::string& name) { require_choice("--metric", name, metric_names()); }
+Texts metrics_to_choose_from() {
+  Texts names = metric_names();
+  names.insert(names.begin(), {throughput_of_runs, all_of_runs});
+  return names;
+}
+
+void check_metric(const std::string& name) {
+  require_choice("--metric", name, metrics_to_choose_from());
+}
 
 // Comparing says why the kind is never allowed; which libraries there are, only reports tell.
 void check_field(const std::string& name) {
@@ -149,7 +157,10 @@ std::string names_to_choose_from() {
   Texts fields = fields_that_may_differ();
   std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
   std::ostringstream text;
-  print_wrapped(text, "Metrics: " + joined(metric_names()) + ".", 2);
+  print_wrapped(
+      text,
+      "Metrics: throughput, which is that of the runs' unit; all; " + joined(metric_names()) + ".",
+      2);
   print_wrapped(text,
                 "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
                     ", or one of them: libraries.cudnn.",
@@ -175,6 +186,10 @@ void add_rule_options(Options& options, CompareOptions& compare) {
 }
 
 void add_form_options(Options& options, CompareRequest& request) {
+  options.value("--sort", "verdict|layout", "rows: worst first, or fewest ranks first [verdict]",
+                [&request](const std::string& text) {
+                  request.options.order = parse_choice<RowOrder>("--sort", text);
+                });
   const auto choose = [](bool& form, bool other) {
     form = true;
     if (other) throw std::invalid_argument("--json and --markdown are two forms; give one of them");

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 
+#include "reports/compare/compared_metrics.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/text/text.h"
@@ -93,10 +96,6 @@ ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environ
   return side;
 }
 
-const Metric& throughput_of(const ArmPair& pair) {
-  return throughput_metric(unit_of(pair.base != nullptr ? *pair.base : *pair.next));
-}
-
 // Whether there is something to explain, however small: its interval excludes 0. Of one run a side,
 // which has none, it is what goes beyond the margin.
 bool shows_difference(const ComparisonRow& throughput, const DecisionRule& rule) {
@@ -124,20 +123,30 @@ Maybe<double> noise_of(const ComparisonRow& throughput) {
   return half < 1e6 ? Maybe<double>(half) : Unknown{"the interval of the difference is too wide"};
 }
 
-// Those asked for, or the throughput of each pair, in its own unit.
-std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
-                                            const CompareOptions& options) {
-  std::vector<const Metric*> metrics;
-  for (const std::string& name : options.metrics) metrics.push_back(&metric_from(name));
-  if (!metrics.empty()) return metrics;
-  for (const ArmPair& pair : pairs) {
-    const Metric* metric = &throughput_of(pair);
-    if (std::ranges::find(metrics, metric) == metrics.end()) {
-      metrics.push_back(metric);
-    }
+// Above 0 the better side.
+double goodness(const ComparisonRow& row) {
+  const double difference = row.difference.value.value_or(0);
+  return metric_from(row.metric).higher_is_better ? difference : -difference;
+}
+
+void sort_rows(std::vector<ComparisonRow>& rows, const std::vector<ArmPair>& pairs,
+               RowOrder order) {
+  if (order == RowOrder::verdict) {
+    std::ranges::stable_sort(rows, [](const auto& a, const auto& b) {
+      return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
+    });
+    return;
   }
-  if (metrics.empty()) metrics.push_back(&throughput_metric(SampleUnit::image));
-  return metrics;
+  std::map<std::string, int64_t> ranks;
+  for (const ArmPair& pair : pairs) {
+    const RunArm& arm = pair.base != nullptr ? *pair.base : *pair.next;
+    ranks[pair.name] = arm.runs.empty() ? 0 : arm.runs.front().run.world_size;
+  }
+  std::ranges::stable_sort(rows, [&](const auto& a, const auto& b) {
+    const int64_t of_a = ranks.at(a.arm), of_b = ranks.at(b.arm);
+    if (of_a != of_b) return of_a < of_b;
+    return strverscmp(a.arm.c_str(), b.arm.c_str()) < 0;  // 1x1x2 before 1x1x10
+  });
 }
 
 // Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
@@ -201,12 +210,6 @@ bool runs_on_gpus(const RunSet& set) {
     return std::ranges::all_of(arm.runs,
                                [](const SetRun& run) { return run.run.device == Device::cuda; });
   });
-}
-
-// Above 0 the better side.
-double goodness(const ComparisonRow& row) {
-  const double difference = row.difference.value.value_or(0);
-  return metric_from(row.metric).higher_is_better ? difference : -difference;
 }
 
 void add_geometric_means(Comparison& comparison, const std::vector<const Metric*>& metrics) {
@@ -298,13 +301,10 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   }
   for (const ArmPair& pair : pairs) {
     add_rows(comparison, pair,
-             options.metrics.empty() ? std::vector{&throughput_of(pair)} : metrics);
+             is_throughput_alone(options) ? std::vector{&throughput_of(pair)} : metrics);
   }
   add_anchor_rows(comparison, pairs, anchor, metrics);
-  const auto worst_first = [](const auto& a, const auto& b) {
-    return std::tuple(a.verdict, goodness(a)) < std::tuple(b.verdict, goodness(b));
-  };
-  std::ranges::stable_sort(comparison.rows, worst_first);
+  sort_rows(comparison.rows, pairs, options.order);
   std::ranges::stable_sort(comparison.key_differences, {}, &KeyDifference::severity);
   add_geometric_means(comparison, metrics);
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);

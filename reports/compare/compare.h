@@ -55,9 +55,18 @@ constexpr auto names_of(Method) {
   return std::array{"", "welch", "paired", "mean of rows", "sessions"};
 }
 
+/// Of the rows: by verdict, the worst first; or by layout, the one of the fewest ranks first.
+enum class RowOrder { verdict, layout };
+constexpr auto names_of(RowOrder) { return std::array{"verdict", "layout"}; }
+
+/// Stand for metrics of the runs: the throughput in their unit, all that is known of any.
+inline constexpr const char* throughput_of_runs = "throughput";
+inline constexpr const char* all_of_runs = "all";
+
 struct CompareOptions {
   DecisionRule rule;
-  std::vector<std::string> metrics;       // names; empty: throughput
+  std::vector<std::string> metrics;  // names, or the words above; empty: throughput
+  RowOrder order = RowOrder::verdict;
   std::vector<std::string> allow_differ;  // fields of the comparable key
   bool vm_form = false;                   // base is bare metal, the new side a VM
   bool base_can_grow = true;              // whether more runs of the base can be had
@@ -116,7 +125,7 @@ struct Comparison {
   CompareOptions options;
   std::vector<std::string> work{};               // of both sides, as work_lines()
   std::vector<KeyDifference> key_differences{};  // of all rows, distinct
-  std::vector<ComparisonRow> rows{};             // worst first
+  std::vector<ComparisonRow> rows{};             // in the order that is asked for
   int64_t corrected_rows = 0;                    // judged together (Holm); 0: each by itself
   std::vector<EnvironmentDifference> environment_differences{};
   bool on_gpus = false;                          // all runs of both sides

@@ -25,15 +25,21 @@ namespace fs = std::filesystem;
 constexpr int64_t unknown_environment = -1;
 
 // Index of an equal environment, looked for among the latest: that of each of thousands of runs may
-// be another, as of jobs of a batch system.
-int64_t place_of(RunSet& set, const Environment& environment) {
+// be another, as of jobs of a batch system. Two machines of one run are two, even where nothing
+// tells them apart.
+int64_t place_of(RunSet& set, const Environment& environment,
+                 const std::map<int64_t, int64_t>& taken) {
   constexpr std::ptrdiff_t looked_at = 16;
   std::vector<Environment>& known = set.environments;
   const auto first = known.end() - std::min<std::ptrdiff_t>(looked_at, std::ssize(known));
-  const auto found = std::find(first, known.end(), environment);
-  const auto place = found - known.begin();
-  if (found == known.end()) known.push_back(environment);
-  return place;
+  for (auto found = first; found != known.end(); ++found) {
+    const int64_t place = found - known.begin();
+    const bool is_taken =
+        std::ranges::any_of(taken, [&](const auto& of_run) { return of_run.second == place; });
+    if (!is_taken && *found == environment) return place;
+  }
+  known.push_back(environment);
+  return std::ssize(known) - 1;
 }
 
 Run kept_of(const Run& run, bool with_steps) {
@@ -244,7 +250,7 @@ void add_run(RunSet& set, const std::string& arm, SetRun run,
   for (Rank& rank : run.run.ranks) {
     const auto [place, is_new] = places.emplace(rank.environment, unknown_environment);
     const bool there = rank.environment >= 0 && rank.environment < std::ssize(environments);
-    if (is_new && there) place->second = place_of(set, environments[rank.environment]);
+    if (is_new && there) place->second = place_of(set, environments[rank.environment], places);
     rank.environment = place->second;
   }
   arm_named(set, arm).runs.push_back(std::move(run));

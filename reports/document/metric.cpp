@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace nearmetal {
 namespace {
@@ -43,6 +46,37 @@ constexpr std::array metrics_in = {
            slowest<&Rank::set_up, &SetUp::prepare_seconds>},
 };
 
+// The GPUs that ranks have, each once. A MIG device is a part of one.
+Maybe<double> gpus_of(const Run& run) {
+  if (run.device_name.find(" MIG ") != std::string::npos) {
+    return Unknown{"its MIG devices are parts of GPUs"};
+  }
+  std::set<std::pair<int64_t, int64_t>> gpus;
+  for (const Rank& rank : run.ranks) {
+    if (!rank.gpu) return Unknown{"it ran on CPUs"};
+    gpus.emplace(rank.environment, *rank.gpu);
+  }
+  if (gpus.empty()) return Unknown{"the run has no rank"};
+  return static_cast<double>(gpus.size());
+}
+
+template <SampleUnit unit>
+Maybe<double> throughput_per_gpu(const Run& run) {
+  const Maybe<double> all = throughput<unit>(run);
+  const Maybe<double> gpus = gpus_of(run);
+  if (!all || !gpus) return Unknown{all ? gpus.reason : all.reason};
+  return *all / *gpus;
+}
+
+template <SampleUnit unit>
+const Metric& per_gpu_metric() {
+  static const std::string name = std::string(words_of(unit).throughput_key) + "_per_gpu";
+  static const std::string rate = std::string(words_of(unit).rate) + " per GPU";
+  static const Metric metric{
+      name.c_str(), rate.c_str(), rate.c_str(), 1, true, true, throughput_per_gpu<unit>};
+  return metric;
+}
+
 }  // namespace
 
 std::span<const Metric> metrics_of(SampleUnit unit) {
@@ -68,11 +102,21 @@ std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units) {
   return metrics;
 }
 
+std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
+  std::vector<const Metric*> metrics = metrics_of(units);
+  for (const SampleUnit unit : units) {
+    const Metric* metric = unit == SampleUnit::image ? &per_gpu_metric<SampleUnit::image>()
+                                                     : &per_gpu_metric<SampleUnit::sequence>();
+    if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
+  }
+  return metrics;
+}
+
 const Metric& throughput_metric(SampleUnit unit) { return metrics_of(unit).front(); }
 
 const Metric& metric_from(const std::string& name) {
   std::string names;
-  for (const Metric* metric : metrics_of(sample_units)) {
+  for (const Metric* metric : all_metrics_of(sample_units)) {
     if (name == metric->name) return *metric;
     names += std::string(names.empty() ? "" : ", ") + metric->name;
   }

@@ -25,6 +25,8 @@ struct Metric {
 std::span<const Metric> metrics_of(SampleUnit unit);
 /// Each of the metrics in one of these units once.
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
+/// Those, and what is told where it is asked for: the throughput of each GPU.
+std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 const Metric& throughput_metric(SampleUnit unit);
 
 /// Throws std::invalid_argument that names those there are.

@@ -218,7 +218,8 @@ void fields(Archive& field, const ComparisonDocument& document) {
   field("exit_code", document.exit_code, within(0, 255));
   field("options", document.comparison.options);
   field("gate", document.gate, "null: nothing was gated");
-  field("rows", document.comparison.rows, "One for each layout and metric, the worst first");
+  field("rows", document.comparison.rows,
+        "One for each layout and metric, the worst first unless asked for by layout");
   field("geometric_means", document.comparison.geometric_means,
         "Means of all rows of a metric, where there are several");
   field("key_differences", document.comparison.key_differences,

@@ -172,7 +172,7 @@ std::string rule_text(const Comparison& comparison) {
                                               std::to_string(comparison.corrected_rows) + " rows"
                                         : "") +
          (by_sessions ? "; n: runs a side, in sessions" : "; n: runs a side, or pairs of them") +
-         "; worst first";
+         (comparison.options.order == RowOrder::verdict ? "; worst first" : "");
 }
 
 // No more than a reader can see through; --json has them all.

@@ -24,7 +24,7 @@ struct ComparisonText {
   std::vector<std::string> work;       // of each side what was measured, where and when
   std::vector<std::string> headlines;  // the answer
   TextTable key_differences;
-  TextTable rows;  // worst first, geometric means last
+  TextTable rows;  // geometric means last
   std::string rule;
   std::vector<TitledTable> explanations;
   TextTable environments;
@@ -33,7 +33,7 @@ struct ComparisonText {
 
 ComparisonText text_of(const Comparison& comparison);
 
-/// What was measured, the answer, differences of keys, the table worst first with its footnotes, in
+/// What was measured, the answer, differences of keys, the table with its footnotes, in
 /// the VM form what else differs.
 void print_comparison(std::ostream& out, const Comparison& comparison, bool colour);
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison);

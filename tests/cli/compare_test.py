@@ -55,6 +55,25 @@ class CompareTest(cli.CliTest):
 
 
 class Compare(CompareTest):
+    def test_metrics_have_short_names(self):
+        base, new = self.runs("base", 1000, count=2), self.runs("new", 1000, count=2, minute=60)
+        sides = ["compare", "--base", *base, "--new", *new]
+        self.assertEqual(self.json_of(*sides, "--metric", "throughput"), self.json_of(*sides))
+        rows = self.json_of(*sides, "--metric", "all")["rows"]
+        metrics = {row["metric"] for row in rows}
+        self.assertLessEqual({"throughput_images_per_second", "p99_step_seconds",
+                              "prepare_seconds"}, metrics)
+        self.assertNotIn("throughput_sequences_per_second", metrics, "there are none")
+
+    def test_rows_come_by_layout_where_asked_for(self):
+        for name, minute, speed in (("old.json", 0, 1), ("new.json", 20, 0.9)):
+            report = made_up.sweep(minute, False, speed)
+            report["arms"].insert(0, {**copy.deepcopy(report["arms"][2]), "name": "1x1x10"})
+            report["arms"].reverse()
+            self.write(name, json.dumps(made_up.settled(report)))
+        rows = self.json_of("compare", "old.json", "new.json", "--sort", "layout")["rows"]
+        self.assertEqual([row["arm"] for row in rows], ["1x1x1", "1x1x2", "1x1x4", "1x1x10"])
+
     def test_verdicts_and_exit_codes(self):
         base = self.runs("base", 1000)
         same = self.runs("same", 1000, minute=60)

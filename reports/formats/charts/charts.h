@@ -52,7 +52,7 @@ std::string counts_text(const std::vector<std::pair<std::string, std::string>>& 
 ShownArms shown_arms(const RunSet& set);
 /// Arms of the same name in one row, a side for each group.
 ShownArms shown_arms(const std::vector<NamedRuns>& groups);
-/// In the order of the comparison, the worst first.
+/// In the order of the comparison.
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
 /// The complete run of an arm with the median throughput that `has` what a chart needs; null where

@@ -68,6 +68,21 @@ TEST(RunSet, BuildsOfOneCommitAreToldApartWhereItDoesNotNameTheirSources) {
   EXPECT_NE(build_text(tool), build_text(other));
 }
 
+TEST(RunSet, TwoMachinesOfOneRunStayTwoEvenWhereNothingTellsThemApart) {
+  Report report = made_up_report({{"2x1x1", {1, 2}}});
+  report.environments.push_back(report.environments[0]);
+  for (nearmetal::Run& run : report.arms[0].runs) {
+    run.ranks.push_back(run.ranks[0]);
+    run.ranks[1].environment = 1;
+  }
+  RunSet set;
+  add_runs(set, report, "a.json");
+  EXPECT_EQ(set.environments.size(), 2U);
+  for (const SetRun& run : set.arms[0].runs) {
+    EXPECT_NE(run.run.ranks[0].environment, run.run.ranks[1].environment);
+  }
+}
+
 TEST(RunSet, ANameWithAHashIsAFileIfThereIsOne) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_runs({folder.write("a#1.json", report_text({1}))}).arms.size(), 2U);

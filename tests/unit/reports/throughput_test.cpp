@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "reports/document/metric.h"
 
 namespace nearmetal {
@@ -43,6 +45,24 @@ TEST(Throughput, WhereUnknownLeavesWhatFollowsUnknownForTheSameReason) {
     EXPECT_EQ(figure.reason, "no common time");
   }
   EXPECT_EQ(*run.peak_flops_per_second, 10'000);
+}
+
+TEST(Throughput, OfEachGpuCountsAGpuOnceHoweverManyRanksItHas) {
+  const Metric& metric = metric_from("throughput_images_per_second_per_gpu");
+  nearmetal::Run run = run_on_known_peak();
+  set_throughput(600.0, run);
+  EXPECT_FALSE(metric.value_of(run)) << "no rank";
+  for (const auto& [environment, gpu] : {std::pair(0, 0), {0, 1}, {0, 1}, {1, 0}}) {
+    run.ranks.emplace_back();
+    run.ranks.back().environment = environment;
+    run.ranks.back().gpu = gpu;
+  }
+  EXPECT_EQ(*metric.value_of(run), 200);
+  run.device_name = "NVIDIA H200 MIG 1g.18gb";
+  EXPECT_FALSE(metric.value_of(run)) << "of parts of a GPU";
+  run.device_name = "NVIDIA H200";
+  run.ranks.back().gpu.reset();
+  EXPECT_EQ(metric.value_of(run).reason, "it ran on CPUs");
 }
 
 TEST(Throughput, OfAFailedRunIsUnknown) {
