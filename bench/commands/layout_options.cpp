@@ -1,6 +1,8 @@
 #include "bench/commands/layout_options.h"
 
+#include <algorithm>
 #include <stdexcept>
+#include <vector>
 
 #include "bench/cli/parse_value.h"
 #include "comm/layout/layout.h"
@@ -25,6 +27,14 @@ std::string plain_text(const std::string& flag, const std::string& text) {
   throw std::invalid_argument(flag + " does not take '" + text + "'");
 }
 
+// A list of choices, each of which is one layout or more.
+template <class T>
+void require_distinct(const std::string& flag, const std::string& text, std::vector<T> choices) {
+  std::ranges::sort(choices);
+  if (std::ranges::adjacent_find(choices) == choices.end()) return;
+  throw std::invalid_argument(flag + " " + text + " names one twice");
+}
+
 void add_layout_options(Options& options, PlanRequest& request) {
   options.paths("LAYOUT", "LAYOUT...", request.layouts, "layout file, or layouts in short");
   options.value("--hosts", "LIST|FILE",
@@ -37,6 +47,7 @@ void add_layout_options(Options& options, PlanRequest& request) {
     for (const std::string& number : comma_separated(text)) {
       request.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
     }
+    require_distinct("--batches", text, request.batches);
   };
   options.value("--batches", "N,N,...",
                 "of --fractions: each way with each of them, and the best of each", take_batches);
@@ -45,6 +56,7 @@ void add_layout_options(Options& options, PlanRequest& request) {
     for (const std::string& load : comma_separated(text)) {
       request.neighbours.push_back(parse_choice<NeighbourLoad>("--neighbours", load));
     }
+    require_distinct("--neighbours", text, request.neighbours);
   };
   options.value("--neighbours", "LOAD,LOAD,...",
                 "one of --fractions trains, all others copy, compute or use pcie", take_neighbours);

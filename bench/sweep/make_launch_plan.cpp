@@ -128,6 +128,10 @@ LayoutFile asked_file(const PlanRequest& request) {
   for (const std::string& word : request.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
   }
+  if (request.fractions && file.hosts.size() > 1) {
+    throw std::invalid_argument("--fractions is for one GPU of one host, and --hosts names " +
+                                std::to_string(file.hosts.size()) + ": name one");
+  }
   if (request.fractions) {
     const Host& host = with_mig_devices(file.hosts.front());
     file.layouts = fraction_layouts(host, fractions_in(request));

@@ -33,6 +33,35 @@ def without_remarks(text):
     return re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', r"\1", text, flags=re.S)
 
 
+class Fractions(plans.Plan):
+    def test_what_would_be_left_out_or_done_twice_is_refused(self):
+        cases = [(["--hosts", "a:2,b:2"], "--hosts names 2"),
+                 (["--batches", "32,32"], "--batches 32,32 names one twice"),
+                 (["--neighbours", "copy,copy"], "--neighbours copy,copy names one twice")]
+        for arguments, message in cases:
+            self.assert_refused(self.call("plan", "--fractions", "2", *arguments), 2, message)
+
+    def test_a_job_that_does_not_fit_names_the_largest_host(self):
+        process = self.call("plan", "1x1x9", "--hosts", "a:4,b:8,c:2")
+        self.assert_refused(process, 2, "there are 0; the largest, b, has 8")
+
+
+class ShippedLayouts(plans.Plan):
+    def test_they_are_found_by_name(self):
+        path = str(ROOT / "layouts/dell_vms.json")
+        for name in ("dell_vms", "dell_vms.json"):
+            self.assertEqual(self.plan(name), self.plan(path))
+        self.write("dell_vms.json", "{}")
+        self.assert_refused(self.call("plan", "dell_vms.json"), 2, "/layouts must be there")
+        self.assert_refused(self.call("plan", "./dell_vms"), 2, "./dell_vms: ", "No such file")
+
+    def test_a_layout_may_come_through_standard_input(self):
+        path = ROOT / "layouts/dell_vms.json"
+        with open(path, encoding="utf-8") as layout:
+            process = self.call("plan", "-", stdin=layout)
+        self.assertEqual(process.out, self.plan(str(path)), process.err)
+
+
 class Forms(plans.Plan):
     def test_stored_plans(self):
         for name, arguments in STORED.items():
