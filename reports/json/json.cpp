@@ -46,6 +46,7 @@ Report report_of(const json::Document& document) {
   Report report;
   json::Reader reader(document, json::Place{});
   json::fields(reader, report);
+  if (report.arms.empty()) throw InvalidReport("/arms must hold at least one arm");
   return report;
 }
 
@@ -105,7 +106,9 @@ void json::fields(Writer& field, const Report& report) { fields<Writer>(field, r
 void json::fields(Reader& field, Report& report) { fields<Reader>(field, report); }
 
 std::string report_schema() {
-  return json::schema_text(json::SchemaWriter::document(Report{}, "Report of nearmetal"));
+  Json schema = json::SchemaWriter::document(Report{}, "Report of nearmetal");
+  schema["properties"]["arms"]["minItems"] = 1;
+  return json::schema_text(schema);
 }
 
 std::string to_json(const Report& report) {

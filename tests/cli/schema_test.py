@@ -121,6 +121,13 @@ class Schema(cli.CliTest):
     def test_what_is_no_json_is_refused(self):
         self.assertEqual(self.reader_accepts(NO_JSON), [False] * len(NO_JSON))
 
+    def test_a_report_without_an_arm_is_refused(self):
+        report = json.loads(SAMPLE)
+        report["arms"] = []
+        self.assertFalse(self.judge.is_valid(report))
+        process = self.call("validate", self.write("empty.json", json.dumps(report)))
+        self.assert_refused(process, 5, "/arms must hold at least one arm")
+
     def test_what_is_wrong_early_takes_no_room_for_all(self):
         report = json.loads(SAMPLE)
         report["arms"][0]["runs"][0]["ranks"] = [0] * 2_000_000
