@@ -21,7 +21,7 @@ namespace {
 std::string csv_text(const std::string& text) {
   const bool like_formula = !text.empty() && std::string("=+-@\t\r").find(text[0]) != text.npos;
   std::string quoted = like_formula ? "\"'" : "\"";
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     if (c == '"') quoted += '"';
     quoted += c;
   }

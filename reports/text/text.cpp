@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -89,6 +90,15 @@ std::string shortest(double value, int digits) {
   std::ostringstream text;
   text << std::setprecision(digits) << value;
   return text.str();
+}
+
+std::string exact(double value) {
+  constexpr int always_enough = std::numeric_limits<double>::max_digits10;
+  for (int digits = std::numeric_limits<double>::digits10; digits < always_enough; ++digits) {
+    std::string text = shortest(value, digits);
+    if (std::strtod(text.c_str(), nullptr) == value) return text;
+  }
+  return shortest(value, always_enough);
 }
 
 std::string with_interval(double value, const Interval& interval) {

@@ -16,10 +16,10 @@ std::string significant(double value, int digits = 4);
 
 std::string fixed(double value, int decimals);
 
-/// With at most so many significant digits, and no zeros behind them: 17 read back as the same
-/// number.
+/// With at most so many significant digits, and no zeros behind them.
 std::string shortest(double value, int digits);
-inline std::string exact(double value) { return shortest(value, 17); }
+/// With as many digits as it takes to be read back as the same number.
+std::string exact(double value);
 
 /// "1413 [1406, 1420]", to two digits of the interval's half width, or of the value where that is
 /// less: "0.41 [0.01, 27.30]".

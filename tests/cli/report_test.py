@@ -59,6 +59,14 @@ class Report(cli.CliTest):
         for field in ("model", "device", "precision", "batch"):
             self.assertEqual(rows[0][field], str(config[field]["value"]))
 
+    def test_names_of_files_that_are_no_text_leave_csv_and_junit_text(self):
+        name = os.path.join(os.fsencode(self.folder), b"r\xff.json")
+        shutil.copy(SOURCE, name)
+        for form in ("csv", "junit"):
+            process = self.call("report", name, "--format", form, text=False)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertIn("r?.json", process.out.decode("utf-8"))
+
     def test_junit(self):
         process = self.call("report", self.hostile, "--format", "junit")
         suite = ElementTree.fromstring(process.out)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace nearmetal {
 namespace {
 
@@ -42,6 +44,16 @@ TEST(Text, TheLargestIsByTheLastNumberThatDiffers) {
   EXPECT_EQ(with_ranges({"step 9: 1 s of 5 s", "step 3: -4 s of 5 s"})->largest, 1U);
   EXPECT_EQ(with_ranges({"1 s", "1 s"})->largest, std::nullopt);
   EXPECT_EQ(with_ranges({"1 s"})->largest, std::nullopt);
+}
+
+TEST(Text, AnExactNumberHasNoMoreDigitsThanItTakes) {
+  for (const auto& [value, text] : {std::pair(0.1, "0.1"),
+                                    {0.02340815, "0.02340815"},
+                                    {1.0 / 3, "0.3333333333333333"},
+                                    {0.1 + 0.2, "0.30000000000000004"},
+                                    {100'000.0, "100000"}}) {
+    EXPECT_EQ(exact(value), text);
+  }
 }
 
 }  // namespace
