@@ -12,6 +12,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/commands/layout_options.h"
 #include "bench/commands/program.h"
+#include "bench/environment/child_output.h"
 #include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
@@ -120,6 +121,11 @@ class Sweep {
   }
 
   ExitCode run() {
+    if (!is_on_path("mpirun")) {
+      throw NotSupported(
+          "mpirun, which starts the jobs of a sweep, is not on PATH: install "
+          "Open MPI");
+    }
     require_shares(plan_);
     find_parts();
     choose_files();

@@ -75,10 +75,15 @@ std::string outcome(const MpiLaunch& launch) {
   return how + (launch.text.empty() ? "" : ": " + launch.text);
 }
 
-void add_mpi(const std::optional<MpiLaunch>& mpi, std::vector<Finding>& findings) {
+// A sweep is what a layout file, or several GPUs, are for.
+bool may_sweep(const Checkup& checkup) { return checkup.layout || checkup.gpus.size() > 1; }
+
+void add_mpi(const Checkup& checkup, std::vector<Finding>& findings) {
+  const std::optional<MpiLaunch>& mpi = checkup.mpi;
   if (!mpi) {
-    findings.push_back({Urgency::note, "no_mpi", "mpirun is not on PATH",
-                        "several ranks cannot be started from here", "install Open MPI"});
+    findings.push_back(
+        {may_sweep(checkup) ? Urgency::blocker : Urgency::note, "no_mpi", "mpirun is not on PATH",
+         "sweeps, and jobs of several ranks, cannot be started from here", "install Open MPI"});
   } else if (mpi->status == 0 && mpi->ranks == 2) {
     findings.push_back({Urgency::ok, "mpi", "mpirun started two ranks", "", ""});
   } else {
@@ -150,7 +155,7 @@ void add_gnuplot(bool found, std::vector<Finding>& findings) {
 void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   add_driver(checkup, findings);
   add_backends(checkup, findings);
-  add_mpi(checkup.mpi, findings);
+  add_mpi(checkup, findings);
   add_nccl(checkup.nccl, findings);
   add_hosts(checkup, findings);
   add_licence(checkup.gpus, findings);

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <sstream>
 
 namespace nearmetal {
 namespace {
@@ -53,6 +55,15 @@ bool read_all(int from, Clock::time_point deadline, std::string& text) {
 }
 
 }  // namespace
+
+bool is_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
 
 ChildOutput run_child(const std::vector<std::string>& arguments, double seconds) {
   ChildOutput output;

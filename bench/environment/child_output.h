@@ -13,6 +13,9 @@ struct ChildOutput {
   std::string text;  // of both streams, at most 64 KiB
 };
 
+/// Whether there is a program of that name on PATH.
+bool is_on_path(const std::string& program);
+
 /// `arguments` begin with the program, looked for on PATH; no shell reads them. The command has no
 /// input, and is killed with its whole process group after `seconds`.
 ChildOutput run_child(const std::vector<std::string>& arguments, double seconds);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "bench/environment/child_output.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
 
@@ -71,14 +72,7 @@ std::string last_line(const fs::path& file) {
 }  // namespace
 
 std::string no_mps_reason() {
-  const char* path = std::getenv("PATH");
-  std::string rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find(':'), rest.size());
-    const fs::path program = fs::path(rest.substr(0, end)) / control_program;
-    if (access(program.c_str(), X_OK) == 0) return "";
-    rest.erase(0, end + 1);
-  }
+  if (is_on_path(control_program)) return "";
   return std::string("there is no ") + control_program + " on PATH; it comes with the driver";
 }
 

@@ -63,6 +63,16 @@ class Doctor(cli.CliTest):
         self.assert_refused(self.call("doctor", "missing.json"), 2, "missing.json")
         self.assert_refused(self.call("doctor", self.write("empty.json", "{}")), 2, "/layouts")
 
+    def test_a_missing_mpirun_blocks_sweeps_before_the_first(self):
+        environment = {**cli.clean_environment(), "PATH": self.folder}
+        layouts = self.write("layouts.json", json.dumps(
+            {"hosts": [{"name": "localhost", "gpus": 0}], "layouts": [{"shape": "1x1x1"}]}))
+        found = self.findings(layouts, env=environment)
+        self.assertEqual(found["no_mpi"]["severity"], "blocker")
+        process = self.call("sweep", layouts, "--output", "s.json", env=environment)
+        self.assert_refused(process, 8, "mpirun", "is not on PATH")
+        self.assertEqual(os.listdir(self.folder), ["layouts.json"])
+
     def test_an_mpirun_that_fails_blocks(self):
         self.write("mpirun", "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\necho no slots; exit 1\n")
         os.chmod(self.path("mpirun"), 0o755)

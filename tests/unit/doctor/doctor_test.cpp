@@ -75,7 +75,18 @@ TEST(Doctor, FindsEachFault) {
        [](Checkup& c) {
          c.backends["cpu"] = {Obstacle::not_loaded, "no libdnnl.so.2"};
        }},
-      {"note no_mpi", [](Checkup& c) { c.mpi.reset(); }},
+      {"blocker no_mpi", [](Checkup& c) { c.mpi.reset(); }},
+      {"note no_mpi",
+       [](Checkup& c) {
+         c.mpi.reset();
+         c.gpus.pop_back();
+       }},
+      {"blocker no_mpi",
+       [](Checkup& c) {
+         c.mpi.reset();
+         c.gpus.pop_back();
+         c.layout = LayoutCheck{"layouts.json", 1, {}};
+       }},
       {"note no_gnuplot", [](Checkup& c) { c.gnuplot = false; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->ranks = 1; }},
       {"blocker mpi_launch", [](Checkup& c) { c.mpi->status.reset(); }},
