@@ -134,6 +134,7 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   check_settings({config, request.given});
   Graph graph = build_network(config.model, {config.image_size, config.classes});
   require_trainable(graph, config);
+  if (config.plans) config.plans = place_of_kernel_choices(config, request.arm);
   before_loading(config);
   Backend& backend = context.load(to_string(config.device));
   if (config.device == Device::cuda && !request.is_given("gpu") && local_rank > 0) {

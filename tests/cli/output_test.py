@@ -117,6 +117,11 @@ class Output(cli.CliTest):
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(process.out.count("is ignored"), 1)
 
+    def test_plans_of_another_batch_are_refused_before_anything_is_prepared(self):
+        self.assertEqual(self.tiny("--steps", "2", "--output", "a.json").returncode, 0)
+        process = self.call(*cli.TINY[:-2], "--batch", "3", "--quiet", "--plans", "a.json")
+        self.assert_refused(process, 2, "--plans: a.json holds no plans for `run --device=cpu")
+
     def test_plans_of_a_report_that_is_none(self):
         path = self.write("bad.json", "{")
         process = self.call("run", "--device", "cpu", "--plans", path, "--quiet", "--json")
