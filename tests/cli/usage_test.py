@@ -155,6 +155,8 @@ class Refusals(cli.CliTest):
             self.skipTest("there is a GPU")
         process = self.call("run", "--device", "cuda", "--quiet")
         self.assert_refused(process, 8, "cuda")
+        if "has no cuda backend" not in process.err and not os.path.exists("/proc/driver/nvidia"):
+            self.assertIn("no NVIDIA driver is loaded", process.err)
         self.assertEqual(os.listdir(self.folder), [])
 
 

@@ -143,8 +143,12 @@ std::string uuid_text(const cudaUUID_t& uuid) {
 }  // namespace
 
 int use_gpu(int gpu) {
-  int count = 0;
+  int count = 0, driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
+  // Without a driver the runtime says that its version is too low.
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    throw std::runtime_error("no NVIDIA driver is loaded");
+  }
   if (status != cudaSuccess) {
     throw std::runtime_error(std::string("no usable NVIDIA GPU: ") + cudaGetErrorString(status));
   }
