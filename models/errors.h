@@ -22,11 +22,12 @@ enum class ExitCode : int {
   invalid_report = 5,  // unreadable, invalid, or without a complete run
   run_failed = 6,      // out of memory, an error of a device or library, a wrong answer
   timed_out = 7,
-  not_supported = 8,  // not on this machine: no GPU, no driver, no such backend
-  output_failed = 9,  // a file or stream could not be written
-  hung_up = 129,      // SIGHUP
-  interrupted = 130,  // SIGINT
-  terminated = 143,   // SIGTERM
+  not_supported = 8,     // not on this machine: no GPU, no driver, no such backend
+  output_failed = 9,     // a file or stream could not be written
+  not_as_expected = 10,  // what --expect-... says does not hold here
+  hung_up = 129,         // SIGHUP
+  interrupted = 130,     // SIGINT
+  terminated = 143,      // SIGTERM
 };
 
 /// Thrown for what this build or this machine cannot do (exit code 8).
@@ -73,7 +74,7 @@ constexpr auto names_of(FailureCode) {
   return std::array{"expect-gpu", "expect-uuid", "expect-mig", "expect-vgpu", "expect-environment"};
 }
 
-/// Thrown where a rank does not find what it is told to expect (2).
+/// Thrown where a rank does not find what it is told to expect (10).
 struct NotAsExpected : std::invalid_argument {
   NotAsExpected(FailureCode expected, const std::string& what)
       : std::invalid_argument(what), code(expected) {}

@@ -26,6 +26,7 @@ bool is_ignored(int signal) {
 
 ExitCode exit_code_of(const std::exception& error) {
   if (const auto* job = dynamic_cast<const JobFailure*>(&error)) return job->exit_code;
+  if (is<NotAsExpected>(error)) return ExitCode::not_as_expected;
   if (is<std::invalid_argument>(error)) return ExitCode::usage;
   if (is<NotComparable>(error)) return ExitCode::not_comparable;
   if (is<InvalidReport>(error)) return ExitCode::invalid_report;

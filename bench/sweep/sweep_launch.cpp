@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <stdexcept>
@@ -131,7 +132,9 @@ class RunningLaunch {
 
   void fail(const std::string& name, const Failure& failure) {
     auto code = static_cast<ExitCode>(failure.exit_code);
-    if (code != ExitCode::usage && code != ExitCode::not_supported) code = ExitCode::run_failed;
+    constexpr std::array kept = {ExitCode::usage, ExitCode::not_supported,
+                                 ExitCode::not_as_expected};
+    if (std::ranges::find(kept, code) == kept.end()) code = ExitCode::run_failed;
     fail(name + failure.text, code, failure.code);
   }
 

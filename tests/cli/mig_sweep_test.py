@@ -95,7 +95,7 @@ class Swept(Mig):
     def test_a_rank_that_finds_another_device_fails(self):
         path = self.layouts({"name": "x", "jobs": [mig_job(profile="1g.18gb")]})
         process = self.sweep(SEVEN, path, "--repeats", "1", KEEP_EXPECTATIONS="1")
-        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.returncode, 10, process.err)
         failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
         self.assertIn("/layouts/0: ", failure)
         self.assertIn("--expect-uuid " + uuid(0), failure)

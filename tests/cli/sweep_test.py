@@ -221,7 +221,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
                                 "expect": {"environment": machine}}],
                    "repeats": 1, "order": "listed"}
         process = self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "2")
-        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.returncode, 10, process.err)
         wrong, right = (arm["runs"][0] for arm in self.report("s.json")["arms"])
         self.assertIn("/layouts/0/expect/environment: ", wrong["failure"])
         self.assertIn(os.uname().nodename, wrong["failure"])

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "bench/cli/exit_status.h"
 #include "bench/environment/environment.h"
 #include "models/errors.h"
 #include "tests/support/cmd_run_fixture.h"
@@ -127,7 +128,7 @@ TEST_F(CmdRunFailure, ImagesTooSmallForABatchOfOne) {
 }
 
 TEST_F(CmdRunFailure, AGpuThatIsNotAsExpectedIsRefusedBeforeTraining) {
-  EXPECT_THROW(run({"--steps", "1", "--expect-gpu", "H100"}), std::invalid_argument);
+  EXPECT_THROW(run({"--steps", "1", "--expect-gpu", "H100"}), NotAsExpected);
   EXPECT_EQ(script.enqueued, 0);
 }
 
@@ -136,12 +137,16 @@ TEST_F(CmdRunFailure, AMachineThatIsNotAsExpectedIsRefusedBeforeTraining) {
   for (const MachineKind expected : {MachineKind::vm, MachineKind::bare_metal}) {
     // One that cannot be told from another is not as expected either.
     if (machine && *machine == expected) continue;
-    EXPECT_THROW(run({"--steps", "1", "--expect-environment", to_string(expected)}),
-                 std::invalid_argument);
+    EXPECT_THROW(run({"--steps", "1", "--expect-environment", to_string(expected)}), NotAsExpected);
   }
   EXPECT_EQ(script.enqueued, 0);
   if (!machine) return;
   EXPECT_EQ(run({"--steps", "1", "--expect-environment", to_string(*machine)}), ExitCode::ok);
+}
+
+TEST(CmdRunFailureCode, AMachineThatIsNotAsExpectedIsNoWrongUsage) {
+  const NotAsExpected error(FailureCode::expect_gpu, "");
+  EXPECT_EQ(exit_code_of(error), ExitCode::not_as_expected);
 }
 
 TEST_F(CmdRunFailure, PlansOfAReportThatHasNoneAreRefused) {
