@@ -9,9 +9,11 @@
 namespace nearmetal {
 namespace {
 
-// The words that a value such as "N|auto" may be; those in capitals stand for others.
+// The words that a value such as "N|auto" may be, of which those in capitals stand for others, and
+// what else the option knows.
 std::vector<std::string> choices(const OptionSpec& option) {
   std::vector<std::string> words;
+  if (option.words != nullptr) words = option.words();
   std::istringstream text(value_of(option));
   for (std::string word; std::getline(text, word, '|');) {
     if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos) {
@@ -22,7 +24,7 @@ std::vector<std::string> choices(const OptionSpec& option) {
 }
 
 bool is_path(const OptionSpec& option) {
-  for (const char* name : {"FILE", "FOLDER", "REPORT"}) {
+  for (const char* name : {"FILE", "FOLDER", "LAYOUT", "REPORT"}) {
     if (value_of(option).find(name) != std::string::npos) return true;
   }
   return false;
@@ -43,6 +45,11 @@ std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
+}
+
+// Baselines are folders, of which there may be others tomorrow.
+bool takes_baselines(const std::vector<OptionSpec>& options) {
+  return std::ranges::any_of(options, &OptionSpec::baselines);
 }
 
 // What may follow `command`.
@@ -83,8 +90,11 @@ void print_bash_values(std::ostream& out, const Command& command) {
 }
 
 void print_bash_words(std::ostream& out, const Command& command) {
-  const std::vector<std::string> words = words_of(command, all_options(command));
-  out << "        " << command.name << ") words=" << quoted(joined(words, " ")) << " ;;\n";
+  const std::vector<OptionSpec> options = all_options(command);
+  out << "        " << command.name
+      << ") words=" << quoted(joined(words_of(command, options), " "));
+  if (takes_baselines(options)) out << " baselines=1";
+  out << " ;;\n";
 }
 
 // 'name[help]:value:what', an argument of zsh's _arguments.
@@ -93,10 +103,13 @@ std::string zsh_option(const OptionSpec& option) {
   std::string value;
   if (!value_of(option).empty()) {
     const std::vector<std::string> words = choices(option);
+    const std::string names = joined(words, " ");
     value = ":" + escaped(value_of(option), ":\\") + ":" +
-            (is_path(option) ? "_files"
-             : words.empty() ? ""
-                             : "(" + joined(words, " ") + ")");
+            (option.baselines                    ? "{_files; _files -W baselines -/}"
+             : is_path(option) && !words.empty() ? "{_files; compadd " + names + "}"
+             : is_path(option)                   ? "_files"
+             : words.empty()                     ? ""
+                                                 : "(" + names + ")");
   }
   if (is_argument(option)) return quoted("*:" + help + value.substr(value.find_last_of(':')));
   std::vector<std::string> texts;
@@ -106,8 +119,16 @@ std::string zsh_option(const OptionSpec& option) {
   return joined(texts, " ");
 }
 
+void print_fish_argument(std::ostream& out, const std::string& command, const OptionSpec& option) {
+  const std::string words = joined(choices(option), " ");
+  const char* baselines = option.baselines ? "(command ls baselines 2>/dev/null)" : "";
+  if (words.empty() && !option.baselines) return;
+  out << "complete -c nearmetal -n " << quoted("__fish_seen_subcommand_from " + command) << " -a "
+      << quoted(words + baselines) << " -d '" << escaped(option.help, "'\\") << "'\n";
+}
+
 void print_fish_option(std::ostream& out, const std::string& command, const OptionSpec& option) {
-  if (is_argument(option)) return;
+  if (is_argument(option)) return print_fish_argument(out, command, option);
   out << "complete -c nearmetal -n "
       << (command.empty() ? "__fish_use_subcommand"
                           : quoted("__fish_seen_subcommand_from " + command));
@@ -124,7 +145,7 @@ void print_fish_option(std::ostream& out, const std::string& command, const Opti
 void print_bash_completion(std::ostream& out, const Command& program) {
   out << R"(# bash completion of nearmetal
 _nearmetal() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= files= i
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= files= baselines= i
   for ((i = 1; i < COMP_CWORD; ++i)); do
     if [[ ${COMP_WORDS[i]} != -* ]]; then
       command=${COMP_WORDS[i]}
@@ -149,6 +170,11 @@ _nearmetal() {
   out << R"(      esac
       ;;
   esac
+  if [[ -n $baselines ]]; then
+    for i in baselines/*/; do
+      if [[ -d $i ]]; then i=${i%/} words+=" ${i##*/}"; fi
+    done
+  fi
   # Names of files come from bash where nothing else fits.
   if [[ -z $files ]]; then compopt +o default; fi
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -26,6 +26,9 @@ struct OptionSpec {
   std::string group = "Options";  // its heading in help
   bool required = false;
   bool hidden = false;
+  // What completion offers beside the choices of `value`: these, and names of baselines.
+  std::vector<std::string> (*words)() = nullptr;
+  bool baselines = false;
 };
 
 /// Whether it is one without a flag.

@@ -62,8 +62,11 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   if constexpr (std::is_same_v<T, bool>) {
     return options.toggle(flag, member, setting.help);
   } else {
-    return options.value(flag, value_shown(setting, member), help_shown(setting, member),
-                         [&](const std::string& text) { parse_setting(setting, text, member); });
+    OptionSpec& option =
+        options.value(flag, value_shown(setting, member), help_shown(setting, member),
+                      [&](const std::string& text) { parse_setting(setting, text, member); });
+    if constexpr (std::is_same_v<T, std::string>) option.words = network_names;
+    return option;
   }
 }
 
@@ -122,10 +125,13 @@ void add_expect_options(Options& options, Expected& expected) {
   const auto take_environment = [&expected](const std::string& text) {
     expected.environment = parse_choice<MachineKind>("--expect-environment", text);
   };
-  options
-      .value("--expect-environment", "KIND", "refuse machines that look like another",
-             take_environment)
-      .group = "Evidence and monitor";
+  OptionSpec& environment = options.value(
+      "--expect-environment", "KIND", "refuse machines that look like another", take_environment);
+  environment.group = "Evidence and monitor";
+  environment.words = [] {
+    constexpr auto kinds = names_of(MachineKind{});
+    return std::vector<std::string>{kinds.begin(), kinds.end()};
+  };
 }
 
 void add_conducted_options(Options& options, RunRequest& request) {

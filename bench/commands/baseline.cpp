@@ -36,8 +36,9 @@ struct BaselineForm {
 };
 
 void add_name(Options& options, const char* help, BaselineForm& form) {
-  options.value("NAME", "", help, [&form](const std::string& text) { form.name = text; }).required =
-      true;
+  OptionSpec& name =
+      options.value("NAME", "", help, [&form](const std::string& text) { form.name = text; });
+  name.required = name.baselines = true;
 }
 
 void add_options_of_add(Options& options, BaselineForm& form) {

@@ -21,9 +21,10 @@ namespace {
 using Texts = std::vector<std::string>;
 
 // A flag that takes names, and so would take files that come after it.
-void add_names(Options& options, const std::string& flag, const char* value, const char* help,
-               Texts& names, const std::function<void(const std::string& name)>& check) {
-  options.values(flag, value, help, [=, &names](const Texts& given) {
+OptionSpec& add_names(Options& options, const std::string& flag, const char* value,
+                      const char* help, Texts& names,
+                      const std::function<void(const std::string& name)>& check) {
+  return options.values(flag, value, help, [=, &names](const Texts& given) {
     for (const std::string& name : given) {
       if (name.ends_with(".json") || name.find_first_of("/#") != name.npos) {
         throw std::invalid_argument(flag + " takes names, and '" + name +
@@ -179,10 +180,12 @@ void add_rule_options(Options& options, CompareOptions& compare) {
                 [&compare](const std::string& text) {
                   compare.rule.alpha = parse_share("--alpha", text, {1e-6, 0.25});
                 });
-  add_names(options, "--metric", "NAME...", "figures to compare [throughput_images_per_second]",
-            compare.metrics, check_metric);
+  add_names(options, "--metric", "NAME...", "figures to compare, or all [throughput]",
+            compare.metrics, check_metric)
+      .words = metrics_to_choose_from;
   add_names(options, "--allow-differ", "FIELD...", "what may differ all the same (compare --help)",
-            compare.allow_differ, check_field);
+            compare.allow_differ, check_field)
+      .words = fields_that_may_differ;
 }
 
 void add_form_options(Options& options, CompareRequest& request) {

@@ -81,10 +81,10 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
 
 void add_gate_options(Options& options, GateForm& form) {
   CompareRequest& request = form.request;
-  options
-      .values("BASE NEW", "...", "Baseline, report or folder; reports",
-              [&](const std::vector<std::string>& places) { take_places(request, places); })
-      .required = true;
+  OptionSpec& places =
+      options.values("BASE NEW", "...", "Baseline, report or folder; reports",
+                     [&](const std::vector<std::string>& texts) { take_places(request, texts); });
+  places.required = places.baselines = true;
   add_rule_options(options, request.options);
   options.value("--fail-on", "regression|not-equivalent|any",
                 "worse is shown; not worse is not shown; any change [regression]",

@@ -67,9 +67,10 @@ struct SchemaForm {
 };
 
 void add_schema_options(Options& options, SchemaForm& form) {
-  options.value(
-      "NAME", "", with_default(joined(row_names(schemas)), form.schema->name),
-      [&form](const std::string& text) { form.schema = &find_row(schemas, "schema", text); });
+  options
+      .value("NAME", "", with_default(joined(row_names(schemas)), form.schema->name),
+             [&form](const std::string& text) { form.schema = &find_row(schemas, "schema", text); })
+      .words = [] { return row_names(schemas); };
 }
 
 ExitCode run_schema(const SchemaForm& form, const Context& context) {

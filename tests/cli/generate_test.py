@@ -1,5 +1,7 @@
 """`nearmetal generate`: completion as the shells use it, and the manual page."""
 
+import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -25,13 +27,14 @@ class Generate(cli.CliTest):
             COMP_WORDS=({quoted}) COMP_CWORD={len(words) - 1}
             _nearmetal
             if ((${{#COMPREPLY[@]}})); then printf '%s\\n' "${{COMPREPLY[@]}}"; fi"""
-        process = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True,
-                                 timeout=60, check=False)
+        process = subprocess.run(["bash", "--norc", "-c", program], cwd=self.folder,
+                                 capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(process.stderr, "")
         return process.stdout.split("\n")[:-1]
 
     def test_bash_offers_what_fits(self):
         no_files = ["compopt +o default"]
+        os.makedirs(self.path("baselines/main"))
         cases = [
             (["nearmetal", "ex"], no_files + ["export"]),
             (["nearmetal", "--v"], no_files + ["--version"]),
