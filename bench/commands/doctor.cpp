@@ -3,6 +3,7 @@
 
 #include "bench/commands/program.h"
 #include "bench/doctor/diagnose.h"
+#include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
 
 namespace nearmetal {
@@ -25,8 +26,10 @@ struct DoctorForm {
 };
 
 void add_doctor_options(Options& options, DoctorForm& form) {
-  options.path("LAYOUT", "[FILE]", form.layout,
-               "layout file: held against this machine, its hosts tried");
+  options
+      .path("LAYOUT", "[FILE]", form.layout,
+            "layout file or shipped one: held against this machine")
+      .words = shipped_layouts;
   options.path("--mig-config", "FILE[#LABEL]", form.mig_config,
                "of mig-parted: whether the GPUs here are so");
   options.toggle("--json", form.json, "the findings as JSON");
@@ -45,12 +48,13 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
 ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
   LayoutFile layouts;  // with the hosts to try
-  if (form.layout) layouts = read_layout(*form.layout);
+  const std::string file = form.layout ? layout_place(*form.layout) : "";
+  if (form.layout) layouts = read_layout(file);
   std::optional<MigConfig> mig_config;
   if (form.mig_config) mig_config = read_mig_config(*form.mig_config);
   Checkup checkup = collect_checkup(layouts);
   checkup.mig_config = std::move(mig_config);
-  if (form.layout) checkup.layout = check_layout(*form.layout, checkup);
+  if (form.layout) checkup.layout = check_layout(file, checkup);
   const std::vector<Finding> findings = diagnose(checkup);
   const auto blockers = std::ranges::count_if(
       findings, [](const Finding& finding) { return finding.severity == Urgency::blocker; });

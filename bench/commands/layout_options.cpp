@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/cli/parse_value.h"
+#include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout.h"
 
 namespace nearmetal {
@@ -36,7 +37,10 @@ void require_distinct(const std::string& flag, const std::string& text, std::vec
 }
 
 void add_layout_options(Options& options, PlanRequest& request) {
-  options.paths("LAYOUT", "LAYOUT...", request.layouts, "layout file, or layouts in short");
+  options
+      .paths("LAYOUT", "LAYOUT...", request.layouts,
+             "layout file, name of a shipped one, or layouts in short")
+      .words = shipped_layouts;
   options.value("--hosts", "LIST|FILE",
                 "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
                 [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });

@@ -15,6 +15,7 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
+#include "bench/sweep/shipped_layouts.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
@@ -237,7 +238,8 @@ std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fraction
 
 }  // namespace
 
-LaunchPlan make_launch_plan(const PlanRequest& request) {
+LaunchPlan make_launch_plan(PlanRequest request) {
+  if (is_file(request.layouts)) request.layouts.front() = layout_place(request.layouts.front());
   if (!request.batches.empty() && request.workload.is_given("batch")) {
     throw std::invalid_argument("--batch and --batches both say how large; give one of them");
   }

@@ -18,7 +18,7 @@ namespace nearmetal {
 enum class Starter { sweep, script, slurm, mpi_job };
 
 struct PlanRequest {
-  std::vector<std::string> layouts;  // one file, or short forms
+  std::vector<std::string> layouts;  // a file, the name of a shipped one, or short forms
   std::optional<std::string> hosts;
   std::optional<int64_t> fractions;       // jobs that share a GPU in every way
   std::vector<int64_t> batches;           // of those, each in turn
@@ -33,7 +33,7 @@ struct PlanRequest {
 /// Reads the layout file or the short forms, finds the hosts, and places all ranks. Without either:
 /// one node with 1, 2, 4, ... all GPUs of this machine, or 1, 2, 4, ... all of several hosts.
 /// Throws std::invalid_argument with file, JSON pointer and reason.
-LaunchPlan make_launch_plan(const PlanRequest& request);
+LaunchPlan make_launch_plan(PlanRequest request);
 
 /// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew
 /// under the same path.

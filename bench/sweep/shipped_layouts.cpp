@@ -1,0 +1,51 @@
+#include "bench/sweep/shipped_layouts.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+
+#include "models/load_module.h"
+#include "reports/text/nearest_word.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the program as it is installed, and as it is built.
+fs::path layouts_folder() {
+  const fs::path above = program_path().parent_path().parent_path();
+  const fs::path installed = above / "share/nearmetal/layouts";
+  std::error_code ignored;
+  return fs::is_directory(installed, ignored) ? installed : above / "layouts";
+}
+
+}  // namespace
+
+std::vector<std::string> shipped_layouts() {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(layouts_folder(), none)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string layout_place(const std::string& word) {
+  std::error_code ignored;
+  if (word == "-" || word.find('/') != word.npos || fs::exists(word, ignored)) return word;
+  const std::string name = word.ends_with(".json") ? fs::path(word).stem().string() : word;
+  const std::vector<std::string> names = shipped_layouts();
+  if (std::ranges::find(names, name) != names.end()) {
+    return (layouts_folder() / (name + ".json")).string();
+  }
+  throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
+                              ", and no layout of that name comes with nearmetal" +
+                              did_you_mean(name, names) + " (" + joined(names) + ")");
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,16 @@
+// The layout files that come with the program.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nearmetal {
+
+/// Their names, without .json; none where they were not installed.
+std::vector<std::string> shipped_layouts();
+
+/// `word` where it is a path or standard input (-), else the file of the shipped layout of that
+/// name. Throws std::invalid_argument that names those there are.
+std::string layout_place(const std::string& word);
+
+}  // namespace nearmetal
