@@ -35,6 +35,27 @@ ExitCode exit_code_of(const std::exception& error) {
   return ExitCode::run_failed;
 }
 
+std::span<const ExitMeaning> exit_meanings() {
+  using enum ExitCode;
+  static constexpr ExitMeaning meanings[] = {
+      {ok, "ok"},
+      {gate_failed, "gate: shown to be worse, or changed under --fail-on any"},
+      {usage, "wrong options or configuration"},
+      {inconclusive, "gate: inconclusive under a strict policy, or too few runs"},
+      {not_comparable, "not comparable, a metric or layout is missing, or not clean"},
+      {invalid_report, "report unreadable or invalid, or without a complete run"},
+      {run_failed, "the run failed: out of memory, an error of a library, a wrong answer"},
+      {timed_out, "sweep: a job took longer than its limits"},
+      {not_supported, "not supported here: no GPU, driver, backend or mpirun"},
+      {output_failed, "output could not be written"},
+      {not_as_expected, "the machine is not as --expect-... says"},
+      {hung_up, "hung up"},
+      {interrupted, "interrupted"},
+      {terminated, "terminated"},
+  };
+  return meanings;
+}
+
 bool should_report(const std::exception& error) {
   const auto* job = dynamic_cast<const JobFailure*>(&error);
   return job == nullptr || !job->told;

@@ -3,12 +3,20 @@
 
 #include <atomic>
 #include <exception>
+#include <span>
 
 #include "models/errors.h"
 
 namespace nearmetal {
 
 ExitCode exit_code_of(const std::exception& error);
+
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+/// Of each code, for the help and the manual.
+std::span<const ExitMeaning> exit_meanings();
 
 /// Whether this process is the one to tell the user: of a job's failure, one rank is.
 bool should_report(const std::exception& error);

@@ -1,6 +1,9 @@
 #include "bench/commands/program.h"
 
-#include <stdexcept>
+#include <iomanip>
+#include <sstream>
+
+#include "bench/cli/exit_status.h"
 
 namespace nearmetal {
 namespace {
@@ -14,23 +17,32 @@ Examples:
                                           the difference, with an interval and a verdict
   nearmetal baseline add main old*.json   keep runs as what later ones are held against
   nearmetal gate main new*.json           exit 1 if they are shown to be slower
-  nearmetal run --help                    all options of a command
+  nearmetal help run                      all options of a command
 
-Exit codes: 0 ok, 1 gate failed, 2 wrong usage, 3 inconclusive or too few runs, 4 not comparable,
-  5 invalid report, 6 run failed, 7 timed out, 8 not supported here,
-  9 output could not be written, 129/130/143 interrupted.)";
+Exit codes:
+)";
+
+std::string exit_codes_text() {
+  std::ostringstream text;
+  for (const auto& [code, meaning] : exit_meanings()) {
+    text << "  " << std::setw(3) << static_cast<int>(code) << "  " << meaning << '\n';
+  }
+  std::string lines = text.str();
+  lines.pop_back();  // the help ends its last line itself
+  return lines;
+}
 
 struct ProgramForm {
   bool version = false;
 };
 
 void declare_program(Options& options, ProgramForm& form) {
-  options.toggle("--version", form.version, "Versions of the program and its libraries");
+  options.toggle("-V,--version", form.version, "Versions of the program and its libraries");
 }
 
 ExitCode run_program(const ProgramForm& form, const Context& context) {
   if (form.version) return print_version(context.terminal);
-  throw std::invalid_argument("a command is missing: run, compare, gate, ... (nearmetal --help)");
+  return print_help({}, context);
 }
 
 }  // namespace
@@ -38,12 +50,12 @@ ExitCode run_program(const ProgramForm& form, const Context& context) {
 Command program() {
   Command program =
       make_command("nearmetal", "Trains a real ResNet on synthetic data and reports how fast.",
-                   program_examples, declare_program, run_program);
+                   program_examples + exit_codes_text(), declare_program, run_program);
   program.commands = {
-      run_command(),      export_command(), compare_command(),  gate_command(),
-      baseline_command(), rerun_command(),  report_command(),   plan_command(),
-      sweep_command(),    micro_command(),  stress_command(),   doctor_command(),
-      validate_command(), schema_command(), generate_command(), models_command(),
+      run_command(),    export_command(), compare_command(),  gate_command(),   baseline_command(),
+      rerun_command(),  report_command(), plan_command(),     sweep_command(),  micro_command(),
+      stress_command(), doctor_command(), validate_command(), schema_command(), generate_command(),
+      models_command(), help_command(),   version_command(),
   };
   return program;
 }

@@ -19,6 +19,7 @@ Command export_command();
 /// times repeats the configuration of the first new report as a fresh launch here.
 Command gate_command();
 Command generate_command();
+Command help_command();
 Command micro_command();
 Command models_command();
 Command plan_command();
@@ -32,6 +33,10 @@ Command stress_command();
 /// fails does not keep the others from running; the exit code is that of the first failure.
 Command sweep_command();
 Command validate_command();
+Command version_command();
+
+/// As `nearmetal COMMAND --help`; of no command as `nearmetal --help`.
+ExitCode print_help(const std::vector<std::string>& command, const Context& context);
 
 /// Versions, commit, and each backend with its libraries or why it does not work here.
 ExitCode print_version(const Terminal& terminal);

@@ -15,6 +15,16 @@ class Help(cli.CliTest):
             self.assertIn(word, process.out)
         self.assertEqual(process.err, "")
 
+    def test_it_is_found_as_in_git_and_cargo(self):
+        usual = [(["help"], ["--help"]), ([], ["--help"]), (["help", "run"], ["run", "--help"]),
+                 (["help", "baseline", "add"], ["baseline", "add", "--help"]),
+                 (["version"], ["--version"]), (["-V"], ["--version"])]
+        for arguments, same in usual:
+            with self.subTest(arguments=arguments):
+                process = self.call(*arguments)
+                self.assertEqual((process.returncode, process.err), (0, ""))
+                self.assertEqual(process.out, self.call(*same).out)
+
     def test_models_lists_every_network(self):
         process = self.call("models")
         self.assertEqual((process.returncode, process.err), (0, ""))
@@ -58,7 +68,6 @@ class Help(cli.CliTest):
 class Refusals(cli.CliTest):
     def test_wrong_usage_is_exit_2(self):
         cases = [
-            ([], ["a command is missing"]),
             (["rnu"], ["unknown command 'rnu'", "did you mean 'run'?"]),
             (["run", "--bacth", "4"], ["unknown option '--bacth'", "did you mean '--batch'?"]),
             (["run", "--frobnicate"], ["unknown option '--frobnicate'", "nearmetal run --help"]),
@@ -75,7 +84,10 @@ class Refusals(cli.CliTest):
             (["run", "--learning-rate", "-0.1"], ["--learning-rate", "'-0.1'"]),
             (["run", "--model", "resnet51"], ["did you mean 'resnet50'?"]),
             (["run", "--precision", "fp61"], ["did you mean 'fp16'?"]),
-            (["run", "--device", "gpu"], ["auto, cpu, cuda"]),
+            (["run", "--device", "gpu"], ["did you mean 'cuda'? (auto, cpu, cuda)"]),
+            (["--json", "run"], ["--json goes behind the command: nearmetal run --json"]),
+            (["help", "rnu"], ["did you mean 'run'?"]),
+            (["plan", "dell_vm"], ["did you mean 'dell_vms'?"]),
             (["run", "--device", "cpu", "--launch", "graph"], ["--launch"]),
             (["run", "--device", "cpu", "--batch", "1", "--image-size", "32"], ["too small"]),
             (["run", "--verify", "--forward-only"], ["--verify"]),
