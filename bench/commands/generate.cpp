@@ -1,5 +1,9 @@
+#include <initializer_list>
+#include <utility>
+
 #include "bench/cli/build_info.h"
 #include "bench/cli/command_line.h"
+#include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
 
 namespace nearmetal {
@@ -52,6 +56,44 @@ void print_command(std::ostream& out, const std::string& name, const Command& co
   }
 }
 
+void print_terms(std::ostream& out, const char* heading,
+                 std::initializer_list<std::pair<const char*, const char*>> terms) {
+  out << ".SH " << heading << '\n';
+  for (const auto& [term, text] : terms) {
+    out << ".TP\n\\fB" << roff(term) << "\\fR\n" << roff(text) << '\n';
+  }
+}
+
+void print_exit_status(std::ostream& out) {
+  out << ".SH \"EXIT STATUS\"\n";
+  for (const auto& [code, meaning] : exit_meanings()) {
+    out << ".TP\n\\fB" << static_cast<int>(code) << "\\fR\n" << roff(meaning) << '\n';
+  }
+}
+
+void print_surroundings(std::ostream& out) {
+  print_terms(
+      out, "ENVIRONMENT",
+      {{"CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER", "Which GPUs there are, and in which order."},
+       {"XDG_CACHE_HOME, HOME", "Where the plan cache lies, unless --plan-cache says so."},
+       {"NO_COLOR, TERM", "No colour where NO_COLOR is set or the terminal is dumb."},
+       {"PATH", "Where mpirun, nvidia-cuda-mps-control and gnuplot are looked for."},
+       {"LD_LIBRARY_PATH", "Where libraries of CUDA, cuDNN, NCCL and Open MPI may be."},
+       {"NCCL_*, OMPI_*, OMP_*", "Are for these libraries; reports keep what was set."}});
+  print_exit_status(out);
+  print_terms(out, "FILES",
+              {{"nearmetal-*.report.json", "Reports, in the current folder."},
+               {"*.report.jsonl", "Journal of a sweep beside its report, until it is through."},
+               {"baselines/NAME/", "The runs of a baseline."},
+               {"~/.cache/nearmetal/plans.json", "Kernels that were chosen, for later runs."},
+               {"share/nearmetal/layouts/",
+                "Layout files, which plan, sweep and doctor find by "
+                "name."},
+               {"share/doc/nearmetal/", "README.md, docs and licences."}});
+  out << ".SH \"SEE ALSO\"\n\\fBmpirun\\fR(1), \\fBnvidia\\-smi\\fR(1), "
+         "\\fBnumactl\\fR(8), \\fBgnuplot\\fR(1), \\fBjq\\fR(1)\n";
+}
+
 void print_manual(std::ostream& out, const Command& program) {
   out << ".TH NEARMETAL 1 \"\" \"nearmetal " << roff(build_info().version) << "\"\n"
       << ".SH NAME\nnearmetal \\- trains a real ResNet and reports how fast\n"
@@ -62,6 +104,7 @@ void print_manual(std::ostream& out, const Command& program) {
   print_examples(out, program);
   out << ".SH COMMANDS\n";
   for (const Command& command : program.commands) print_command(out, command.name, command);
+  print_surroundings(out);
 }
 
 constexpr const char* generate_examples = R"(

@@ -48,6 +48,15 @@ class Generate(cli.CliTest):
             (["nearmetal", "validate", "some"], []),
             (["nearmetal", "baseline", "sh"], ["show"]),
             (["nearmetal", "generate", "z"], ["zsh"]),
+            (["nearmetal", "run", "--model", "resnet5"], no_files + ["resnet50", "resnet50_v1"]),
+            (["nearmetal", "compare", "--metric", "p9"],
+             no_files + ["p95_step_seconds", "p99_step_seconds"]),
+            (["nearmetal", "gate", "--allow-differ", "weight"], no_files + ["weight_decay"]),
+            (["nearmetal", "schema", "lay"], ["layout"]),
+            (["nearmetal", "plan", "dell"], ["dell_vms"]),
+            (["nearmetal", "help", "stre"], ["stress"]),
+            (["nearmetal", "gate", "mai"], ["main"]),
+            (["nearmetal", "baseline", "remove", "mai"], ["main"]),
         ]
         for words, expected in cases:
             with self.subTest(words=words):
@@ -85,6 +94,19 @@ class Generate(cli.CliTest):
                                  capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(process.stderr, "")
         self.assertIn("--image-size", re.sub(".\b", "", process.stdout))
+
+    def test_the_manual_has_the_usual_sections_and_the_exit_codes_of_the_pages(self):
+        text = self.generate("man")
+        for section in ("ENVIRONMENT", '"EXIT STATUS"', "FILES", '"SEE ALSO"'):
+            self.assertIn(f".SH {section}\n", text)
+        codes = re.findall(r"(?m)^\.TP\n\\fB(\d+)\\fR$", text)
+        root = pathlib.Path(__file__).parents[2]
+        pages = "".join(page.read_text(encoding="utf-8")
+                        for page in [root / "README.md", *root.glob("docs/*.md")])
+        section = pages.split("## Exit codes\n")[1].split("\n## ")[0]
+        rows = re.findall(r"(?m)^\| (\d+(?:, \d+)*) \|", section)
+        self.assertEqual(codes, ", ".join(rows).split(", "))
+        self.assertIn("10", codes)
 
     def test_unknown_forms_are_refused(self):
         self.assert_refused(self.call("generate", "csh"), 2, "'csh'", "bash, zsh, fish, man")
