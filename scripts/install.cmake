@@ -25,7 +25,17 @@ install(TARGETS nearmetal ${modules}
   RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${from_node}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
-install(FILES README.md LICENSE DESTINATION share/doc/nearmetal)
+# There the program is on PATH, and its layouts go by their names.
+file(READ README.md readme)
+string(REPLACE "build/nearmetal" "nearmetal" readme "${readme}")
+string(REPLACE "build/" "" readme "${readme}")
+string(REGEX REPLACE "layouts/([a-z0-9_]+)[.]json" "\\1" readme "${readme}")
+string(REPLACE "scripts/compare_with_torch.py" "share/nearmetal/compare_with_torch.py" readme
+  "${readme}")
+file(WRITE ${CMAKE_BINARY_DIR}/generated/README.md "${readme}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS README.md)
+install(FILES ${CMAKE_BINARY_DIR}/generated/README.md LICENSE DESTINATION share/doc/nearmetal)
+install(DIRECTORY docs DESTINATION share/doc/nearmetal)
 install(DIRECTORY layouts DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.
