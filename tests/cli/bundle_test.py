@@ -6,6 +6,7 @@ The second argument is the build folder.
 import glob
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -59,6 +60,14 @@ class Bundle(unittest.TestCase):
         for name in ("man/man1/nearmetal.1", "bash-completion/completions/nearmetal",
                      "zsh/site-functions/_nearmetal", "fish/vendor_completions.d/nearmetal.fish"):
             self.assertGreater(os.path.getsize(os.path.join(self.root, "share", name)), 1000, name)
+
+    def test_its_readme_and_layouts_are_those_of_an_installed_program(self):
+        readme = pathlib.Path(self.root, "share/doc/nearmetal/README.md").read_text("utf-8")
+        self.assertNotIn("build/", readme)
+        self.assertIn("\nnearmetal run ", readme)
+        for page in re.findall(r"\]\((docs/[a-z_/]+\.md)", readme):
+            self.assertTrue(os.path.exists(os.path.join(self.root, "share/doc/nearmetal", page)))
+        self.assertIn("vm0", self.nearmetal("plan", "dell_vms"))
 
     def test_is_small(self):
         self.assertLess(os.path.getsize(self.tarball), MOST_BYTES)
