@@ -59,13 +59,14 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   sweep.resume.journal = form.resume;
   sweep.output = config.output;
   sweep.force = config.force;
-  sweep.json = sweep.only_named_file = config.json || config.output == "-";
+  sweep.json = config.json || config.output == "-";
+  sweep.only_named_file = sweep.json || form.request.no_report;
   sweep.request.file = file;
   sweep.request.repeats = form.repeats;
   sweep.request.workload = form.request;
   sweep.request.workload.given = given_to_each(form.request.given);
   if (sweep.output == "-") sweep.output.reset();
-  if (!sweep.output && !sweep.json) {
+  if (!sweep.output && !sweep.only_named_file) {
     sweep.output = default_report_name(config.model, to_string(device));
   }
   if (!config.quiet) context.terminal.remark(device_remark(device, why));

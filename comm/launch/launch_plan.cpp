@@ -150,12 +150,6 @@ std::string arm_argument(const Placement& placement, const PlacedJob& job) {
   return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
 }
 
-// Nothing is set for such a rank: it has what its user has in this shell.
-bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
-  return plan.options.plain_alone && placement.ranks() == 1 && !placement.share() &&
-         placement.kind == Kind::measured && placement.jobs[0].ranks[0].address == this_host;
-}
-
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
   const Placement& placement = plan.placements.at(layout);
   const Workload& workload = plan.workloads.at(layout);
@@ -187,6 +181,11 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
 }
 
 }  // namespace
+
+bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
+  return plan.options.plain_alone && placement.ranks() == 1 && !placement.share() &&
+         placement.kind == Kind::measured && placement.jobs[0].ranks[0].address == this_host;
+}
 
 std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& launcher,
                                         const std::vector<std::string>& run_arguments,

@@ -16,8 +16,7 @@ namespace nearmetal {
 struct LaunchOptions {
   bool as_root = false;  // of the one who launches: Open MPI asks for a confirmation
   std::optional<double> timeout_seconds;
-  bool plain_alone =
-      false;  // a job of one rank on this machine is started as in a shell: no mpirun
+  bool plain_alone = false;  // a job of one rank on this machine starts as in a shell: no mpirun
 };
 
 /// mpirun of Open MPI 4.1 or 5 with all its arguments. MPI is kept to TCP, and to shared memory in
@@ -39,6 +38,10 @@ struct LaunchPlan {
   std::vector<UnsupportedArm> unsupported{};
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
+
+/// Whether a layout's rank starts without mpirun: nothing is set for it, and it has what its user
+/// has in this shell.
+bool starts_plainly(const LaunchPlan& plan, const Placement& placement);
 
 /// The command lines of a layout, one for each job, all to be started at once. The report of each
 /// comes on its standard output.

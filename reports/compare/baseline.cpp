@@ -152,9 +152,13 @@ BaselineCopies remove_from_baseline(const fs::path& folder, const std::string& n
   }
   BaselineCopies copies;
   for (const std::string& file : reports) {
-    const fs::path copy = baseline / place_of_copy(file, input_text(file));
-    if (!fs::exists(copy)) throw std::invalid_argument(file + " is not in the baseline " + name);
-    copies.changed.push_back(copy);
+    for (const ReportText& report : report_texts(file)) {
+      const fs::path copy = baseline / place_of_copy(report);
+      if (!fs::exists(copy)) {
+        throw std::invalid_argument(report.source + " is not in the baseline " + name);
+      }
+      copies.changed.push_back(copy);
+    }
   }
   for (const auto& entry : fs::recursive_directory_iterator(baseline)) {
     if (!reports.empty() || entry.is_directory()) continue;

@@ -23,7 +23,7 @@ struct NamedRuns {
 };
 
 struct GroupedRuns {
-  RunSet all;                      // arms of a group as "1x1x1, GROUP"
+  RunSet all;                       // arms of a group as "1x1x1, GROUP"
   std::vector<NamedRuns> groups{};  // none where none was named
 };
 

@@ -43,8 +43,8 @@ struct Event {
   int64_t rank = 0;  // the sender; every rank sends progress and failure, rank 0 everything else
   std::string host;  // of that rank
   std::optional<double> unix_seconds{};  // by its clock, when it was sent
-  std::optional<RankPhase> phase;  // of progress; empty: one of another version
-  int64_t steps = 0;               // taken
+  std::optional<RankPhase> phase;        // of progress; empty: one of another version
+  int64_t steps = 0;                     // taken
   SampleUnit sample = SampleUnit::image;
   double samples_per_second = 0;  // in the window so far; 0: none
   std::optional<Report> report;

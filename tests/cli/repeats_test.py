@@ -33,6 +33,13 @@ class Repeats(cli.CliTest):
         self.assertEqual(len(json.loads(process.out)["arms"][0]["runs"]), 2)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_neither_mpirun_nor_a_report_is_needed(self):
+        process = self.tiny("--steps", "3", "--repeats", "2", "--no-report",
+                            env={**cli.clean_environment(), "PATH": "/nonexistent"})
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertRegex(process.out, r"run +1 +2 ")
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(self):
         process = self.start(*cli.TINY, "--steps", "400", "--repeats", "2", "--output", "r.json")
         for line in process.stderr:

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "bench/cli/build_info.h"
+#include "bench/cli/destination.h"
+#include "bench/cli/exit_status.h"
+#include "bench/commands/sweep.h"
+#include "bench/environment/child_output.h"
+#include "bench/environment/environment.h"
+#include "bench/sweep/run_layout.h"
+#include "bench/sweep/sweep_report.h"
+#include "bench/sweep/sweep_runs.h"
+#include "bench/sweep/time_left.h"
+#include "comm/layout/shell_text.h"
+#include "models/errors.h"
+#include "reports/files/atomic_file.h"
+#include "reports/json/json.h"
+#include "reports/text/text_table.h"
+
+namespace nearmetal {
+namespace {
+
+// The command that asks for the same sweep, whatever its files are.
+std::vector<std::string> without_files(const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const std::string flag = argv[i].substr(0, argv[i].find('='));
+    if (flag == "--output" || flag == "--resume") {
+      if (flag == argv[i]) ++i;  // its value follows
+    } else if (flag != "--force" && flag != "--keep-failed" && flag != "--allow-other-build") {
+      words.push_back(argv[i]);
+    }
+  }
+  return words;
+}
+
+// The journal holds what merges the runs: the names of their hosts.
+bool leaves_out_host_info(const Report& report) {
+  return std::ranges::any_of(report.arms,
+                             [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
+}
+
+std::vector<std::string> host_names(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) {
+    names.insert(names.end(), {host.name, address_of(host), host.node.value_or("")});
+  }
+  return names;
+}
+
+// With the place in the layout file where a job found something else than is expected there.
+std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
+  if (!outcome.failure_code) return outcome.failure;
+  std::string place = layout.source;
+  if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
+  if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
+  return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
+}
+
+class Sweep {
+ public:
+  Sweep(const SweepForm& form, const Context& context)
+      : form_(form),
+        argv_(context.argv),
+        terminal_(context.terminal),
+        stop_(context.stop),
+        plan_(make_launch_plan(form.request)) {
+    const RunConfig& config = form.request.workload.config;
+    terminal_.quiet = config.quiet;
+    terminal_.rewrites = terminal_.rewrites && !config.quiet && !config.no_progress;
+    report_.tool = build_info();
+    report_.invocation.argv = argv_;
+    report_.invocation.origins = origins_of(form.request.workload.given);
+    report_.invocation.started_at = time_stamp();
+    report_.invocation.config = plan_.workloads.at(0).config;
+    report_.invocation.config_sha256 = config_sha256(report_.invocation.config);
+  }
+
+  ExitCode run() {
+    require_mpirun();
+    require_shares(plan_);
+    find_parts();
+    choose_files();
+    leave_out_unsupported();
+    choose_kernels();
+    for (const Launch& launch : plan_.launches) {
+      if (stop_ != 0 || ended_ != ExitCode::ok) break;
+      if (!runs_->done(launch)) start(launch);
+    }
+    return finish();
+  }
+
+ private:
+  void require_mpirun() const {
+    const bool plain = std::ranges::all_of(plan_.placements, [&](const Placement& placement) {
+      return starts_plainly(plan_, placement);
+    });
+    if (plain || is_on_path("mpirun")) return;
+    throw NotSupported(
+        "mpirun, which starts the jobs of a sweep, is not on PATH: install Open MPI");
+  }
+
+  void find_parts() {
+    unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
+      terminal_.err << "nearmetal: warning: " << printable(warning) << std::endl;
+    });
+    if (unsupported_.empty() || form_.request.fractions) return;
+    const auto& [layout, reason] = *unsupported_.begin();
+    throw NotSupported(plan_.file.layouts.at(layout).source + ": " + reason);
+  }
+
+  // The plan as it was asked for is what a journal belongs to.
+  void leave_out_unsupported() {
+    std::erase_if(plan_.launches,
+                  [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
+  }
+
+  std::vector<std::string> inputs() const {
+    std::vector<std::string> files = files_read_by(form_.request.workload.config);
+    const std::vector<std::string>& layouts = form_.request.layouts;
+    files.insert(files.end(), layouts.begin(), layouts.end());
+    for (const auto& file : {form_.request.hosts, form_.resume.journal}) {
+      if (file) files.push_back(*file);
+    }
+    return files;
+  }
+
+  void choose_files() {
+    const std::string plan_hash = plan_sha256(plan_);
+    output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
+    std::error_code ignored;  // what is not there is none
+    if (output_ == "-" || std::filesystem::is_character_file(output_, ignored)) {
+      throw std::invalid_argument(
+          "--output: a sweep's journal lies beside its report; name a file");
+    }
+    require_no_input(output_, inputs());
+    require_writable(output_, form_.force);
+    runs_.emplace(form_.resume, output_, form_.force,
+                  JournalOrigin{plan_hash, shell_quoted(without_files(argv_)), report_.tool},
+                  terminal_);
+  }
+
+  // Of the layouts that are still to run.
+  void choose_kernels() {
+    std::set<size_t> layouts;
+    for (const Launch& launch : plan_.launches) {
+      if (chooses_kernels_alone(plan_, launch.layout) && !runs_->done(launch)) {
+        layouts.insert(launch.layout);
+      }
+    }
+    if (layouts.empty()) return;
+    const auto failures = choose_plans_of_shares(plan_, layouts, stop_,
+                                                 progress_of("choosing kernels on each share"));
+    terminal_.clear_progress();
+    for (const auto& [layout, failure] : failures) {
+      terminal_.err << "nearmetal: warning: "
+                    << printable(plan_.placements.at(layout).layout +
+                                 ": its kernels were not chosen alone: " + failure)
+                    << std::endl;
+    }
+  }
+
+  ShowProgress progress_of(const std::string& what) {
+    if (!terminal_.rewrites) terminal_.remark(what);
+    return [this, what](const std::string& progress) {
+      terminal_.show_progress(what + ", " + progress + time_left_.text());
+    };
+  }
+
+  void start(const Launch& launch) {
+    const std::string name = plan_.placements[launch.layout].layout;
+    const std::string what = "run " + std::to_string(runs_->entries().size() + 1) + " of " +
+                             std::to_string(plan_.launches.size()) + ": " + name;
+    time_left_.begin_run(std::ranges::count_if(
+        plan_.launches, [&](const Launch& each) { return !runs_->done(each); }));
+    LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
+    time_left_.end_run();
+    terminal_.clear_progress();
+    outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
+    if (outcome.code != ExitCode::ok) {
+      tell(name + " failed: " + outcome.failure);
+    }
+    JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
+                       report_of_launch(plan_, launch.layout, outcome)};
+    tell_result(what, entry.report);
+    cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
+    ended_ = runs_->add(std::move(entry), cut_short_);
+  }
+
+  void tell(const std::string& text) const {
+    terminal_.err << "nearmetal: " << printable(text) << std::endl;
+  }
+
+  ExitCode exit_code() const {
+    if (stop_ != 0) return exit_code_of_signal(stop_);
+    if (ended_ != ExitCode::ok) return ended_;
+    if (runs_->exit_code() != ExitCode::ok) return runs_->exit_code();
+    return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
+  }
+
+  // On a line that stays.
+  void tell_result(const std::string& what, const Report& report) {
+    const std::string result = result_text(report.arms[0].runs[0]);
+    if (report.status == Status::complete) terminal_.remark(what + ": " + result);
+  }
+
+  bool has_file() const { return !form_.only_named_file || form_.output; }
+
+  // The journal goes once the report holds all that it holds, and there is nothing to go on with.
+  ExitCode finish() {
+    const bool all = !cut_short_ && std::ranges::all_of(plan_.launches, [&](const Launch& launch) {
+      return runs_->done(launch);
+    });
+    report_ = report_of_sweep(plan_, unsupported_, runs_->entries(), std::move(report_));
+    if (!all) report_.status = std::max(report_.status, Status::partial);
+    ExitCode code = exit_code();
+    report_.exit_code = static_cast<int>(code);
+    if (leaves_out_host_info(report_)) leave_out_host_info(report_, host_names(plan_.file.hosts));
+    const bool written = !has_file() || write();
+    if (!written && code == ExitCode::ok) code = ExitCode::output_failed;
+    print();
+    if (has_file() && written) terminal_.remark("report: " + output_);
+    if (all && written && !runs_->any_failed()) {
+      runs_->remove_journal();
+    } else {
+      tell_how_to_go_on(all && written ? "take failed runs again with: " : "go on with: ");
+    }
+    return code;
+  }
+
+  void print() const {
+    if (form_.json) {
+      terminal_.out << to_json(report_) << std::flush;
+    } else {
+      print_sweep(terminal_.out, report_, terminal_.colour);
+    }
+  }
+
+  // Where its place takes no report, among the temporary files, so that no run is lost.
+  bool write() const {
+    const std::string text = to_json(report_);
+    try {
+      write_file_atomically(output_, text, form_.force);
+      return true;
+    } catch (const OutputError& error) {
+      tell(error.what());
+    }
+    std::error_code ignored;
+    const std::filesystem::path place =
+        std::filesystem::temp_directory_path(ignored) /
+        default_report_name("sweep", report_.invocation.config.model);
+    try {
+      write_file_atomically(place, text, false);
+      tell("the report is in " + place.string() + " instead");
+    } catch (const OutputError& error) {
+      tell(std::string(error.what()) + "; the table is all that is left of what is not in " +
+           runs_->path().string());
+    }
+    return false;
+  }
+
+  // The report that holds all takes the place of this one.
+  void tell_how_to_go_on(const std::string& what) {
+    std::vector<std::string> words = without_files(argv_);
+    words.insert(words.end(), {"--resume", runs_->path().string()});
+    if (has_file()) words.insert(words.end(), {"--output", output_, "--force"});
+    if (form_.json && std::ranges::find(words, "--json") == words.end()) {
+      words.emplace_back("--json");
+    }
+    terminal_.remark(what + printable(shell_quoted(words)));
+  }
+
+  const SweepForm& form_;
+  const std::vector<std::string>& argv_;
+  Terminal terminal_;
+  const std::atomic<int>& stop_;
+  LaunchPlan plan_;
+  std::map<size_t, std::string> unsupported_;  // layouts, and why
+  Report report_;
+  std::string output_;
+  std::optional<SweepRuns> runs_;
+  bool cut_short_ = false;         // the last run, by a stop
+  ExitCode ended_ = ExitCode::ok;  // why it goes no further, but for a stop
+  TimeLeft time_left_;
+};
+
+}  // namespace
+
+ExitCode run_sweep(const SweepForm& form, const Context& context) {
+  return Sweep(form, context).run();
+}
+
+}  // namespace nearmetal
