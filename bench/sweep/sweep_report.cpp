@@ -10,7 +10,6 @@
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/document/metric.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
 #include "reports/formats/scaling_text.h"
@@ -18,8 +17,6 @@
 #include "reports/merge/merge.h"
 #include "reports/sharing/fractions.h"
 #include "reports/statistics/inference.h"
-#include "reports/statistics/statistics.h"
-#include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
