@@ -24,6 +24,15 @@ struct TrainerTest : testing::Test {
   TrainerProgress progress;
 };
 
+TEST(RecordedSteps, StayWhereMoreComeThanWereExpected) {
+  RecordedSteps steps;
+  steps.reserve(2);
+  for (int i = 0; i < 20; ++i) steps.add({.seconds = 1, .loss = static_cast<float>(i)});
+  const std::vector<StepRecord> copy = steps.copy();
+  ASSERT_EQ(copy.size(), 20U);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(copy[i].loss, static_cast<float>(i));
+}
+
 TEST_F(TrainerTest, TheWindowFollowsTheWarmUp) {
   script.step = [](int64_t step) {
     return StepRecord{.seconds = step < 2 ? 0.5 : 0.01, .loss = static_cast<float>(step)};
@@ -38,6 +47,7 @@ TEST_F(TrainerTest, TheWindowFollowsTheWarmUp) {
   for (size_t i = 0; i < result.steps.size(); ++i) {
     EXPECT_EQ(result.steps[i].loss, static_cast<float>(i)) << "steps in order, none left out";
   }
+  EXPECT_EQ(progress.recorded.copy().size(), result.steps.size());
   EXPECT_EQ(progress.steps_done, static_cast<int64_t>(result.steps.size()));
   EXPECT_EQ(progress.window_first_step, result.window_first_step);
   EXPECT_NEAR(progress.window_seconds, 0.2, 1e-12);
