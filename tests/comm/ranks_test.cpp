@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <limits>
 #include <thread>
 
 #include "bench/run/together.h"
@@ -55,7 +57,8 @@ TEST(Ranks, InStepAllGetEachAnswerAtTheSameStep) {
 int steps_until_agreed(Consensus& consensus, int ready_from, bool stops, StepVote& agreed) {
   for (int step = 0;; ++step) {
     const bool ready = step >= ready_from;
-    agreed = consensus.agree({.ready = ready && !stops, .stop = ready && stops});
+    agreed = consensus.agree(
+        {.ready = ready && !stops, .stop = ready && stops, .window_steps = world->rank()});
     if (agreed.ready || agreed.stop) return step;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -66,9 +69,10 @@ TEST(Ranks, AtTheirOwnPaceNoneWaitsAndAllGoOn) {
   StepVote agreed;
   EXPECT_GE(steps_until_agreed(*consensus, 20 * world->rank(), false, agreed), 20 * world->rank());
   EXPECT_TRUE(agreed.ready);
-  steps_until_agreed(*consensus, 5, world->rank() == 1, agreed);
-  EXPECT_TRUE(agreed.stop) << "one rank wants to";
-  EXPECT_EQ(consensus->agree({.window_steps = world->rank()}).window_steps, world->rank());
+  EXPECT_EQ(agreed.window_steps, world->rank());
+  const bool stops = world->rank() == 1;
+  steps_until_agreed(*consensus, stops ? 5 : std::numeric_limits<int>::max(), stops, agreed);
+  EXPECT_TRUE(agreed.stop) << "one rank wants to, and no other is ready";
   EXPECT_EQ(consensus->agree_steps(world->rank()), world->rank());
 }
 
