@@ -1,6 +1,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 // A note is a header, the name of its owner and what that says, both filled up to 4 bytes.
 std::string_view build_id_in(std::string_view notes) {
-  constexpr std::string_view owner("GNU", 4);
+  constexpr std::string_view owner("GNU\0", 4);
   const auto padded = [](size_t size) { return (size + 3) / 4 * 4; };
   ElfW(Nhdr) note{};
   while (notes.size() >= sizeof note) {
