@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -37,22 +38,56 @@ fs::path control_group(const fs::path& root) {
   return fs::exists(own / "cgroup.controllers") ? own : mount;
 }
 
-Maybe<double> cpu_quota(const fs::path& group) {
-  const auto line = first_line(group / "cpu.max");
-  if (!line) return Unknown{(group / "cpu.max").string() + " cannot be read"};
-  double quota = 0;
-  double period = 0;
-  if (!(std::istringstream(*line) >> quota >> period) || quota <= 0 || period <= 0) {
-    return Unknown{"no limit is set"};
+// Of version 1, each controller has groups and a mount of its own; a container sees its group
+// there, whatever the path is outside.
+fs::path control_group_of(const std::string& controller, const std::string& limit,
+                          const fs::path& root) {
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // 4:cpu,cpuacct:/docker/abc
+    std::istringstream fields(line);
+    std::string number, controllers, path;
+    std::getline(std::getline(std::getline(fields, number, ':'), controllers, ':'), path);
+    if (("," + controllers + ",").find("," + controller + ",") == controllers.npos) continue;
+    for (const std::string& mount : {controllers, controller}) {
+      const fs::path all = root / "sys/fs/cgroup" / mount;
+      for (const fs::path& group : {all / fs::path(path).relative_path(), all}) {
+        if (fs::exists(group / limit)) return group;
+      }
+    }
   }
-  return quota / period;
+  return {};
 }
 
-Maybe<int64_t> memory_limit(const fs::path& group) {
-  const auto line = first_line(group / "memory.max");
-  if (!line) return Unknown{(group / "memory.max").string() + " cannot be read"};
-  if (*line == "max") return Unknown{"no limit is set"};
-  return std::strtoll(line->c_str(), nullptr, 10);
+Maybe<double> quota_of(const Maybe<std::string>& quota, const Maybe<std::string>& period) {
+  const double microseconds = quota ? std::strtod(quota->c_str(), nullptr) : 0;
+  const double in = period ? std::strtod(period->c_str(), nullptr) : 0;
+  if (microseconds <= 0 || in <= 0) return Unknown{"no limit is set"};
+  return microseconds / in;
+}
+
+Maybe<double> cpu_quota(const fs::path& group, const fs::path& root) {
+  const auto line = first_line(group / "cpu.max");
+  if (line) {
+    const size_t space = line->find(' ');
+    if (space == line->npos) return Unknown{"no limit is set"};
+    return quota_of(line->substr(0, space), line->substr(space + 1));
+  }
+  const fs::path older = control_group_of("cpu", "cpu.cfs_quota_us", root);
+  if (older.empty()) return Unknown{(group / "cpu.max").string() + " cannot be read"};
+  return quota_of(first_line(older / "cpu.cfs_quota_us"), first_line(older / "cpu.cfs_period_us"));
+}
+
+Maybe<int64_t> memory_limit(const fs::path& group, const fs::path& root) {
+  constexpr int64_t no_limit = int64_t{1} << 60;  // version 1 has the largest whole pages instead
+  auto line = first_line(group / "memory.max");
+  if (!line) {
+    const fs::path older = control_group_of("memory", "memory.limit_in_bytes", root);
+    if (older.empty()) return Unknown{(group / "memory.max").string() + " cannot be read"};
+    line = first_line(older / "memory.limit_in_bytes");
+  }
+  const int64_t bytes =
+      line && *line != "max" ? std::strtoll(line->c_str(), nullptr, 10) : no_limit;
+  return bytes < no_limit ? Maybe<int64_t>(bytes) : Unknown{"no limit is set"};
 }
 
 int64_t usable_cpus(int64_t logical_cpus) {
@@ -82,9 +117,9 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.logical_cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   found.usable_cpus = usable_cpus(found.logical_cpus);
   const fs::path group = control_group(root);
-  found.cpu_quota = cpu_quota(group);
+  found.cpu_quota = cpu_quota(group, root);
   found.memory_bytes = memory_line(root, "MemTotal", 1024);
-  found.memory_limit_bytes = memory_limit(group);
+  found.memory_limit_bytes = memory_limit(group, root);
   found.hypervisor_cpu_flag = hypervisor_flag(root);
   found.virtualisation = find_virtualisation(root, queries, found.hypervisor_cpu_flag);
   found.processor = find_processor(root);

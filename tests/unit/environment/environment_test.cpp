@@ -37,6 +37,24 @@ TEST(Environment, ReadsTheSystemsFiles) {
   EXPECT_LE(found.usable_cpus, found.logical_cpus);
 }
 
+TEST(Environment, ReadsTheLimitsOfOlderControlGroups) {
+  const TemporaryFolder root;
+  root.write("proc/self/cgroup",
+             "5:cpuset:/jobs\n4:cpu,cpuacct:/jobs/one\n3:memory:/docker/abc\n0::/jobs/one\n");
+  const std::string cpu = "sys/fs/cgroup/cpu,cpuacct/";
+  root.write(cpu + "jobs/one/cpu.cfs_quota_us", "250000\n");
+  root.write(cpu + "jobs/one/cpu.cfs_period_us", "100000\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "8589934592\n");
+  EXPECT_DOUBLE_EQ(*find_environment(root.path()).cpu_quota, 2.5);
+  EXPECT_EQ(*find_environment(root.path()).memory_limit_bytes, 8589934592)
+      << "as a container sees its own group";
+  root.write(cpu + "jobs/one/cpu.cfs_quota_us", "-1\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_EQ(found.cpu_quota.reason, "no limit is set");
+  EXPECT_EQ(found.memory_limit_bytes.reason, "no limit is set");
+}
+
 TEST(Environment, WhatIsNotThereIsUnknownWithItsReason) {
   const TemporaryFolder root;
   root.write("proc/cpuinfo", "processor : 0\nflags : fpu not_a_hypervisor\n");
