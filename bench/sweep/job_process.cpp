@@ -16,6 +16,7 @@
 
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
+#include "reports/json/consistency.h"
 
 namespace nearmetal {
 namespace {
@@ -114,6 +115,18 @@ void read_lines(int file, std::string& text,
   text.resize(std::min(text.size(), text.starts_with('{') ? longest_event : longest_remark));
 }
 
+// Throws InvalidReport for what cannot be merged with the runs of other jobs, or kept in a journal.
+void require_run_of_job(const Report& report) {
+  if (report.arms.size() != 1 || report.arms[0].runs.size() != 1) {
+    throw InvalidReport("its report is not of one run");
+  }
+  const Run& run = report.arms[0].runs[0];
+  if (run.ranks.empty() || std::ssize(run.ranks) != run.world_size) {
+    throw InvalidReport("its report does not tell of all ranks");
+  }
+  require_consistent_runs(report);
+}
+
 }  // namespace
 
 JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder* folder) {
@@ -167,11 +180,12 @@ void JobProcess::take_out(const std::string& line) {
   try {
     take_event(event_from_json(line));
   } catch (const InvalidReport& error) {
-    take_err(std::string("a line of the job is no event: ") + error.what());
+    take_err(std::string("a line of the job is no event that can be used: ") + error.what());
   }
 }
 
 void JobProcess::take_event(Event event) {
+  if (event.report) require_run_of_job(*event.report);
   if (event.kind == EventKind::ready) ready_ = true;
   if (event.kind == EventKind::measured) measured_ = true;
   if (event.kind == EventKind::result) {
@@ -236,8 +250,7 @@ int JobProcess::exit_code() const {
 }
 
 bool JobProcess::was_killed() const {
-  constexpr std::array ends = {SIGKILL, SIGTERM, SIGINT, SIGHUP};
-  return WIFSIGNALED(*status_) && std::ranges::find(ends, WTERMSIG(*status_)) != ends.end();
+  return WIFSIGNALED(*status_) && WTERMSIG(*status_) != SIGABRT;
 }
 
 Event JobProcess::progress() const {

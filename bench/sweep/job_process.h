@@ -48,7 +48,7 @@ class JobProcess {
   /// 0, or why it did not end well: "exit code 6", "signal 9".
   std::string ending() const;
   int exit_code() const;
-  /// Whether somebody else ended it, or the system for want of memory: by SIGKILL and the like.
+  /// Whether a signal ended it, other than that of a program that says why it gives up.
   bool was_killed() const;
 
   bool ready() const { return ready_; }

@@ -65,6 +65,17 @@ void check_series(const MonitoredSeries& series, const Place& place) {
   }
 }
 
+void check_references(const Rank& rank, const std::vector<Environment>& environments,
+                      const Place& place) {
+  const auto require = [&](const char* key, int64_t index, size_t count, const char* noun) {
+    if (index < static_cast<int64_t>(count)) return;
+    contradict(place, key, std::to_string(index),
+               "the report has " + counted(static_cast<int64_t>(count), noun));
+  };
+  require("environment", rank.environment, environments.size(), "environment");
+  if (rank.gpu) require("gpu", *rank.gpu, environments[rank.environment].gpus.size(), "GPU");
+}
+
 void check_rank(const Run& run, size_t index, const Place& place) {
   const Rank& rank = run.ranks[index];
   if (index == 0 && rank.kernel_choices_sha256 &&
@@ -135,16 +146,26 @@ void check_run(const Run& run, const RunConfig& config, const Place& place) {
 
 void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting) {
-  const Place root, invocation{&root, "invocation", {}}, arms{&root, "arms", {}};
+  const Place root, invocation{&root, "invocation", {}};
   if (report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
     contradict(invocation, "config_sha256", report.invocation.config_sha256,
                "it is not that of the settings");
   }
+  require_consistent_runs(report);
+}
+
+void require_consistent_runs(const Report& report) {
+  const Place root, arms{&root, "arms", {}};
   for (size_t i = 0; i < report.arms.size(); ++i) {
     const Place arm{&arms, {}, i}, runs{&arm, "runs", {}};
     const RunConfig& config = config_of(report, report.arms[i]);
     for (size_t j = 0; j < report.arms[i].runs.size(); ++j) {
-      check_run(report.arms[i].runs[j], config, Place{&runs, {}, j});
+      const Run& run = report.arms[i].runs[j];
+      const Place place{&runs, {}, j}, ranks{&place, "ranks", {}};
+      for (size_t k = 0; k < run.ranks.size(); ++k) {
+        check_references(run.ranks[k], report.environments, Place{&ranks, {}, k});
+      }
+      check_run(run, config, place);
     }
   }
 }

@@ -16,4 +16,7 @@ namespace nearmetal {
 void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting);
 
+/// The same of the runs alone, and that what their ranks refer to is there.
+void require_consistent_runs(const Report& report);
+
 }  // namespace nearmetal

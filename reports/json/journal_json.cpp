@@ -10,6 +10,7 @@
 
 #include "models/errors.h"
 #include "reports/document/metric.h"
+#include "reports/json/consistency.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/run_fields.h"
@@ -159,6 +160,7 @@ Journal Journal::resume(const std::filesystem::path& path, const JournalOrigin& 
     try {
       if (++number > 1) {
         take_entry(json::parsed<JournalEntry>(line), entries);
+        require_consistent_runs(entries.back().report);
       } else {
         require_same(json::parsed<json::Header>(line), origin, any_build, path);
       }

@@ -13,6 +13,28 @@ import time
 import cli
 import made_up
 
+# Stands for nearmetal: changes its result by the seed.
+LIAR = """#!/usr/bin/python3
+import json, subprocess, sys
+work = subprocess.Popen(sys.argv[1:], executable=EXECUTABLE, stdout=subprocess.PIPE, text=True)
+for line in work.stdout:
+    event = json.loads(line)
+    if event["event"] == "result":
+        runs = event["report"]["arms"][0]["runs"]
+        if "--seed=1" in sys.argv:
+            event["report"]["arms"] = []
+        if "--seed=2" in sys.argv:
+            runs[0]["ranks"][0]["environment"] = 9
+        if "--seed=3" in sys.argv:
+            runs[0]["ranks"] = []
+        if "--seed=4" in sys.argv:
+            print("\\033]0;owned\\007", file=sys.stderr)
+            print("\\033[2J")
+            sys.exit(3)
+    print(json.dumps(event), flush=True)
+"""
+
+
 def children_of(pid):
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
     return [int(child) for child in found.stdout.split()]
@@ -170,6 +192,25 @@ class Sweep(cli.SweepTest):
         os.chmod(other, 0o644)
         self.assert_refused(self.call("sweep", file), 2, "/layouts/1/executable", other)
 
+    def test_what_a_job_tells_is_not_believed(self):
+        liar = self.write("liar", LIAR.replace("EXECUTABLE", repr(cli.EXECUTABLE))
+                          .replace("sys.argv[1:]", "['nearmetal', *sys.argv[1:]]"))
+        os.chmod(liar, 0o755)
+        jobs = [{"instances": [{"host": "localhost", "ranks": 1}]}]
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1, "order": "listed",
+                   "launcher": {"program": liar}, "layouts": [
+                       {"name": str(seed), "jobs": jobs, "workload": {"seed": seed}}
+                       for seed in range(1, 6)]}
+        file = self.write("layouts.json", json.dumps(layouts))
+        process = self.call("sweep", file, *cli.TINY_WORK, "--steps", "3", "--output", "s.json")
+        self.assertEqual(process.returncode, 6, process.err)
+        runs = [arm["runs"][0] for arm in self.report("s.json")["arms"]]
+        self.assertEqual([run["status"] for run in runs], ["failed"] * 4 + ["complete"])
+        for run, why in zip(runs, ("not of one run", "environment is 9", "not tell of all ranks")):
+            self.assertIn(why, run["failure"])
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        self.assertNotIn("\033", process.out + process.err)
+
     def test_a_killed_rank_is_named(self):
         process, ranks = self.start_long("1x1x2", "--repeats", "1")
         os.kill(ranks[1], signal.SIGKILL)
@@ -282,6 +323,10 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json",
                             "--keep-failed")
         self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
+        damaged = lines[1].replace('"environment":0', '"environment":9')
+        damaged = self.write("damaged.jsonl", lines[0] + damaged)
+        process = self.call("sweep", *asked, "--resume", damaged, "--output", "damaged.json")
+        self.assert_refused(process, 5, "damaged.jsonl line 2", "environment is 9")
         process = self.sweep("--steps", "401", "--repeats", "2", "1x1x1", "--resume", journal,
                              "--force")
         self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",
