@@ -81,8 +81,8 @@ class Sweep {
   }
 
   ExitCode run() {
-    require_mpirun();
     require_shares(plan_);
+    require_mpirun();
     find_parts();
     choose_files();
     leave_out_unsupported();
