@@ -62,7 +62,7 @@ class BundleScript(cli.CliTest):
         environment = {**os.environ, "PATH": self.path("bin") + ":" + os.environ["PATH"]}
         process = subprocess.run(["bash", "scripts/bundle.sh", *arguments], cwd=self.folder,
                                  env=environment, capture_output=True, text=True, check=False,
-                                 timeout=60)
+                                 timeout=cli.limit(60))
         self.assertEqual(process.returncode, 0, process.stderr)
         self.assertTrue(os.path.exists(process.stdout.strip()), process.stdout)
         with open(self.path("calls"), encoding="utf-8") as file:

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unittest
 
+import cli
+
 BUILD = os.path.abspath(sys.argv[2])
 MOST_BYTES = 60 * 1024 * 1024
 
@@ -23,13 +25,14 @@ OF_THE_NODE = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc
 
 def run(*command, path="", **options):
     environment = {"PATH": path} if path else {}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, **options)
+    return subprocess.run(command, env=environment, capture_output=True, text=True,
+                          timeout=cli.limit(100), **options)
 
 
 def package(folder, generator):
     """Path of the package that CPack makes of the build folder."""
     subprocess.run(["cpack", "-G", generator, "--config", os.path.join(BUILD, "CPackConfig.cmake"),
-                    "-B", folder], check=True, capture_output=True, timeout=100)
+                    "-B", folder], check=True, capture_output=True, timeout=cli.limit(100))
     (path,) = glob.glob(os.path.join(folder, "nearmetal-*.*"))
     return path
 

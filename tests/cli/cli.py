@@ -71,7 +71,7 @@ class CliTest(unittest.TestCase):
     def call(self, *arguments, **options):
         """Runs to the end; stdout and stderr are in `out` and `err` of the result."""
         process = self.start(*arguments, **options)
-        process.out, process.err = process.communicate(timeout=60)
+        process.out, process.err = process.communicate(timeout=limit(60))
         return process
 
     def tiny(self, *arguments, **options):
@@ -97,7 +97,7 @@ class SweepTest(CliTest):
 
     def sweep(self, *arguments, **options):
         process = self.start("sweep", *TINY_WORK, "--output", "s.json", *arguments, **options)
-        process.out, process.err = process.communicate(timeout=100)
+        process.out, process.err = process.communicate(timeout=limit(100))
         return process
 
     def sweep_file(self, layouts, **options):

@@ -28,7 +28,7 @@ class Generate(cli.CliTest):
             _nearmetal
             if ((${{#COMPREPLY[@]}})); then printf '%s\\n' "${{COMPREPLY[@]}}"; fi"""
         process = subprocess.run(["bash", "--norc", "-c", program], cwd=self.folder,
-                                 capture_output=True, text=True, timeout=60, check=False)
+                                 capture_output=True, text=True, timeout=cli.limit(60), check=False)
         self.assertEqual(process.stderr, "")
         return process.stdout.split("\n")[:-1]
 
@@ -81,7 +81,7 @@ class Generate(cli.CliTest):
             if shutil.which(shell):
                 script = self.write(shell, self.generate(shell))
                 process = subprocess.run([shell, "-n", script], capture_output=True, text=True,
-                                         timeout=60, check=False)
+                                         timeout=cli.limit(60), check=False)
                 self.assertEqual((process.returncode, process.stderr), (0, ""), shell)
 
     def test_man_reads_the_manual(self):
@@ -91,7 +91,7 @@ class Generate(cli.CliTest):
         if not shutil.which("groff"):
             self.skipTest("no groff")
         process = subprocess.run(["groff", "-man", "-Tascii", "-P-c", "-ww", page],
-                                 capture_output=True, text=True, timeout=60, check=False)
+                                 capture_output=True, text=True, timeout=cli.limit(60), check=False)
         self.assertEqual(process.stderr, "")
         self.assertIn("--image-size", re.sub(".\b", "", process.stdout))
 

@@ -28,7 +28,7 @@ class GpuRanks(cli.CliTest):
             command += [cli.EXECUTABLE, *ARGUMENTS, all_reduce]
         return subprocess.run(command, cwd=self.folder, env=cli.clean_environment(), text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=140, check=False)
+                              stderr=subprocess.PIPE, timeout=cli.limit(140), check=False)
 
     def run_of(self, process):
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)

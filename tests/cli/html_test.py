@@ -40,7 +40,7 @@ class Html(cli.CliTest):
              "--user-data-dir=" + self.path("profile"), "--host-resolver-rules=MAP * ~NOTFOUND",
              "--enable-logging=stderr", f"--log-net-log={log}", *flags, "--dump-dom",
              "file://" + self.path(name)],
-            capture_output=True, text=True, timeout=100, check=True)
+            capture_output=True, text=True, timeout=cli.limit(100), check=True)
         return process.stdout, process.stderr, requests_of(log)
 
     def assert_shown(self, name, charts):

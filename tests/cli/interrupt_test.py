@@ -14,7 +14,7 @@ class Interrupt(cli.CliTest):
                 break
         time.sleep(after_seconds)
         process.send_signal(number)
-        process.out, process.err = process.communicate(timeout=60)
+        process.out, process.err = process.communicate(timeout=cli.limit(60))
         return process
 
     def test_the_report_is_partial(self):
@@ -40,7 +40,7 @@ class Interrupt(cli.CliTest):
             if line.startswith("prepared"):
                 break
         process.send_signal(signal.SIGHUP)
-        process.communicate(timeout=60)
+        process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 0)
         self.assertEqual(self.report()["status"], "complete")
 
@@ -55,7 +55,7 @@ class Interrupt(cli.CliTest):
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
-        process.communicate(timeout=60)
+        process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, -signal.SIGINT)
         self.assertLess(time.monotonic() - start, 2)
 

@@ -218,7 +218,7 @@ class Mpirun(cli.CliTest):
         lines = []
         for job in json.loads(process.out)["layouts"][0]["jobs"]:
             done = subprocess.run(job["command"], cwd=self.folder, capture_output=True, text=True,
-                                  stdin=subprocess.DEVNULL, timeout=60, check=False)
+                                  stdin=subprocess.DEVNULL, timeout=cli.limit(60), check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             lines.append(sorted(done.stdout.splitlines()))
         return lines

@@ -76,7 +76,7 @@ class Micro(cli.CliTest):
         process = subprocess.run(
             [*command, cli.EXECUTABLE, *QUICK, "mpi/.*/(8B|64KiB)"], cwd=self.folder,
             env=cli.clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=100, check=False)
+            timeout=cli.limit(100), check=False)
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         rows = rows_of(process.stdout)  # of one rank
         self.assertEqual(sorted(rows), sorted(f"mpi/{work}/{size}" for size in ("8B", "64KiB")

@@ -87,7 +87,7 @@ class Network(cli.CliTest):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def finished(self, process):
-        process.out, process.err = process.communicate(timeout=100)
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
         return process
 
     def processes_on(self, host):
@@ -167,7 +167,7 @@ class Network(cli.CliTest):
             command = self.inside("host-a", cli.EXECUTABLE, "doctor", "--json",
                                   self.write("layouts.json", json.dumps(document)))
             process = subprocess.run(command, cwd=self.folder, env=cli.clean_environment(),
-                                     capture_output=True, text=True, timeout=90, check=False)
+                                     capture_output=True, text=True, timeout=cli.limit(90), check=False)
             return {finding["code"]: finding for finding in json.loads(process.stdout)["findings"]}
 
         self.assertEqual(findings(HOSTS)["hosts"]["seen"],

@@ -40,7 +40,7 @@ class Scripts(plans.Plan):
         environment = {**cli.clean_environment(), "CALLS": self.path("calls"),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"], **variables}
         process = subprocess.run(["bash", self.write("script", script)], cwd=self.folder,
-                                 env=environment, capture_output=True, text=True, timeout=60,
+                                 env=environment, capture_output=True, text=True, timeout=cli.limit(60),
                                  check=False)
         calls = pathlib.Path(self.path("calls")).read_text(encoding="utf-8")
         return process, [call.split("\n") for call in calls.split("\n---\n")[:-1]]
@@ -97,7 +97,7 @@ class Scripts(plans.Plan):
             while len(self.lines_of("started")) < 2 and time.monotonic() < until:
                 time.sleep(0.02)
             process.send_signal(number)
-            process.communicate(timeout=20)
+            process.communicate(timeout=cli.limit(20))
             self.assertEqual(process.returncode, code)
             left = sorted(name for name in os.listdir(self.folder) if ".report.json" in name)
             self.assertEqual(left, [f"1-2--1x1x1--run1-job{job}.report.json" for job in (1, 2)])
@@ -141,7 +141,7 @@ class Scripts(plans.Plan):
             for checker in (["bash", "-n"], ["shellcheck"]):
                 if shutil.which(checker[0]):
                     process = subprocess.run([*checker, script], capture_output=True, text=True,
-                                             timeout=60, check=False)
+                                             timeout=cli.limit(60), check=False)
                     self.assertEqual((process.returncode, process.stdout, process.stderr),
                                      (0, "", ""), checker)
 
@@ -167,7 +167,7 @@ class Scripts(plans.Plan):
                            "--steps", "3", "--warmup", "1", "--threads", "1", "--format", "sh")
         path = self.write("script", script.replace("/opt/nearmetal", cli.EXECUTABLE))
         process = subprocess.run(["bash", path], cwd=self.folder, env=cli.clean_environment(),
-                                 capture_output=True, text=True, timeout=100, check=False)
+                                 capture_output=True, text=True, timeout=cli.limit(100), check=False)
         self.assertEqual(process.returncode, 0, process.stderr)
         facts = {}
         for name in sorted(os.listdir(self.folder)):

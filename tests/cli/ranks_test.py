@@ -34,7 +34,7 @@ class Ranks(cli.CliTest):
 
     def job(self, *contexts, **options):
         process = self.start_job(*contexts, **options)
-        process.out, process.err = process.communicate(timeout=100)
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
         return process
 
     def run_of(self, process, code=0):
@@ -181,7 +181,7 @@ class Ranks(cli.CliTest):
                                   text=True, check=True).stdout.split()
         os.kill(int(children[-1]), signal.SIGKILL)
         start = time.monotonic()
-        process.communicate(timeout=60)
+        process.communicate(timeout=cli.limit(60))
         self.assertLess(time.monotonic() - start, 15)
         self.assertNotEqual(process.returncode, 0)
         for child in children:
@@ -214,7 +214,7 @@ class Ranks(cli.CliTest):
         self.assertGreater(len(run["ranks"][0]["step_seconds"]), 0)
         self.assertEqual(self.call("validate", "report.json").returncode, 0)
         os.kill(other, signal.SIGCONT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=cli.limit(60))
         run, = self.report()["arms"][0]["runs"]
         self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 

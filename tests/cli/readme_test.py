@@ -62,7 +62,7 @@ class Readme(cli.CliTest):
             with self.subTest(command=command):
                 process = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment,
                                          capture_output=True, text=True, check=False,
-                                         timeout=3600 if SLOW else 200)
+                                         timeout=cli.limit(3600 if SLOW else 200))
                 if "PyTorch and torchvision are needed" in process.stderr:
                     continue  # torch_test tells that it is skipped where there is none
                 allowed = next((codes for start, codes in VERDICTS.items()

@@ -46,7 +46,7 @@ class Repeats(cli.CliTest):
             if line.startswith("run 2 of 2"):
                 break
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 130, out + err)
         self.assertEqual(self.report("r.json")["status"], "partial")
         again = self.call(*shlex.split(err.partition("go on with: ")[2])[1:])

@@ -167,7 +167,7 @@ class Report(cli.CliTest):
             self.skipTest("no gnuplot: not drawn")
         for name in names:
             process = subprocess.run(["gnuplot", "-d", name + ".gp"], cwd=folder, text=True,
-                                     capture_output=True, timeout=60, check=True)
+                                     capture_output=True, timeout=cli.limit(60), check=True)
             self.assertEqual(process.stderr, "", name)
             ElementTree.parse(folder / (name + ".svg"))
 

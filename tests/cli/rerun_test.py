@@ -58,7 +58,7 @@ class Rerun(CompareTest):
         for number, code in ((signal.SIGINT, 130), (signal.SIGHUP, 129)):
             repeat, _ = self.long_repeat("rerun", "old.json", "--runs", "2")
             os.killpg(repeat.pid, number)
-            error = repeat.communicate(timeout=60)[1]
+            error = repeat.communicate(timeout=cli.limit(60))[1]
             self.assertEqual(repeat.returncode, code, error)
             self.assertIn("the repeat was stopped; what it measured is in ./rerun-1-of-old", error)
             self.assertEqual(self.report("rerun-1-of-old.report.json")["status"], "partial")
@@ -70,7 +70,7 @@ class Rerun(CompareTest):
     def test_a_repeat_that_fails_is_no_verdict(self):
         repeat, child = self.long_repeat("gate", "base", "old.json", "--rerun", "2")
         os.kill(child, signal.SIGKILL)
-        error = repeat.communicate(timeout=60)[1]
+        error = repeat.communicate(timeout=cli.limit(60))[1]
         self.assertEqual(repeat.returncode, 6, error)
         self.assertIn("the repeat failed: it was killed (signal 9", error)
 

@@ -139,7 +139,7 @@ class Resume(cli.SweepTest):
             killed = process.pid if victim == "sweep" else next(
                 child for child in children_of(process.pid) if ranks_below(child))
             os.kill(killed, signal.SIGKILL)
-            process.communicate(timeout=60)
+            process.communicate(timeout=cli.limit(60))
             for _ in range(200):
                 left = [name for name in shared if os.path.exists(name)] + os.listdir(
                     self.path("tmp")) + [rank for rank in ranks if alive(rank)]
@@ -155,7 +155,7 @@ class Resume(cli.SweepTest):
     def test_ctrl_c_stops_ranks_that_are_independent(self):
         process, _ = self.started(trains, "--update", "independent")
         process.send_signal(signal.SIGINT)
-        error = process.communicate(timeout=60)[1]
+        error = process.communicate(timeout=cli.limit(60))[1]
         self.assertEqual(process.returncode, 130, error)
         run = self.runs()[0]
         self.assertEqual(run["status"], "partial")

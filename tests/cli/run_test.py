@@ -60,7 +60,7 @@ class Run(cli.CliTest):
         process.send_signal(signal.SIGSTOP)
         time.sleep(1)
         process.send_signal(signal.SIGCONT)
-        process.out, process.err = process.communicate(timeout=60)
+        process.out, process.err = process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 0, process.err)
         run = self.report()["arms"][0]["runs"][0]
         monitoring = run["ranks"][0]["monitoring"]
@@ -174,7 +174,7 @@ class Terminal(cli.CliTest):
                 break
             shown += chunk
         os.close(leader)
-        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertEqual(process.wait(timeout=cli.limit(60)), 0)
         process.stdout = process.stderr = None
         return shown.decode()
 

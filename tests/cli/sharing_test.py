@@ -58,7 +58,7 @@ class Sharing(cli.CliTest):
 
     def arms(self, *arguments):
         process = self.sweep("--duration", "1", "--warmup", "20", *arguments)
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=cli.limit(280))
         self.assertEqual(process.returncode, 0, err)
         return out, {arm["name"]: arm for arm in self.report("s.json")["arms"]}
 
@@ -127,9 +127,9 @@ class Sharing(cli.CliTest):
         process, folder = self.two_mps_jobs()
         fault = subprocess.run(
             [sys.executable, "-c", FAULT], stdout=subprocess.PIPE, text=True, check=True,
-            timeout=30, env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe"})
+            timeout=cli.limit(30), env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe"})
         self.assertNotEqual(fault.stdout, "status 0\n")
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 6, err)
         self.assertRegex(err, r"the MPS server says: Client .* encountered a fatal GPU error")
         self.assertEqual(os.listdir(self.path("tmp")), [])

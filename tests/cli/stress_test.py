@@ -44,7 +44,7 @@ class Stress(cli.CliTest):
             stderr=subprocess.PIPE, text=True)
         self.assertIn("device cpu", process.stderr.readline())
         process.send_signal(signal.SIGINT)  # while the load is being prepared
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=cli.limit(20))
         self.assertEqual(process.returncode, 130)
         self.assertRegex(out, r"^copy: [0-9.]+ GB/s")
 

@@ -66,7 +66,7 @@ class Sweep(cli.SweepTest):
     def interrupted(self, process):
         """The report of a sweep after Ctrl-C."""
         process.send_signal(signal.SIGINT)
-        process.out, process.err = process.communicate(timeout=60)
+        process.out, process.err = process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 130, process.err)
         report = self.report("s.json")
         self.assertEqual((report["status"], report["exit_code"]), ("partial", 130))
@@ -94,7 +94,7 @@ class Sweep(cli.SweepTest):
 
     def finish(self, process, ranks, within_seconds):
         start = time.monotonic()
-        process.out, process.err = process.communicate(timeout=100)
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
         self.assertLess(time.monotonic() - start, within_seconds, process.err)
         time.sleep(0.5)
         self.assertEqual([rank for rank in ranks if alive(rank)], [], "no process is left")
@@ -276,7 +276,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         at = cli.TINY_WORK.index("--batch")
         process = self.start("sweep", document, *cli.TINY_WORK[:at], *cli.TINY_WORK[at + 2:],
                              "--steps", "3", "--output", "s.json")
-        process.out, process.err = process.communicate(timeout=100)
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual([arm["scaling"] for arm in self.report("s.json")["arms"]], ["strong"] * 2)
         self.assertIn("strong, 4 in all", process.out)
@@ -382,7 +382,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
     def test_a_killed_sweep_leaves_no_process(self):
         process, ranks = self.start_long("1x1x2", "--repeats", "1")
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=cli.limit(10))
         for _ in range(150):
             if not any(alive(rank) for rank in ranks):
                 return

@@ -26,7 +26,7 @@ class Terminal(CompareTest):
         except OSError:  # the end of a terminal
             pass
         os.close(master)
-        process.communicate(timeout=60)
+        process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 0, text)
         return text.decode().replace("\r\n", "\n")
 

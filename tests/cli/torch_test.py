@@ -47,7 +47,7 @@ class Torch(cli.CliTest):
 
     def compare(self, path):
         return subprocess.run([PYTHON, SCRIPT, "--device", "cpu", path], capture_output=True,
-                              text=True, timeout=100, check=False)
+                              text=True, timeout=cli.limit(100), check=False)
 
     def test_agrees_with_pytorch_and_sees_a_gradient_that_does_not(self):
         path = self.export()
