@@ -52,7 +52,8 @@ TEST(Consistency, FiguresFollowFromWhatTheyAreOf) {
   for (const auto& [place, value] : places) {
     EXPECT_NE(contradiction_with(place, value), "") << place;
   }
-  EXPECT_THAT(contradiction_with(rank + "/environment", 9), HasSubstr("the report has 1 environment"));
+  EXPECT_THAT(contradiction_with(rank + "/environment", 9),
+              HasSubstr("the report has 1 environment"));
   EXPECT_THAT(contradiction_with(rank + "/gpu", 3), HasSubstr("the report has 1 GPU"));
   EXPECT_THAT(contradiction_with(rank + "/step_seconds", two), HasSubstr("/window/seconds is 0.4"));
   EXPECT_EQ(contradiction_with(run + "/throughput_images_per_second", 1300),
