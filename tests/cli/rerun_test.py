@@ -45,7 +45,8 @@ class Rerun(CompareTest):
         def run_that_catches_signals():
             for child in children.read_text(encoding="ascii").split():
                 status = pathlib.Path(f"/proc/{child}/status").read_text(encoding="ascii")
-                if int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) & sigint:
+                own_group = os.getpgid(int(child)) == int(child)  # no more what began it
+                if own_group and int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) & sigint:
                     return int(child)
             return None
         for _ in range(600):
