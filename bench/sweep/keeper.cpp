@@ -29,7 +29,7 @@ int spawn_shell(std::vector<std::string> words, int input, pid_t& pid) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const int failed =
-      posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
+      posix_spawn(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return failed;
@@ -42,7 +42,8 @@ Keeper::Keeper(const char* script, std::vector<std::string> arguments) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw std::runtime_error(std::string("no pipe to a keeper: ") + std::strerror(errno));
   }
-  std::vector<std::string> words = {"sh", "-c", script, "nearmetal-keeper"};
+  const std::string found = "PATH=\"$PATH:/usr/bin:/bin\"\n";  // its commands, whatever PATH is
+  std::vector<std::string> words = {"/bin/sh", "-c", found + script, "nearmetal-keeper"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   const int failed = spawn_shell(std::move(words), ends[0], pid_);
   close(ends[0]);

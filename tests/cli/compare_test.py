@@ -275,16 +275,10 @@ class Gate(CompareTest):
         page = pathlib.Path(self.path("page.html")).read_text(encoding="utf-8")
         self.assertIn("charts are left out, as gnuplot is not here", page)
 
-    def test_only_one_run_of_one_rank_is_repeated(self):
+    def test_only_one_arm_is_repeated(self):
         sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
         self.assert_refused(self.call("rerun", sweep), 2, "sweep.json", "3 arms")
         self.assert_refused(self.call("gate", sweep, sweep, "--rerun", "2"), 2, "3 arms")
-
-        def two_ranks(_, run):
-            run["world_size"] = 2
-            run["ranks"].append({**run["ranks"][0], "rank": 1})
-        pair = self.made("pair.json", 1000, 0, two_ranks)
-        self.assert_refused(self.call("rerun", pair), 2, "2 ranks", "launcher")
 
     def test_it_runs_again_while_inconclusive(self):
         made = self.tiny("--steps", "3", "--output", "new.json")

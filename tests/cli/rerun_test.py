@@ -112,7 +112,7 @@ class Rerun(CompareTest):
                             "--min-runs", "2")
         self.assertIn("2|2", process.out, process.err)
         for number, (name, ranks) in enumerate(layouts.items(), 1):
-            [arm] = self.report(f"old.rerun-{number}.report.json")["arms"]
+            [arm] = self.report(f"rerun-{number}-of-old.report.json")["arms"]
             [run] = arm["runs"]
             jobs = run["jobs"] or [{"ranks": run["world_size"]}]
             self.assertEqual((arm["name"], [job["ranks"] for job in jobs]), (name, ranks))
@@ -140,7 +140,6 @@ class Rerun(CompareTest):
         process = self.call("rerun", bad)
         self.assert_refused(process, 2, bad, "'x;touch owned'")
         self.assertFalse(pathlib.Path(self.path("owned")).exists())
-
 
 
 if __name__ == "__main__":
