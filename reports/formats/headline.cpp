@@ -47,10 +47,13 @@ std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const auto [percent, interval] = size_of(row);
+  const std::string base =
+      base_name(options) + (row.since.empty() ? "" : " since " + row.since) + interval;
+  const std::string next = (of_throughput ? "" : row.metric + " of ") + new_name(options);
+  if (percent == "0.00 %") return next + " differs by 0.00 % from " + base;
   const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
                                         : (down ? "lower than of " : "higher than of ");
-  return (of_throughput ? "" : row.metric + " of ") + new_name(options) + " is " + percent + " " +
-         way + base_name(options) + (row.since.empty() ? "" : " since " + row.since) + interval;
+  return next + " is " + percent + " " + way + base;
 }
 
 std::string counts_of(const Rows& rows) {

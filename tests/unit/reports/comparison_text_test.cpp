@@ -82,6 +82,8 @@ TEST(ComparisonText, BeginsWithWhatWasMeasuredAndTheAnswer) {
                         "(within one session)\n\n"));
   EXPECT_THAT(printed(five_runs(0, 0.94), five_runs(60), {}),
               HasSubstr("\nThe new set is 6.38 % faster than the base ["));
+  EXPECT_THAT(printed(five_runs(0), five_runs(60), {}),
+              HasSubstr("\nThe new set differs by 0.00 % from the base ["));
   RunSet other = five_runs(60);
   other.environments[0].host_name = "vm";
   EXPECT_THAT(printed(five_runs(0), other, vm_form()),

@@ -201,7 +201,7 @@ TEST(Gate, JunitTellsHowEachRowWent) {
                               "\\[.*\\]: SLOWER, worse by more than the margin\"/>"));
   EXPECT_THAT(text.str(), testing::ContainsRegex("<skipped message=\"The new set is .*: INCONCL"));
   EXPECT_THAT(text.str(),
-              testing::ContainsRegex("<error message=\"The new set is .*: INCONCLUSIVE, "
+              testing::ContainsRegex("<error message=\"The new set differs by .*: INCONCLUSIVE, "
                                      "an interval needs 2 runs"));
   EXPECT_THAT(text.str(), HasSubstr("<system-out>resnet50 training, fp16, batch 256, 224x224, "));
   EXPECT_THAT(text.str(), HasSubstr("\nOn the mean of 3 rows the new set is "));
