@@ -117,7 +117,7 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   if (format.means_alone) require_same_work(runs.all);
   if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
   std::ostringstream text;
-  if (!form.output) take_column_limit(text, context.terminal.out);
+  if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);
   format.print(text, runs, form.charts);
   write_output(text.str(), form.output, form.force, context.terminal);
   return ExitCode::ok;

@@ -38,9 +38,10 @@ Secret secret_word(const std::string& pattern, const std::string& told) {
           "$01" + replaced(told, "$", "$$")};
 }
 
-// With the domain that may be written behind it.
+// With the domain that may be written behind it. As long as DNS allows for: std::regex takes stack
+// for each character that it repeats.
 Secret secret_host(const std::string& name) {
-  return secret_word(literally(name) + "(\\.[0-9a-z_-]+)*", left_out_name);
+  return secret_word(literally(name) + "(\\.[0-9a-z_-]{1,63}){0,8}", left_out_name);
 }
 
 std::vector<Secret> addresses() {
@@ -153,12 +154,24 @@ void leave_out(Environment& environment, HostInfo& secrets) {
 
 // Arms stay as many as they are.
 void rename_arms(Report& report, const HostInfo& secrets) {
+  std::map<std::string, std::string> renamed;
   std::map<std::string, int64_t> times;
   for (Arm& arm : report.arms) {
-    arm.name = secrets.cleaned(arm.name);
-    const int64_t time = ++times[arm.name];
-    if (time > 1) arm.name += " (" + std::to_string(time) + ")";
+    std::string& name = renamed[arm.name];
+    name = secrets.cleaned(arm.name);
+    const int64_t time = ++times[name];
+    if (time > 1) name += " (" + std::to_string(time) + ")";
+    arm.name = name;
   }
+  for (Arm& arm : report.arms) {
+    if (arm.speedup) arm.speedup->against = renamed[arm.speedup->against];
+  }
+}
+
+void rename_facts(std::map<std::string, std::string>& facts, const HostInfo& secrets) {
+  std::map<std::string, std::string> renamed;
+  for (const auto& [name, value] : facts) renamed[secrets.cleaned(name)] = value;
+  facts = std::move(renamed);
 }
 
 }  // namespace
@@ -177,6 +190,7 @@ void leave_out_host_info(Report& report, const std::vector<std::string>& host_na
     for (NetworkInterface& network : environment.network) {
       network.name = secrets.cleaned(network.name);
     }
+    rename_facts(environment.host_facts, secrets);
   }
   rename_arms(report, secrets);
   change_free_texts(report, [&](const std::string& text) { return secrets.cleaned(text); });

@@ -148,11 +148,17 @@ inline constexpr const char* left_out_name = "(left out)";
 
 /// Variables by which mpirun tells its processes of this launch: others with each, and made of the
 /// host's name, its addresses and the number of a process.
-inline constexpr std::array variables_of_a_launch = {
-    "OMPI_MCA_ess_base_jobid",        "OMPI_MCA_ess_base_vpid",
-    "OMPI_MCA_orte_ess_node_rank",    "OMPI_MCA_orte_hnp_uri",
-    "OMPI_MCA_orte_local_daemon_uri", "OMPI_MCA_orte_jobfam_session_dir",
-    "OMPI_MCA_orte_top_session_dir",  "OMPI_MCA_orte_precondition_transports"};
+inline constexpr std::array variables_of_a_launch = {"OMPI_MCA_ess_base_jobid",
+                                                     "OMPI_MCA_ess_base_vpid",
+                                                     "OMPI_MCA_orte_ess_node_rank",
+                                                     "OMPI_MCA_orte_hnp_uri",
+                                                     "OMPI_MCA_orte_local_daemon_uri",
+                                                     "OMPI_MCA_orte_jobfam_session_dir",
+                                                     "OMPI_MCA_orte_top_session_dir",
+                                                     "OMPI_MCA_orte_precondition_transports",
+                                                     "OMPI_MCA_orte_tmpdir_base",
+                                                     "OMPI_MCA_btl_sm_backing_directory",
+                                                     "OMPI_MCA_btl_vader_backing_directory"};
 
 struct Environment {
   std::string host_name;

@@ -55,8 +55,8 @@ TextTable scaling_table(const RunSet& set) {
                    {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
                    {"speedup", true},
                    {"efficiency", true},
-                   {"scaling, batch"},
-                   {"against"}},
+                   {"scaling, batch", false, true},
+                   {"against", false, true}},
                   {}};
   for (const RunArm& arm : set.arms) {
     if (arm.share) continue;

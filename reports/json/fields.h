@@ -73,7 +73,7 @@ void fields(Archive& field, In<Archive, Arm> arm) {
               "null: one number, or no sweep");
   field.added("speedup", arm.speedup,
               "In a sweep over several numbers of ranks, as that sweep found it: `report` finds it "
-              "anew from the runs; null: as scaling. Since 1.7");
+              "anew from the runs; null: as scaling. Since 1.8");
   field.added("share", arm.share,
               "How the jobs have one GPU, or the same CPUs; null: what a job takes is its own");
   field.added("executable", arm.executable,

@@ -8,6 +8,7 @@
 namespace nearmetal {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -99,6 +100,11 @@ TEST(HostInfo, HostNamesAreLeftOutInAnyCaseAndOnlyAsWords) {
   EXPECT_EQ(told_of("a", "a bandwidth of a100"), "(left out) bandwidth of a100");
 }
 
+TEST(HostInfo, LongTextsAreSearched) {
+  const std::string tail(200'000, 'a');
+  EXPECT_THAT(told_of("vm17", "vm17." + tail + " vm17:4711"), EndsWith(" (left out):4711"));
+}
+
 TEST(HostInfo, HostileHostNamesAreLeftOut) {
   for (const std::string host : {"run", "nearmetal", "complete", "cuda", "null", "0", "(x)+[", "$1",
                                  "a|b", "\\w", "ue\u0308", "x.y.z", "-", "left", "conv1", "H200"}) {
@@ -120,7 +126,11 @@ TEST(HostInfo, HostsOfALayoutAreLeftOutAndItsArmsStayApart) {
   report.arms.push_back(report.arms[0]);
   report.arms[0].name = "one GPU of vm17";
   report.arms[1].name = "one GPU of vm18";
+  report.arms[1].speedup = ArmSpeedup{.against = "one GPU of vm17"};
+  report.environments[0].host_facts = {{"rack of vm17", "4"}};
   leave_out_host_info(report, {"vm17", "vm18", "", "localhost"});
+  EXPECT_EQ(report.arms[1].speedup->against, "one GPU of (left out)");
+  EXPECT_EQ(report.environments[0].host_facts.at("rack of (left out)"), "4");
   EXPECT_EQ(report.arms[0].name, "one GPU of (left out)");
   EXPECT_EQ(report.arms[1].name, "one GPU of (left out) (2)");
 }
