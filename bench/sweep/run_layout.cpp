@@ -1,6 +1,7 @@
 #include "bench/sweep/run_layout.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <set>
@@ -129,6 +130,18 @@ void shorten_to_one_step(Workload& workload) {
   workload.given.insert(workload.given.end(), {"steps", "warmup"});
 }
 
+// Since the start; empty: none.
+std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
+  const auto found = plan.executables.find(layout);
+  if (found == plan.executables.end()) return "";
+  const Executable& planned = found->second;
+  const std::string& source = plan.file.layouts.at(layout).source;
+  if (planned == find_executable(planned.path, source)) return "";
+  return planned.path + " is another build than at the start";
+} catch (const std::exception& error) {  // it is gone, or just being written
+  return error.what();
+}
+
 // Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
 // once; some seconds.
 SmVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
@@ -213,12 +226,8 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
 
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show) {
-  if (const auto found = plan.executables.find(layout); found != plan.executables.end()) {
-    const Executable& planned = found->second;
-    if (planned != find_executable(planned.path, plan.file.layouts.at(layout).source)) {
-      return {{}, ExitCode::run_failed, planned.path + " is another build than at the start"};
-    }
-  }
+  const std::string change = change_of_executable(plan, layout);
+  if (!change.empty()) return {{}, ExitCode::run_failed, change};
   return run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
 }
 

@@ -26,7 +26,8 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::function<void(std::string)>& warn);
 
 /// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
-/// their own around them where it is mps.
+/// their own around them where it is mps. Fails where the executable that the layout names is no
+/// more the one of the plan.
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show);
 

@@ -90,6 +90,23 @@ class Resume(cli.SweepTest):
         process = self.call(*go_on, "--allow-other-build")
         self.assertEqual(process.returncode, 6, "kept, of the same plan: " + process.err)
 
+    def named_build(self, script, *arguments):
+        """A sweep of a build that a layout names: this one, behind a script."""
+        jobs = [{"instances": [{"host": "localhost", "ranks": 1}]}]
+        other = self.program("other", script)
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 2,
+                   "layouts": [{"name": "old", "jobs": jobs, "executable": other}]}
+        return other, self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "3",
+                                 *arguments)
+
+    def test_a_named_build_that_is_gone_fails_its_run_alone(self):
+        other, process = self.named_build("rm other")
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertIn(f"'{other}' is no program that can be started here", process.err)
+        self.assertIn("take failed runs again with: ", process.err)
+        self.assertRegex(process.out, "old +1 +1 of 2 +[0-9]")
+        self.assertEqual([run["status"] for run in self.runs()], ["complete", "failed"])
+
     def started(self, is_there, *arguments, **options):
         """A sweep over a job of two ranks for each of which that holds, and they."""
         process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--repeats", "1",
