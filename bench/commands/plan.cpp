@@ -72,8 +72,9 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   if ((request.starter == Starter::mpi_job) != form.image.has_value()) {
     throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
   }
-  const std::string text = form.format->text(make_launch_plan(request), form.image.value_or(""));
-  if (form.output) require_no_input(*form.output, form.request.layouts);
+  const LaunchPlan plan = make_launch_plan(request);
+  const std::string text = form.format->text(plan, form.image.value_or(""));
+  if (form.output) require_no_input(*form.output, files_of(plan, request));
   write_output(text, form.output, form.force, context.terminal);
   return ExitCode::ok;
 }

@@ -121,11 +121,9 @@ class Sweep {
 
   std::vector<std::string> inputs() const {
     std::vector<std::string> files = files_read_by(form_.request.workload.config);
-    const std::vector<std::string>& layouts = form_.request.layouts;
-    files.insert(files.end(), layouts.begin(), layouts.end());
-    for (const auto& file : {form_.request.hosts, form_.resume.journal}) {
-      if (file) files.push_back(*file);
-    }
+    const std::vector<std::string> planned = files_of(plan_, form_.request);
+    files.insert(files.end(), planned.begin(), planned.end());
+    if (form_.resume.journal) files.push_back(*form_.resume.journal);
     return files;
   }
 

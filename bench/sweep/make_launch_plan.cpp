@@ -278,6 +278,21 @@ LaunchPlan make_launch_plan(PlanRequest request) {
   return plan;
 }
 
+std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& request) {
+  std::vector<std::string> files;
+  for (const std::string& word : request.layouts) {
+    if (!looks_like_short_form(word)) files.push_back(layout_place(word));
+  }
+  if (request.hosts) files.push_back(*request.hosts);
+  if (plan.file.launcher.program) files.push_back(*plan.file.launcher.program);
+  for (const Layout& layout : plan.file.layouts) {
+    if (layout.executable) files.push_back(*layout.executable);
+    const std::string config = layout.expect.mig_config.value_or("");  // FILE or FILE#LABEL
+    files.insert(files.end(), {config, config.substr(0, config.rfind('#'))});
+  }
+  return files;
+}
+
 std::string plan_sha256(const LaunchPlan& plan) {
   std::set<std::string> reports;
   for (const Workload& workload : plan.workloads) {

@@ -35,6 +35,9 @@ struct PlanRequest {
 /// Throws std::invalid_argument with file, JSON pointer and reason.
 LaunchPlan make_launch_plan(PlanRequest request);
 
+/// What was read for the plan, and the programs that it starts, as far as these are files here.
+std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& request);
+
 /// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew
 /// under the same path.
 std::string plan_sha256(const LaunchPlan& plan);

@@ -107,6 +107,12 @@ class Resume(cli.SweepTest):
         self.assertRegex(process.out, "old +1 +1 of 2 +[0-9]")
         self.assertEqual([run["status"] for run in self.runs()], ["complete", "failed"])
 
+    def test_a_program_that_is_started_is_not_replaced_by_the_report(self):
+        for output in ("other", "layouts.json"):
+            other, process = self.named_build("", "--output", output, "--force")
+            self.assert_refused(process, 2, f"{output} is read here")
+            self.assertTrue(os.access(other, os.X_OK))
+
     def started(self, is_there, *arguments, **options):
         """A sweep over a job of two ranks for each of which that holds, and they."""
         process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--repeats", "1",

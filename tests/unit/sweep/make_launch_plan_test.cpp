@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "bench/sweep/shipped_layouts.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
@@ -42,6 +45,19 @@ TEST(MakePlan, MoreRepeatsAreTheSameSweep) {
   };
   EXPECT_EQ(hash(3), hash(8));
   EXPECT_NE(hash(3), hash(3, "1x1x2"));
+}
+
+TEST(MakePlan, KnowsTheFilesThatItIsMadeOf) {
+  PlanRequest request;
+  request.layouts = {"dell_vms"};
+  request.mig_config = "mig.yaml#balanced";
+  LaunchPlan plan = make_launch_plan(request);
+  plan.file.layouts.at(0).executable = "/old/nearmetal";
+  const std::vector<std::string> files = files_of(plan, request);
+  for (const std::string& file : {layout_place("dell_vms"), std::string("mig.yaml"),
+                                  std::string("/old/nearmetal"), *plan.file.launcher.program}) {
+    EXPECT_NE(std::ranges::find(files, file), files.end()) << file;
+  }
 }
 
 }  // namespace
