@@ -52,6 +52,14 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
 }
 
+// The report says which file is started, so that it must be the very one that ran.
+void require_same_executable(const Repeatable& repeated) {
+  const std::optional<Executable>& then = repeated.report.arms[0].executable;
+  if (!then || repeated.plan.executables.at(0) == *then) return;
+  throw std::invalid_argument(repeated.place + " cannot be repeated: " + then->path +
+                              " is another build than the one that ran");
+}
+
 Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome,
                         const Context& context) {
   Report report = report_of_launch(repeated.plan, 0, outcome);
@@ -92,6 +100,7 @@ Repeatable repeatable(const std::string& place, const std::optional<std::string>
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(place + " cannot be repeated: " + error.what());
   }
+  require_same_executable(found);
   require_shares(found.plan);
   return found;
 }

@@ -28,9 +28,10 @@ Repeatable repeatable(const std::string& place, const std::optional<std::string>
 
 /// Starts the jobs of the arm as a sweep does, with the configuration of the report; waits for the
 /// end, and adds the new run to `set` under the name of the arm that it repeats: they are one row.
-/// Nothing recorded is executed: settings were read into types, and go from there into an argument
-/// vector. What was measured, also in part, stays in the current folder as a report. Throws
-/// JobFailure for a run that was stopped (129, 130 or 143) or failed (6).
+/// Nothing recorded is executed, but for the executable that a layout named, as long as it has the
+/// recorded hash: settings were read into types, and go from there into an argument vector. What
+/// was measured, also in part, stays in the current folder as a report. Throws JobFailure for a run
+/// that was stopped (129, 130 or 143) or failed (6).
 void add_repeat(RunSet& set, const Repeatable& repeated, bool with_steps, const Context& context);
 
 }  // namespace nearmetal

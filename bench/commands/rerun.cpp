@@ -18,8 +18,9 @@ Example:
                                        what ran on two hosts, on these
 
 Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
-the report; no text of it is executed. The new reports stay in this folder, also of what Ctrl-C
-stopped. On other hosts the report must lie under the same path where it holds plans.)";
+the report; no text of it is executed. An arm whose layout named another build runs that one, as
+long as it lies there with the recorded SHA-256. The new reports stay in this folder, also of what
+Ctrl-C stopped. On other hosts the report must lie under the same path where it holds plans.)";
 
 struct RerunForm {
   std::string report;

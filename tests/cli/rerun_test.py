@@ -124,6 +124,33 @@ class Rerun(CompareTest):
             self.assert_refused(self.call("rerun", "far.json#1x1x2", *hosts), 2, "2 hosts",
                                 ", far)", "--hosts")
 
+    def test_the_build_that_a_layout_named_is_started_again(self):
+        script = f'#!/bin/sh\necho >>started\nexec {cli.EXECUTABLE} "$@"\n'
+        other = self.write("other", script)
+        os.chmod(other, 0o755)
+        jobs = [{"instances": [{"host": "localhost", "ranks": 1}]}]
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "old", "jobs": jobs, "executable": other}]}
+        made = self.call("sweep", self.write("layouts.json", json.dumps(layouts)), *cli.TINY_WORK,
+                         "--steps", "3", "--output", "ex.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        self.assert_verdict(self.call("rerun", "ex.json#old", "--runs", "1"), 0, "1|1")
+        self.assertEqual(os.path.getsize(self.path("started")), 2)
+        [then], [now] = (self.report(name)["arms"]
+                         for name in ("ex.json", "rerun-1-of-ex.report.json"))
+        self.assertEqual(now["executable"], then["executable"])
+        self.write("other", script + "\n")
+        self.assert_refused(self.call("rerun", "ex.json"), 2, f"{other} is another build than")
+        os.remove(other)
+        self.assert_refused(self.call("rerun", "ex.json"), 2, other, "no program")
+        report = self.report("ex.json")
+        report["arms"][0]["executable"]["path"] = "other"
+        self.write("ex.json", json.dumps(report))
+        self.write("other", script)
+        os.chmod(other, 0o755)
+        self.assert_refused(self.call("rerun", "ex.json"), 2, "'other'", "in which folder")
+        self.assertEqual(os.path.getsize(self.path("started")), 2)
+
     def test_emulated_vms_that_are_not_told_are_refused(self):
         def emulate(report, _):
             report["kind"] = report["arms"][0]["kind"] = "emulated"
