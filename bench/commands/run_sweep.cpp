@@ -24,10 +24,13 @@
 namespace nearmetal {
 namespace {
 
-// The command that asks for the same sweep, whatever its files are.
-std::vector<std::string> without_files(const std::vector<std::string>& argv) {
+// The command that asks for the same sweep, whatever its files are, with other options in their
+// place. Behind "--" there are no options.
+std::vector<std::string> with_files(const std::vector<std::string>& argv,
+                                    const std::vector<std::string>& others) {
   std::vector<std::string> words;
-  for (size_t i = 0; i < argv.size(); ++i) {
+  size_t i = 0;
+  for (; i < argv.size() && argv[i] != "--"; ++i) {
     const std::string flag = argv[i].substr(0, argv[i].find('='));
     if (flag == "--output" || flag == "--resume") {
       if (flag == argv[i]) ++i;  // its value follows
@@ -35,6 +38,8 @@ std::vector<std::string> without_files(const std::vector<std::string>& argv) {
       words.push_back(argv[i]);
     }
   }
+  words.insert(words.end(), others.begin(), others.end());
+  for (; i < argv.size(); ++i) words.push_back(argv[i]);
   return words;
 }
 
@@ -138,7 +143,7 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     runs_.emplace(form_.resume, output_, form_.force,
-                  JournalOrigin{plan_hash, shell_quoted(without_files(argv_)), report_.tool},
+                  JournalOrigin{plan_hash, shell_quoted(with_files(argv_, {})), report_.tool},
                   terminal_);
   }
 
@@ -263,13 +268,12 @@ class Sweep {
 
   // The report that holds all takes the place of this one.
   void tell_how_to_go_on(const std::string& what) {
-    std::vector<std::string> words = without_files(argv_);
-    words.insert(words.end(), {"--resume", runs_->path().string()});
-    if (has_file()) words.insert(words.end(), {"--output", output_, "--force"});
-    if (form_.json && std::ranges::find(words, "--json") == words.end()) {
-      words.emplace_back("--json");
+    std::vector<std::string> files = {"--resume", runs_->path().string()};
+    if (has_file()) files.insert(files.end(), {"--output", output_, "--force"});
+    if (form_.json && std::ranges::find(argv_, "--json") == argv_.end()) {
+      files.emplace_back("--json");
     }
-    terminal_.remark(what + printable(shell_quoted(words)));
+    terminal_.remark(what + printable(shell_quoted(with_files(argv_, files))));
   }
 
   const SweepForm& form_;

@@ -3,6 +3,7 @@ they leave behind when they or their jobs are killed."""
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import time
@@ -112,6 +113,18 @@ class Resume(cli.SweepTest):
             other, process = self.named_build("", "--output", output, "--force")
             self.assert_refused(process, 2, f"{output} is read here")
             self.assertTrue(os.access(other, os.X_OK))
+
+    def test_what_goes_on_has_its_options_before_the_layouts(self):
+        too_large = (*cli.TINY_WORK, "--batch", "60000", "--repeats", "1")
+        files = ("--output", "s.json")
+        process = self.call("sweep", *too_large, *files, "--", "1x1x1")
+        self.assertEqual(process.returncode, 6, process.err)
+        told = shlex.split(process.err.partition("take failed runs again with: ")[2])[1:]
+        self.assertEqual(told, ["sweep", *too_large, "--resume", "s.jsonl", *files, "--force",
+                                "--", "1x1x1"])
+        process = self.call(*told)
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertIn("1 run is in the journal", process.err)
 
     def started(self, is_there, *arguments, **options):
         """A sweep over a job of two ranks for each of which that holds, and they."""
