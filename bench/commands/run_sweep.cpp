@@ -49,6 +49,12 @@ bool leaves_out_host_info(const Report& report) {
                              [&](const Arm& arm) { return config_of(report, arm).no_host_info; });
 }
 
+std::vector<Executable> executables_of(const LaunchPlan& plan) {
+  std::vector<Executable> executables;
+  for (const auto& [layout, executable] : plan.executables) executables.push_back(executable);
+  return executables;
+}
+
 std::vector<std::string> host_names(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) {
@@ -143,7 +149,8 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     runs_.emplace(form_.resume, output_, form_.force,
-                  JournalOrigin{plan_hash, shell_quoted(with_files(argv_, {})), report_.tool},
+                  JournalOrigin{plan_hash, shell_quoted(with_files(argv_, {})), report_.tool,
+                                executables_of(plan_)},
                   terminal_);
   }
 

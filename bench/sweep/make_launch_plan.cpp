@@ -298,8 +298,10 @@ std::string plan_sha256(const LaunchPlan& plan) {
   for (const Workload& workload : plan.workloads) {
     if (workload.config.plans) reports.insert(*workload.config.plans);
   }
-  LaunchPlan once = plan;  // more repeats, and the same program elsewhere, are the same plan
+  // More repeats, other builds, and this program elsewhere are of the same plan.
+  LaunchPlan once = plan;
   once.launches.clear();
+  once.executables.clear();
   if (once.file.launcher.program == own_path()) once.file.launcher.program = "nearmetal";
   std::string text = plan_json(once);
   for (const std::string& report : reports)

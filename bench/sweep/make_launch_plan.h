@@ -39,7 +39,7 @@ LaunchPlan make_launch_plan(PlanRequest request);
 std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& request);
 
 /// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew
-/// under the same path.
+/// under the same path. Builds that layouts name count by their paths alone.
 std::string plan_sha256(const LaunchPlan& plan);
 
 /// Device, workload of the file, that of the layout and what was asked on the command line, of

@@ -111,6 +111,14 @@ std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
   return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
 }
 
+// Where the build that a layout names was replaced, and both were taken.
+void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
+  if (run.status == Status::failed || then.executable == arm.executable) return;
+  run.warnings.push_back({"different_builds", "it ran another build of " +
+                                                  (arm.executable ? arm.executable->path : "") +
+                                                  " than the one whose hash its arm has"});
+}
+
 // In the order in which the jobs' ranks follow each other.
 void tell_vms(const Placement& placement, Run& run) {
   size_t next = 0;
@@ -188,7 +196,9 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     std::ranges::sort(of_layout,
                       [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
     for (const JournalEntry* entry : of_layout) {
-      Run run = entry->report.arms.at(0).runs.at(0);
+      const Arm& then = entry->report.arms.at(0);
+      Run run = then.runs.at(0);
+      warn_of_executable(then, arm, run);
       merge_environments(entry->report.environments, run.ranks, report.environments);
       report.status = std::max(report.status, run.status);
       arm.config = entry->report.invocation.config;

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -33,6 +34,7 @@ void fields(Archive& field, In<Archive, Header> header) {
   field("plan_sha256", header.origin.plan_sha256, hash);
   field.added("command", header.origin.command);
   field.added("tool", header.origin.tool);
+  field.added("executables", header.origin.executables);
 }
 
 }  // namespace
@@ -71,6 +73,19 @@ void require_same_build(const Tool& then, const Tool& now, const std::filesystem
                               "--allow-other-build");
 }
 
+// Of the same plan, so that each of today is among those of then.
+void require_same_executables(const std::vector<Executable>& then,
+                              const std::vector<Executable>& now,
+                              const std::filesystem::path& path) {
+  for (const Executable& executable : now) {
+    if (std::ranges::find(then, executable) != then.end()) continue;
+    throw std::invalid_argument(path.string() + " holds runs of another build of " +
+                                printable(executable.path) +
+                                " than lies there now: put that one back, or take the runs of " +
+                                "both by --allow-other-build");
+  }
+}
+
 void require_same(const json::Header& header, const JournalOrigin& origin, bool any_build,
                   const std::filesystem::path& path) {
   const json::Header today;
@@ -80,10 +95,14 @@ void require_same(const json::Header& header, const JournalOrigin& origin, bool 
         ": resume it with the nearmetal that wrote it" + again_by(header.origin.command, path));
   }
   if (!any_build) require_same_build(header.origin.tool, origin.tool, path);
-  if (header.origin.plan_sha256 == origin.plan_sha256) return;
-  throw std::invalid_argument(path.string() +
-                              " is the journal of another plan: give the same layouts, options " +
-                              "and files as before" + again_by(header.origin.command, path));
+  if (header.origin.plan_sha256 != origin.plan_sha256) {
+    throw std::invalid_argument(path.string() +
+                                " is the journal of another plan: give the same layouts, options " +
+                                "and files as before" + again_by(header.origin.command, path));
+  }
+  if (!any_build) {
+    require_same_executables(header.origin.executables, origin.executables, path);
+  }
 }
 
 // Whether the text may be a header that was cut off as it was written, before any run.

@@ -20,6 +20,7 @@ struct JournalOrigin {
   std::string plan_sha256;
   std::string command;  // that asked for the plan, as a shell reads it; empty: not known
   Tool tool;            // the build of the sweep
+  std::vector<Executable> executables{};  // those that its layouts name
 };
 
 /// Appends to a file that holds all entries so far. Each is on the disk when append() returns.
@@ -28,7 +29,7 @@ class Journal {
   /// A new file, which must not be there unless `replace`. Throws OutputError, and leaves none.
   static Journal create(const std::filesystem::path& path, const JournalOrigin& origin,
                         bool replace = false);
-  /// Goes on with one of the same plan and, unless `any_build`, of the same build; of a run that
+  /// Goes on with one of the same plan and, unless `any_build`, of the same builds; of a run that
   /// was repeated, the last counts. A last line that is torn is dropped, with a warning. Throws
   /// InvalidReport, or std::invalid_argument for the journal of another plan, which says the
   /// command that asked for that one, or of another build.

@@ -100,13 +100,22 @@ class Resume(cli.SweepTest):
         return other, self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "3",
                                  *arguments)
 
-    def test_a_named_build_that_is_gone_fails_its_run_alone(self):
+    def test_a_named_build_that_is_gone_or_another(self):
         other, process = self.named_build("rm other")
         self.assertEqual(process.returncode, 6, process.err)
         self.assertIn(f"'{other}' is no program that can be started here", process.err)
         self.assertIn("take failed runs again with: ", process.err)
         self.assertRegex(process.out, "old +1 +1 of 2 +[0-9]")
         self.assertEqual([run["status"] for run in self.runs()], ["complete", "failed"])
+        go_on = ("--resume", "s.jsonl", "--force")
+        other, process = self.named_build("", *go_on)
+        self.assert_refused(process, 2, f"another build of {other} than lies there now",
+                            "--allow-other-build")
+        _, process = self.named_build("", *go_on, "--allow-other-build")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual([run["status"] for run in self.runs()], ["complete", "complete"])
+        self.assertEqual(["different_builds" in [warning["code"] for warning in run["warnings"]]
+                          for run in self.runs()], [True, False])
 
     def test_a_program_that_is_started_is_not_replaced_by_the_report(self):
         for output in ("other", "layouts.json"):
