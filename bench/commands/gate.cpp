@@ -59,15 +59,17 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
-  if (form.reruns > 0) catch_stop_signals();  // before other threads start
+  std::optional<Repeatable> repeated;
+  if (form.reruns > 0) {
+    catch_stop_signals();  // before other threads start
+    repeated = repeatable(request.next.front(), form.hosts);
+  }
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
   const Baseline base = read_base(form, next, context.terminal);
   remark_foreign(next, context.terminal);
   CompareOptions options = request.options;
   options.base_can_grow = false;
-  std::optional<Repeatable> repeated;
-  if (form.reruns > 0) repeated = repeatable(request.next.front(), form.hosts);
   const auto take_run = [&](RunSet& set) {
     add_repeat(set, *repeated, request.html.has_value(), context);
   };

@@ -33,6 +33,14 @@ std::string name_of_repeat(const std::string& source) {
   }
 }
 
+// The processes of a repeat read it again.
+void require_file(const std::string& place, const std::string& file) {
+  std::error_code ignored;
+  if (file != "-" && (!fs::exists(file, ignored) || fs::is_regular_file(file, ignored))) return;
+  throw std::invalid_argument(place +
+                              " cannot be repeated: a report to be repeated must be a file");
+}
+
 std::string names_of(const std::vector<Arm>& arms) {
   std::vector<std::string> names;
   for (const Arm& arm : arms) names.push_back(arm.name);
@@ -92,6 +100,7 @@ Repeatable repeatable(const std::string& place, const std::optional<std::string>
                                 place);
   }
   const auto [file, arm] = report_place(place);
+  require_file(place, file);
   Repeatable found{place, read_report(file), {}};
   if (!arm.empty()) keep_only_arm(found.report, arm, file);
   require_repeatable(found.report, place);

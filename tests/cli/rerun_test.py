@@ -151,6 +151,13 @@ class Rerun(CompareTest):
         self.assert_refused(self.call("rerun", "ex.json"), 2, "'other'", "in which folder")
         self.assertEqual(os.path.getsize(self.path("started")), 2)
 
+    def test_a_report_on_standard_input_is_not_repeated(self):
+        made = self.made("old.json", 1000, 0)
+        for command in (["rerun", "-"], ["gate", "old.json", "-", "--rerun", "1"]):
+            with open(made, encoding="utf-8") as report:
+                self.assert_refused(self.call(*command, stdin=report), 2,
+                                    "a report to be repeated must be a file")
+
     def test_emulated_vms_that_are_not_told_are_refused(self):
         def emulate(report, _):
             report["kind"] = report["arms"][0]["kind"] = "emulated"
