@@ -111,6 +111,7 @@ Repeatable repeatable(const std::string& place, const std::optional<std::string>
   }
   require_same_executable(found);
   require_shares(found.plan);
+  require_mpirun(found.plan);
   return found;
 }
 

@@ -21,8 +21,9 @@ struct Repeatable {
   LaunchPlan plan;  // of that arm, to be started once for each repeat
 };
 
-/// Throws std::invalid_argument, beginning with `place`, for a report of several arms, and what
-/// request_of_arm(), make_launch_plan() and require_shares() throw; InvalidReport where none of its
+/// Throws std::invalid_argument, beginning with `place`, for what is no file, a report of several
+/// arms, and one whose executable is not there as it ran, and what request_of_arm(),
+/// make_launch_plan(), require_shares() and require_mpirun() throw; InvalidReport where none of its
 /// runs is complete.
 Repeatable repeatable(const std::string& place, const std::optional<std::string>& hosts);
 

@@ -9,7 +9,6 @@
 #include "bench/cli/destination.h"
 #include "bench/cli/exit_status.h"
 #include "bench/commands/sweep.h"
-#include "bench/environment/child_output.h"
 #include "bench/environment/environment.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
@@ -93,7 +92,7 @@ class Sweep {
 
   ExitCode run() {
     require_shares(plan_);
-    require_mpirun();
+    require_mpirun(plan_);
     find_parts();
     choose_files();
     leave_out_unsupported();
@@ -106,15 +105,6 @@ class Sweep {
   }
 
  private:
-  void require_mpirun() const {
-    const bool plain = std::ranges::all_of(plan_.placements, [&](const Placement& placement) {
-      return starts_plainly(plan_, placement);
-    });
-    if (plain || is_on_path("mpirun")) return;
-    throw NotSupported(
-        "mpirun, which starts the jobs of a sweep, is not on PATH: install Open MPI");
-  }
-
   void find_parts() {
     unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
       terminal_.err << "nearmetal: warning: " << printable(warning) << std::endl;

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "bench/environment/child_output.h"
 #include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
@@ -190,6 +191,13 @@ void require_shares(const LaunchPlan& plan) {
     const std::string reason = no_mps_reason();
     if (!reason.empty()) throw NotSupported(place + ": " + reason);
   }
+}
+
+void require_mpirun(const LaunchPlan& plan) {
+  const bool plain = std::ranges::all_of(
+      plan.placements, [&](const Placement& placement) { return starts_plainly(plan, placement); });
+  if (plain || is_on_path("mpirun")) return;
+  throw NotSupported("mpirun, which starts the ranks of jobs, is not on PATH: install Open MPI");
 }
 
 std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,

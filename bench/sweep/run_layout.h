@@ -18,6 +18,9 @@ namespace nearmetal {
 /// machine.
 void require_shares(const LaunchPlan& plan);
 
+/// Throws NotSupported where a layout needs mpirun and it is not on PATH.
+void require_mpirun(const LaunchPlan& plan);
+
 /// Tries whether the jobs of each layout that wants that can have multiprocessors of their own; of
 /// those that cannot, by layout, why not. `warn` is told of a try that failed otherwise, after
 /// which the layout itself shows whether it can be had.

@@ -104,6 +104,8 @@ class Rerun(CompareTest):
         sweep = self.report("old.json")
         process = self.call("rerun", "old.json#1x1x2", "--runs", "1")
         self.assert_verdict(process, 0, "1x1x2", "1|1")
+        self.assert_refused(self.call("rerun", "old.json#1x1x2", env={
+            **cli.clean_environment(), "PATH": "/nonexistent"}), 8, "mpirun", "is not on PATH")
         jobs = {**sweep, "arms": copy.deepcopy(sweep["arms"][1:])}
         runs = jobs["arms"][0]["runs"]
         runs.append({**runs[0], "started_at": "2026-01-31T12:00:00Z"})
