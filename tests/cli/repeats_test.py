@@ -55,6 +55,16 @@ class Repeats(cli.CliTest):
                          ["complete"] * 2)
         self.assertEqual(os.listdir(self.folder), ["r.json"])
 
+    def test_a_stop_before_the_first_word_of_a_process_is_no_failure(self):
+        process = self.start(*cli.TINY, "--steps", "400", "--repeats", "2", "--output", "r.json")
+        for line in process.stderr:
+            if line.startswith("run 1 of 2"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=cli.limit(60))
+        self.assertEqual((process.returncode, self.report("r.json")["status"]), (130, "partial"),
+                         out + err)
+
     def test_what_no_process_could_repeat_is_refused(self):
         for arguments, code, why in (
                 (["--repeats", "2", "--ranks", "2"], 2, "nearmetal sweep"),
