@@ -1,6 +1,7 @@
 #include "bench/sweep/job_process.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,16 +102,17 @@ void take_lines(std::string& text, size_t unread,
   text.erase(0, begin);
 }
 
-// Whole lines of what has arrived: all that a pipe holds, but no more, as a job that writes without
-// end must leave time to look at the clock and for a stop.
+// Whole lines of what has arrived: all that the pipe holds now, as of a job that has ended no more
+// is read; but no more, as one that writes without end must leave time to look at the clock.
 void read_lines(int file, std::string& text,
                 const std::function<void(const std::string& line)>& take) {
   constexpr size_t longest_remark = 4096, longest_event = size_t{512} << 20;
-  std::array<char, 65536> bytes{};
-  const ssize_t count = read(file, bytes.data(), bytes.size());
-  if (count <= 0) return;
+  int held_bytes = 0;
+  if (ioctl(file, FIONREAD, &held_bytes) != 0 || held_bytes <= 0) return;
   const size_t before = text.size();
-  text.append(bytes.data(), count);
+  text.resize(before + held_bytes);
+  const ssize_t count = read(file, text.data() + before, held_bytes);
+  text.resize(before + std::max<ssize_t>(count, 0));
   take_lines(text, before, take);
   text.resize(std::min(text.size(), text.starts_with('{') ? longest_event : longest_remark));
 }

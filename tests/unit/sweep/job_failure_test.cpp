@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -80,6 +81,20 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
             "There are not enough slots" + end);
   EXPECT_EQ(reason_of({"bash: mpirun: not found"}), "bash: mpirun: not found" + end);
   EXPECT_EQ(reason_of({}), "it said nothing" + end);
+}
+
+TEST(JobFailure, WhatIsSaidAtTheEndIsReadWholeHoweverMuchAPipeHolds) {
+  JobProcess process({"bash", "-c", "read order; exec seq 100000 >&2"});
+  constexpr int pipe_bytes = 1 << 20;  // as where pages are 64 KiB
+  if (fcntl(process.err(), F_SETPIPE_SZ, pipe_bytes) < pipe_bytes) {
+    GTEST_SKIP() << "no pipe may be that large here";
+  }
+  process.order("go");
+  pollfd closed{process.err(), 0, 0};
+  poll(&closed, 1, -1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it has ended
+  while (!process.ended()) process.update();
+  EXPECT_EQ(process.errors().back(), "100000");
 }
 
 TEST(JobFailure, WhatAKilledProcessSaidBeforeIsNoReason) {
