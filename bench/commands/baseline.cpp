@@ -24,13 +24,15 @@ Examples:
   nearmetal baseline add main run*.json --skip-existing
   nearmetal baseline list
   nearmetal baseline show main             its runs, their spread, and what it can find
-  nearmetal baseline remove main run3.json the copy of a report; without one the whole baseline)";
+  nearmetal baseline remove main run3.json the copy of a report
+  nearmetal baseline remove main --all     the whole baseline)";
 
 struct BaselineForm {
   std::string folder = "baselines";  // of all baselines
   std::string name;                  // to show: also a report or a folder
   std::vector<std::string> files;
   bool skip_existing = false;
+  bool all = false;  // of its runs
   bool json = false;
   CompareOptions options;
 };
@@ -51,7 +53,8 @@ void add_options_of_add(Options& options, BaselineForm& form) {
 void add_options_of_remove(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
   add_name(options, "of the baseline", form);
-  options.paths("FILE", "FILE...", form.files, "Reports, whose copies go [all]");
+  options.paths("FILE", "FILE...", form.files, "Reports, whose copies go");
+  options.toggle("--all", form.all, "remove the whole baseline");
 }
 
 void add_json_option(Options& options, BaselineForm& form) {
@@ -91,6 +94,10 @@ ExitCode run_add(const BaselineForm& form, const Context& context) {
 
 ExitCode run_remove(const BaselineForm& form, const Context& context) {
   const Terminal& terminal = context.terminal;
+  if (form.all != form.files.empty()) {
+    throw std::invalid_argument("baseline remove takes either the reports whose copies are to go " +
+                                ("from " + form.name) + ", or --all for the whole baseline");
+  }
   const BaselineCopies copies = remove_from_baseline(form.folder, form.name, form.files);
   for (const fs::path& removed : copies.changed) {
     terminal.out << "removed " << printable(removed.string()) << '\n';

@@ -37,15 +37,23 @@ class Baseline(CompareTest):
         self.assertEqual(self.series("list")[0]["runs"], 1)
         self.assert_refused(self.call("baseline", "remove", "main", first), 2, "is not in")
         note = self.write("baselines/main/note.json", "{}")
-        process = self.baseline("remove", "main")
+        process = self.baseline("remove", "main", "--all")
         self.assertIn("note.json is no copy of a report and stays", process.err)
         self.assertEqual(os.listdir(self.path("baselines/main")), ["note.json"])
         os.remove(note)
-        self.baseline("remove", "main")
+        self.baseline("remove", "main", "--all")
         self.assertEqual(os.listdir(self.path("baselines")), [])
         self.assertTrue(os.path.exists(second), "reports themselves stay")
-        self.assert_refused(self.call("baseline", "remove", "main"), 5, "no baseline main")
-        self.assert_refused(self.call("baseline", "remove", "../baselines"), 2, "is no name")
+        self.assert_refused(self.call("baseline", "remove", "main", "--all"), 5, "no baseline main")
+        self.assert_refused(self.call("baseline", "remove", "../baselines", "--all"), 2, "is no name")
+
+    def test_a_whole_baseline_is_removed_only_when_told(self):
+        """As a pattern that no file matches may leave no file on the command line."""
+        reports = self.runs("base", 1000, count=2)
+        self.baseline("add", "main", *reports)
+        self.assert_refused(self.call("baseline", "remove", "main"), 2, "--all")
+        self.assert_refused(self.call("baseline", "remove", "main", reports[0], "--all"), 2, "--all")
+        self.assertEqual(self.series("list")[0]["runs"], 2)
 
     def test_scripts_have_the_figures(self):
         self.assertEqual(self.series("list"), [])
