@@ -23,25 +23,6 @@ fs::path installed_modules(const fs::path& program) {
   return program.parent_path().parent_path() / "lib" / "nearmetal";
 }
 
-// Beside a program that lies alone in a folder such as /tmp/x, anybody may have made /tmp/lib.
-void require_trusted(const fs::path& module, const fs::path& program) {
-  struct stat of_program {};
-  if (stat(program.c_str(), &of_program) != 0) of_program.st_uid = geteuid();
-  const fs::path folder = module.parent_path();
-  for (const fs::path& place : {module, folder, folder.parent_path()}) {
-    struct stat found {};
-    const bool known = stat(place.c_str(), &found) == 0;
-    const uid_t owner = found.st_uid;
-    const bool own = owner == 0 || owner == geteuid() || owner == of_program.st_uid;
-    const bool open_to_all = (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0;
-    if (known && own && !open_to_all) continue;
-    throw NotSupported(
-        module.string() + " is not loaded: " + place.string() +
-        (open_to_all ? " is for everybody to write"
-                     : " belongs neither to root, to you nor to the owner of " + program.string()));
-  }
-}
-
 fs::path module_path(const std::string& name, const std::string& what) {
   const std::string file = prefix + name + ".so";
   const fs::path program = program_path();
@@ -52,11 +33,32 @@ fs::path module_path(const std::string& name, const std::string& what) {
     throw NotBuilt("this build has no " + what + ": there is no " + file + " in " +
                    folder.string());
   }
-  require_trusted(installed, program);
+  require_trusted(installed);
   return installed;
 }
 
 }  // namespace
+
+// Beside a program that lies alone in a folder such as /tmp/x, anybody may have made /tmp/lib.
+void require_trusted(const fs::path& file) {
+  const fs::path program = program_path();
+  struct stat of_program {};
+  if (stat(program.c_str(), &of_program) != 0) of_program.st_uid = geteuid();
+  const fs::path above = program.parent_path().parent_path();
+  for (fs::path place = file; place != above && place.has_relative_path();
+       place = place.parent_path()) {
+    struct stat found {};
+    const bool known = stat(place.c_str(), &found) == 0;
+    const uid_t owner = found.st_uid;
+    const bool own = owner == 0 || owner == geteuid() || owner == of_program.st_uid;
+    const bool open_to_all = (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0;
+    if (known && own && !open_to_all) continue;
+    throw NotSupported(
+        file.string() + " is not loaded: " + place.string() +
+        (open_to_all ? " is for everybody to write"
+                     : " belongs neither to root, to you nor to the owner of " + program.string()));
+  }
+}
 
 std::vector<fs::path> modules_of(const fs::path& program) {
   std::vector<fs::path> modules;
@@ -70,6 +72,7 @@ std::vector<fs::path> modules_of(const fs::path& program) {
       if (is_module && std::ranges::none_of(modules, same)) modules.push_back(entry->path());
     }
   }
+  std::ranges::sort(modules, {}, [](const fs::path& module) { return module.filename(); });
   return modules;
 }
 

@@ -16,17 +16,21 @@ class Backend;  // models/program.h
 /// /proc.
 std::filesystem::path program_path();
 
-/// The modules that a program of that path would load: those in its folder, or beside that in
-/// ../lib/nearmetal where it is installed.
+/// Throws NotSupported where somebody else could have put there what is taken for a file that was
+/// installed with this program, below the folder above the program's: file and folders on the way
+/// must belong to root, to this user or to the owner of the program, and not be for everybody to
+/// write.
+void require_trusted(const std::filesystem::path& file);
+
+/// The modules that a program of that path would load, by name: those in its folder, or beside that
+/// in ../lib/nearmetal where it is installed.
 std::vector<std::filesystem::path> modules_of(const std::filesystem::path& program);
 
 /// What libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no such
-/// module, NotSupported where its libraries are not on this machine, and where somebody else could
-/// have put it into ../lib/nearmetal: file and folders must belong to root, to this user or to the
-/// owner of the program, and not be for everybody to write. It lies in the folder of the
-/// executable, or in ../lib/nearmetal beside it when installed. `what` names it in errors, e.g.
-/// "cpu backend". The module stays loaded until the process ends; `share` shows its libraries'
-/// symbols to modules that those load.
+/// module, NotSupported where its libraries are not on this machine. It lies in the folder of the
+/// executable, or in ../lib/nearmetal beside it when installed, where it must be trusted. `what`
+/// names it in errors, e.g. "cpu backend". The module stays loaded until the process ends; `share`
+/// shows its libraries' symbols to modules that those load.
 void* load_module(const std::string& name, const std::string& what, const char* entry,
                   bool share = false);
 

@@ -41,7 +41,9 @@ std::string layout_place(const std::string& word) {
   const std::string name = word.ends_with(".json") ? fs::path(word).stem().string() : word;
   const std::vector<std::string> names = shipped_layouts();
   if (std::ranges::find(names, name) != names.end()) {
-    return (layouts_folder() / (name + ".json")).string();
+    const fs::path file = layouts_folder() / (name + ".json");
+    require_trusted(file);
+    return file.string();
   }
   throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
                               ", and no layout of that name comes with nearmetal" +

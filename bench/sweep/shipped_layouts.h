@@ -10,7 +10,8 @@ namespace nearmetal {
 std::vector<std::string> shipped_layouts();
 
 /// `word` where it is a path or standard input (-), else the file of the shipped layout of that
-/// name. Throws std::invalid_argument that names those there are.
+/// name. Throws std::invalid_argument that names those there are, NotSupported where somebody else
+/// could have put the file there.
 std::string layout_place(const std::string& word);
 
 }  // namespace nearmetal
