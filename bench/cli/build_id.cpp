@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -58,27 +57,15 @@ std::string build_id_of(const fs::path& path) {
   return "";
 }
 
-// By name: the same wherever they are installed.
-std::set<fs::path> modules() {
-  std::set<fs::path> found;
-  const fs::path folder = program_path().parent_path();
-  for (const fs::path& place : {folder, folder.parent_path() / "lib" / "nearmetal"}) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(place, ignored)) {
-      const std::string name = entry.path().filename();
-      if (name.starts_with("libnearmetal_") && name.ends_with(".so")) found.insert(entry.path());
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 std::optional<std::string> own_build_id() {
   const std::string program = build_id_of("/proc/self/exe");
   if (program.empty()) return std::nullopt;
   std::string all = program;
-  for (const fs::path& module : modules()) all += module.filename().string() + build_id_of(module);
+  for (const fs::path& module : modules_of(program_path())) {
+    all += module.filename().string() + build_id_of(module);
+  }
   return sha256(all);
 }
 

@@ -34,6 +34,24 @@ class Modules(cli.CliTest):
                 self.assert_refused(self.call(*plan, executable=program), 8,
                                     f"{own} belongs neither to root, to you nor")
 
+    def test_a_build_is_what_would_be_loaded(self):
+        """Not what lies in the folder of an installation as well."""
+        program = self.path("bin/nearmetal")
+        os.makedirs(os.path.dirname(program))
+        shutil.copy(cli.EXECUTABLE, program)
+        os.symlink(module("cpu"), self.path("bin/libnearmetal_cpu.so"))
+        run = [*cli.TINY, "--warmup", "1", "--steps", "3", "--output", "r.json", "--force"]
+
+        def build_id():
+            process = self.call(*run, executable=program)
+            self.assertEqual(process.returncode, 0, process.err)
+            return self.report("r.json")["tool"]["build_id"]
+
+        first = build_id()
+        os.makedirs(self.path("lib/nearmetal"))
+        os.symlink(module("cpu"), self.path("lib/nearmetal/libnearmetal_cpu.so"))
+        self.assertEqual(build_id(), first)
+
     def test_modules_that_anybody_could_have_put_there_are_not_loaded(self):
         program, lib = self.path("bin/nearmetal"), self.path("lib/nearmetal")
         os.makedirs(os.path.dirname(program))
