@@ -1,5 +1,7 @@
 #include "bench/sweep/job_folder.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,10 +13,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A rank that outlives its launcher may make a file in a folder that is being removed. Nobody who
+// reads the output of this process is to wait for that.
 constexpr const char* clearing_script = R"(
 trap '' HUP INT TERM
-cat >/dev/null
-rm -rf "$@"
+exec >/dev/null 2>&1
+cat
+for tenth in $(seq 50); do
+  rm -rf "$@" && break
+  sleep 0.1
+done
 )";
 
 // The names of sockets, which lie below it, may have some hundred bytes.
@@ -37,18 +45,26 @@ fs::path new_temporary_folder() {
 
 // Where there is no /dev/shm, Open MPI finds another place.
 JobFolder::JobFolder(bool shares_memory)
-    : folder_(new_temporary_folder()),
-      shared_memory_(shares_memory ? new_folder("/dev/shm") : ""),
-      keeper_(clearing_script, shared_memory_.empty()
-                                   ? std::vector{folder_.string()}
-                                   : std::vector{folder_.string(), shared_memory_.string()}) {}
+    : folder_(new_temporary_folder()), shared_memory_(shares_memory ? new_folder("/dev/shm") : "") {
+  std::vector<std::string> folders = {folder_.string()};
+  if (!shared_memory_.empty()) folders.push_back(shared_memory_.string());
+  try {
+    keeper_.emplace(clearing_script, folders);
+  } catch (const std::exception&) {
+    // Unlike remove_all() this opens no file, which may be what was wrong.
+    for (const std::string& folder : folders) rmdir(folder.c_str());
+    throw;
+  }
+}
 
 JobFolder::~JobFolder() {
-  std::error_code ignored;
+  bool gone = true;
   for (const fs::path& folder : {folder_, shared_memory_}) {
-    if (!folder.empty()) fs::remove_all(folder, ignored);
+    std::error_code error;
+    if (!folder.empty()) fs::remove_all(folder, error);
+    gone = gone && !error;
   }
-  keeper_.dismiss();
+  gone ? keeper_->dismiss() : keeper_->leave();
 }
 
 std::vector<std::string> JobFolder::variables() const {

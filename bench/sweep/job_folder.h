@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace nearmetal {
 
 /// A folder of the job's own, so that jobs at once do not meet in the session folder that Open MPI
 /// gives all jobs of a user; what a job that was killed leaves is gone with it. It goes with this
-/// object; where this process is killed, once the job is gone as well.
+/// object, or soon after; where this process is killed, once the job is gone as well.
 class JobFolder {
  public:
   /// `shares_memory`: all ranks are on this machine, so that what they share lies in a folder of
@@ -24,12 +25,12 @@ class JobFolder {
   /// NAME=VALUE of what the job's launcher must find in its environment.
   std::vector<std::string> variables() const;
   /// To be inherited by the launcher.
-  int lifeline() const { return keeper_.lifeline(); }
+  int lifeline() const { return keeper_->lifeline(); }
 
  private:
   std::filesystem::path folder_;
   std::filesystem::path shared_memory_;  // empty: none
-  Keeper keeper_;
+  std::optional<Keeper> keeper_;
 };
 
 }  // namespace nearmetal

@@ -60,6 +60,12 @@ void Keeper::finish() {
   pid_ = -1;
 }
 
+void Keeper::leave() {
+  if (pid_ < 0) return;
+  close(lifeline_);
+  pid_ = -1;
+}
+
 void Keeper::dismiss() {
   if (pid_ > 0) kill(pid_, SIGKILL);
   finish();

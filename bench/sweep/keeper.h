@@ -20,6 +20,8 @@ class Keeper {
 
   /// Ends its standard input, and waits for what it does then.
   void finish();
+  /// Ends its standard input; what it does then may outlast this process.
+  void leave();
   /// Ends it before it does anything.
   void dismiss();
   /// A process that inherits this keeps its standard input open, too.

@@ -2,14 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
+#include <thread>
 
 #include "bench/run/sweep_control.h"
+#include "bench/sweep/job_folder.h"
 #include "reports/json/event_json.h"
 #include "tests/support/temporary_folder.h"
 
@@ -82,6 +87,53 @@ TEST(SweepLaunch, JobsAtOnceHaveAFolderEachThatGoesWithThem) {
   ASSERT_EQ(folders.size(), 4);
   EXPECT_EQ((std::set<std::string>{folders.begin(), folders.end()}).size(), 4);
   for (const std::string& used : folders) EXPECT_FALSE(std::filesystem::exists(used)) << used;
+}
+
+// While it lives, this process can open no file.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    const rlimit none{static_cast<rlim_t>(next), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(JobFolder, IsNotLeftWhereItsKeeperCannotStart) {
+  const TemporaryFolder place;
+  const char* before = getenv("TMPDIR");
+  const std::optional<std::string> kept =
+      before ? std::optional<std::string>(before) : std::nullopt;
+  setenv("TMPDIR", place.path().c_str(), 1);
+  {
+    const NoMoreFiles none;
+    EXPECT_THROW(JobFolder(true), std::runtime_error);
+  }
+  kept ? setenv("TMPDIR", kept->c_str(), 1) : unsetenv("TMPDIR");
+  EXPECT_TRUE(std::filesystem::is_empty(place.path()));
+}
+
+TEST(JobFolder, WhatCannotBeRemovedAtOnceIsLeftToItsKeeper) {
+  std::optional<JobFolder> folder(std::in_place, false);
+  const std::string variable = folder->variables().at(0);
+  const std::filesystem::path path = variable.substr(variable.find('=') + 1);
+  std::ofstream(path / "file") << "of a rank";
+  {
+    const NoMoreFiles none;
+    folder.reset();
+  }
+  for (int i = 0; i < 1200 && std::filesystem::exists(path); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace
