@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "limits"))
@@ -36,6 +37,14 @@ def clean_environment():
 def limit(seconds):
     """A time limit that holds for an idle machine, on this one now."""
     return seconds * SLOWDOWN
+
+
+def wait_until(condition, seconds):
+    """Whether that holds within a time limit; what it gave last."""
+    end = time.monotonic() + limit(seconds)
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
 
 
 def cpu_seconds(pid):

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import time
 
 import cli
 from sweep_test import alive, children_of, ranks_below
@@ -141,12 +140,14 @@ class Resume(cli.SweepTest):
                              "--duration", "600", "1x1x2", *arguments, **options)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        for _ in range(600):
+
+        def both():
             ranks = ranks_below(process.pid)
-            if len(ranks) == 2 and all(is_there(rank) for rank in ranks):
-                return process, ranks
-            time.sleep(0.05)
-        raise AssertionError("the ranks did not start")
+            return ranks if len(ranks) == 2 and all(is_there(rank) for rank in ranks) else None
+
+        ranks = cli.wait_until(both, 60)
+        self.assertIsNotNone(ranks, "the ranks did not start")
+        return process, ranks
 
     def test_a_full_disk_loses_no_figure(self):
         program = self.program("fills", "prlimit --pid $(ps -o ppid= -p $PPID) --fsize=4000")
@@ -173,6 +174,15 @@ class Resume(cli.SweepTest):
         self.assertIn(f"the report is in {self.path('tmp')}/{elsewhere} instead", process.err)
         self.assertEqual(self.report("tmp/" + elsewhere)["arms"][0]["runs"][0]["status"], "complete")
 
+    def left_in_the_end(self, files, ranks):
+        """Of these and of temporary files, once all had time to go."""
+        def left():
+            return ([name for name in files if os.path.exists(name)] +
+                    os.listdir(self.path("tmp")) + [rank for rank in ranks if alive(rank)])
+
+        cli.wait_until(lambda: not left(), 30)
+        return left()
+
     def test_nothing_is_left_of_what_is_killed(self):
         for victim in ("sweep", "mpirun"):
             os.mkdir(self.path("tmp"))
@@ -185,13 +195,7 @@ class Resume(cli.SweepTest):
                 child for child in children_of(process.pid) if ranks_below(child))
             os.kill(killed, signal.SIGKILL)
             process.communicate(timeout=cli.limit(60))
-            for _ in range(200):
-                left = [name for name in shared if os.path.exists(name)] + os.listdir(
-                    self.path("tmp")) + [rank for rank in ranks if alive(rank)]
-                if not left:
-                    break
-                time.sleep(0.05)
-            self.assertEqual(left, [], victim)
+            self.assertEqual(self.left_in_the_end(shared, ranks), [], victim)
             os.rmdir(self.path("tmp"))
             for name in ("s.json", "s.jsonl"):
                 if os.path.exists(self.path(name)):
