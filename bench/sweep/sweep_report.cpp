@@ -7,6 +7,7 @@
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
 #include "models/networks/registry.h"
+#include "reports/compare/builds.h"
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
@@ -99,9 +100,10 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
 void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   for (const Report& job : jobs) {
     if (job.tool == jobs[0].tool) continue;
-    run.warnings.push_back({"different_builds", "its jobs ran different builds of nearmetal: " +
-                                                    build_text(jobs[0].tool) + " | " +
-                                                    build_text(job.tool)});
+    run.warnings.push_back(
+        {"different_builds",
+         "its jobs ran different builds of nearmetal: " + builds_text({jobs[0].tool}, {job.tool}) +
+             " | " + builds_text({job.tool}, {jobs[0].tool})});
     return;
   }
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/compare/builds.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/run_difference.h"
 #include "reports/document/metric.h"
@@ -121,28 +122,21 @@ std::set<std::string> plans_of(const Runs& runs) {
   return hashes;
 }
 
-std::set<std::string> tools_of(const Runs& runs) {
-  std::set<std::string> tools;
-  for (const SetRun* run : runs) tools.insert(run->tool);
-  return tools;
-}
-
-std::string tools_text(const Runs& runs) {
-  const std::set<std::string> tools = tools_of(runs);
-  return joined({tools.begin(), tools.end()}, " and ");
-}
-
 void add_different_software(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (plans_of(base) != plans_of(next)) {
     row.notes.push_back({"different_plans",
                          "the sides ran different kernels; `run --plans REPORT` pins those of "
                          "another run"});
   }
-  if (tools_of(base) != tools_of(next)) {
-    row.notes.push_back({"different_tool",
-                         "the sides were measured by different builds of "
-                         "nearmetal: " +
-                             tools_text(base) + " | " + tools_text(next)});
+  const std::vector<Tool> of_base = builds_of(base), of_next = builds_of(next);
+  if (!std::ranges::is_permutation(of_base, of_next)) {
+    row.notes.push_back(
+        {"different_tool", "the sides were measured by different builds of nearmetal: " +
+                               builds_text(of_base, of_next) + " | " +
+                               builds_text(of_next, of_base)});
+  } else if (of_base.size() > 1) {
+    row.notes.push_back({"mixed_tools", "each side has runs of several builds of nearmetal: " +
+                                            builds_text(of_base)});
   }
 }
 

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "models/errors.h"
-#include "reports/document/metric.h"
 #include "reports/json/json.h"
 #include "reports/text/text.h"
 
@@ -270,7 +269,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
               {.source = source,
-               .tool = build_text(run.tool.value_or(report.tool)),
+               .tool = run.tool.value_or(report.tool),
                .kind = arm.kind,
                .key = comparable_key(report, arm, run),
                .run = kept_of(run, with_steps)},

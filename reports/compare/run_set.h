@@ -73,7 +73,7 @@ std::string context_sha256(const std::vector<KeyField>& key);
 
 struct SetRun {
   std::string source;  // the file, for messages
-  std::string tool;    // the build that measured it
+  Tool tool;           // the build that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
   std::string session{};  // hosts, their boots, and the day: what they did to all runs alike

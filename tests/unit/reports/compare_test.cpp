@@ -8,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "reports/compare/builds.h"
 #include "reports/formats/comparison_text.h"
 #include "tests/support/made_up_runs.h"
 
@@ -177,13 +178,13 @@ TEST(Compare, NotesTellWhatIsBehindTheRuns) {
   std::vector<SetRun>& runs = next.arms[0].runs;
   runs[0].run.warnings = {{"throttled", "the clock was held down"}};
   runs[1].run.ranks[0].kernel_choices_sha256 = std::string(64, 'a');
-  runs[2].tool = "0.2";
+  runs[2].tool.version = "0.2";
   const ComparisonRow row = row_of(base_set(), next);
   for (const char* code : {"different_plans", "different_tool"}) {
     EXPECT_THAT(row.notes, has_note(code)) << code;
   }
   const auto tools = std::ranges::find(row.notes, "different_tool", &Warning::code);
-  EXPECT_THAT(tools->text, EndsWith("| " + runs[0].tool + " and 0.2"));
+  EXPECT_THAT(tools->text, EndsWith("| " + builds_text({runs[0].tool, runs[2].tool})));
   ASSERT_EQ(row.new_side.warnings.size(), 1U);
   EXPECT_EQ(row.new_side.warnings[0].warning.code, "throttled");
   EXPECT_THAT(to_json(compare(base_set(), next, {}), std::nullopt, ExitCode::ok),
