@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "reports/compare/builds.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
@@ -114,6 +115,36 @@ void add_mixed_machines(std::vector<std::string>& lines, const RunSet& set) {
   }
 }
 
+std::vector<Tool> builds_of(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) {
+    if (run.run.status == Status::complete) runs.push_back(&run);
+  }
+  return builds_of(runs);
+}
+
+// Where a mean or a speedup is of several builds, so that it may tell of them, too.
+void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
+  std::map<std::string, std::vector<std::string>> arms;  // by what is said of them
+  for (const RunArm& arm : set.arms) {
+    const std::vector<Tool> builds = builds_of(arm);
+    if (builds.size() < 2) continue;
+    arms["runs of several builds of nearmetal in one mean (" + builds_text(builds) + ")"].push_back(
+        arm.name);
+  }
+  for (const ScalingPoint& point : scaling_of(set)) {
+    const auto builds = [&](const std::string& name) {
+      return builds_of(*std::ranges::find(set.arms, name, &RunArm::name));
+    };
+    const std::vector<Tool> own = builds(point.arm), reference = builds(point.reference);
+    if (std::ranges::is_permutation(own, reference)) continue;
+    arms["speedup against " + point.reference + ", which ran another build of nearmetal (" +
+         builds_text(own, reference) + " | " + builds_text(reference, own) + ")"]
+        .push_back(point.arm);
+  }
+  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
+}
+
 struct RunOfArm {
   const RunArm* arm = nullptr;
   size_t number = 0;  // from 1
@@ -182,6 +213,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
                     shortened(differences));
   }
   add_mixed_machines(lines, set);
+  add_mixed_builds(lines, set);
   add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
   for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));

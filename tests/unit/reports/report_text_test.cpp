@@ -56,6 +56,28 @@ TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
                                      testing::HasSubstr("batch"), testing::HasSubstr("777"))));
 }
 
+TEST(ReportText, TellsOfAMeanAndOfASpeedupOverSeveralBuilds) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
+  Tool& first = set.arms[0].runs[0].tool;
+  first.build_id = std::string(64, '1');
+  EXPECT_THAT(run_warnings(set),
+              testing::ElementsAre(testing::StartsWith(
+                  "run: runs of several builds of nearmetal in one mean (" + first.version)));
+  set.arms[0].runs[0].run.status = Status::failed;
+  EXPECT_THAT(run_warnings(set), Not(testing::Contains(HasSubstr("builds")))) << "in no mean";
+  Report report = made_up_report({{"1x1", {1000, 1010}}, {"1x2", {1900, 1910}}});
+  for (nearmetal::Run& run : report.arms[1].runs) {
+    run.world_size = 2;
+    run.tool = report.tool;
+    run.tool->build_id = std::string(64, '1');
+  }
+  RunSet scaled;
+  add_runs(scaled, report, "made up");
+  EXPECT_THAT(run_warnings(scaled),
+              testing::ElementsAre(testing::StartsWith(
+                  "1x2: speedup against 1x1, which ran another build of nearmetal (")));
+}
+
 TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
   RunSet set = made_up_set({{"run", {1000, 1010}}});
   for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "up"}, {"drift", "down"}};
