@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "reports/document/metric.h"
+#include "reports/compare/builds.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
@@ -36,6 +36,12 @@ bool has_failed(const JournalEntry& entry) {
 
 const std::optional<Tool>& tool_of(const JournalEntry& entry) {
   return entry.report.arms.at(0).runs.at(0).tool;
+}
+
+// Empty: that of all layouts that name none.
+std::string program_of(const JournalEntry& entry) {
+  const std::optional<Executable>& named = entry.report.arms.at(0).executable;
+  return named ? named->path : "";
 }
 
 }  // namespace
@@ -88,16 +94,17 @@ ExitCode SweepRuns::add(JournalEntry entry, bool cut_short) {
   return ExitCode::ok;
 }
 
-// As where it was built anew meanwhile.
+// What is built anew meanwhile. Layouts without a program of their own share that of the sweep.
 bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
   const std::optional<Tool>& tool = tool_of(entry);
   const auto other = std::ranges::find_if(entries_, [&](const JournalEntry& earlier) {
-    return earlier.layout == entry.layout && tool_of(earlier) && tool_of(earlier) != tool;
+    return program_of(earlier) == program_of(entry) && tool_of(earlier) && tool_of(earlier) != tool;
   });
   if (options_.any_build || !tool || other == entries_.end()) return false;
   tell("run " + std::to_string(entry.repeat) + " of " + entry.report.arms.at(0).name +
-       " was of another build of nearmetal (" + build_text(*tool) + ") than those before (" +
-       build_text(*tool_of(*other)) + ") and is dropped: --allow-other-build takes both");
+       " was of another build of nearmetal (" + builds_text({*tool}, {*tool_of(*other)}) +
+       ") than those before (" + builds_text({*tool_of(*other)}, {*tool}) +
+       ") and is dropped: --allow-other-build takes both");
   return true;
 }
 

@@ -36,7 +36,8 @@ class SweepRuns {
 
   /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,
   /// says why on the terminal and returns the exit code: the journal cannot be written, which loses
-  /// nothing here; or the run is of another build than those of its layout, and is dropped.
+  /// nothing here; or the run is of another build than those before it, of any layout that runs
+  /// the same program, and is dropped.
   ExitCode add(JournalEntry entry, bool cut_short);
 
   const std::filesystem::path& path() const { return journal_.path(); }

@@ -23,7 +23,7 @@ namespace {
 
 struct Header {
   std::string schema = "nearmetal/journal";
-  std::string schema_version = "1.3";  // 1.3: the hash leaves out the repeats; the build
+  std::string schema_version = "1.3";  // 1.3: the hash leaves out the repeats; the builds
   JournalOrigin origin;
 };
 

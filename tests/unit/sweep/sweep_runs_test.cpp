@@ -88,7 +88,9 @@ TEST_F(SweepRunsTest, ARunOfAProgramThatWasBuiltAnewIsDropped) {
   EXPECT_THAT(err.str(), HasSubstr("--allow-other-build"));
   JournalEntry elsewhere = entry(1);
   elsewhere.layout = 1;
-  EXPECT_EQ(runs.add(elsewhere, false), ExitCode::ok) << "another layout may have its own program";
+  EXPECT_EQ(runs.add(elsewhere, false), ExitCode::usage) << "it runs the program of the sweep";
+  elsewhere.report.arms[0].executable = Executable{"old/nearmetal", sha256("old"), {}};
+  EXPECT_EQ(runs.add(elsewhere, false), ExitCode::ok) << "it names its own";
   EXPECT_EQ(runs.entries().size(), 2);
 }
 
