@@ -35,13 +35,15 @@ void add_repeated_run_options(Options& options, RunForm& form) {
       .number("--repeats", "N", form.repeats, {1, 1000},
               "fresh processes, one after another, into one report")
       .group = group;
-  options.path("--resume", "JOURNAL", form.resume, "go on with repeats that were stopped or killed")
-      .group = group;
+  add_resume_options(options, form.resume, group);
 }
 
 ExitCode run_repeats(const RunForm& form, const Context& context) {
   const RunConfig& config = form.request.config;
-  if (!form.repeats) throw std::invalid_argument("--resume goes on with --repeats: give that, too");
+  if (!form.repeats) {
+    throw std::invalid_argument(
+        "--resume, --keep-failed and --allow-other-build are of --repeats: give that, too");
+  }
   if (is_launched() || config.ranks > 1) {
     throw std::invalid_argument(
         "--repeats starts processes of one rank; `nearmetal sweep` repeats jobs of several");
@@ -56,7 +58,7 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   expect.mig_profile = expected.mig;
   expect.vgpu_profile = expected.vgpu;
   SweepForm sweep;
-  sweep.resume.journal = form.resume;
+  sweep.resume = form.resume;
   sweep.output = config.output;
   sweep.force = config.force;
   sweep.json = config.json || config.output == "-";

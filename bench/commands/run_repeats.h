@@ -3,19 +3,21 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "bench/cli/command.h"
 #include "bench/cli/run_request.h"
+#include "bench/sweep/sweep_runs.h"
 
 namespace nearmetal {
 
 struct RunForm {
   RunRequest request;
   std::optional<int64_t> repeats;
-  std::optional<std::string> resume;  // a journal of repeats
+  ResumeOptions resume;
 
-  bool asks_for_repeats() const { return repeats || resume; }
+  bool asks_for_repeats() const {
+    return repeats || resume.journal || resume.keep_failed || resume.any_build;
+  }
 };
 
 /// Those of a run, and of its repeats.

@@ -28,12 +28,7 @@ void add_sweep_options(Options& options, SweepForm& form) {
   add_layout_options(options, form.request);
   options.path("--mig-config", "FILE[#LABEL]", form.request.mig_config,
                "of mig-parted: start nothing unless the GPUs here are so");
-  options.path("--resume", "JOURNAL", form.resume.journal,
-               "go on with a sweep that was stopped or killed, or take its failed runs again");
-  options.toggle("--keep-failed", form.resume.keep_failed,
-                 "with --resume: leave failed runs as they are");
-  options.toggle("--allow-other-build", form.resume.any_build,
-                 "take runs of another build of nearmetal beside those that are there");
+  add_resume_options(options, form.resume, OptionSpec{}.group);
   options.path("--output", "FILE", form.output,
                "of the report [nearmetal-sweep-MODEL-TIME.report.json]");
   options.toggle("--force", form.force,
@@ -50,6 +45,20 @@ ExitCode run_sweep_command(const SweepForm& form, const Context& context) {
 }
 
 }  // namespace
+
+void add_resume_options(Options& options, ResumeOptions& resume, const std::string& group) {
+  options
+      .path("--resume", "JOURNAL", resume.journal,
+            "go on where it was stopped or killed, or take failed runs again")
+      .group = group;
+  options
+      .toggle("--keep-failed", resume.keep_failed, "with --resume: leave failed runs as they are")
+      .group = group;
+  options
+      .toggle("--allow-other-build", resume.any_build,
+              "take runs of other builds of nearmetal beside those that are there")
+      .group = group;
+}
 
 Command sweep_command() {
   return make_command("sweep", "Run several layouts, each afresh several times, into one report",

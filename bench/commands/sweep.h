@@ -19,6 +19,9 @@ struct SweepForm {
   bool only_named_file = false;  // no report but in `output`
 };
 
+/// --resume and what else says which runs are taken, under a heading of the help.
+void add_resume_options(Options& options, ResumeOptions& resume, const std::string& group);
+
 /// Runs what the form asks for: each run is in the journal when the next one starts. Signals must
 /// be caught already (catch_stop_signals()).
 ExitCode run_sweep(const SweepForm& form, const Context& context);

@@ -69,6 +69,8 @@ class Repeats(cli.CliTest):
         for arguments, code, why in (
                 (["--repeats", "2", "--ranks", "2"], 2, "nearmetal sweep"),
                 (["--resume", "r.jsonl"], 2, "--repeats"),
+                (["--keep-failed"], 2, "--repeats"),
+                (["--allow-other-build"], 2, "--repeats"),
                 (["--repeats", "0"], 2, "--repeats"),
                 (["--repeats", "2", "--quiet", "--expect-gpu", "H200"], 2, "CPUs")):
             self.assert_refused(self.tiny("--steps", "3", *arguments), code, why)

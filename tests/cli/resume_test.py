@@ -44,8 +44,9 @@ class Resume(cli.SweepTest):
             file.write(b"another build of it!")
         return copy
 
-    def sweep_of(self, program, *arguments):
-        layouts = {"layouts": [{"name": "one", "shape": "1x1x1"}], "launcher": {"program": program}}
+    def sweep_of(self, program, *arguments, names=("one",)):
+        layouts = {"layouts": [{"name": name, "shape": "1x1x1"} for name in names], "order": "listed",
+                   "launcher": {"program": program}}
         return self.sweep(self.write("layouts.json", json.dumps(layouts)), "--steps", "3", *arguments)
 
     def runs(self):
@@ -67,28 +68,36 @@ class Resume(cli.SweepTest):
     def test_builds_are_not_mixed_unless_told(self):
         other = self.another_build()
         program = self.program("changes", f'[ ! -e changed ] || exec {other} "$@"; touch changed')
-        process = self.sweep_of(program, "--repeats", "2")
+        layouts = ("one", "two")
+        process = self.sweep_of(program, "--repeats", "1", names=layouts)
         self.assertEqual(process.returncode, 2, process.err)
         self.assertIn("of another build of nearmetal", process.err)
         report = self.report("s.json")
         self.assertEqual((report["status"], len(self.runs())), ("partial", 1))
         process = self.sweep_of(program, "--repeats", "2", "--resume", "s.jsonl", "--force",
-                                "--allow-other-build")
+                                "--allow-other-build", names=layouts)
         self.assertEqual(process.returncode, 0, process.err)
+        mixed = "one: runs of several builds of nearmetal in one mean ("
+        for out in (process.out, self.call("report", "s.json").out):
+            self.assertIn(mixed, " ".join(out.split()))
         builds = [run["tool"]["build_id"] for run in self.runs()]
         self.assertEqual(builds[0], self.report("s.json")["tool"]["build_id"])
         self.assertNotEqual(builds[0], builds[1])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
     def test_a_journal_of_another_build_is_refused(self):
-        too_large = (*cli.TINY_WORK, "--batch", "60000", "1x1x1", "--repeats", "1")
-        self.assertEqual(self.call("sweep", *too_large, "--output", "s.json").returncode, 6)
+        too_large = (*cli.TINY_WORK, "--batch", "60000", "--repeats", "1", "--quiet")
+        commands = {"s": ("sweep", "1x1x1", *too_large), "r": ("run", *too_large)}
+        for name, command in commands.items():
+            self.assertEqual(self.call(*command, "--output", name + ".json").returncode, 6)
         original, cli.EXECUTABLE = cli.EXECUTABLE, self.another_build()
         self.addCleanup(setattr, cli, "EXECUTABLE", original)
-        go_on = ("sweep", *too_large, "--resume", "s.jsonl", "--output", "t.json", "--keep-failed")
-        self.assert_refused(self.call(*go_on), 2, "s.jsonl is the journal of another build")
-        process = self.call(*go_on, "--allow-other-build")
-        self.assertEqual(process.returncode, 6, "kept, of the same plan: " + process.err)
+        for name, command in commands.items():
+            go_on = (*command, "--resume", name + ".jsonl", "--output", name + "2.json",
+                     "--keep-failed")
+            self.assert_refused(self.call(*go_on), 2, name + ".jsonl is the journal of another build")
+            process = self.call(*go_on, "--allow-other-build")
+            self.assertEqual(process.returncode, 6, "kept, of the same plan: " + process.err)
 
     def named_build(self, script, *arguments):
         """A sweep of a build that a layout names: this one, behind a script."""
