@@ -1,10 +1,13 @@
 #include "bench/sweep/job_folder.h"
 
-#include <unistd.h>
+#include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
+#include <cstdint>
 #include <cstring>
+#include <random>
 #include <stdexcept>
 #include <system_error>
 
@@ -25,35 +28,43 @@ for tenth in $(seq 50); do
 done
 )";
 
-// The names of sockets, which lie below it, may have some hundred bytes.
-std::string new_folder(const fs::path& place) {
-  std::string name = (place / "nearmetal-XXXXXX").string();
-  return mkdtemp(name.data()) == nullptr ? "" : name;
+fs::path temporary_folder() {
+  std::error_code error;
+  fs::path place = fs::temp_directory_path(error);
+  if (error) throw std::runtime_error("no folder for temporary files: " + error.message());
+  return place;
 }
 
-fs::path new_temporary_folder() {
-  std::error_code error;
-  const fs::path place = fs::temp_directory_path(error);
-  if (error) throw std::runtime_error("no folder for temporary files: " + error.message());
-  const std::string folder = new_folder(place);
-  if (!folder.empty()) return folder;
-  throw std::runtime_error("no folder for a job in " + place.string() + ": " +
-                           std::strerror(errno));
+// Random, so that nobody has it: the keeper is told it before there is such a folder. Short, as the
+// names of sockets, which lie below it, may have some hundred bytes.
+std::string new_name() {
+  std::random_device random;
+  std::array<char, 16> digits{};
+  const uint64_t number = uint64_t{random()} << 32 | random();
+  const char* const end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), number, 36).ptr;
+  return "nearmetal-" + std::string(digits.data(), end - digits.data());
+}
+
+std::vector<std::string> names_of(const fs::path& folder, const fs::path& shared_memory) {
+  if (shared_memory.empty()) return {folder.string()};
+  return {folder.string(), shared_memory.string()};
 }
 
 }  // namespace
 
-// Where there is no /dev/shm, Open MPI finds another place.
+// The keeper comes first: a process that is killed between the two leaves no folder. Where there is
+// no /dev/shm, Open MPI finds another place.
 JobFolder::JobFolder(bool shares_memory)
-    : folder_(new_temporary_folder()), shared_memory_(shares_memory ? new_folder("/dev/shm") : "") {
-  std::vector<std::string> folders = {folder_.string()};
-  if (!shared_memory_.empty()) folders.push_back(shared_memory_.string());
-  try {
-    keeper_.emplace(clearing_script, folders);
-  } catch (const std::exception&) {
-    // Unlike remove_all() this opens no file, which may be what was wrong.
-    for (const std::string& folder : folders) rmdir(folder.c_str());
-    throw;
+    : folder_(temporary_folder() / new_name()),
+      shared_memory_(shares_memory ? fs::path("/dev/shm") / folder_.filename() : ""),
+      keeper_(clearing_script, names_of(folder_, shared_memory_)) {
+  if (mkdir(folder_.c_str(), S_IRWXU) != 0) {
+    throw std::runtime_error("no folder for a job in " + folder_.parent_path().string() + ": " +
+                             std::strerror(errno));
+  }
+  if (!shared_memory_.empty() && mkdir(shared_memory_.c_str(), S_IRWXU) != 0) {
+    shared_memory_.clear();
   }
 }
 
@@ -64,7 +75,7 @@ JobFolder::~JobFolder() {
     if (!folder.empty()) fs::remove_all(folder, error);
     gone = gone && !error;
   }
-  gone ? keeper_->dismiss() : keeper_->leave();
+  gone ? keeper_.dismiss() : keeper_.leave();
 }
 
 std::vector<std::string> JobFolder::variables() const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,12 @@ class JobFolder {
   /// NAME=VALUE of what the job's launcher must find in its environment.
   std::vector<std::string> variables() const;
   /// To be inherited by the launcher.
-  int lifeline() const { return keeper_->lifeline(); }
+  int lifeline() const { return keeper_.lifeline(); }
 
  private:
   std::filesystem::path folder_;
   std::filesystem::path shared_memory_;  // empty: none
-  std::optional<Keeper> keeper_;
+  Keeper keeper_;
 };
 
 }  // namespace nearmetal

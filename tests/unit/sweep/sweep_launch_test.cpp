@@ -7,10 +7,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "bench/run/sweep_control.h"
