@@ -180,7 +180,8 @@ class Sweep {
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     time_left_.end_run();
     terminal_.clear_progress();
-    if (stop_ != 0 && outcome.reports.empty()) outcome = {};  // killed by us before it told anything
+    if (stop_ != 0 && outcome.reports.empty())
+      outcome = {};  // killed by us before it told anything
     outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     if (outcome.code != ExitCode::ok) {
       tell(name + " failed: " + outcome.failure);

@@ -44,9 +44,9 @@ TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
 TEST(EnvironmentDifferences, IdsOfALaunchAreNone) {
   auto one = machine(true, MachineKind::vm), other = one;
   other[0].boot_id = std::string("another");
-  for (const char* id : {"ess_base_jobid", "orte_hnp_uri", "orte_jobfam_session_dir",
-                         "orte_precondition_transports", "orte_tmpdir_base",
-                         "btl_vader_backing_directory"}) {
+  for (const char* id :
+       {"ess_base_jobid", "orte_hnp_uri", "orte_jobfam_session_dir", "orte_precondition_transports",
+        "orte_tmpdir_base", "btl_vader_backing_directory"}) {
     one[0].variables[std::string("OMPI_MCA_") + id] = "1";
     other[0].variables[std::string("OMPI_MCA_") + id] = "2";
   }
