@@ -10,6 +10,8 @@
 #include "bench/environment/environment.h"
 #include "models/errors.h"
 #include "reports/document/metric.h"
+#include "reports/files/atomic_file.h"
+#include "reports/json/json.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -84,11 +86,12 @@ void LastReport::wait_for_stop(const LastReportTask& task, const std::stop_token
   if (!ends_within(patience)) write(task);
 }
 
+// On standard output no other could take its place, so that it goes to a file alone.
 void LastReport::write(const LastReportTask& task) {
   const std::optional<Report> report = report_so_far(task);
-  if (!report) return;
+  if (!report || !destination_.file) return;
   try {
-    write_report(*report, destination_, task.terminal);
+    write_file_atomically(*destination_.file, to_json(*report), destination_.replace);
     destination_.replace = true;
   } catch (const std::exception& error) {
     task.terminal.err << "nearmetal: " << printable(error.what()) << std::endl;

@@ -1,5 +1,6 @@
 """Several ranks on this machine under a real mpirun: what they report and refuse."""
 
+import json
 import os
 import shutil
 import signal
@@ -189,8 +190,8 @@ class Ranks(cli.CliTest):
 
     def test_a_stop_that_other_ranks_do_not_answer_keeps_what_rank_0_measured(self):
         """As where a step takes longer than a launcher lets its ranks live that it was told to end."""
-        process = self.start_job((2, ["--duration", "600", "--warmup", "2", "--output",
-                                      "report.json"]), start_new_session=True)
+        process = self.start_job((2, ["--duration", "600", "--warmup", "2", "--json",
+                                      "--output", "report.json"]), start_new_session=True)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         for line in process.stderr:
@@ -211,7 +212,8 @@ class Ranks(cli.CliTest):
         self.assertGreater(len(run["ranks"][0]["step_seconds"]), 0)
         self.assertEqual(self.call("validate", "report.json").returncode, 0)
         os.kill(other, signal.SIGCONT)
-        process.communicate(timeout=cli.limit(60))
+        out, _ = process.communicate(timeout=cli.limit(60))
+        self.assertEqual(json.loads(out), self.report(), "one alone on standard output")
         run, = self.report()["arms"][0]["runs"]
         self.assertEqual(len(run["ranks"]), 2, "of all ranks, once they answer")
 
