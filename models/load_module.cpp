@@ -28,7 +28,7 @@ fs::path module_path(const std::string& name, const std::string& what) {
   const fs::path program = program_path();
   const fs::path folder = program.parent_path();
   if (fs::exists(folder / file)) return folder / file;
-  const fs::path installed = installed_modules(program) / file;
+  fs::path installed = installed_modules(program) / file;
   if (!fs::exists(installed)) {
     throw NotBuilt("this build has no " + what + ": there is no " + file + " in " +
                    folder.string());

@@ -12,9 +12,9 @@
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/json/consistency.h"
+#include "reports/json/fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/json_reader.h"
-#include "reports/json/run_fields.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
