@@ -56,7 +56,7 @@ void add_resume_options(Options& options, ResumeOptions& resume, const std::stri
       .group = group;
   options
       .toggle("--allow-other-build", resume.any_build,
-              "take runs of other builds of nearmetal beside those that are there")
+              "take runs of other builds of nearmetal beside those there")
       .group = group;
 }
 
