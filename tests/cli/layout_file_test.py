@@ -40,7 +40,8 @@ REPLACEMENTS = [None, True, -1, 0, 0.5, 2**53, 1e308, "", "-x", "a\nb", "vm", []
 # Options of `run` that no workload has: help, and what follows from the layout.
 NOT_OF_A_WORKLOAD = {"help", "device", "gpu", "output", "force", "json", "quiet", "no-report",
                      "no-progress", "ranks", "emulated", "expect-gpu", "expect-environment",
-                     "expect-mig", "expect-uuid", "expect-vgpu", "repeats", "resume"}
+                     "expect-mig", "expect-uuid", "expect-vgpu", "repeats", "resume",
+                     "keep-failed", "allow-other-build"}
 
 # Stands for nearmetal: says where it is and with which settings. `taskset` comes before it.
 WITNESS = """#!/bin/bash
