@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import cli
-import sweep_test
+import processes
 
 
 def mpirun(*contexts):
@@ -197,7 +197,7 @@ class Ranks(cli.CliTest):
         for line in process.stderr:
             if line.startswith("prepared"):
                 break
-        first, other = sorted(sweep_test.ranks_below(process.pid), key=sweep_test.Sweep.rank_of)
+        first, other = sorted(processes.ranks_below(process.pid), key=processes.rank_of)
         enough = cli.cpu_seconds(first) + 0.7  # for some steps
         while cli.cpu_seconds(first) < enough and process.poll() is None:
             time.sleep(0.05)

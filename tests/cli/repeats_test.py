@@ -40,15 +40,20 @@ class Repeats(cli.CliTest):
         self.assertRegex(process.out, r"run +1 +2 ")
         self.assertEqual(os.listdir(self.folder), [])
 
-    def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(self):
+    def interrupted_at(self, start):
+        """What is said after a Ctrl-C as soon as a line on stderr begins so."""
         process = self.start(*cli.TINY, "--steps", "400", "--repeats", "2", "--output", "r.json")
         for line in process.stderr:
-            if line.startswith("run 2 of 2"):
+            if line.startswith(start):
                 break
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=cli.limit(60))
-        self.assertEqual(process.returncode, 130, out + err)
-        self.assertEqual(self.report("r.json")["status"], "partial")
+        self.assertEqual((process.returncode, self.report("r.json")["status"]), (130, "partial"),
+                         out + err)
+        return err
+
+    def test_an_interrupt_keeps_what_was_measured_and_resume_goes_on(self):
+        err = self.interrupted_at("run 2 of 2")
         again = self.call(*shlex.split(err.partition("go on with: ")[2])[1:])
         self.assertEqual(again.returncode, 0, again.err)
         self.assertEqual([run["status"] for run in self.report("r.json")["arms"][0]["runs"]],
@@ -56,14 +61,7 @@ class Repeats(cli.CliTest):
         self.assertEqual(os.listdir(self.folder), ["r.json"])
 
     def test_a_stop_before_the_first_word_of_a_process_is_no_failure(self):
-        process = self.start(*cli.TINY, "--steps", "400", "--repeats", "2", "--output", "r.json")
-        for line in process.stderr:
-            if line.startswith("run 1 of 2"):
-                break
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=cli.limit(60))
-        self.assertEqual((process.returncode, self.report("r.json")["status"]), (130, "partial"),
-                         out + err)
+        self.interrupted_at("run 1 of 2")
 
     def test_what_no_process_could_repeat_is_refused(self):
         for arguments, code, why in (

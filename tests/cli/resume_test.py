@@ -8,7 +8,7 @@ import shutil
 import signal
 
 import cli
-from sweep_test import alive, children_of, ranks_below
+from processes import alive, children_of, ranks_below
 
 BUILD_ID_NOTE = b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0"
 

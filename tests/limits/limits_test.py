@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import slowdown
 
@@ -28,9 +29,15 @@ class Limits(unittest.TestCase):
         self.assertIn("cli.run_test", idle)
         self.assertEqual(busy, {name: 3.5 * seconds for name, seconds in idle.items()})
 
-    def test_are_those_of_an_idle_machine_at_least(self):
-        self.assertGreaterEqual(slowdown.slowdown(), 1)
-        self.assertLessEqual(slowdown.slowdown(), slowdown.MOST)
+    def test_follow_the_time_of_the_loop_within_bounds(self):
+        def found(times_slower):
+            seconds = times_slower * slowdown.REFERENCE_SECONDS
+            with mock.patch.object(slowdown, "loop_seconds", lambda: seconds), \
+                    mock.patch.dict(os.environ, {"NEARMETAL_TEST_SLOWDOWN": ""}):
+                return slowdown.slowdown(), slowdown.for_a_whole_suite()
+        self.assertEqual(found(0.5), (1, 300), "those of an idle machine at least")
+        self.assertEqual(found(4), (4, 400))
+        self.assertEqual(found(1000), (slowdown.MOST, 100 * slowdown.MOST))
 
     def test_beside_other_work_the_loop_takes_longer(self):
         everywhere = os.sched_getaffinity(0)

@@ -1,0 +1,175 @@
+"""How sweeps end: ranks that die or stand still, Ctrl-C, kills and closed outputs."""
+
+import fcntl
+import json
+import os
+import shlex
+import signal
+import time
+
+import cli
+import processes
+
+
+class SweepEnd(cli.SweepTest):
+    def interrupted(self, process):
+        """The report of a sweep after Ctrl-C."""
+        process.send_signal(signal.SIGINT)
+        process.out, process.err = process.communicate(timeout=cli.limit(60))
+        self.assertEqual(process.returncode, 130, process.err)
+        report = self.report("s.json")
+        self.assertEqual((report["status"], report["exit_code"]), ("partial", 130))
+        return report
+
+    def start_long(self, *arguments):
+        """A sweep whose first job is in its steps; the ranks of that job."""
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--duration", "600",
+                             *arguments)
+        ranks = []
+        for _ in range(600):
+            ranks = processes.ranks_below(process.pid)
+            # A rank that trains has used a second of CPU, a rank that sets up has not.
+            if len(ranks) == 2 and all(cli.cpu_seconds(rank) > 1.5 for rank in ranks):
+                return process, ranks
+            time.sleep(0.1)
+        self.fail("the ranks did not start")
+
+    def finish(self, process, ranks, within_seconds):
+        start = time.monotonic()
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
+        self.assertLess(time.monotonic() - start, within_seconds, process.err)
+        time.sleep(0.5)
+        self.assertEqual([rank for rank in ranks if processes.alive(rank)], [], "no process is left")
+
+    def test_a_killed_rank_is_named(self):
+        process, ranks = self.start_long("1x1x2", "--repeats", "1")
+        os.kill(ranks[1], signal.SIGKILL)
+        self.finish(process, ranks, 20)
+        self.assertEqual(process.returncode, 6, process.err)
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertIn("process rank 1", failure)
+        self.assertIn("node " + os.uname().nodename.split(".")[0], failure)
+        self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
+        self.assertIn("signal 9", failure)
+
+    def test_a_proof_that_takes_long_is_not_taken_for_no_step(self):
+        # Stands for a job that proves its result beyond the time in which it had to begin.
+        program = self.write("proves", """#!/bin/sh
+tell() {
+  echo '{"event": "progress", "rank": 0, "host": "here", "phase": "'$1'", "steps": '$2',' \
+    '"images_per_second": 1, "report": null, "neighbour": null}'
+}
+tell window 5
+for second in 1 2 3 4; do tell proof 0; sleep 1; done
+""")
+        os.chmod(program, 0o755)
+        process = self.sweep_file({
+            "layouts": [{"name": "one", "shape": "1x1x1"}], "repeats": 1,
+            "launcher": {"program": program}, "limits": {"start_seconds": 3}})
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertNotIn("no step within", failure)
+        self.assertEqual(process.returncode, 6, "it told no result: " + process.err)
+
+    def test_a_rank_that_stands_still_is_a_time_out(self):
+        layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
+                   "limits": {"step_seconds": 3}}
+        process, ranks = self.start_long(self.write("layouts.json", json.dumps(layouts)))
+        stopped = processes.rank_of(ranks[1])
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.finish(process, ranks, 30)
+        self.assertEqual(process.returncode, 7, process.err)
+        failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
+        self.assertRegex(failure, "no (step|sign of life) for ")
+        self.assertIn(f": rank {stopped} ({os.uname().nodename}) is silent", failure)
+        self.assertRegex(failure, r" \((set-up|(warm-up|window), step \d+)\)$")
+
+    def test_ctrl_c_between_jobs_in_turn_is_no_complete_run(self):
+        job = {"instances": [{"host": "localhost", "ranks": 1}], "share": {"way": "serial"}}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "both", "jobs": [job, job]}]}
+        document = self.write("layouts.json", json.dumps(layouts))
+        process = self.start("sweep", document, *cli.TINY_WORK, "--output", "s.json",
+                             "--duration", "600")
+        for _ in range(300):
+            if any(cli.cpu_seconds(rank) > 1.5 for rank in processes.ranks_below(process.pid)):
+                break
+            time.sleep(0.1)
+        report = self.interrupted(process)
+        self.assertEqual(report["arms"][0]["runs"][0]["status"], "partial")
+        with open(self.path("s.jsonl"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 1, "the plan's hash, and no run")
+
+    def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(self):
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--steps", "400",
+                             "--repeats", "2", "1x1x1")
+        for line in process.stderr:
+            if line.startswith("run 2 of 2"):
+                break
+        time.sleep(1)
+        report = self.interrupted(process)
+        told = process.err.partition("go on with: ")[2]
+        self.assertEqual(report["arms"][0]["runs"][0]["status"], "complete")
+        journal = self.path("s.jsonl")
+        with open(journal, encoding="utf-8") as file:
+            lines = file.readlines()
+        with open(journal, "w", encoding="utf-8") as file:  # killed while it wrote the second run
+            file.write("".join(lines[:2]) + '{"layout": 0, "rep')
+        with open(journal, encoding="utf-8") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            self.assert_refused(self.call(*shlex.split(told)[1:]), 9, "by another sweep")
+        late = lines[1].replace('"exit_code":0', '"exit_code":7')
+        self.assertNotEqual(late, lines[1])
+        ended_late = self.write("late.jsonl", lines[0] + late)
+        asked = [*cli.TINY_WORK, "--steps", "400", "--repeats", "2", "1x1x1"]
+        process = self.call("sweep", *asked, "--resume", ended_late, "--output", "late.json",
+                            "--keep-failed")
+        self.assertEqual(process.returncode, 7, "of the run before: " + process.err)
+        damaged = lines[1].replace('"environment":0', '"environment":9')
+        damaged = self.write("damaged.jsonl", lines[0] + damaged)
+        process = self.call("sweep", *asked, "--resume", damaged, "--output", "damaged.json")
+        self.assert_refused(process, 5, "damaged.jsonl line 2", "environment is 9")
+        process = self.sweep("--steps", "401", "--repeats", "2", "1x1x1", "--resume", journal,
+                             "--force")
+        self.assert_refused(process, 2, "another plan: give the same layouts, options and files as before",
+                            " ".join(["sweep", *asked]) + f", and --resume {journal}\n")
+        older = self.write("older.jsonl", lines[0].replace('"1.3"', '"1.1"'))
+        process = self.sweep("--steps", "401", "1x1x1", "--resume", older, "--force")
+        self.assert_refused(process, 2, "a journal of version 1.1: resume it with the nearmetal that wrote it, ",
+                            " ".join(asked))
+        self.assertEqual(shlex.split(told)[1:], ["sweep", *asked, "--resume", "s.jsonl",
+                                                 "--output", "s.json", "--force"])
+        process = self.call(*shlex.split(told)[1:])
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("1 run is in the journal", process.err)
+        runs = self.report("s.json")["arms"][0]["runs"]
+        self.assertEqual([run["status"] for run in runs], ["complete", "complete"])
+        self.assertEqual(runs[0]["started_at"], report["arms"][0]["runs"][0]["started_at"])
+
+    def test_a_killed_sweep_leaves_no_process(self):
+        process, ranks = self.start_long("1x1x2", "--repeats", "1")
+        process.kill()
+        process.communicate(timeout=cli.limit(10))
+        for _ in range(150):
+            if not any(processes.alive(rank) for rank in ranks):
+                return
+            time.sleep(0.1)
+        self.fail("ranks are left")
+
+    def test_a_closed_output_does_not_damage_the_journal(self):
+        def close_both():
+            os.close(1)
+            os.close(2)
+        process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--duration", "600",
+                             "1x1x1", preexec_fn=close_both)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for _ in range(200):
+            if os.path.exists(self.path("s.jsonl")):
+                break
+            time.sleep(0.05)
+        taken = [os.readlink(f"/proc/{process.pid}/fd/{standard}") for standard in (1, 2)]
+        self.assertEqual(taken, ["/dev/null", "/dev/null"], "not the journal")
+
+
+if __name__ == "__main__":
+    cli.main()
