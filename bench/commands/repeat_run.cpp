@@ -7,6 +7,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/cli/exit_status.h"
+#include "bench/environment/environment.h"
 #include "bench/sweep/repeated_layout.h"
 #include "bench/sweep/run_layout.h"
 #include "bench/sweep/sweep_report.h"
@@ -73,6 +74,9 @@ Report report_of_repeat(const Repeatable& repeated, const LaunchOutcome& outcome
   Report report = report_of_launch(repeated.plan, 0, outcome);
   if (report.tool.version.empty()) report.tool = build_info();
   report.invocation.argv = context.argv;
+  // Who left names out then wants none in what repeats it.
+  const RunConfig& then = config_of(repeated.report, repeated.report.arms[0]);
+  if (then.no_host_info) leave_out_host_info(report);
   return report;
 }
 

@@ -26,6 +26,13 @@ class Rerun(CompareTest):
         self.assertEqual(json.loads(process.out)["schema"], "nearmetal/comparison")
         self.assertIn("throughput", process.err)
 
+    def test_names_that_were_left_out_stay_out(self):
+        made = self.tiny("--steps", "3", "--no-host-info", "--output", "old.json")
+        self.assertEqual(made.returncode, 0, made.err)
+        self.assert_verdict(self.call("rerun", "old.json", "--runs", "1"), 0, "1|1")
+        [machine] = self.report("rerun-1-of-old.report.json")["environments"]
+        self.assertEqual((machine["host_name"], machine["boot_id"]), ("(left out)", None))
+
     def long_repeat(self, *command):
         """A repeat of thousands of steps in a session of its own, and the process of its run."""
         made = self.tiny("--steps", "3", "--output", "old.json")
