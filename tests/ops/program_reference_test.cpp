@@ -57,6 +57,11 @@ std::vector<GraphCase> block_cases() {
     cases.push_back({"Identity" + name, 4, [=] { return small_graph(size); }});
     cases.push_back({"Projection" + name, 3, [=] { return bottleneck_graph(size); }});
   }
+  for (const bool first : {false, true}) {
+    const std::string name = std::string("StrideIn") + (first ? "First" : "Second");
+    cases.push_back({name + "Odd", 3, [=] { return two_block_graph({3, 15, 21}, first); }});
+    cases.push_back({name + "Even", 3, [=] { return two_block_graph({3, 16, 10}, first); }});
+  }
   for (const int64_t classes : {2, 13, 1000}) {
     cases.push_back(
         {"Classes" + std::to_string(classes), 5, [=] { return small_graph(33, classes); }});

@@ -83,6 +83,21 @@ Graph bottleneck_graph(int64_t image_size, int64_t classes) {
   return classified(std::move(graph), x, classes);
 }
 
+Graph two_block_graph(Shape image, bool stride_in_first_conv) {
+  Graph graph("two_block");
+  const int stem = conv_norm_relu(graph, graph.input(image), "stem", 16, {3, 1, 1});
+  int x = conv_norm_relu(graph, stem, "1.conv1", 8, {1, 1, 0});
+  x = graph.batch_norm(graph.conv(x, "1.conv2", 16, {3, 1, 1}), "1.conv2.norm", true);
+  const int block = graph.relu(graph.add(x, stem, "1.add"), "1.relu");
+  const int64_t first = stride_in_first_conv ? 2 : 1;
+  x = conv_norm_relu(graph, block, "2.conv1", 8, {1, first, 0});
+  x = graph.batch_norm(graph.conv(x, "2.conv2", 24, {3, 2 / first, 1}), "2.conv2.norm", true);
+  const int shortcut =
+      graph.batch_norm(graph.conv(block, "2.projection", 24, {1, 2, 0}), "2.projection.norm");
+  x = graph.relu(graph.add(x, shortcut, "2.add"), "2.relu");
+  return classified(std::move(graph), x, 10);
+}
+
 ProgramOptions with_batch(int64_t batch) {
   ProgramOptions options;
   options.batch_size = batch;

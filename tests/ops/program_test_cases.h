@@ -47,6 +47,9 @@ Graph stem_graph(Window window, Shape image, bool pooled, int64_t channels = 8);
 Graph small_graph(int64_t image_size = 32, int64_t classes = 10);
 /// Stem and one bottleneck of stride 2 with a projection.
 Graph bottleneck_graph(int64_t image_size, int64_t classes = 10);
+/// Stem, a block with an identity shortcut, and one of stride 2 with a projection, whose stride is
+/// in its first convolution (1x1) or its second (3x3).
+Graph two_block_graph(Shape image, bool stride_in_first_conv);
 
 inline constexpr int64_t batch_size = 8;
 ProgramOptions with_batch(int64_t batch = batch_size);

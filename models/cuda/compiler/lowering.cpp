@@ -37,7 +37,8 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
       sums_(graph.nodes().size()),
       masks_(graph.nodes().size()),
       winner_x_(graph.nodes().size()),
-      gradients_(graph.nodes().size()) {}
+      gradients_(graph.nodes().size()),
+      even_pixel_gradients_(graph.nodes().size()) {}
 
 LoweredStep Lowering::run() {
   labels_and_images();
@@ -98,10 +99,17 @@ void Lowering::labels_and_images() {
 ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
   const Node& node = graph_.node(conv);
   const Shape& input = graph_.input_shape(node);
-  return {op,
-          is_stem(conv) ? cuda::stem_shape(choices_.stem, node, input, options_.batch_size)
-                        : convolution_shape(node, input, options_.batch_size),
-          options_.precision};
+  if (is_stem(conv)) {
+    return {op, cuda::stem_shape(choices_.stem, node, input, options_.batch_size),
+            options_.precision};
+  }
+  ConvolutionShape shape = convolution_shape(node, input, options_.batch_size);
+  if (op == ConvolutionOp::backward_data && leaves_even_pixels(conv)) {
+    shape.stride = 1;
+    shape.input_height = shape.output_height;
+    shape.input_width = shape.output_width;
+  }
+  return {op, shape, options_.precision};
 }
 
 void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
@@ -114,6 +122,19 @@ void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const T
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
   kernel.bytes +=
       static_cast<double>(kernel.convolution->problem.shape.weight_elements() * element_size());
+}
+
+bool Lowering::leaves_even_pixels(int conv) const {
+  const Node& node = graph_.node(conv);
+  const int input = node.inputs[0];
+  const std::vector<int>& consumers = graph_.consumers(input);
+  return node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
+         consumers.size() == 2 && consumers.back() == conv && ending_in_relu(graph_, input).adds();
+}
+
+ImageSize Lowering::image_size(int node) const {
+  const Shape& shape = graph_.node(node).shape;
+  return {static_cast<int>(shape.height), static_cast<int>(shape.width)};
 }
 
 PoolShape Lowering::pool_shape(int pool) const {

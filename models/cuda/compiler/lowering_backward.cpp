@@ -62,6 +62,10 @@ void Lowering::backward_average_pool(int i) {
   const Node& node = graph_.node(i);
   const Shape& input = graph_.input_shape(node);
   const Tensor* dy = gradients_of(i).first;
+  if (values_[node.inputs[0]] == nullptr) {  // only its mean was kept, and so is its gradient
+    gradients_[node.inputs[0]].push_back(dy);
+    return;
+  }
   Tensor* dx = tensor(value_bytes(node.inputs[0]));
   gradients_[node.inputs[0]].push_back(dx);
   emit(node.name, Phase::backward, "own", {dy, dx},
@@ -73,14 +77,19 @@ void Lowering::backward_average_pool(int i) {
 }
 
 void Lowering::backward_norm(const NormPattern& pattern) {
-  const auto [dy, dy_second] = gradients_of(pattern.output);
+  auto [dy, dy_second] = gradients_of(pattern.output);
+  Incoming incoming = dy_second == nullptr ? Incoming::one : Incoming::two;
+  if (mean_behind(pattern) >= 0) incoming = Incoming::of_mean;
+  if (const Tensor* even_pixels = even_pixel_gradients_[pattern.output]) {
+    dy_second = even_pixels;
+    incoming = Incoming::two_second_at_even_pixels;
+  }
   const Tensor* x = values_[pattern.conv];
   const Tensor* mask = masks_[pattern.output];
   const bool dual = pattern.residual_norm >= 0;
   const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
   const bool fused = fuses_backward(pattern);
-  // What is added has its gradient in dz, as have kernels that go on from there.
-  const bool stores_dz = pattern.residual >= 0 || (fused && dual);
+  const bool stores_dz = pattern.adds();
   Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : nullptr;
   Tensor* dx = fused ? nullptr : tensor(value_bytes(pattern.conv));
   Tensor* residual_dx = dual && !fused ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
@@ -96,11 +105,14 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   const auto& r = resources_;
   const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
   const Extent extent = this->extent(pattern.conv);
+  const ImageSize image = image_size(pattern.output);
   const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
     NormBackwardOperands operands;
     operands.count = extent.rows;
+    operands.incoming = incoming;
     operands.dy = dy->data;
     operands.dy_second = data(dy_second);
+    operands.image = image;
     operands.mask = static_cast<const uint8_t*>(data(mask));
     operands.x = x->data;
     operands.state = r.norms[pattern.norm];
@@ -120,9 +132,9 @@ void Lowering::backward_norm(const NormPattern& pattern) {
          launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
        });
   if (fused) return;
-  std::vector<const Tensor*> read{dy, dy_second, mask, x, residual_x, dx, residual_dx};
-  if (dz != nullptr) read = {dz, x, dx};
-  emit(name, Phase::backward, "own apply sweep", read, [=, &r](cudaStream_t stream) {
+  std::vector<const Tensor*> used{dz, x, residual_x, dx, residual_dx};
+  if (dz == nullptr) used = {dy, dy_second, x, dx};
+  emit(name, Phase::backward, "own apply sweep", used, [=, &r](cudaStream_t stream) {
     launch_norm_backward_apply(precision, operands(), extent, r.reduction.multiprocessors, stream);
   });
 }
@@ -142,6 +154,7 @@ void Lowering::backward_norm_pool(int pool) {
        [=, dy = dy, dy_second = dy_second, &r](cudaStream_t stream) {
          NormBackwardOperands operands;
          operands.count = shape.input().rows;
+         operands.incoming = dy_second == nullptr ? Incoming::one : Incoming::two;
          operands.dy = dy->data;
          if (dy_second != nullptr) operands.dy_second = dy_second->data;
          operands.x = winner_x->data;
@@ -170,8 +183,13 @@ void Lowering::backward_convolution(int i) {
   const Tensor* dy = gradients_of(i).first;
   emit_convolution(i, ConvolutionOp::backward_weights, Phase::backward, values_[input], dy);
   if (is_stem(i)) return mask_stem_gradient(node);
-  Tensor* dx = tensor(value_bytes(input));
-  gradients_[input].push_back(dx);
+  const ConvolutionShape shape = problem(ConvolutionOp::backward_data, i).shape;
+  Tensor* dx = tensor(shape.input_elements() * element_size());
+  if (leaves_even_pixels(i)) {
+    even_pixel_gradients_[input] = dx;
+  } else {
+    gradients_[input].push_back(dx);
+  }
   emit_convolution(i, ConvolutionOp::backward_data, Phase::backward, dx, dy);
 }
 
@@ -183,7 +201,8 @@ bool Lowering::fuses_backward(const NormPattern& pattern) const {
 }
 
 bool Lowering::fuses_backward(int conv) const {
-  return choices_.fused_backward.contains(problem(ConvolutionOp::backward_data, conv).key());
+  return graph_.node(conv).window.stride == 1 &&
+         choices_.fused_backward.contains(problem(ConvolutionOp::backward_data, conv).key());
 }
 
 void Lowering::backward_pointwise(int i) {

@@ -83,17 +83,24 @@ std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {
   };
 }
 
+int Lowering::mean_behind(const NormPattern& pattern) const {
+  const int consumer = graph_.sole_consumer(pattern.output);
+  return pattern.adds() && graph_.is(consumer, OpKind::global_average_pool) ? consumer : -1;
+}
+
 void Lowering::forward_norm(const NormPattern& pattern) {
   const Tensor* x = values_[pattern.conv];
   const Tensor* residual = nullptr;
   if (pattern.adds())
     residual = values_[pattern.residual >= 0 ? pattern.residual : pattern.residual_conv];
-  Tensor* y = tensor(value_bytes(pattern.output));
+  const int mean = mean_behind(pattern);
+  const int written = mean >= 0 ? mean : pattern.output;
+  Tensor* y = tensor(value_bytes(written));
   const Extent extent = this->extent(pattern.conv);
   const int width = static_cast<int>(16 / element_size());
   Tensor* mask =
       pattern.adds() && !options_.forward_only ? tensor(extent.elements() / width) : nullptr;
-  values_[pattern.output] = y;
+  values_[written] = y;
   masks_[pattern.output] = mask;
   const auto norm = norm_input(pattern.conv, pattern.norm);
   std::function<NormInput()> residual_norm;
@@ -102,7 +109,10 @@ void Lowering::forward_norm(const NormPattern& pattern) {
     residual_norm = norm_input(pattern.residual_conv, pattern.residual_norm);
     residual_sums = sums_[pattern.residual_conv];
   }
-  emit(name_of(graph_, pattern), Phase::forward, "own sweep",
+  const int mean_of_pixels = mean >= 0 ? image_size(pattern.output).pixels() : 0;
+  std::string name = name_of(graph_, pattern);
+  if (mean >= 0) name += " + " + graph_.node(mean).name;
+  emit(name, Phase::forward, "own sweep",
        {x, residual, y, mask, sums_[pattern.conv], residual_sums},
        [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
          NormaliseOperands operands;
@@ -113,6 +123,7 @@ void Lowering::forward_norm(const NormPattern& pattern) {
          if (residual_norm) operands.residual_norm = &other;
          operands.relu = true;
          if (mask != nullptr) operands.mask = static_cast<uint8_t*>(mask->data);
+         operands.mean_of_pixels = mean_of_pixels;
          operands.y = y->data;
          launch_normalise(precision, operands, extent, r.reduction.multiprocessors, stream);
        });
@@ -145,6 +156,7 @@ void Lowering::forward_norm_pool(int pool) {
 }
 
 void Lowering::forward_average_pool(int i) {
+  if (values_[i] != nullptr) return;  // the sweep before it has done it
   const Node& node = graph_.node(i);
   const Shape& input = graph_.input_shape(node);
   const Tensor* x = values_[node.inputs[0]];

@@ -77,6 +77,8 @@ class Lowering {
   void forward(int i);
   void forward_convolution(int i);
   void forward_stem(int i);
+  // The average pooling that the sweep at the end of the last block does, too; -1: none.
+  int mean_behind(const NormPattern& pattern) const;
   void forward_norm(const NormPattern& pattern);
   void forward_norm_pool(int pool);
   void forward_average_pool(int i);
@@ -89,6 +91,10 @@ class Lowering {
   void backward_average_pool(int i);
   void backward_norm(const NormPattern& pattern);
   void backward_norm_pool(int pool);
+  // The gradient at the input of a 1x1 convolution of stride 2 is zero but at even pixels. A block
+  // end takes those alone from one of its consumers.
+  bool leaves_even_pixels(int conv) const;
+  ImageSize image_size(int node) const;
   bool fuses_backward(const NormPattern& pattern) const;
   bool fuses_backward(int conv) const;
   void backward_convolution(int i);
@@ -113,7 +119,8 @@ class Lowering {
   std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them
   std::vector<const Tensor*> masks_;     // of a ReLU, or the winners of pooling
   std::vector<const Tensor*> winner_x_;  // of pooling
-  std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer
+  std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer, but for ...
+  std::vector<const Tensor*> even_pixel_gradients_;    // ... one that has the even pixels alone
   // By convolution, where its own backward kernel forms the gradient at its output.
   struct PendingGradient {
     int norm;

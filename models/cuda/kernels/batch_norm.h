@@ -7,9 +7,9 @@
 //
 // Bytes per element of E bytes, whose copy is the floor. Forward: the sums read E (0 where the
 // convolution left them), apply reads E and writes E; a residual adds E, its mask 1/8. Backward:
-// both sweeps read x and dy, 2 E, and E for each of a second dy and a residual that is normalised
-// too; the sums write dz (E) where another kernel wants it, and apply then reads that in place of
-// dy; apply writes E, or 2 E with such a residual.
+// both sweeps read x and dy, 2 E, and E for each of a second dy (E / 4 at even pixels alone) and a
+// residual that is normalised too; the sums write dz (E) where there is a residual, and apply then
+// reads that in place of dy; apply writes E, or 2 E with a normalised residual.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -47,6 +47,13 @@ struct Extent {
   constexpr int64_t elements() const { return rows * channels; }
 };
 
+struct ImageSize {
+  int height = 0;
+  int width = 0;
+
+  constexpr int pixels() const { return height * width; }
+};
+
 /// Partial sums and counters, shared by all launches of one stream.
 struct ReductionScratch {
   float* partial_sums = nullptr;
@@ -74,7 +81,8 @@ void launch_batch_statistics(Precision precision, const void* x, Extent extent,
 
 /// y = relu?(norm(x) + residual), where the residual is absent, a tensor, or the normalisation of
 /// another tensor. `mask`, if given, gets one byte per pack of 16 bytes, one bit per element: y >
-/// 0.
+/// 0. With `mean_of_pixels`, those of an image, y [images, channels] is the mean over them; this
+/// takes a residual and a ReLU.
 struct NormaliseOperands {
   const void* x = nullptr;
   NormInput norm;
@@ -82,24 +90,39 @@ struct NormaliseOperands {
   const NormInput* residual_norm = nullptr;  // not null: the residual is normalised too
   bool relu = false;
   uint8_t* mask = nullptr;
+  int mean_of_pixels = 0;
   void* y = nullptr;
 };
 void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
                       int multiprocessors, cudaStream_t stream);
 
-/// dz = mask * (dy + dy_second), where the mask is that of the ReLU; from it the gradients of scale
-/// and bias and dx.
+/// What the consumers of an output leave of its gradient.
+enum class Incoming {
+  one,  // dy
+  two,  // dy + dy_second
+  // dy + dy_second, where dy_second [images, (height + 1) / 2, (width + 1) / 2, channels] has the
+  // pixels of even rows and columns and is 0 at all others: that of a 1x1 convolution of stride 2.
+  two_second_at_even_pixels,
+  // dy [images, channels], by the mean over all pixels of the output. Sums alone take this form and
+  // the one before, as they leave dz.
+  of_mean,
+};
+
+/// dz = mask * gradient, where the mask is that of the ReLU; from it the gradients of scale and
+/// bias and dx.
 struct NormBackwardOperands {
   int64_t count = 0;  // values per channel over which the forward statistics were taken
+  Incoming incoming = Incoming::one;
   const void* dy = nullptr;
-  const void* dy_second = nullptr;  // null: the output has one consumer
+  const void* dy_second = nullptr;
+  ImageSize image;  // where `incoming` speaks of pixels
   // As launch_normalise wrote it where it added a residual; null where it added none, so that x and
   // the forward multiplier and shift tell the mask.
   const uint8_t* mask = nullptr;
   const void* x = nullptr;
   BatchNormState state;
   void* dx = nullptr;
-  // Where it is wanted, `dz` is stored; that of a residual that was added as it is always is. A
+  // Where it is wanted, the sums store `dz`, and always where there was a residual: its gradient. A
   // residual that was normalised in the forward pass has its own x, state and dx.
   void* dz = nullptr;
   const void* residual_x = nullptr;

@@ -1,7 +1,9 @@
+#include <stdexcept>
 
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
+#include "models/cuda/kernels/pixel_places.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -11,18 +13,27 @@ constexpr int sums_blocks = 1;  // at once on a multiprocessor
 
 enum class ReluMask { none, recomputed, stored };
 
-// dz = mask * (dy + dy_second) of one pack.
-template <class T, ReluMask relu, bool two>
+constexpr bool has_second(Incoming incoming) {
+  return incoming == Incoming::two || incoming == Incoming::two_second_at_even_pixels;
+}
+
+// dz = mask * gradient of one pack.
+template <class T, ReluMask relu, Incoming incoming>
 struct Gradient {
   const T* dy;
   const T* dy_second;
   const uint8_t* mask;
+  int channel, channels;
+  float mean_factor;
   Channels<T> multiplier, shift;  // for ReluMask::recomputed
 
-  __device__ Gradient(const NormBackwardOperands& operands, int channel)
+  __device__ Gradient(const NormBackwardOperands& operands, int channel, int channels)
       : dy(static_cast<const T*>(operands.dy)),
         dy_second(static_cast<const T*>(operands.dy_second)),
-        mask(operands.mask) {
+        mask(operands.mask),
+        channel(channel),
+        channels(channels),
+        mean_factor(1 / static_cast<float>(operands.image.pixels())) {
     if constexpr (relu == ReluMask::recomputed) {
       multiplier = Channels<T>::load(operands.state.multiplier + channel);
       shift = Channels<T>::load(operands.state.shift + channel);
@@ -34,18 +45,40 @@ struct Gradient {
     unsigned bits;
   };
   __device__ Loaded load(int64_t at) const {
+    static_assert(incoming == Incoming::one || incoming == Incoming::two);
     Loaded loaded;
     loaded.dy = load_pack(dy + at);
-    if constexpr (two) loaded.dy_second = load_pack(dy_second + at);
+    if constexpr (incoming == Incoming::two) loaded.dy_second = load_pack(dy_second + at);
     if constexpr (relu == ReluMask::stored) loaded.bits = mask[at / pack_width<T>];
     return loaded;
   }
+  __device__ Loaded load(int64_t at, unsigned row, const PixelPlaces& places) const {
+    if constexpr (incoming == Incoming::one || incoming == Incoming::two) {
+      return load(at);
+    } else {
+      Loaded loaded;
+      if constexpr (incoming == Incoming::of_mean) {
+        loaded.dy = load_pack(dy + places.image(row) * channels + channel);
+      } else {
+        loaded.dy = load_pack(dy + at);
+        const int64_t pixel = places.even_pixel(row);
+        loaded.dy_second =
+            pixel < 0 ? Pack<T>{} : load_pack(dy_second + pixel * channels + channel);
+      }
+      loaded.bits = mask[at / pack_width<T>];
+      return loaded;
+    }
+  }
   __device__ Channels<T> values(const Loaded& loaded, const Channels<T>& x) const {
     Channels<T> dz = to_floats(loaded.dy);
-    if constexpr (two) {
+    if constexpr (has_second(incoming)) {
       const Channels<T> second = to_floats(loaded.dy_second);
 #pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
+    }
+    if constexpr (incoming == Incoming::of_mean) {
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] *= mean_factor;
     }
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
@@ -60,35 +93,33 @@ struct Gradient {
   }
 };
 
-// What becomes of dz besides the batch norm's own gradients.
-enum class Residual { none, tensor, normalised, normalised_tensor };
+// What becomes of dz besides the batch norm's own gradients: nothing; it is stored; it is stored
+// and goes through another batch norm as well.
+enum class Residual { none, tensor, normalised };
 
 // Enough loads in flight to hide the latency of memory, few enough to keep them in registers, of
 // which bf16 takes more to be unpacked.
-template <class T, bool two, Residual residual>
+template <class T, Incoming incoming, Residual residual>
 inline constexpr int sums_unroll =
-    !std::is_same_v<T, __nv_bfloat16> && !two &&
-            (residual == Residual::none || residual == Residual::tensor)
+    !std::is_same_v<T, __nv_bfloat16> && !has_second(incoming) && residual != Residual::normalised
         ? 4
         : 2;
 
-template <class T, ReluMask relu, bool two, Residual residual>
+template <class T, ReluMask relu, Incoming incoming, Residual residual>
 __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     backward_sums_kernel(NormBackwardOperands operands, Extent extent, Count count,
-                         ReductionScratch scratch) {
+                         PixelPlaces places, ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
-  constexpr int unroll = sums_unroll<T, two, residual>;
+  constexpr int unroll = sums_unroll<T, incoming, residual>;
   constexpr int tile_rows = slice_rows<T> * unroll;
-  constexpr bool stores_dz =
-      residual == Residual::tensor || residual == Residual::normalised_tensor;
-  constexpr bool dual = residual == Residual::normalised || residual == Residual::normalised_tensor;
+  constexpr bool dual = residual == Residual::normalised;
   constexpr int sum_count = dual ? 3 : 2;
   const auto* x = static_cast<const T*>(operands.x);
   const auto* residual_x = static_cast<const T*>(operands.residual_x);
   const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
   float sums[sum_count][width] = {};
   if (channel < extent.channels) {
-    const Gradient<T, relu, two> gradient(operands, channel);
+    const Gradient<T, relu, incoming> gradient(operands, channel, extent.channels);
     const auto mean = Channels<T>::load(operands.state.mean + channel);
     Channels<T> residual_mean;
     if constexpr (dual) {
@@ -96,14 +127,14 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     }
     for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
       const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
-      typename Gradient<T, relu, two>::Loaded loaded[unroll];
+      typename Gradient<T, relu, incoming>::Loaded loaded[unroll];
       Pack<T> packs[unroll], residual_packs[unroll];
 #pragma unroll
       for (int u = 0; u < unroll; ++u) {
         const int64_t row = first + u * slice_rows<T>;
         if (row >= extent.rows) break;
         const int64_t at = row * extent.channels + channel;
-        loaded[u] = gradient.load(at);
+        loaded[u] = gradient.load(at, static_cast<unsigned>(row), places);
         packs[u] = load_pack(x + at);
         if constexpr (dual) {
           residual_packs[u] = load_pack(residual_x + at);
@@ -126,7 +157,7 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
             sums[2][i] = fmaf(value, at_residual.values[i] - residual_mean.values[i], sums[2][i]);
           }
         }
-        if constexpr (stores_dz) {
+        if constexpr (residual != Residual::none) {
           store_pack(static_cast<T*>(operands.dz) + row * extent.channels + channel,
                      from_floats<T>(dz));
         }
@@ -160,7 +191,7 @@ struct AffineInput {  // a * dz + b * x + c for the channels of a pack
   }
 };
 
-template <class T, ReluMask relu, bool two, bool dual>
+template <class T, ReluMask relu, Incoming incoming, bool dual>
 __global__ void __launch_bounds__(sweep_threads, 2)
     backward_apply_kernel(NormBackwardOperands operands, Extent extent, SweepShape shape) {
   constexpr int width = pack_width<T>;
@@ -168,12 +199,12 @@ __global__ void __launch_bounds__(sweep_threads, 2)
   if (!position.active) return;
   const auto* x = static_cast<const T*>(operands.x);
   const auto* residual_x = static_cast<const T*>(operands.residual_x);
-  const Gradient<T, relu, two> gradient(operands, position.channel);
+  const Gradient<T, relu, incoming> gradient(operands, position.channel, extent.channels);
   const AffineInput<T> affine(operands.state, position.channel);
   const AffineInput<T> residual_affine(dual ? operands.residual_state : operands.state,
                                        position.channel);
   sweep_backwards<apply_unroll>(position, extent, [&](const int64_t(&at)[apply_unroll], int count) {
-    typename Gradient<T, relu, two>::Loaded loaded[apply_unroll];
+    typename Gradient<T, relu, incoming>::Loaded loaded[apply_unroll];
     Pack<T> packs[apply_unroll], residual_packs[apply_unroll];
 #pragma unroll
     for (int u = 0; u < apply_unroll; ++u) {
@@ -196,10 +227,32 @@ __global__ void __launch_bounds__(sweep_threads, 2)
   });
 }
 
-// body<two>(), whether the output has two consumers.
-template <class Body>
-void with_consumers(const NormBackwardOperands& operands, Body&& body) {
-  operands.dy_second != nullptr ? body(std::true_type()) : body(std::false_type());
+template <class T, ReluMask relu, Incoming incoming, Residual residual>
+void launch_sums(const NormBackwardOperands& operands, Extent extent,
+                 const ReductionScratch& scratch, cudaStream_t stream) {
+  const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, incoming, residual>,
+                                   scratch.multiprocessors, sums_blocks);
+  backward_sums_kernel<T, relu, incoming, residual><<<grid, reduction_threads, 0, stream>>>(
+      operands, extent, Count(operands.count), PixelPlaces(operands.image), scratch);
+}
+
+// Behind an addition, whose ReLU has left its mask.
+template <class T, Incoming incoming>
+void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
+                          const ReductionScratch& scratch, cudaStream_t stream) {
+  const auto launch = operands.residual_x == nullptr
+                          ? launch_sums<T, ReluMask::stored, incoming, Residual::tensor>
+                          : launch_sums<T, ReluMask::stored, incoming, Residual::normalised>;
+  launch(operands, extent, scratch, stream);
+}
+
+template <class T, Incoming incoming>
+void launch_plain_sums(const NormBackwardOperands& operands, Extent extent,
+                       const ReductionScratch& scratch, cudaStream_t stream) {
+  const auto launch = operands.dz == nullptr
+                          ? launch_sums<T, ReluMask::recomputed, incoming, Residual::none>
+                          : launch_sums<T, ReluMask::recomputed, incoming, Residual::tensor>;
+  launch(operands, extent, scratch, stream);
 }
 
 }  // namespace
@@ -207,25 +260,24 @@ void with_consumers(const NormBackwardOperands& operands, Body&& body) {
 void launch_norm_backward_sums(Precision precision, const NormBackwardOperands& operands,
                                Extent extent, const ReductionScratch& scratch,
                                cudaStream_t stream) {
-  const bool stores_dz = operands.dz != nullptr;
+  const bool residual = operands.mask != nullptr;
   with_element_type(precision, [&]<class T>() {
-    with_consumers(operands, [&](auto two) {
-      const auto launch = [&]<ReluMask relu, Residual residual>() {
-        const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, two, residual>,
-                                         scratch.multiprocessors, sums_blocks);
-        backward_sums_kernel<T, relu, two, residual><<<grid, reduction_threads, 0, stream>>>(
-            operands, extent, Count(operands.count), scratch);
-      };
-      if (operands.residual_x != nullptr) {
-        stores_dz ? launch.template operator()<ReluMask::stored, Residual::normalised_tensor>()
-                  : launch.template operator()<ReluMask::stored, Residual::normalised>();
-      } else if (operands.mask != nullptr) {
-        launch.template operator()<ReluMask::stored, Residual::tensor>();
-      } else {
-        stores_dz ? launch.template operator()<ReluMask::recomputed, Residual::tensor>()
-                  : launch.template operator()<ReluMask::recomputed, Residual::none>();
+    const auto launch = [&] {
+      switch (operands.incoming) {
+        case Incoming::one:
+          return residual ? launch_residual_sums<T, Incoming::one>
+                          : launch_plain_sums<T, Incoming::one>;
+        case Incoming::two:
+          return residual ? launch_residual_sums<T, Incoming::two>
+                          : launch_plain_sums<T, Incoming::two>;
+        case Incoming::two_second_at_even_pixels:
+          return launch_residual_sums<T, Incoming::two_second_at_even_pixels>;
+        case Incoming::of_mean:
+          return launch_residual_sums<T, Incoming::of_mean>;
       }
-    });
+      throw std::logic_error("unnamed Incoming");
+    }();
+    launch(operands, extent, scratch, stream);
   });
   NM_CHECK_LAUNCH();
 }
@@ -240,13 +292,13 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
     if (operands.dz != nullptr) {  // the sums have left dz: nothing more to add or to mask
       NormBackwardOperands used = operands;
       used.dy = operands.dz;
-      return launch(backward_apply_kernel<T, ReluMask::none, false, false>, used);
+      return operands.residual_x != nullptr
+                 ? launch(backward_apply_kernel<T, ReluMask::none, Incoming::one, true>, used)
+                 : launch(backward_apply_kernel<T, ReluMask::none, Incoming::one, false>, used);
     }
-    with_consumers(operands, [&](auto two) {
-      operands.residual_x != nullptr
-          ? launch(backward_apply_kernel<T, ReluMask::stored, two, true>, operands)
-          : launch(backward_apply_kernel<T, ReluMask::recomputed, two, false>, operands);
-    });
+    operands.incoming == Incoming::two
+        ? launch(backward_apply_kernel<T, ReluMask::recomputed, Incoming::two, false>, operands)
+        : launch(backward_apply_kernel<T, ReluMask::recomputed, Incoming::one, false>, operands);
   });
   NM_CHECK_LAUNCH();
 }

@@ -92,6 +92,85 @@ __global__ void __launch_bounds__(sweep_threads)
       });
 }
 
+// The same, of which only the mean over the pixels of each image is kept. A block takes an image's
+// slice of channels.
+template <class T, Residual residual>
+__global__ void __launch_bounds__(sweep_threads)
+    normalise_mean_kernel(const T* x, NormInput norm, const T* other, NormInput other_norm,
+                          uint8_t* mask, T* y, int channels, int pixels, Count count, int lanes) {
+  constexpr int width = pack_width<T>;
+  const int rows_at_once = sweep_threads / lanes;
+  const int row = static_cast<int>(threadIdx.x) / lanes;
+  const int channel = (blockIdx.y * lanes + static_cast<int>(threadIdx.x) % lanes) * width;
+  const bool active = row < rows_at_once && channel < channels;
+  const int64_t image = blockIdx.x;
+  Channels<T> sums = {};
+  if (active) {
+    const bool store = image == 0 && row == 0;
+    const NormCoefficients<T> coefficients(norm, count, channel, store);
+    const NormCoefficients<T> other_coefficients(
+        residual == Residual::normalised ? other_norm : norm, count, channel,
+        residual == Residual::normalised && store);
+    for (int first = row; first < pixels; first += rows_at_once * normalise_unroll) {
+      Pack<T> packs[normalise_unroll], others[normalise_unroll];
+#pragma unroll
+      for (int u = 0; u < normalise_unroll; ++u) {
+        const int pixel = first + u * rows_at_once;
+        if (pixel >= pixels) break;
+        const int64_t at = (image * pixels + pixel) * channels + channel;
+        packs[u] = load_pack(x + at);
+        others[u] = load_pack(other + at);
+      }
+#pragma unroll
+      for (int u = 0; u < normalise_unroll; ++u) {
+        const int pixel = first + u * rows_at_once;
+        if (pixel >= pixels) break;
+        unsigned bits = 0;
+        const Channels<T> values = to_floats(packs[u]), added_values = to_floats(others[u]);
+#pragma unroll
+        for (int i = 0; i < width; ++i) {
+          const float added = added_values.values[i];
+          const float value =
+              coefficients.apply(i, values.values[i]) +
+              (residual == Residual::tensor ? added : other_coefficients.apply(i, added));
+          bits |= value > 0 ? 1u << i : 0u;
+          sums.values[i] += value < 0 ? 0.0f : value;  // a NaN stays
+        }
+        const int64_t at = (image * pixels + pixel) * channels + channel;
+        if (mask != nullptr) mask[at / width] = static_cast<uint8_t>(bits);
+      }
+    }
+  }
+  __shared__ Channels<T> shared[sweep_threads];
+  shared[threadIdx.x] = sums;
+  __syncthreads();
+  if (!active || row > 0) return;
+  for (int other_row = 1; other_row < rows_at_once; ++other_row) {
+    const Channels<T>& more = shared[other_row * lanes + threadIdx.x];
+#pragma unroll
+    for (int i = 0; i < width; ++i) sums.values[i] += more.values[i];
+  }
+#pragma unroll
+  for (int i = 0; i < width; ++i) sums.values[i] /= static_cast<float>(pixels);
+  store_pack(y + image * channels + channel, from_floats<T>(sums));
+}
+
+template <class T>
+void launch_normalise_mean(const NormaliseOperands& operands, const NormInput& other, Extent extent,
+                           cudaStream_t stream) {
+  const int packs = extent.channels / pack_width<T>;
+  const int lanes = std::min(packs, 32);
+  const dim3 grid(static_cast<unsigned>(extent.rows / operands.mean_of_pixels),
+                  (packs + lanes - 1) / lanes);
+  const auto kernel = operands.residual_norm == nullptr
+                          ? normalise_mean_kernel<T, Residual::tensor>
+                          : normalise_mean_kernel<T, Residual::normalised>;
+  kernel<<<grid, sweep_threads, 0, stream>>>(
+      static_cast<const T*>(operands.x), operands.norm, static_cast<const T*>(operands.residual),
+      other, operands.mask, static_cast<T*>(operands.y), extent.channels, operands.mean_of_pixels,
+      Count(extent.rows), lanes);
+}
+
 }  // namespace
 
 int64_t ReductionScratch::partial_sums_bytes(int multiprocessors) {
@@ -120,6 +199,9 @@ void launch_normalise(Precision precision, const NormaliseOperands& operands, Ex
     const SweepShape shape(extent, pack_width<T>, normalise_unroll, multiprocessors);
     const NormInput other =
         operands.residual_norm != nullptr ? *operands.residual_norm : NormInput{};
+    if (operands.mean_of_pixels > 0) {
+      return launch_normalise_mean<T>(operands, other, extent, stream);
+    }
     const auto launch = [&](auto kernel) {
       kernel<<<shape.grid(), sweep_threads, 0, stream>>>(
           static_cast<const T*>(operands.x), operands.norm,

@@ -1,0 +1,43 @@
+// Steps of the CUDA backend, planned without a GPU.
+#pragma once
+
+#include <map>
+
+#include "models/cuda/compiler/lowering.h"
+#include "models/cuda/tuning/own_kernels.h"
+
+namespace nearmetal::cuda {
+
+/// Of a batch of 4.
+inline ProgramOptions options_of(Precision precision) {
+  ProgramOptions options;
+  options.precision = precision;
+  options.batch_size = 4;
+  return options;
+}
+
+inline LoweredStep lowered(const Graph& graph, const ProgramOptions& options,
+                           const LoweringChoices& choices) {
+  static StepResources resources;
+  static std::map<StemForm, FlatLayout> layouts;
+  const FlatLayout& layout =
+      layouts.insert_or_assign(choices.stem, flat_layout(graph, choices.stem)).first->second;
+  return lower(graph, options, choices, layout, resources);
+}
+
+/// Every fusion that there is, wherever it fits.
+inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& options) {
+  LoweringChoices choices;
+  choices.stem = StemForm::pad_to_4;
+  choices.own_stem_forward = choices.own_stem_backward = true;
+  for (const ConvolutionProblem& problem :
+       distinct_problems(lowered(graph, options, choices), false)) {
+    if (problem.op == ConvolutionOp::forward) choices.fused_statistics.insert(problem.key());
+    for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
+      if (kernel.key == fused_backward_key(problem)) choices.fused_backward.insert(problem.key());
+    }
+  }
+  return choices;
+}
+
+}  // namespace nearmetal::cuda
