@@ -128,7 +128,7 @@ void print_list(std::ostream& out, const std::vector<BaselineSeries>& all) {
                    {"fingerprint"},
                    {"arm"},
                    {"runs", true},
-                   {"first"},
+                   {"first", false, true},
                    {"last"},
                    {std::string(words_of(units).rate) + " [95 %]", true}};
   print_aligned(out, table);
@@ -146,8 +146,8 @@ ExitCode run_list(const BaselineForm& form, const Context& context) {
   if (form.json) {
     terminal.out << to_json(all);
   } else if (all.empty()) {
-    terminal.out << "no baselines in " << form.folder
-                 << "; nearmetal baseline add NAME FILE... makes one\n";
+    print_line(terminal.out, "no baselines in " + form.folder +
+                                 "; nearmetal baseline add NAME FILE... makes one");
   } else {
     print_list(terminal.out, all);
   }
@@ -157,16 +157,19 @@ ExitCode run_list(const BaselineForm& form, const Context& context) {
 // How many runs a side a gate needs, known before any is taken.
 void print_plan(std::ostream& out, const BaselineSeries& series, const DecisionRule& rule) {
   if (!series.spread) {
-    out << "  no spread to plan by: " << series.spread.reason << '\n';
+    print_line(out, "no spread to plan by: " + series.spread.reason, "  ");
     return;
   }
-  out << "  spread of runs: " << plain_percent(std::round(1e6 * *series.spread) / 1e6) << "\n"
-      << "  runs a side to find a drop with " << plain_percent(needed_runs_power)
-      << " chance, at margin " << plain_percent(rule.margin) << ", alpha "
-      << plain_percent(rule.alpha) << ":\n";
+  const std::string spread = plain_percent(std::round(1e6 * *series.spread) / 1e6);
+  print_line(out, "spread of runs: " + spread, "  ");
+  print_line(out,
+             "runs a side to find a drop with " + plain_percent(needed_runs_power) +
+                 " chance, at margin " + plain_percent(rule.margin) + ", alpha " +
+                 plain_percent(rule.alpha) + ":",
+             "  ");
   for (const auto& [drop, runs] : series.needed_runs) {
-    out << "    " << plain_percent(drop) << ": " << (runs ? std::to_string(*runs) : runs.reason)
-        << '\n';
+    print_line(out, plain_percent(drop) + ": " + (runs ? std::to_string(*runs) : runs.reason),
+               "    ");
   }
 }
 
@@ -179,12 +182,13 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
     return ExitCode::ok;
   }
   for (const BaselineSeries& series : all) {
-    terminal.out << "fingerprint " << series.fingerprint << ", arm " << printable(series.arm)
-                 << ": " << counted(series.runs, "run") << " from " << series.first << " to "
-                 << series.last;
-    if (series.left_out > 0) terminal.out << ", " << series.left_out << " more not complete";
-    terminal.out << "\n  " << words_of(series.sample).rate << " [95 %]: " << mean_text(series)
-                 << '\n';
+    const std::string others =
+        series.left_out > 0 ? ", " + std::to_string(series.left_out) + " more not complete" : "";
+    print_line(terminal.out, "fingerprint " + series.fingerprint + ", arm " + series.arm + ": " +
+                                 counted(series.runs, "run") + " from " + series.first + " to " +
+                                 series.last + others);
+    print_line(terminal.out,
+               std::string(words_of(series.sample).rate) + " [95 %]: " + mean_text(series), "  ");
     print_plan(terminal.out, series, form.options.rule);
   }
   return ExitCode::ok;

@@ -148,7 +148,7 @@ void print_answer(const CompareAnswer& judged, const CompareRequest& request,
   } else {
     print_comparison(terminal.out, comparison, terminal.colour);
   }
-  for (const std::string& line : statements_of(judged)) terminal.out << line << '\n';
+  for (const std::string& line : statements_of(judged)) print_line(terminal.out, line);
   terminal.out << verdict_of(judged) << '\n';
 }
 

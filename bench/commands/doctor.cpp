@@ -5,6 +5,7 @@
 #include "bench/doctor/diagnose.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -39,9 +40,9 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     std::string severity = to_string(finding.severity);
     severity.resize(9, ' ');
-    out << severity << finding.seen << '\n';
-    if (!finding.why.empty()) out << "           why: " << finding.why << '\n';
-    if (!finding.fix.empty()) out << "           fix: " << finding.fix << '\n';
+    print_line(out, finding.seen, severity);
+    if (!finding.why.empty()) print_line(out, finding.why, "           why: ");
+    if (!finding.fix.empty()) print_line(out, finding.fix, "           fix: ");
   }
 }
 

@@ -76,7 +76,7 @@ void print_surroundings(std::ostream& out) {
       out, "ENVIRONMENT",
       {{"CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER", "Which GPUs there are, and in which order."},
        {"XDG_CACHE_HOME, HOME", "Where the plan cache lies, unless --plan-cache says so."},
-       {"COLUMNS", "How wide tables may be, 60 at least; else as wide as the terminal."},
+       {"COLUMNS", "How wide tables and lines may be; else as wide as the terminal."},
        {"TMPDIR", "Where jobs of a sweep have a folder of their own for as long as they run."},
        {"NO_COLOR, TERM", "No colour where NO_COLOR is set or the terminal is dumb."},
        {"PATH", "Where mpirun, nvidia-cuda-mps-control and gnuplot are looked for."},

@@ -13,6 +13,7 @@
 #include "reports/formats/baseline_json.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/json/json.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -20,24 +21,23 @@ namespace {
 namespace fs = std::filesystem;
 
 void print_backend(std::ostream& out, const std::string& name) {
-  out << "backend " << name << ": ";
+  const std::string lead = "backend " + name + ": ";
   try {
     const DeviceInfo device = load_backend(name).describe(0);
-    out << device.name;
-    for (const auto& [library, version] : device.libraries)
-      out << ", " << library << ' ' << version;
-    out << '\n';
+    std::string text = device.name;
+    for (const auto& [library, version] : device.libraries) text += ", " + library + ' ' + version;
+    print_line(out, lead + text);
   } catch (const std::exception& error) {
-    out << "not usable: " << error.what() << '\n';
+    print_line(out, lead + "not usable: " + error.what());
   }
 }
 
 void print_exchange(std::ostream& out) {
-  out << "between GPUs: ";
+  const std::string lead = "between GPUs: ";
   try {
-    out << load_nccl().version() << '\n';
+    print_line(out, lead + load_nccl().version());
   } catch (const std::exception& error) {
-    out << "not usable: " << error.what() << '\n';
+    print_line(out, lead + "not usable: " + error.what());
   }
 }
 

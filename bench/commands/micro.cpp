@@ -7,6 +7,7 @@
 #include "bench/micro/probes.h"
 #include "bench/run/prepare_device.h"
 #include "bench/run/together.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -92,7 +93,7 @@ Ceilings measured_ceilings(const std::vector<Probe>& probes, const PreparedDevic
 }
 
 void list_probes(const std::vector<Probe>& probes, std::ostream& out) {
-  for (const Probe& probe : probes) out << probe.name << ": " << probe.work << '\n';
+  for (const Probe& probe : probes) print_line(out, probe.name + ": " + probe.work);
 }
 
 // `ceilings`: to be measured for the kernels of a step; null: not needed.

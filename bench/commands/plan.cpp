@@ -7,6 +7,7 @@
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
 #include "reports/files/atomic_file.h"
+#include "reports/text/fit_table.h"
 
 namespace nearmetal {
 namespace {
@@ -26,26 +27,28 @@ time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between 
 struct PlanFormat {
   const char* name;
   Starter starter;
-  std::string (*text)(const LaunchPlan& plan, const std::string& image);
+  void (*print)(std::ostream& out, const LaunchPlan& plan, const std::string& image);
 };
 
-std::string table_of(const LaunchPlan& plan, const std::string&) {
-  std::ostringstream text;
-  print_plan(text, plan);
-  return text.str();
+void print_table(std::ostream& out, const LaunchPlan& plan, const std::string&) {
+  print_plan(out, plan);
 }
 
 template <std::string (*text)(const LaunchPlan&)>
-std::string without_image(const LaunchPlan& plan, const std::string&) {
-  return text(plan);
+void without_image(std::ostream& out, const LaunchPlan& plan, const std::string&) {
+  out << text(plan);
+}
+
+void print_mpi_job(std::ostream& out, const LaunchPlan& plan, const std::string& image) {
+  out << mpi_job_json(plan, image);
 }
 
 constexpr PlanFormat plan_formats[] = {
-    {"text", Starter::sweep, table_of},
+    {"text", Starter::sweep, print_table},
     {"json", Starter::sweep, without_image<plan_json>},
     {"sh", Starter::script, without_image<shell_script>},
     {"slurm", Starter::slurm, without_image<slurm_script>},
-    {"mpijob", Starter::mpi_job, mpi_job_json},
+    {"mpijob", Starter::mpi_job, print_mpi_job},
 };
 
 struct PlanForm {
@@ -73,9 +76,11 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
     throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
   }
   const LaunchPlan plan = make_launch_plan(request);
-  const std::string text = form.format->text(plan, form.image.value_or(""));
+  std::ostringstream text;
+  if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);
+  form.format->print(text, plan, form.image.value_or(""));
   if (form.output) require_no_input(*form.output, files_of(plan, request));
-  write_output(text, form.output, form.force, context.terminal);
+  write_output(text.str(), form.output, form.force, context.terminal);
   return ExitCode::ok;
 }
 

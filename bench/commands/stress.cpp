@@ -15,6 +15,7 @@
 #include "reports/json/run_fields.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -148,8 +149,8 @@ void show_result(const Neighbour& rate, double seconds, const std::string& work,
     out << document.dump(2) << '\n';
     return;
   }
-  out << rate.load << ": " << rate_text(rate) << " over " << significant(seconds, 3) << " s ("
-      << work << ")\n";
+  print_line(out, rate.load + ": " + rate_text(rate) + " over " + significant(seconds, 3) + " s (" +
+                      work + ")");
 }
 
 void load_for(Load& load, const StressForm& form, const Terminal& terminal,

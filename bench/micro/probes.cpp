@@ -3,10 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
-#include <iomanip>
 #include <memory>
 #include <string>
 
@@ -14,6 +12,7 @@
 #include "bench/run/together.h"
 #include "models/graph.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/table_rows.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -115,13 +114,37 @@ double counter(const gb::BenchmarkReporter::Run& run, const char* name) {
   return found == run.counters.end() ? 0 : found->second.value;
 }
 
+// What the rows will be, before their numbers are known: these take nine columns at most. What no
+// probe here has, and what `--list` tells, gives way where room is short.
+TextTable table_of(const std::vector<Probe>& probes, const Ceilings& ceilings) {
+  const auto none = [&](auto Probe::*amount) {
+    return std::ranges::all_of(probes, [&](const Probe& probe) { return probe.*amount <= 0; });
+  };
+  TextTable table;
+  table.columns = {{"probe"},
+                   {"median us", true},
+                   {"p99 us", true},
+                   {"GB/s", true, none(&Probe::bytes)},
+                   {"bus GB/s", true, none(&Probe::bus_factor)},
+                   {"TFLOP/s", true, none(&Probe::flops)},
+                   {"of floor", true, ceilings.copy_bytes_per_second <= 0},
+                   {"one run", false, true}};
+  const auto number = [](size_t columns) { return std::string(columns, '9'); };
+  for (const Probe& probe : probes) {
+    table.rows.push_back(
+        {probe.name, number(9), number(9), number(7), number(8), number(7), number(8), probe.work});
+  }
+  return table;
+}
+
 // One row per probe: medians of the repetitions.
 class TableReporter : public gb::BenchmarkReporter {
  public:
-  TableReporter(std::ostream& out, size_t name_width) : out_(out), name_width_(name_width) {}
+  TableReporter(std::ostream& out, const TextTable& table) : out_(out), rows_(out, table) {}
 
   bool ReportContext(const Context& /*context*/) override {
-    print({"probe", "median us", "p99 us", "GB/s", "bus GB/s", "TFLOP/s", "of floor", "one run"});
+    rows_.print_titles();
+    out_.flush();
     return true;
   }
 
@@ -150,16 +173,13 @@ class TableReporter : public gb::BenchmarkReporter {
   }
 
  private:
-  // One cell more than there are widths: the first is as wide as the longest name.
-  void print(const std::array<std::string, 8>& cells) {
-    constexpr std::array widths = {11, 11, 9, 10, 9, 10};
-    out_ << std::left << std::setw(static_cast<int>(name_width_)) << cells.front() << std::right;
-    for (size_t i = 0; i < widths.size(); ++i) out_ << std::setw(widths[i]) << cells[i + 1];
-    out_ << "  " << cells.back() << std::endl;
+  void print(const std::vector<std::string>& cells) {
+    rows_.print(cells);
+    out_.flush();
   }
 
   std::ostream& out_;
-  size_t name_width_;
+  TableRows rows_;
 };
 
 class SilentReporter : public gb::BenchmarkReporter {
@@ -194,12 +214,10 @@ class KeepFailures : public gb::BenchmarkReporter {
 };
 
 std::unique_ptr<gb::BenchmarkReporter> make_reporter(TimingForm form, std::ostream& out,
-                                                     const std::vector<Probe>& probes) {
+                                                     const TextTable& table) {
   if (form == TimingForm::json) return std::make_unique<gb::JSONReporter>();
   if (form == TimingForm::none) return std::make_unique<SilentReporter>();
-  size_t width = 5;
-  for (const Probe& probe : probes) width = std::max(width, probe.name.size());
-  return std::make_unique<TableReporter>(out, width);
+  return std::make_unique<TableReporter>(out, table);
 }
 
 }  // namespace
@@ -241,7 +259,7 @@ std::vector<std::string> time_probes(const std::vector<Probe>& probes, const Tim
       registered->MinTime(options.seconds);
     }
   }
-  const auto shown = make_reporter(form, out, probes);
+  const auto shown = make_reporter(form, out, table_of(probes, options.ceilings));
   KeepFailures reporter(*shown, out);
   gb::RunSpecifiedBenchmarks(&reporter, ".");
   gb::ClearRegisteredBenchmarks();

@@ -210,7 +210,7 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
 void print_summary(std::ostream& out, const Report& report, const Run& run, bool colour) {
   const RunConfig& config = report.invocation.config;
   Lines lines(out, colour);
-  out << printable(workload(config, run)) << "\n";
+  print_line(out, workload(config, run));
   if (run.throughput) {
     lines.line("throughput", significant(*run.throughput, 5) + " " + words_of(run.sample).rate,
                bold);
@@ -228,8 +228,14 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
 
 void print_profile(std::ostream& out, const StepProfile& profile) {
   TextTable table;
-  table.columns = {{"part"},           {"phase"},         {"ms", true},   {"% step", true},
-                   {"floor ms", true}, {"TFLOP/s", true}, {"GB/s", true}, {"implementation"}};
+  table.columns = {{"part"},
+                   {"phase"},
+                   {"ms", true},
+                   {"% step", true},
+                   {"floor ms", true},
+                   {"TFLOP/s", true, true},
+                   {"GB/s", true, true},
+                   {"implementation"}};
   const auto rate = [](double amount, double seconds, double scale) {
     return amount > 0 && seconds > 0 ? significant(scale * amount / seconds, 3) : std::string("-");
   };
@@ -246,7 +252,8 @@ void print_profile(std::ostream& out, const StepProfile& profile) {
                           rate(entry.flops, entry.seconds, 1e-12),
                           rate(entry.bytes, entry.seconds, 1e-9), entry.implementation});
   }
-  out << "\nWhere the step goes, each part timed alone\n";
+  out << '\n';
+  print_line(out, "Where the step goes, each part timed alone");
   print_aligned(out, table);
   Lines lines(out, false);
   lines.line("sum of parts", time_text(profile.sum_seconds) + ", " +
@@ -280,7 +287,8 @@ void print_probes(std::ostream& out, const RankProbes& probed) {
                           rate(probe.bytes, 1e-9), rate(probe.flops, 1e-12),
                           probe.median_seconds ? probe.work : probe.median_seconds.reason});
   }
-  out << "\nThis machine right after the window\n";
+  out << '\n';
+  print_line(out, "This machine right after the window");
   print_aligned(out, table);
 }
 

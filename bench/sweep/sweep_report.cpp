@@ -224,7 +224,7 @@ void print_sweep(std::ostream& out, const Report& report, bool colour) {
   print_head(out, work_lines({{"", &set}}), headlines(set), colour);
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {
-      out << shown.title << ":\n";
+      print_line(out, shown.title + ":");
       print_aligned(out, shown.table);
       if (!shown.legend.empty()) print_wrapped(out, shown.legend);
       out << '\n';

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <sstream>
 
 #include "comm/layout/shell_text.h"
 #include "reports/sharing/fractions.h"
@@ -53,9 +55,9 @@ const char* relation_of_jobs(const Placement& placement) {
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto jobs = static_cast<int64_t>(placement.jobs.size());
-  out << "layout " << printable(placement.layout) << ": " << to_string(placement.kind) << ", "
-      << counted(jobs, "job") << (jobs > 1 ? relation_of_jobs(placement) : ", ")
-      << counted(placement.ranks(), "rank") << "\n";
+  print_line(out, "layout " + placement.layout + ": " + to_string(placement.kind) + ", " +
+                      counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
+                      counted(placement.ranks(), "rank"));
   print_aligned(out, table_of(placement));
   for (const auto& command : commands_of(plan, index)) {
     out << "\n  " << printable(shell_quoted(command)) << "\n";
@@ -64,21 +66,22 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
 }
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
-  out << counted(static_cast<int64_t>(plan.launches.size()), "fresh start") << ", in this order";
-  if (plan.file.order == Order::randomised) out << " (random, seed " << plan.file.seed << ")";
-  int64_t repeat = 0;
+  const bool random = plan.file.order == Order::randomised;
+  print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "fresh start") +
+                      ", in this order" +
+                      (random ? " (random, seed " + std::to_string(plan.file.seed) + ")" : ""));
+  std::map<int64_t, std::vector<std::string>> layouts_of_repeats;
   for (const Launch& launch : plan.launches) {
-    if (launch.repeat != repeat) {
-      repeat = launch.repeat;
-      out << "\n  repeat " << repeat << ": ";
-    } else {
-      out << ", ";
-    }
-    out << printable(plan.placements[launch.layout].layout);
+    layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);
+  }
+  for (const auto& [repeat, layouts] : layouts_of_repeats) {
+    print_line(out, joined(layouts), "  repeat " + std::to_string(repeat) + ": ");
   }
   const TimeLimits& limits = plan.file.limits;
-  out << "\nlimits: start " << limits.start_seconds << " s, step " << limits.step_seconds
-      << " s, job " << limits.job_seconds << " s\n";
+  std::ostringstream text;
+  text << "limits: start " << limits.start_seconds << " s, step " << limits.step_seconds
+       << " s, job " << limits.job_seconds << " s";
+  print_line(out, text.str());
 }
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
@@ -180,9 +183,10 @@ std::string slurm_time(const LaunchPlan& plan) {
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
-  for (const UnsupportedArm& arm : plan.unsupported) out << unsupported_text(arm) << "\n";
+  for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
   print_order(out, plan);
-  out << "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh\n";
+  print_line(
+      out, "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh");
 }
 
 std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan); }

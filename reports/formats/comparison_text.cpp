@@ -142,8 +142,9 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
 
 TextTable table_of_key_differences(const Comparison& comparison) {
   TextTable table;
-  table.columns = {{"severity"}, {"field"}, {base_title(comparison.options)},
-                   {"differs"},  {"where"}, {"allowed"}};
+  table.columns = {
+      {"severity"},           {"field"},  {base_title(comparison.options)}, {"differs"},
+      {"where", false, true}, {"allowed"}};
   for (const KeyDifference& found : comparison.key_differences) {
     table.rows.push_back({to_string(found.severity), found.name, found.base, found.other,
                           found.source, found.allowed ? "yes" : "no"});
@@ -257,14 +258,15 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
   const ComparisonText text = text_of(comparison);
   print_head(out, text.work, text.headlines, colour);
   if (!text.key_differences.rows.empty()) {
-    out << key_differences_title << " (--allow-differ FIELD):\n";
+    print_line(out, std::string(key_differences_title) + " (--allow-differ FIELD):");
     print_aligned(out, text.key_differences);
     out << '\n';
   }
   print_aligned(out, text.rows, styles_of(comparison, colour));
   print_wrapped(out, text.rule);
   for (const TitledTable& explanation : text.explanations) {
-    out << '\n' << printable(explanation.title) << ":\n";
+    out << '\n';
+    print_line(out, explanation.title + ":");
     print_aligned(out, explanation.table);
     for (const std::string& line : explanation.remarks) print_wrapped(out, line);
   }

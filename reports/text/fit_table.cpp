@@ -9,7 +9,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t fewest_columns = 60;
+constexpr size_t fewest_columns = 20;
 constexpr size_t gap = 2;
 constexpr size_t shortest_part = 12;  // of a word that has to be broken
 
@@ -93,6 +93,7 @@ TableFit fit(const TextTable& table, size_t columns) {
   narrow(least, columns, fit.widths);
   for (size_t& width : least) width = std::min(width, shortest_part);
   narrow(least, columns, fit.widths);
+  fit.too_wide = all_of(fit.widths) > columns;
   return fit;
 }
 

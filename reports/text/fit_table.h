@@ -11,7 +11,7 @@
 namespace nearmetal {
 
 /// From now on tables and wrapped lines that are printed to `out` take so many columns at most,
-/// as far as their words let them; 60 where it is less.
+/// as far as their words let them; 20 where it is less.
 void limit_columns(std::ostream& out, size_t columns);
 
 /// What limit_columns() said; without a limit 0.
@@ -23,6 +23,7 @@ void take_column_limit(std::ostream& text, std::ostream& out);
 struct TableFit {
   std::vector<size_t> columns;  // that are shown, by index
   std::vector<size_t> widths;   // of those
+  bool too_wide = false;        // in spite of all that
 };
 
 /// Into so many columns (0: any): what the table can do without is left out, from the right, then

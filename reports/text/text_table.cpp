@@ -7,15 +7,11 @@
 #include <utility>
 
 #include "reports/text/fit_table.h"
+#include "reports/text/table_rows.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
-
-std::string padded(const std::string& text, size_t width, bool right_aligned) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
-  return right_aligned ? space + text : text + space;
-}
 
 struct CodePoint {
   char32_t value = 0;  // of a byte that is no UTF-8: 0
@@ -108,6 +104,22 @@ bool is_mark(const std::string& text, size_t at, bool links) {
   }
 }
 
+// Behind `lead`; lines that follow are indented.
+void print_words(std::ostream& out, const std::string& lead, const std::string& text, size_t indent,
+                 size_t most_columns) {
+  out << lead;
+  std::istringstream words(text);
+  size_t columns = width_of(lead);
+  bool begins = true;
+  for (std::string word; words >> word; begins = false) {
+    const bool fits = begins || columns + 1 + width_of(word) <= most_columns;
+    if (!begins) out << (fits ? " " : '\n' + std::string(indent, ' '));
+    out << word;
+    columns = (fits ? columns + (begins ? 0 : 1) : indent) + width_of(word);
+  }
+  out << '\n';
+}
+
 }  // namespace
 
 std::string printable(const std::string& text) {
@@ -134,54 +146,28 @@ std::string cut(const std::string& text, size_t columns) {
 
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles) {
-  const TableFit fitted = fit(table, column_limit(out));
-  const auto print_line = [&](const std::vector<std::string>& cells, const char* last_style) {
-    const size_t last = cells.size() - 1;
-    for (size_t i = 0; i < last; ++i) {
-      const bool right = table.columns[fitted.columns[i]].right_aligned;
-      out << padded(cells[i], fitted.widths[i], right) << "  ";
-    }
-    const bool right = table.columns[fitted.columns[last]].right_aligned;
-    const std::string text = padded(cells[last], right ? fitted.widths[last] : 0, right);
-    if (last_style == nullptr) {
-      out << text << '\n';
-    } else {
-      out << last_style << text << "\033[0m\n";
-    }
-  };
-  const auto print_row = [&](const auto& cell_of, const char* last_style) {
-    std::vector<std::vector<std::string>> lines;
-    size_t height = 0;
-    for (size_t i = 0; i < fitted.columns.size(); ++i) {
-      lines.push_back(wrap_cell(printable(cell_of(fitted.columns[i])), fitted.widths[i]));
-      height = std::max(height, lines.back().size());
-    }
-    for (size_t line = 0; line < height; ++line) {
-      std::vector<std::string> cells;
-      for (const auto& cell : lines) cells.push_back(line < cell.size() ? cell[line] : "");
-      print_line(cells, last_style);
-    }
-  };
-  print_row([&](size_t column) { return table.columns[column].title; }, nullptr);
+  const TableRows rows(out, table);
+  rows.print_titles();
   for (size_t i = 0; i < table.rows.size(); ++i) {
-    print_row([&](size_t column) { return table.rows[i][column]; },
-              last_styles.empty() ? nullptr : last_styles[i]);
+    rows.print(table.rows[i], last_styles.empty() ? nullptr : last_styles[i]);
   }
 }
 
-void print_wrapped(std::ostream& out, const std::string& line, int indent_columns) {
+void print_wrapped(std::ostream& out, const std::string& line, int indent) {
   constexpr size_t usual_columns = 100;
   const size_t limit = column_limit(out);
-  const size_t most_columns = limit == 0 ? usual_columns : std::min(limit, usual_columns);
-  const std::string indent(indent_columns, ' ');
-  std::istringstream words(printable(line));
-  size_t columns = 0;
-  for (std::string word; words >> word;) {
-    const bool fits = columns == 0 || columns + 1 + width_of(word) <= most_columns;
-    out << (columns == 0 ? "" : fits ? " " : "\n" + indent) << word;
-    columns = (fits ? columns + (columns > 0 ? 1 : 0) : indent.size()) + width_of(word);
+  print_words(out, "", printable(line), indent,
+              limit == 0 ? usual_columns : std::min(limit, usual_columns));
+}
+
+void print_line(std::ostream& out, const std::string& line, const std::string& lead) {
+  const size_t limit = column_limit(out);
+  const std::string text = printable(line);
+  if (limit == 0 || width_of(lead + text) <= limit) {
+    out << lead << text << '\n';
+  } else {
+    print_words(out, lead, text, std::max<size_t>(width_of(lead), 4), limit);
   }
-  out << '\n';
 }
 
 std::string markdown_escaped(const std::string& text) {

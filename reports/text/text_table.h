@@ -24,15 +24,18 @@ struct TitledTable {
   std::vector<std::string> remarks{};  // below it, one line each
 };
 
-/// Columns as wide as their widest cell, or as limit_columns() (fit_table.h) lets them be, with
-/// words of a cell on further lines; control characters are shown as '?'. `last_styles`: an escape
-/// sequence for the last cell of each row, where there are any.
+/// As TableRows (table_rows.h), columns being as wide as their widest cell. `last_styles`: an
+/// escape sequence for the last cell of each row, where there are any.
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles = {});
 
 /// A line of words on lines of at most 100 columns, or fewer by limit_columns(), the following ones
 /// indented by so many columns; control characters are shown as '?'.
 void print_wrapped(std::ostream& out, const std::string& line, int indent = 4);
+
+/// A line behind what begins it, on one line but where limit_columns() lets it be no longer; what
+/// follows is below the words, or indented by four columns. Control characters are shown as '?'.
+void print_line(std::ostream& out, const std::string& line, const std::string& lead = "");
 
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);

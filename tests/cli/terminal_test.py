@@ -1,6 +1,8 @@
 """What a terminal shows: lines of progress that are written over, and those that stay."""
 
 import fcntl
+import itertools
+import json
 import os
 import pty
 import re
@@ -53,6 +55,31 @@ class Terminal(CompareTest):
             wide = self.call(*command, env={**env, "COLUMNS": "200"}).out
             self.assertEqual(wide, self.call(*command).out)
         self.assertIn("p (t)", self.call("compare", "old", "new").out)
+
+    def test_whatever_is_shown_takes_the_columns_that_there_are(self):
+        runs = self.runs("run", 10561, count=3)
+        self.assertEqual(self.call("baseline", "add", "main", *runs).returncode, 0)
+        probe = ["micro", "--seconds", "0.001", "--repetitions", "1", "--device", "cpu",
+                 "cpu/quantum"]
+        commands = [["--version"], ["doctor"], ["models"], ["micro", "--list"], probe,
+                    ["baseline", "show", "main"], ["baseline", "list"],
+                    ["baseline", "list", "--baselines", "none"], ["gate", "main", *runs],
+                    ["plan", "1x1x2", "2*(1x1x1)", "--hosts", "localhost:2"]]
+        profile = [*cli.TINY, "--steps", "5", "--profile", "--no-report"]
+        for columns, command in [*itertools.product((60, 40), commands), (60, profile)]:
+            env = {**cli.clean_environment(), "COLUMNS": str(columns)}
+            process = self.call(*command, env=env)
+            self.assertIn(process.returncode, (0, 3), process.err)
+            # What is to be copied or read by a script is a line, and a path a word.
+            lines = [line for line in process.out.splitlines() if " " in line.strip()
+                     and not line.startswith(("  mpirun ", "verdict: ", "commit "))]
+            self.assertLessEqual(max(map(len, lines)), columns, process.out)
+
+    def test_a_line_of_doctor_is_whole_without_a_limit(self):
+        findings = self.call("doctor", "--json").out
+        lines = self.call("doctor").out.splitlines()
+        for finding in json.loads(findings)["findings"]:
+            self.assertTrue(any(line.endswith(finding["fix"]) for line in lines), finding)
 
     def test_a_line_stays_of_each_run_and_the_time_left_is_told(self):
         text = self.on_terminal(80, *cli.TINY, "--steps", "200", "--repeats", "2", "--output",

@@ -49,13 +49,41 @@ TEST(FitTable, BreaksAWordThatIsTooLongForTheTable) {
 }
 
 TEST(FitTable, WordsGoOnBelow) {
-  EXPECT_EQ(printed(30),  // 60
+  EXPECT_EQ(printed(60),
             "row                       base, images/s  verdict\n"
             "one job on two GPUs        10561 [10525,  INCONCLUSIVE (1-5)\n"
             "                                  10597]  \n"
             "two                                    9  FASTER\n");
   EXPECT_THAT(wrap_cell("10561 [10525, 10597]", 16), ElementsAre("10561 [10525,", "10597]"));
   EXPECT_THAT(wrap_cell("", 4), ElementsAre(""));
+}
+
+TEST(FitTable, ATableThatIsTooWideEvenSoIsAListOfEachRow) {
+  EXPECT_EQ(printed(26),
+            "row: one job on two GPUs\n"
+            "  base, images/s: 10561\n"
+            "    [10525, 10597]\n"
+            "  p (t): 0.0312\n"
+            "  p (rank): 0.1000\n"
+            "  verdict: INCONCLUSIVE\n"
+            "    (1-5)\n"
+            "row: two\n"
+            "  base, images/s: 9\n"
+            "  verdict: FASTER\n");
+}
+
+TEST(FitTable, ALineGoesOnBelowItsWordsWhereThereIsALimit) {
+  std::ostringstream wide;
+  print_line(wide, std::string(120, 'a') + " b\n", "blocker  ");
+  EXPECT_EQ(wide.str(), "blocker  " + std::string(120, 'a') + " b?\n");
+  std::ostringstream out;
+  limit_columns(out, 40);
+  print_line(out, "no driver is loaded, so that runs train elsewhere", "blocker  ");
+  print_line(out, "a line as long as forty columns are, yes");
+  EXPECT_EQ(out.str(),
+            "blocker  no driver is loaded, so that\n"
+            "         runs train elsewhere\n"
+            "a line as long as forty columns are, yes\n");
 }
 
 TEST(FitTable, RemarksTakeTheSameWidth) {
