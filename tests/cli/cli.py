@@ -1,11 +1,15 @@
 """Starts the executable for the tests of this folder; its path is the first argument."""
 
+import fcntl
 import json
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -57,6 +61,17 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def shown_by(process, until=None):
+    """What its terminal shows, up to these bytes or to its end."""
+    text = b""
+    try:
+        while not (until and until in text) and (part := os.read(process.terminal, 65536)):
+            text += part
+    except OSError:  # the end of a terminal
+        pass
+    return text.decode().replace("\r\n", "\n")
+
+
 class CliTest(unittest.TestCase):
     """Each test has a folder of its own, in which the executable runs."""
 
@@ -76,6 +91,24 @@ class CliTest(unittest.TestCase):
         options = {"cwd": self.folder, "env": clean_environment(), "stdin": subprocess.DEVNULL,
                    "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
         return subprocess.Popen([EXECUTABLE, *arguments], **options)
+
+    def start_on_terminal(self, *arguments, columns=80):
+        """Its standard error is a terminal, for shown_by()."""
+        terminal, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = self.start(*arguments, stderr=slave, env={**clean_environment(),
+                                                            "TERM": "xterm"})
+        os.close(slave)
+        process.terminal = terminal
+        self.addCleanup(os.close, terminal)
+        return process
+
+    def start_into_window(self, *arguments):
+        """The same; a step of the timed window is done."""
+        process = self.start_on_terminal(*arguments)
+        text = shown_by(process, until=b"s left")
+        self.assertIn("s left", text)
+        return process
 
     def call(self, *arguments, **options):
         """Runs to the end; stdout and stderr are in `out` and `err` of the result."""

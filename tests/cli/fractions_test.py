@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import unittest
 
 import jsonschema
@@ -172,9 +171,7 @@ class Fractions(cli.SweepTest):
         asked = ["sweep", "--fractions", "2", "--repeats", "2", "--hosts", "localhost:1", "--quiet"]
         process = self.start(*asked, "--output", "s.json", env=env)
         self.addCleanup(process.communicate)
-        until = time.monotonic() + 60
-        while self.runs_in("s.jsonl") < 1 and time.monotonic() < until:
-            time.sleep(0.05)
+        cli.wait_until(lambda: self.runs_in("s.jsonl") >= 1, 60)
         process.kill()
         process.wait()
         done = self.runs_in("s.jsonl")

@@ -104,12 +104,10 @@ class Network(cli.CliTest):
 
     def wait_until_both_train(self):
         # A rank that trains has used seconds of CPU, what starts it has not.
-        for _ in range(600):
-            if all(any(cli.cpu_seconds(pid) > 2 for pid in self.processes_on(host))
-                   for host in HOSTS):
-                return
-            time.sleep(0.1)
-        self.fail("the ranks did not start")
+        def trains_on(host):
+            return any(cli.cpu_seconds(pid) > 2 for pid in self.processes_on(host))
+        self.assertTrue(cli.wait_until(lambda: all(map(trains_on, HOSTS)), 60),
+                        "the ranks did not start")
 
     def kill_all(self):
         for host in HOSTS:
@@ -117,12 +115,9 @@ class Network(cli.CliTest):
                 os.kill(pid, signal.SIGKILL)
 
     def assert_nothing_is_left(self):
-        for _ in range(100):
-            left = {host: self.processes_on(host) for host in HOSTS}
-            if not any(left.values()):
-                return
-            time.sleep(0.1)
-        self.fail(f"processes are left: {left}")
+        def left():
+            return {host: pids for host in HOSTS if (pids := self.processes_on(host))}
+        self.assertTrue(cli.wait_until(lambda: not left(), 10), f"processes are left: {left()}")
 
     def test_one_network_over_two_hosts(self):
         process = self.finished(self.start_sweep(
@@ -151,7 +146,7 @@ class Network(cli.CliTest):
         self.on("host-b", "ip", "link", "set", "cable", "down")
         start = time.monotonic()
         self.finished(process)
-        self.assertLess(time.monotonic() - start, 40, process.err)
+        self.assertLess(time.monotonic() - start, cli.limit(40), process.err)
         self.assertEqual(process.returncode, 7, process.err)
         cut, alone = (arm["runs"][0] for arm in self.report("s.json")["arms"])
         self.assertRegex(cut["failure"], "no (step|sign of life) for ")

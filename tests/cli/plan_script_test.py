@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import cli
 import plans
@@ -93,9 +92,7 @@ class Scripts(plans.Plan):
         for number, code in (signal.SIGTERM, 143), (signal.SIGINT, 130):
             process = subprocess.Popen(["bash", self.write("script", script)], cwd=self.folder,
                                        env=environment, stderr=subprocess.PIPE)
-            until = time.monotonic() + 20
-            while len(self.lines_of("started")) < 2 and time.monotonic() < until:
-                time.sleep(0.02)
+            self.assertTrue(cli.wait_until(lambda: len(self.lines_of("started")) == 2, 20))
             process.send_signal(number)
             process.communicate(timeout=cli.limit(20))
             self.assertEqual(process.returncode, code)

@@ -177,7 +177,10 @@ class Ranks(cli.CliTest):
         for line in process.stderr:
             if line.startswith("prepared"):
                 break
-        time.sleep(1)
+        ranks = processes.ranks_below(process.pid)
+        trained = [cli.cpu_seconds(rank) + 0.3 for rank in ranks]
+        self.assertTrue(cli.wait_until(lambda: all(
+            cli.cpu_seconds(rank) > enough for rank, enough in zip(ranks, trained)), 60))
         children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
                                   text=True, check=True).stdout.split()
         os.kill(int(children[-1]), signal.SIGKILL)
@@ -199,8 +202,7 @@ class Ranks(cli.CliTest):
                 break
         first, other = sorted(processes.ranks_below(process.pid), key=processes.rank_of)
         enough = cli.cpu_seconds(first) + 0.7  # for some steps
-        while cli.cpu_seconds(first) < enough and process.poll() is None:
-            time.sleep(0.05)
+        self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(first) >= enough, 60))
         os.kill(other, signal.SIGSTOP)
         os.kill(first, signal.SIGTERM)
         cli.wait_until(lambda: os.path.exists(self.path("report.json")), 30)

@@ -6,7 +6,6 @@ import pathlib
 import re
 import shutil
 import signal
-import time
 
 import cli
 import made_up
@@ -58,11 +57,9 @@ class Rerun(CompareTest):
                 if own_group and int(re.search(r"SigBlk:\s*(\w+)", status)[1], 16) & sigint:
                     return int(child)
             return None
-        for _ in range(600):
-            if child := run_that_catches_signals():
-                return repeat, child
-            time.sleep(0.05)
-        raise AssertionError("no run was started")
+        child = cli.wait_until(run_that_catches_signals, 30)
+        self.assertIsNotNone(child, "no run was started")
+        return repeat, child
 
     def test_an_interrupt_keeps_what_the_repeat_measured(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGHUP, 129)):

@@ -51,17 +51,14 @@ class Run(cli.CliTest):
         self.assertIn("onednn", " ".join(report["environments"][0]["libraries"]).lower())
 
     def test_a_stall_is_told_loses_no_series_and_the_duration_is_met(self):
-        process = self.start(*cli.TINY, "--warmup", "1", "--duration", "3", "--monitor-hz", "100",
-                             "--output", "report.json")
-        for line in process.stderr:
-            if line.startswith("prepared"):
-                break
-        time.sleep(1.2)  # in the window
+        process = self.start_into_window(*cli.TINY, "--warmup", "1", "--duration", "3",
+                                         "--monitor-hz", "100", "--output", "report.json")
         process.send_signal(signal.SIGSTOP)
         time.sleep(1)
         process.send_signal(signal.SIGCONT)
-        process.out, process.err = process.communicate(timeout=cli.limit(60))
-        self.assertEqual(process.returncode, 0, process.err)
+        error = cli.shown_by(process)
+        process.communicate(timeout=cli.limit(60))
+        self.assertEqual(process.returncode, 0, error)
         run = self.report()["arms"][0]["runs"][0]
         monitoring = run["ranks"][0]["monitoring"]
         self.assertIn("cpu_steal_share", [series["name"] for series in monitoring["series"]])

@@ -25,20 +25,26 @@ class SweepEnd(cli.SweepTest):
         """A sweep whose first job is in its steps; the ranks of that job."""
         process = self.start("sweep", *cli.TINY_WORK, "--output", "s.json", "--duration", "600",
                              *arguments)
-        ranks = []
-        for _ in range(600):
-            ranks = processes.ranks_below(process.pid)
-            # A rank that trains has used a second of CPU, a rank that sets up has not.
-            if len(ranks) == 2 and all(cli.cpu_seconds(rank) > 1.5 for rank in ranks):
-                return process, ranks
-            time.sleep(0.1)
-        self.fail("the ranks did not start")
+        return process, self.ranks_that_train(process, 2)
+
+    def ranks_that_train(self, process, number):
+        """So many: one that trains has used a second of CPU, one that sets up has not."""
+        def find():
+            ranks = [rank for rank in processes.ranks_below(process.pid)
+                     if cli.cpu_seconds(rank) > 1.5]
+            return ranks if len(ranks) == number else None
+        ranks = cli.wait_until(find, 60)
+        self.assertIsNotNone(ranks, "the ranks did not start")
+        return ranks
 
     def finish(self, process, ranks, within_seconds):
         start = time.monotonic()
         process.out, process.err = process.communicate(timeout=cli.limit(100))
-        self.assertLess(time.monotonic() - start, within_seconds, process.err)
-        time.sleep(0.5)
+        self.assertLess(time.monotonic() - start, cli.limit(within_seconds), process.err)
+        self.assert_ended(ranks)
+
+    def assert_ended(self, ranks):
+        cli.wait_until(lambda: not any(map(processes.alive, ranks)), 15)
         self.assertEqual([rank for rank in ranks if processes.alive(rank)], [], "no process is left")
 
     def test_a_killed_rank_is_named(self):
@@ -90,10 +96,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         document = self.write("layouts.json", json.dumps(layouts))
         process = self.start("sweep", document, *cli.TINY_WORK, "--output", "s.json",
                              "--duration", "600")
-        for _ in range(300):
-            if any(cli.cpu_seconds(rank) > 1.5 for rank in processes.ranks_below(process.pid)):
-                break
-            time.sleep(0.1)
+        self.ranks_that_train(process, 1)
         report = self.interrupted(process)
         self.assertEqual(report["arms"][0]["runs"][0]["status"], "partial")
         with open(self.path("s.jsonl"), encoding="utf-8") as file:
@@ -105,7 +108,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         for line in process.stderr:
             if line.startswith("run 2 of 2"):
                 break
-        time.sleep(1)
+        self.assertTrue(cli.wait_until(lambda: processes.ranks_below(process.pid), 60))
         report = self.interrupted(process)
         told = process.err.partition("go on with: ")[2]
         self.assertEqual(report["arms"][0]["runs"][0]["status"], "complete")
@@ -149,11 +152,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         process, ranks = self.start_long("1x1x2", "--repeats", "1")
         process.kill()
         process.communicate(timeout=cli.limit(10))
-        for _ in range(150):
-            if not any(processes.alive(rank) for rank in ranks):
-                return
-            time.sleep(0.1)
-        self.fail("ranks are left")
+        self.assert_ended(ranks)
 
     def test_a_closed_output_does_not_damage_the_journal(self):
         def close_both():
@@ -163,10 +162,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
                              "1x1x1", preexec_fn=close_both)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        for _ in range(200):
-            if os.path.exists(self.path("s.jsonl")):
-                break
-            time.sleep(0.05)
+        self.assertTrue(cli.wait_until(lambda: os.path.exists(self.path("s.jsonl")), 10))
         taken = [os.readlink(f"/proc/{process.pid}/fd/{standard}") for standard in (1, 2)]
         self.assertEqual(taken, ["/dev/null", "/dev/null"], "not the journal")
 

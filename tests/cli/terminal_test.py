@@ -1,13 +1,9 @@
 """What a terminal shows: lines of progress that are written over, and those that stay."""
 
-import fcntl
 import itertools
 import json
 import os
-import pty
 import re
-import struct
-import termios
 
 import cli
 from compare_test import CompareTest
@@ -16,21 +12,11 @@ from compare_test import CompareTest
 class Terminal(CompareTest):
     def on_terminal(self, columns, *arguments):
         """What goes to standard error, a terminal of so many columns."""
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = self.start(*arguments, stderr=slave, env={**cli.clean_environment(),
-                                                            "TERM": "xterm"})
-        os.close(slave)
-        text = b""
-        try:
-            while part := os.read(master, 65536):
-                text += part
-        except OSError:  # the end of a terminal
-            pass
-        os.close(master)
+        process = self.start_on_terminal(*arguments, columns=columns)
+        text = cli.shown_by(process)
         process.communicate(timeout=cli.limit(60))
         self.assertEqual(process.returncode, 0, text)
-        return text.decode().replace("\r\n", "\n")
+        return text
 
     def test_progress_fits_in_the_terminal(self):
         for columns in (20, 200):
