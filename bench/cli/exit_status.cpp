@@ -44,7 +44,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {inconclusive, "gate: inconclusive under a strict policy, or too few runs"},
       {not_comparable, "not comparable, a metric or layout is missing, or not clean"},
       {invalid_report, "report unreadable or invalid, or without a complete run"},
-      {run_failed, "the run failed: out of memory, an error of a library, a wrong answer"},
+      {run_failed, "the run failed: out of memory, an error of a device or library, a wrong answer"},
       {timed_out, "sweep: a job took longer than its limits"},
       {not_supported, "not supported here: no GPU, driver, backend or mpirun"},
       {output_failed, "output could not be written"},

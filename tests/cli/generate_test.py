@@ -95,18 +95,27 @@ class Generate(cli.CliTest):
         self.assertEqual(process.stderr, "")
         self.assertIn("--image-size", re.sub(".\b", "", process.stdout))
 
-    def test_the_manual_has_the_usual_sections_and_the_exit_codes_of_the_pages(self):
+    def test_the_manual_has_the_usual_sections(self):
         text = self.generate("man")
         for section in ("ENVIRONMENT", '"EXIT STATUS"', "FILES", '"SEE ALSO"'):
             self.assertIn(f".SH {section}\n", text)
-        codes = re.findall(r"(?m)^\.TP\n\\fB(\d+)\\fR$", text)
+
+    def test_pages_help_and_manual_say_the_same_of_exit_codes(self):
         root = pathlib.Path(__file__).parents[2]
         pages = "".join(page.read_text(encoding="utf-8")
                         for page in [root / "README.md", *root.glob("docs/*.md")])
-        section = pages.split("## Exit codes\n")[1].split("\n## ")[0]
-        rows = re.findall(r"(?m)^\| (\d+(?:, \d+)*) \|", section)
-        self.assertEqual(codes, ", ".join(rows).split(", "))
-        self.assertIn("10", codes)
+        section = pages.split("## Exit codes\n")[1].split("\n## ")[0].replace("`", "")
+        of_pages = {}
+        for codes, meaning in re.findall(r"(?m)^\| (\d+(?:, \d+)*) +\| (.*\S) +\|$", section):
+            several = codes.split(", ")
+            meanings = meaning.split(", ") if len(several) > 1 else [meaning]
+            of_pages.update(zip(several, meanings, strict=True))
+        self.assertIn("10", of_pages)
+        help_text = self.call("--help").out.split("Exit codes:\n")[1]
+        self.assertEqual(dict(re.findall(r"(?m)^ +(\d+)  (.*)$", help_text)), of_pages)
+        manual = self.generate("man").split('.SH "EXIT STATUS"\n')[1].split(".SH")[0]
+        of_manual = re.findall(r"\.TP\n\\fB(\d+)\\fR\n(.*)", manual.replace("\\-", "-"))
+        self.assertEqual(dict(of_manual), of_pages)
 
     def test_unknown_forms_are_refused(self):
         self.assert_refused(self.call("generate", "csh"), 2, "'csh'", "bash, zsh, fish, man")
