@@ -97,47 +97,58 @@ void print_bash_words(std::ostream& out, const Command& command) {
   out << " ;;\n";
 }
 
-// 'name[help]:value:what', an argument of zsh's _arguments.
+// What zsh's _arguments does for a value.
+std::string zsh_action(const OptionSpec& option) {
+  const std::string words = joined(choices(option), " ");
+  if (option.baselines) return "{_files; compadd -- baselines/*(N/\\:t)}";
+  if (is_path(option)) return words.empty() ? "_files" : "{_files; compadd " + words + "}";
+  return words.empty() ? "" : "(" + words + ")";
+}
+
+// 'name[help]:value:action', an argument of _arguments.
 std::string zsh_option(const OptionSpec& option) {
   const std::string help = escaped(option.help, "[]:\\");
-  std::string value;
-  if (!value_of(option).empty()) {
-    const std::vector<std::string> words = choices(option);
-    const std::string names = joined(words, " ");
-    value = ":" + escaped(value_of(option), ":\\") + ":" +
-            (option.baselines                    ? "{_files; _files -W baselines -/}"
-             : is_path(option) && !words.empty() ? "{_files; compadd " + names + "}"
-             : is_path(option)                   ? "_files"
-             : words.empty()                     ? ""
-                                                 : "(" + names + ")");
-  }
-  if (is_argument(option)) return quoted("*:" + help + value.substr(value.find_last_of(':')));
+  const std::string value = value_of(option);
+  if (is_argument(option)) return quoted("*:" + help + ":" + zsh_action(option));
   std::vector<std::string> texts;
   for (const std::string& name : flags_of(option)) {
-    texts.push_back(quoted(name + "[" + help + "]" + value));
+    const std::string text = value.empty()
+                                 ? name + "[" + help + "]"
+                                 : name + (name.starts_with("--") ? "=" : "") + "[" + help +
+                                       "]:" + escaped(value, ":\\") + ":" + zsh_action(option);
+    texts.push_back(quoted(text));
   }
   return joined(texts, " ");
 }
 
-void print_fish_argument(std::ostream& out, const std::string& command, const OptionSpec& option) {
-  const std::string words = joined(choices(option), " ");
-  const char* baselines = option.baselines ? "(command ls baselines 2>/dev/null)" : "";
-  if (words.empty() && !option.baselines) return;
-  out << "complete -c nearmetal -n " << quoted("__fish_seen_subcommand_from " + command) << " -a "
-      << quoted(words + baselines) << " -d '" << escaped(option.help, "'\\") << "'\n";
+// For the arguments of a command; where it is of two words, both are there.
+std::string fish_condition(const Command& command) {
+  const std::string within = "__nearmetal_within " + command.name;
+  return command.commands.empty() ? within
+                                  : within + "; and not __nearmetal_behind " + command.name;
 }
 
-void print_fish_option(std::ostream& out, const std::string& command, const OptionSpec& option) {
-  if (is_argument(option)) return print_fish_argument(out, command, option);
-  out << "complete -c nearmetal -n "
-      << (command.empty() ? "__fish_use_subcommand"
-                          : quoted("__fish_seen_subcommand_from " + command));
+void print_fish_argument(std::ostream& out, const Command& command, const OptionSpec& option) {
+  const std::string words = joined(choices(option), " ");
+  const char* baselines = option.baselines ? "(command ls baselines 2>/dev/null)" : "";
+  out << "complete -c nearmetal -n " << quoted(fish_condition(command));
+  if (is_path(option) || option.baselines) out << " -F";
+  out << " -a " << quoted(words + baselines) << " -d '" << escaped(option.help, "'\\") << "'\n";
+}
+
+void print_fish_option(std::ostream& out, const std::string& condition, const OptionSpec& option) {
+  out << "complete -c nearmetal -n " << quoted(condition);
   for (const std::string& name : flags_of(option)) {
     out << (name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1));
   }
   if (!value_of(option).empty()) out << (is_path(option) ? " -r -F" : " -x");
   if (!choices(option).empty()) out << " -a '" << joined(choices(option), " ") << "'";
   out << " -d '" << escaped(option.help, "'\\") << "'\n";
+}
+
+void print_fish_word(std::ostream& out, const std::string& condition, const Command& command) {
+  out << "complete -c nearmetal -n " << quoted(condition) << " -a " << command.name << " -d '"
+      << escaped(command.help, "'\\") << "'\n";
 }
 
 }  // namespace
@@ -189,10 +200,21 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
   for (const Command& command : program.commands) {
     out << "    " << quoted(command.name + ":" + escaped(command.help, ":\\")) << '\n';
   }
-  out << "  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    _arguments";
+  out << R"(  )
+  local at=2
+  while ((at < CURRENT)) && [[ $words[at] == -* ]]; do ((++at)); done
+  if ((CURRENT == at)); then
+    _describe command commands
+    _arguments)";
   for (const OptionSpec& option : options_of(program)) out << ' ' << zsh_option(option);
-  out << "\n    return\n  fi\n  local command=$words[2]\n  shift words\n  ((CURRENT--))\n"
-      << "  case $command in\n";
+  out << R"(
+    return
+  fi
+  local command=$words[at]
+  shift $((at - 1)) words
+  ((CURRENT -= at - 1))
+  case $command in
+)";
   for (const Command& command : program.commands) {
     out << "    " << command.name << ")\n      _arguments";
     if (!command.commands.empty()) {
@@ -209,17 +231,36 @@ void print_zsh_completion(std::ostream& out, const Command& program) {
 }
 
 void print_fish_completion(std::ostream& out, const Command& program) {
-  out << "# fish completion of nearmetal\n";
-  for (const OptionSpec& option : options_of(program)) print_fish_option(out, "", option);
+  out << R"(# fish completion of nearmetal
+function __nearmetal_words
+    string match -v -- '-*' (commandline -opc)[2..-1]
+end
+# Whether the first word is this one.
+function __nearmetal_within
+    set -l words (__nearmetal_words)
+    test "$words[1]" = "$argv"
+end
+# Whether these are all words so far.
+function __nearmetal_behind
+    set -l words (__nearmetal_words)
+    test "$words" = "$argv"
+end
+complete -c nearmetal -f
+)";
+  for (const OptionSpec& option : options_of(program)) {
+    print_fish_option(out, "__nearmetal_behind", option);
+  }
   for (const Command& command : program.commands) {
-    out << "complete -c nearmetal -n __fish_use_subcommand -f -a " << command.name << " -d '"
-        << escaped(command.help, "'\\") << "'\n";
+    print_fish_word(out, "__nearmetal_behind", command);
     for (const Command& inner : command.commands) {
-      out << "complete -c nearmetal -n '__fish_seen_subcommand_from " << command.name << "' -f -a "
-          << inner.name << " -d '" << escaped(inner.help, "'\\") << "'\n";
+      print_fish_word(out, "__nearmetal_behind " + command.name, inner);
     }
     for (const OptionSpec& option : all_options(command)) {
-      print_fish_option(out, command.name, option);
+      if (is_argument(option)) {
+        print_fish_argument(out, command, option);
+      } else {
+        print_fish_option(out, "__nearmetal_within " + command.name, option);
+      }
     }
   }
 }
