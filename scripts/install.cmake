@@ -25,17 +25,24 @@ install(TARGETS nearmetal ${modules}
   RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${from_node}
   RUNTIME DESTINATION bin
   LIBRARY DESTINATION lib/nearmetal)
-# There the program is on PATH, and its layouts go by their names.
-file(READ README.md readme)
-string(REPLACE "build/nearmetal" "nearmetal" readme "${readme}")
-string(REPLACE "build/" "" readme "${readme}")
-string(REGEX REPLACE "layouts/([a-z0-9_]+)[.]json" "\\1" readme "${readme}")
-string(REPLACE "scripts/compare_with_torch.py" "share/nearmetal/compare_with_torch.py" readme
-  "${readme}")
-file(WRITE ${CMAKE_BINARY_DIR}/generated/README.md "${readme}")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS README.md)
-install(FILES ${CMAKE_BINARY_DIR}/generated/README.md LICENSE DESTINATION share/doc/nearmetal)
-install(DIRECTORY docs DESTINATION share/doc/nearmetal)
+# There the program is on PATH, its layouts go by their names, and there are no sources to refer to.
+file(REMOVE_RECURSE ${CMAKE_BINARY_DIR}/generated/pages)
+file(GLOB_RECURSE pages RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS docs/*.md)
+foreach(page README.md ${pages})
+  file(READ ${page} text)
+  string(REPLACE "build/nearmetal" "nearmetal" text "${text}")
+  string(REPLACE "build/" "" text "${text}")
+  string(REGEX REPLACE "\\[([^]]*)\\]\\(((\\.\\./)*)(bench|comm|models|reports|scripts|tests)/[^)]*\\)"
+    "\\1" text "${text}")
+  string(REGEX REPLACE "(\\]\\((\\.\\./)*)layouts/" "\\1../../nearmetal/layouts/" text "${text}")
+  string(REGEX REPLACE "([^/])layouts/([a-z0-9_]+)[.]json" "\\1\\2" text "${text}")
+  string(REPLACE "scripts/compare_with_torch.py" "share/nearmetal/compare_with_torch.py" text
+    "${text}")
+  file(WRITE ${CMAKE_BINARY_DIR}/generated/pages/${page} "${text}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/generated/pages/ DESTINATION share/doc/nearmetal)
+install(FILES LICENSE DESTINATION share/doc/nearmetal)
 install(DIRECTORY layouts DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.

@@ -64,12 +64,16 @@ class Bundle(unittest.TestCase):
                      "zsh/site-functions/_nearmetal", "fish/vendor_completions.d/nearmetal.fish"):
             self.assertGreater(os.path.getsize(os.path.join(self.root, "share", name)), 1000, name)
 
-    def test_its_readme_and_layouts_are_those_of_an_installed_program(self):
-        readme = pathlib.Path(self.root, "share/doc/nearmetal/README.md").read_text("utf-8")
-        self.assertNotIn("build/", readme)
-        self.assertIn("\nnearmetal run ", readme)
-        for page in re.findall(r"\]\((docs/[a-z_/]+\.md)", readme):
-            self.assertTrue(os.path.exists(os.path.join(self.root, "share/doc/nearmetal", page)))
+    def test_its_pages_and_layouts_are_those_of_an_installed_program(self):
+        folder = pathlib.Path(self.root, "share/doc/nearmetal")
+        pages = [folder / "README.md", *folder.glob("docs/**/*.md")]
+        self.assertGreater(len(pages), 5)
+        for page in pages:
+            text = page.read_text("utf-8")
+            self.assertNotIn("build/", text)
+            for link in re.findall(r"\]\(([^)#:]+)\)", text):
+                self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+        self.assertIn("\nnearmetal run ", pages[0].read_text("utf-8"))
         self.assertIn("vm0", self.nearmetal("plan", "dell_vms"))
 
     def test_is_small(self):
@@ -94,6 +98,8 @@ class Bundle(unittest.TestCase):
         with open(os.path.join(self.node, "a.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["status"], "complete")
         self.assertIn("verdict", self.nearmetal("compare", "a.json", "b.json"))
+        doctor = run(self.executable, "doctor", cwd=self.node)
+        self.assertIn("the cpu backend works", doctor.stdout)
 
     @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
     def test_charts_are_drawn_by_the_gnuplot_of_the_node(self):
