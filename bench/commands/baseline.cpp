@@ -20,12 +20,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* baseline_examples = R"(
 Examples:
-  nearmetal baseline add main run*.json    copies them to baselines/main/; nothing is overwritten
+  nearmetal baseline add main run*.json     copies them to baselines/main/; nothing is overwritten
   nearmetal baseline add main run*.json --skip-existing
   nearmetal baseline list
-  nearmetal baseline show main             its runs, their spread, and what it can find
-  nearmetal baseline remove main run3.json the copy of a report
-  nearmetal baseline remove main --all     the whole baseline)";
+  nearmetal baseline show main              its runs, their spread, and what it can find
+  nearmetal baseline remove main run3.json  the copy of a report
+  nearmetal baseline remove main --all      the whole baseline)";
 
 struct BaselineForm {
   std::string folder = "baselines";  // of all baselines

@@ -13,7 +13,7 @@ constexpr const char* compare_examples = R"(
 Examples:
   nearmetal compare old.json new.json
   nearmetal compare --base old*.json --new new*.json    several runs of each: needed for a verdict
-  nearmetal compare sweep.json#1x2 sweep.json#2x1       two arms of one report
+  nearmetal compare sweep.json#old sweep.json#new       two arms of one report, as of two builds
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
 
 Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond

@@ -24,8 +24,9 @@ namespace {
 
 constexpr const char* export_examples = R"(
 Examples:
-  nearmetal export --seed 7                               parameters, under torchvision's names
-  nearmetal export --steps 1 --precision bf16 --batch 8   and what one step computes from them
+  nearmetal export --seed 7                           parameters, under torchvision's names
+  nearmetal export --steps 1 --precision bf16 --batch 8 --output step.safetensors
+                                                      and what one step computes from them
   nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
 
 Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,

@@ -111,7 +111,11 @@ void print_manual(std::ostream& out, const Command& program) {
 
 constexpr const char* generate_examples = R"(
 Examples:
-  nearmetal generate bash > ~/.local/share/bash-completion/completions/nearmetal
+  source <(nearmetal generate bash)                    completion in this shell, and in later ones:
+  nearmetal generate bash | install -Dm644 /dev/stdin \
+      ~/.local/share/bash-completion/completions/nearmetal
+  nearmetal generate zsh > "${fpath[1]}/_nearmetal"
+  nearmetal generate fish > ~/.config/fish/completions/nearmetal.fish
   nearmetal generate man | man -l -)";
 
 struct Generated {

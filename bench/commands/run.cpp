@@ -260,12 +260,12 @@ class RankJob {
 constexpr const char* run_examples = R"(
 Examples:
   nearmetal run                                          about 20 s on the GPU, else the CPU
-  nearmetal run --precision bf16 --batch auto            the largest that fits and runs well
+  nearmetal run --precision bf16 --batch auto            the largest batch that fits a GPU
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
   nearmetal run --repeats 5 --output old.json            five fresh runs, one report, to compare
   nearmetal run --profile --output step.json             where the step goes
   mpirun -n 4 nearmetal run                              four ranks, one GPU each
-  nearmetal run --json | jq .arms[0].runs[0].throughput_images_per_second
+  nearmetal run --json | jq '.arms[0].runs[0].throughput_images_per_second'
 
 With --repeats each run is a process of its own, one after another, and the report holds all; as
 in a sweep, each is in a journal beside it when the next one starts.

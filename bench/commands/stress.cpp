@@ -25,7 +25,8 @@ Examples:
   nearmetal stress copy                        the GPU's memory, or the host's without a GPU
   nearmetal stress compute --seconds 60        matrix products
   nearmetal stress pcie --gpu 1                from pinned host memory to GPU 1
-  nearmetal stress copy & nearmetal run        what a neighbour costs; better measured by
+  nearmetal stress copy --seconds 60 & nearmetal run
+                                               what a neighbour costs; better measured by
   nearmetal sweep --fractions 2 --neighbours copy
 
 LOAD is copy, compute, pcie, or the name of a probe of `nearmetal micro --list`. Ctrl-C ends it, and

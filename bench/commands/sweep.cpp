@@ -11,8 +11,7 @@ constexpr const char* sweep_examples = R"(
 Examples:
   nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
-  nearmetal sweep layouts/dell_vms.json --output dell.json
-                                                        what a layout file says
+  nearmetal sweep dell_vms --output dell.json           what a layout file says, here a shipped one
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs
