@@ -54,9 +54,9 @@ void check_metric(const std::string& name) {
   require_choice("--metric", name, metrics_to_choose_from());
 }
 
-// Comparing says why the kind is never allowed; which libraries there are, only reports tell.
+// Which libraries there are, only reports tell.
 void check_field(const std::string& name) {
-  if (name == "kind" || name.starts_with("libraries.")) return;
+  if (name.starts_with("libraries.")) return;
   require_choice("--allow-differ", name, fields_that_may_differ());
 }
 

@@ -1,5 +1,6 @@
 #include "bench/commands/gate.h"
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <stdexcept>
@@ -59,6 +60,10 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
 
 ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
+  if (std::ranges::count(request.options.allow_differ, "kind") > 0) {
+    throw std::invalid_argument(
+        "--allow-differ kind is for compare: a gate holds like against like");
+  }
   std::optional<Repeatable> repeated;
   if (form.reruns > 0) {
     catch_stop_signals();  // before other threads start

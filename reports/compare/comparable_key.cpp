@@ -208,7 +208,7 @@ Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
 }
 
 std::vector<std::string> fields_that_may_differ() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"kind"};
   for (const Decides decides : {Decides::work, Decides::layout}) {
     for_each_in_key(decides, [&](const Setting& setting, auto member) {
       names.emplace_back(setting.name);

@@ -40,9 +40,17 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
-void add_kind_note(ComparisonRow& row, const Runs& base) {
-  if (base.empty() || base.front()->kind == Kind::measured) return;
-  const std::string kind = to_string(base.front()->kind);
+void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
+  if (base.empty() || next.empty()) return;
+  const std::string kind = to_string(base.front()->kind), other = to_string(next.front()->kind);
+  if (kind != other) {
+    row.notes.push_back({"kinds_differ", row.base_side.name + " is " + kind + ", " +
+                                             row.new_side.name + " " + other +
+                                             ": the difference is what the pretended split costs, "
+                                             "and tells nothing of a hypervisor"});
+    return;
+  }
+  if (kind == to_string(Kind::measured)) return;
   row.notes.push_back({kind, "both sides are " + kind + ", and tell nothing of real machines"});
 }
 
@@ -218,7 +226,7 @@ std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
 
 void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
                    const std::vector<double>& base_values, const std::vector<double>& new_values) {
-  add_kind_note(row, base);
+  add_kind_note(row, base, next);
   add_order_note(row, base, next);
   add_shared_runs(row, base, next);
   add_rank_test_note(row);

@@ -32,9 +32,9 @@ struct KeyField {
 /// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
-/// The fields that may be allowed to differ: all but the kind. Those of parts, such as
-/// loss_scale.initial, stand for themselves and by what they are parts of; libraries by that alone,
-/// as others come with other versions.
+/// The fields that may be allowed to differ; of kinds only measured and emulated. Those of parts,
+/// such as loss_scale.initial, stand for themselves and by what they are parts of; libraries by
+/// that alone, as others come with other versions.
 std::vector<std::string> fields_that_may_differ();
 
 /// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:

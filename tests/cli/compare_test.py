@@ -110,10 +110,25 @@ class Compare(CompareTest):
         self.assertEqual(len(self.json_of(*sides)["key_differences"]), 2)
         self.assert_verdict(self.call(*sides, "--allow-differ", "batch", "libraries"), 0,
                             "EQUIVALENT")
-        process = self.call(*sides, "--allow-differ", "kind")
-        self.assert_refused(process, 2, "never compared")
+        process = self.call("gate", *other, *base, "--allow-differ", "kind")
+        self.assert_refused(process, 2, "--allow-differ kind is for compare")
         process = self.call(*sides, "--allow-differ", "bacth")
         self.assert_refused(process, 2, "'bacth'", "did you mean 'batch'?")
+
+    def test_a_pretended_split_beside_the_whole_host_is_labelled_in_every_form(self):
+        def pretend(report, _):
+            report["arms"][0]["kind"] = "emulated"
+        sides = ["compare", "--base", *self.runs("base", 1000),
+                 "--new", *self.runs("split", 900, minute=60, change=pretend)]
+        self.assert_verdict(self.call(*sides), 4, "NOT-COMPARABLE", "measured", "emulated")
+        allowed = [*sides, "--allow-differ", "kind"]
+        label = "the base is measured, the new set emulated"
+        self.assert_verdict(self.call(*allowed), 0, "SLOWER", label)
+        self.assertIn(label, self.call(*allowed, "--markdown").out)
+        row = self.json_of(*allowed)["rows"][0]
+        self.assertEqual(row["notes"][0]["code"], "kinds_differ")
+        self.call(*allowed, "--html", "page.html", "--no-charts")
+        self.assertIn(label, pathlib.Path(self.path("page.html")).read_text(encoding="utf-8"))
 
     def test_no_row_in_common_is_exit_4(self):
         def rename(report, _):

@@ -242,10 +242,7 @@ TEST(Compare, RunsOfOneSideMustAgreeWithOneAnother) {
   EXPECT_EQ(comparison.key_differences[0].source, "stray.json");
 }
 
-TEST(Compare, KindsAreNeverMixed) {
-  CompareOptions options;
-  options.allow_differ = {"kind"};
-  EXPECT_THROW(compare(base_set(), new_set(1), options), std::invalid_argument);
+TEST(Compare, KindsAreMixedOnDemandAndLabelled) {
   Report report = made_up_report({{"run", scaled(1)}}, 60);
   report.arms[0].kind = Kind::emulated;
   RunSet emulated;
@@ -256,6 +253,17 @@ TEST(Compare, KindsAreNeverMixed) {
   const ComparisonRow row = row_of(emulated, emulated, {});
   EXPECT_EQ(row.verdict, Verdict::inconclusive) << "comparable, but one and the same";
   EXPECT_EQ(row.notes.front().code, "emulated");
+
+  CompareOptions kinds;
+  kinds.allow_differ = {"kind"};
+  const ComparisonRow split = row_of(base_set(), emulated, kinds);
+  EXPECT_TRUE(split.difference.value);
+  EXPECT_EQ(split.notes.front().code, "kinds_differ");
+  EXPECT_THAT(split.notes.front().text, HasSubstr("the base is measured, the new set emulated"));
+  report.arms[0].kind = Kind::predicted;
+  RunSet predicted;
+  add_runs(predicted, report, "p.json");
+  EXPECT_EQ(row_of(base_set(), predicted, kinds).verdict, Verdict::not_comparable);
 }
 
 TEST(Compare, TheVmFormTakesTheSplitAsTreatment) {
