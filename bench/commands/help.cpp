@@ -11,7 +11,37 @@ namespace {
 constexpr const char* help_examples = R"(
 Examples:
   nearmetal help                          the commands
-  nearmetal help run                      all options of one, as nearmetal run --help)";
+  nearmetal help run                      all options of one, as nearmetal run --help
+  nearmetal help vm                       a VM against bare metal, in five steps)";
+
+// docs/vm_against_bare_metal.md has the same commands.
+constexpr const char* vm_steps =
+    R"(A VM against bare metal, in five steps (docs/vm_against_bare_metal.md)
+
+1. Say what both sides are: your names, addresses and numbers of GPUs. Layouts are matched by name.
+  cp layouts/dell_bare_metal.json bare_metal.json
+  cp layouts/dell_vms.json vms.json
+
+2. Ask what is in the way, each on its side.
+  nearmetal doctor bare_metal.json
+  nearmetal doctor vms.json
+
+3. Measure by turns where you can, as heat, drivers and neighbours change from day to day.
+  nearmetal sweep bare_metal.json --output bare_metal_1.json
+  nearmetal sweep vms.json --output vms_1.json
+  nearmetal sweep bare_metal.json --output bare_metal_2.json
+  nearmetal sweep vms.json --output vms_2.json
+
+4. Bring the reports together; any way of copying does.
+  nearmetal validate bare_metal_1.json bare_metal_2.json vms_1.json vms_2.json
+
+5. Compare: a page with charts, and the table to paste.
+  nearmetal compare --bare bare_metal_1.json bare_metal_2.json --vm vms_1.json vms_2.json \
+    --html vms.html
+  nearmetal compare --bare bare_metal_1.json bare_metal_2.json --vm vms_1.json vms_2.json \
+    --markdown
+)";
+constexpr const char* vm_topic = "vm";
 
 constexpr const char* version_examples = R"(
 Examples:
@@ -29,9 +59,13 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
 
 void add_help_options(Options& options, HelpForm& form) {
   options
-      .values("COMMAND", " ", "Command, of two words where it has two",
+      .values("COMMAND", " ", "Command, of two words where it has two; or vm",
               [&form](const std::vector<std::string>& words) { form.words = words; })
-      .words = [] { return names_of(program().commands); };
+      .words = [] {
+    std::vector<std::string> names = names_of(program().commands);
+    names.emplace_back(vm_topic);
+    return names;
+  };
 }
 
 struct VersionForm {};
@@ -61,9 +95,13 @@ ExitCode print_help(const std::vector<std::string>& command, const Context& cont
 }
 
 Command help_command() {
-  return make_command<HelpForm>(
-      "help", "Print the help of a command", help_examples, add_help_options,
-      [](const HelpForm& form, const Context& context) { return print_help(form.words, context); });
+  return make_command<HelpForm>("help", "Print the help of a command", help_examples,
+                                add_help_options, [](const HelpForm& form, const Context& context) {
+                                  if (form.words != std::vector<std::string>{vm_topic})
+                                    return print_help(form.words, context);
+                                  context.terminal.out << vm_steps;
+                                  return ExitCode::ok;
+                                });
 }
 
 Command version_command() {

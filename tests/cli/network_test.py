@@ -1,76 +1,17 @@
-"""Two hosts that are network namespaces with names of their own and a cable between them: one
-network trained over both, the cable cut, a host that does not answer."""
+"""Two hosts that are network namespaces: one network trained over both, the cable cut, a host that
+does not answer."""
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import time
 import unittest
 
 import cli
-
-HOSTS = {"host-a": "10.213.77.1", "host-b": "10.213.77.2"}
-
-SHELL = """#!/bin/sh
-# In place of ssh: HOST COMMAND...
-case $1 in
-{cases}
-*) echo "no route to $1" >&2; exit 255 ;;
-esac
-shift
-exec nsenter --target $pid --net --uts -- sh -c "$*"
-"""
-
-
-def why_not():
-    """Empty where this process may make hosts."""
-    for tool in ("ip", "unshare", "nsenter", "mpirun"):
-        if shutil.which(tool) is None:
-            return f"there is no {tool}"
-    tried = subprocess.run(["unshare", "--net", "--uts", "ip", "link", "add", "name", "left",
-                            "type", "veth", "peer", "name", "right"], capture_output=True, text=True, check=False)
-    return tried.stderr.strip()
-
-
-WHY_NOT = why_not()
+from network_hosts import HOSTS, WHY_NOT, NetworkTest
 
 
 @unittest.skipIf(WHY_NOT, "no network namespaces here: " + WHY_NOT)
-class Network(cli.CliTest):
-    def setUp(self):
-        super().setUp()
-        self.pids = {host: self.start_host(host) for host in HOSTS}
-        pid_a, pid_b = (str(pid) for pid in self.pids.values())
-        subprocess.run(["ip", "link", "add", "name", "cable", "netns", pid_a, "type", "veth",
-                        "peer", "name", "cable", "netns", pid_b], check=True)
-        for host, address in HOSTS.items():
-            self.on(host, "ip", "address", "add", address + "/24", "dev", "cable")
-            self.on(host, "ip", "link", "set", "cable", "up")
-        self.addCleanup(self.kill_all)
-        cases = "\n".join(f"{address}) pid={self.pids[host]} ;;"
-                          for host, address in HOSTS.items())
-        os.chmod(self.write("shell", SHELL.format(cases=cases)), 0o755)
-
-    def start_host(self, name):
-        """The process that holds its namespaces; with it they go."""
-        holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "sh", "-c",
-             f"hostname {name} && ip link set lo up && echo up && exec sleep 1000"],
-            stdout=subprocess.PIPE, text=True)
-        self.addCleanup(holder.stdout.close)
-        self.addCleanup(holder.wait)
-        self.addCleanup(holder.kill)
-        self.assertEqual(holder.stdout.readline(), "up\n")
-        return holder.pid
-
-    def inside(self, host, *command):
-        return ["nsenter", "--target", str(self.pids[host]), "--net", "--uts", "--", *command]
-
-    def on(self, host, *command):
-        subprocess.run(self.inside(host, *command), check=True)
-
+class Network(NetworkTest):
     def start_sweep(self, layouts, **members):
         """From host-a, over hosts of the layout file."""
         document = {
@@ -90,29 +31,12 @@ class Network(cli.CliTest):
         process.out, process.err = process.communicate(timeout=cli.limit(100))
         return process
 
-    def processes_on(self, host):
-        """All in the network of the host but the one that holds it."""
-        network = os.readlink(f"/proc/{self.pids[host]}/ns/net")
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink(f"/proc/{pid}/ns/net") == network:
-                    found.append(int(pid))
-            except OSError:
-                pass  # it ended meanwhile, or is not ours to see
-        return [pid for pid in found if pid != self.pids[host]]
-
     def wait_until_both_train(self):
         # A rank that trains has used seconds of CPU, what starts it has not.
         def trains_on(host):
             return any(cli.cpu_seconds(pid) > 2 for pid in self.processes_on(host))
         self.assertTrue(cli.wait_until(lambda: all(map(trains_on, HOSTS)), 60),
                         "the ranks did not start")
-
-    def kill_all(self):
-        for host in HOSTS:
-            for pid in self.processes_on(host):
-                os.kill(pid, signal.SIGKILL)
 
     def assert_nothing_is_left(self):
         def left():
