@@ -249,6 +249,14 @@ std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
   return differences;
 }
 
+bool KeyDifference::can_be_allowed() const {
+  if (severity != Severity::kind) return true;
+  const auto ran = [](const std::string& kind) {
+    return kind == to_string(Kind::measured) || kind == to_string(Kind::emulated);
+  };
+  return ran(base) && ran(other);
+}
+
 bool KeyDifference::is_treatment() const {
   return name == "ranks_per_instance" || name == "cpu_model";
 }

@@ -21,14 +21,8 @@ const RunArm* arm_in(const RunSet& set, const std::string& name) {
   return found == set.arms.end() ? nullptr : &*found;
 }
 
-// A split that is pretended can be held against the host as it is: both ran on a machine.
-bool is_split(const KeyDifference& kinds) {
-  const std::set<std::string> ran = {to_string(Kind::measured), to_string(Kind::emulated)};
-  return ran.contains(kinds.base) && ran.contains(kinds.other);
-}
-
 bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
-  if (difference.severity == Severity::kind && !is_split(difference)) return false;
+  if (!difference.can_be_allowed()) return false;
   if (options.vm_form && difference.is_treatment()) return true;
   return std::ranges::any_of(options.allow_differ, [&](const std::string& allowed) {
     return covers(allowed, difference.name);

@@ -243,27 +243,22 @@ TEST(Compare, RunsOfOneSideMustAgreeWithOneAnother) {
 }
 
 TEST(Compare, KindsAreMixedOnDemandAndLabelled) {
-  Report report = made_up_report({{"run", scaled(1)}}, 60);
-  report.arms[0].kind = Kind::emulated;
-  RunSet emulated;
-  add_runs(emulated, report, "e.json");
-  CompareOptions vm;
-  vm.vm_form = true;
-  EXPECT_EQ(row_of(base_set(), emulated, vm).verdict, Verdict::not_comparable);
-  const ComparisonRow row = row_of(emulated, emulated, {});
-  EXPECT_EQ(row.verdict, Verdict::inconclusive) << "comparable, but one and the same";
-  EXPECT_EQ(row.notes.front().code, "emulated");
-
-  CompareOptions kinds;
-  kinds.allow_differ = {"kind"};
-  const ComparisonRow split = row_of(base_set(), emulated, kinds);
-  EXPECT_TRUE(split.difference.value);
-  EXPECT_EQ(split.notes.front().code, "kinds_differ");
-  EXPECT_THAT(split.notes.front().text, HasSubstr("the base is measured, the new set emulated"));
-  report.arms[0].kind = Kind::predicted;
-  RunSet predicted;
-  add_runs(predicted, report, "p.json");
-  EXPECT_EQ(row_of(base_set(), predicted, kinds).verdict, Verdict::not_comparable);
+  const auto of_kind = [](Kind kind) {
+    Report report = made_up_report({{"run", scaled(1)}}, 60);
+    report.arms[0].kind = kind;
+    RunSet set;
+    add_runs(set, report, "e.json");
+    return set;
+  };
+  const RunSet emulated = of_kind(Kind::emulated);
+  EXPECT_EQ(row_of(emulated, emulated).notes.front().code, "emulated");
+  CompareOptions options;
+  options.vm_form = true;
+  EXPECT_EQ(row_of(base_set(), emulated, options).verdict, Verdict::not_comparable);
+  options.allow_differ = {"kind"};
+  EXPECT_THAT(row_of(base_set(), emulated, options).notes.front().text,
+              HasSubstr("the base is measured, the new set emulated"));
+  EXPECT_EQ(row_of(base_set(), of_kind(Kind::predicted), options).verdict, Verdict::not_comparable);
 }
 
 TEST(Compare, TheVmFormTakesTheSplitAsTreatment) {
