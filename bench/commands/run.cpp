@@ -151,7 +151,7 @@ class RankJob {
     start.warnings = kernels.warnings;
     RunSoFar so_far;
     std::optional<LastReport> last;
-    if (world_.size() > 1 && world_.rank() == 0 && !control_) {
+    if (world_.rank() == 0 && (world_.size() > 1 || control_)) {
       last.emplace(
           LastReportTask{request_, device, start, so_far, context_.clock, context_.stop, terminal_},
           destination_);
@@ -169,11 +169,13 @@ class RankJob {
   }
 
   void require_destination(const RunConfig& config) {
-    if (!request_.conducted) {
-      if (!request_.no_report) destination_ = choose_destination(config);
-      for (const std::string& remark : flags_without_effect(config, world_.size())) {
-        terminal_.remark(remark);
-      }
+    if (request_.conducted) {
+      destination_ = last_report_for_sweep();
+      return;
+    }
+    if (!request_.no_report) destination_ = choose_destination(config);
+    for (const std::string& remark : flags_without_effect(config, world_.size())) {
+      terminal_.remark(remark);
     }
     if (world_.rank() == 0) {
       if (destination_.file) require_no_input(*destination_.file, files_read_by(config));
@@ -239,6 +241,7 @@ class RankJob {
       report.exit_code = static_cast<int>(code);
       if (request_.config.no_host_info && !control_) leave_out_host_info(report);
       if (control_) {
+        last->finish_for_sweep(report);
         tell_result(report, *reporter_);
       } else {
         publish(report, last ? last->finish() : destination_, terminal_);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -63,38 +64,52 @@ std::optional<Report> report_so_far(const LastReportTask& task) {
     run.failure =
         "interrupted; known of rank 0 alone, as the others took long to tell what they measured";
   }
-  if (task.request.config.no_host_info) leave_out_host_info(report);
+  // The sweep needs the names of hosts to merge its jobs.
+  const RunRequest& request = task.request;
+  if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);
   return report;
 }
 
 }  // namespace
 
-LastReport::LastReport(const LastReportTask& task, Destination destination)
-    : destination_(std::move(destination)),
-      thread_([this, task](const std::stop_token& over) { wait_for_stop(task, over); }) {}
+Destination last_report_for_sweep() {
+  const char* const file = std::getenv(last_report_variable);
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (file == nullptr) return {};
+  if (!std::filesystem::is_directory(std::filesystem::path(file).parent_path(), ignored)) return {};
+  return {.file = file, .replace = true};
+}
 
-void LastReport::wait_for_stop(const LastReportTask& task, const std::stop_token& over) {
+LastReport::LastReport(const LastReportTask& task, Destination destination)
+    : task_(task),
+      destination_(std::move(destination)),
+      thread_([this](const std::stop_token& over) { wait_for_stop(over); }) {}
+
+void LastReport::wait_for_stop(const std::stop_token& over) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any changed;
   const auto ends_within = [&](std::chrono::milliseconds period) {
     return changed.wait_for(lock, over, period, [&] { return over.stop_requested(); });
   };
-  while (task.stop == 0) {
+  while (task_.stop == 0) {
     if (ends_within(std::chrono::milliseconds(poll_milliseconds))) return;
   }
-  if (!ends_within(patience)) write(task);
+  if (ends_within(patience)) return;
+  const std::optional<Report> report = report_so_far(task_);
+  if (report) write(*report);
 }
 
-// On standard output no other could take its place, so that it goes to a file alone.
-void LastReport::write(const LastReportTask& task) {
-  const std::optional<Report> report = report_so_far(task);
-  if (!report || !destination_.file) return;
+// On standard output no other could take its place, so that it goes to a file alone. A sweep would
+// take the remark that its own file cannot be written for the reason why the job failed.
+void LastReport::write(const Report& report) {
+  if (!destination_.file) return;
   try {
-    write_file_atomically(*destination_.file, to_json(*report), destination_.replace);
+    write_file_atomically(*destination_.file, to_json(report), destination_.replace);
     destination_.replace = true;
   } catch (const std::exception& error) {
-    task.terminal.err << "nearmetal: " << printable(error.what()) << std::endl;
+    if (task_.request.conducted) return;
+    task_.terminal.err << "nearmetal: " << printable(error.what()) << std::endl;
   }
 }
 
@@ -102,6 +117,11 @@ Destination LastReport::finish() {
   thread_.request_stop();
   thread_.join();
   return destination_;
+}
+
+void LastReport::finish_for_sweep(const Report& report) {
+  finish();
+  write(report);
 }
 
 }  // namespace nearmetal

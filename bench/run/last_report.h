@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "bench/cli/destination.h"
@@ -12,6 +13,14 @@
 #include "bench/run/rank_run.h"
 
 namespace nearmetal {
+
+/// In which a sweep names, for a job of its own, the file that takes the last report: a launcher
+/// that is told to end hands on nothing more of what its ranks print. Ranks on other hosts do not
+/// have it.
+constexpr const char* last_report_variable = "NEARMETAL_LAST_REPORT";
+
+/// That file, where this process has it and its folder is there.
+Destination last_report_for_sweep();
 
 struct LastReportTask {
   const RunRequest& request;
@@ -33,11 +42,14 @@ class LastReport {
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.
   Destination finish();
+  /// Leaves that report for the sweep, as the launcher may be gone that would hand it on.
+  void finish_for_sweep(const Report& report);
 
  private:
-  void wait_for_stop(const LastReportTask& task, const std::stop_token& over);
-  void write(const LastReportTask& task);
+  void wait_for_stop(const std::stop_token& over);
+  void write(const Report& report);
 
+  const LastReportTask task_;
   Destination destination_;
   std::jthread thread_;
 };

@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "bench/run/last_report.h"
+
 namespace nearmetal {
 namespace {
 
@@ -79,7 +81,9 @@ JobFolder::~JobFolder() {
 }
 
 std::vector<std::string> JobFolder::variables() const {
-  std::vector<std::string> found = {"TMPDIR=" + folder_.string()};
+  std::vector<std::string> found = {
+      "TMPDIR=" + folder_.string(),
+      std::string(last_report_variable) + "=" + last_report().string()};
   if (shared_memory_.empty()) return found;
   // As Open MPI 4.1 and 5 call it.
   for (const char* component : {"vader", "sm"}) {

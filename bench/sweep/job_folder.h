@@ -23,6 +23,8 @@ class JobFolder {
 
   /// NAME=VALUE of what the job's launcher must find in its environment.
   std::vector<std::string> variables() const;
+  /// The file that takes the last report of the job's rank 0, as one of the variables says.
+  std::filesystem::path last_report() const { return folder_ / "last_report.json"; }
   /// To be inherited by the launcher.
   int lifeline() const { return keeper_.lifeline(); }
 

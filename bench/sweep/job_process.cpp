@@ -18,6 +18,7 @@
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
 #include "reports/json/consistency.h"
+#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {
@@ -118,15 +119,15 @@ void read_lines(int file, std::string& text,
 }
 
 // Throws InvalidReport for what cannot be merged with the runs of other jobs, or kept in a journal.
-void require_run_of_job(const Report& report) {
+void require_one_run(const Report& report) {
   if (report.arms.size() != 1 || report.arms[0].runs.size() != 1) {
     throw InvalidReport("its report is not of one run");
   }
-  const Run& run = report.arms[0].runs[0];
-  if (run.ranks.empty() || std::ssize(run.ranks) != run.world_size) {
-    throw InvalidReport("its report does not tell of all ranks");
-  }
   require_consistent_runs(report);
+}
+
+bool tells_of_all_ranks(const Run& run) {
+  return !run.ranks.empty() && std::ssize(run.ranks) == run.world_size;
 }
 
 }  // namespace
@@ -149,6 +150,7 @@ JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder*
     if (pid_ > 0) waitpid(pid_, nullptr, 0);
     throw std::runtime_error(command.at(0) + " cannot be started: " + std::strerror(reason));
   }
+  if (folder != nullptr) last_report_file_ = folder->last_report();
   in_ = in.take_write();
   out_ = out.take_read();
   err_ = err.take_read();
@@ -173,6 +175,7 @@ void JobProcess::update() {
   if (over) {
     status_ = status;
     kill(-pid_, SIGKILL);  // what it may have left behind
+    take_last_report();
   }
   if (!ended() && end_asked_ && Clock::now() - *end_asked_ > patience) kill(-pid_, SIGKILL);
 }
@@ -187,7 +190,12 @@ void JobProcess::take_out(const std::string& line) {
 }
 
 void JobProcess::take_event(Event event) {
-  if (event.report) require_run_of_job(*event.report);
+  if (event.report) {
+    require_one_run(*event.report);
+    if (!tells_of_all_ranks(event.report->arms[0].runs[0])) {
+      throw InvalidReport("its report does not tell of all ranks");
+    }
+  }
   if (event.kind == EventKind::ready) ready_ = true;
   if (event.kind == EventKind::measured) measured_ = true;
   if (event.kind == EventKind::result) {
@@ -215,6 +223,23 @@ void JobProcess::take_progress(Event event) {
   const bool moved = event.steps != last.progress.steps || event.phase != last.progress.phase;
   if (moved) last.stepped_at = last.heard_at;
   last.progress = std::move(event);
+}
+
+void JobProcess::take_last_report() {
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (report_ || !std::filesystem::is_regular_file(last_report_file_, ignored)) return;
+  try {
+    Report report = read_report(last_report_file_);
+    require_one_run(report);
+    const Run& run = report.arms[0].runs[0];
+    const bool of_some = !run.ranks.empty() && std::ssize(run.ranks) < run.world_size;
+    if (!tells_of_all_ranks(run) && (run.status == Status::complete || !of_some)) {
+      throw InvalidReport("it does not tell of all ranks");
+    }
+    last_report_ = std::move(report);
+  } catch (const InvalidReport& error) {
+    take_err(std::string("the last report of the job cannot be used: ") + error.what());
+  }
 }
 
 // Ranks but the first send their progress and failure here.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,7 +62,9 @@ class JobProcess {
   double seconds_without_step() const;
   /// Of the rank that has been silent for longest when another spoke last.
   double seconds_of_silence() const;
-  const std::optional<Report>& report() const { return report_; }
+  /// As rank 0 told it, or left it in the job's folder where it could tell it no more; then perhaps
+  /// of rank 0 alone, and not complete.
+  const std::optional<Report>& report() const { return report_ ? report_ : last_report_; }
   const std::optional<Neighbour>& neighbour() const { return neighbour_; }
   bool told_result() const { return report_ || neighbour_; }
   /// The failure that a rank sent, if any; of several the first.
@@ -77,6 +80,7 @@ class JobProcess {
   void take_event(Event event);
   void take_word_of_a_rank(Event event);
   void take_progress(Event event);
+  void take_last_report();
 
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, err_ = -1;
@@ -85,10 +89,11 @@ class JobProcess {
   std::optional<Clock::time_point> end_asked_;
   bool ready_ = false, measured_ = false;
   std::map<int64_t, Heartbeat> heartbeats_;
-  std::optional<Report> report_;
+  std::optional<Report> report_, last_report_;
   std::optional<Neighbour> neighbour_;
   std::optional<Event> failure_;
   std::deque<std::string> errors_;
+  std::filesystem::path last_report_file_;  // empty: none
 };
 
 /// Why a job ended without a complete report: because a process was killed, as its launcher says;

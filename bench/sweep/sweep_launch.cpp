@@ -143,7 +143,8 @@ class RunningLaunch {
       const std::string name = jobs_.size() > 1 ? "job " + std::to_string(i + 1) + ": " : "";
       const JobProcess& job = *jobs_[i];
       if (job.ended()) {
-        const bool reported = job.told_result() && (job.exit_code() == 0 || stop_ordered_);
+        const bool reported = stop_ordered_ ? job.report() || job.neighbour()
+                                            : job.told_result() && job.exit_code() == 0;
         if (!reported) fail(name, failure_of_job(job));
       } else {
         look_at_time(job, name);

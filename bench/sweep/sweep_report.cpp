@@ -123,11 +123,14 @@ void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
 
 // In the order in which the jobs' ranks follow each other.
 void tell_vms(const Placement& placement, Run& run) {
-  size_t next = 0;
+  std::vector<std::optional<int64_t>> vms;  // by rank
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
-      if (!job.stress && next < run.ranks.size()) run.ranks[next++].vm = rank.vm;
+      if (!job.stress) vms.push_back(rank.vm);
     }
+  }
+  for (Rank& rank : run.ranks) {  // not all of a job that ended early
+    if (rank.rank < std::ssize(vms)) rank.vm = vms[rank.rank];
   }
 }
 

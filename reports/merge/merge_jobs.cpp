@@ -150,15 +150,15 @@ std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs,
     }
     if (i == 0) continue;
     merge_environments(jobs[i].environments, job.ranks, environments);
-    for (Rank& rank : job.ranks) {
-      rank.rank = std::ssize(run.ranks);
+    for (Rank& rank : job.ranks) {  // not all of a job that ended early
+      rank.rank += run.world_size;
       run.ranks.push_back(rank);
     }
+    run.world_size += job.world_size;
     if (run.peak_flops_per_second && job.peak_flops_per_second) {
       run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
     }
   }
-  run.world_size = std::ssize(run.ranks);
   if (all_complete(jobs, run)) merge_throughput(jobs, run);
   return found;
 }

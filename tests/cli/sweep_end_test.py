@@ -58,6 +58,23 @@ class SweepEnd(cli.SweepTest):
         self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
+    def test_what_was_measured_is_kept_where_mpirun_alone_is_told_to_end(self):
+        for after_seconds in (0.3, 2, 8, 32):  # the first step must be over: a busy machine takes long
+            process, ranks = self.start_long("1x1x2", "--repeats", "1", "--force")
+            launcher, = (pid for pid in processes.children_of(process.pid)
+                         if set(processes.children_of(pid)) & set(ranks))
+            time.sleep(after_seconds)
+            os.kill(launcher, signal.SIGTERM)
+            self.finish(process, ranks, cli.limit(30))
+            self.assertEqual(process.returncode, 6, process.err)
+            self.assertEqual(self.call("validate", "s.json").returncode, 0)
+            run, = self.report("s.json")["arms"][0]["runs"]
+            self.assertEqual(run["status"], "failed")
+            self.assertNotIn("complete", run["failure"])
+            if run["ranks"] and run["ranks"][0]["step_seconds"]:
+                return self.assertIn("interrupted", run["failure"])
+        return self.fail("nothing is kept: " + run["failure"])
+
     def test_a_proof_that_takes_long_is_not_taken_for_no_step(self):
         # Stands for a job that proves its result beyond the time in which it had to begin.
         program = self.write("proves", """#!/bin/sh

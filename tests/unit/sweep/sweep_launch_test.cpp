@@ -19,6 +19,7 @@
 #include "bench/run/sweep_control.h"
 #include "bench/sweep/job_folder.h"
 #include "reports/json/event_json.h"
+#include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -90,6 +91,42 @@ TEST(SweepLaunch, JobsAtOnceHaveAFolderEachThatGoesWithThem) {
   ASSERT_EQ(folders.size(), 4);
   EXPECT_EQ((std::set<std::string>{folders.begin(), folders.end()}).size(), 4);
   for (const std::string& used : folders) EXPECT_FALSE(std::filesystem::exists(used)) << used;
+}
+
+// Of rank 0 alone of two, whose launcher handed nothing on.
+Report of_one_rank(Status status) {
+  Report report = sample_report();
+  report.arms.resize(1);
+  Run& run = report.arms[0].runs[0];
+  run.world_size = 2;
+  run.ranks.resize(1);
+  report.status = run.status = status;
+  run.failure = "interrupted";
+  return report;
+}
+
+LaunchOutcome launch_leaving(const std::string& text, const std::string& then = "exit 143") {
+  const TemporaryFolder folder;
+  folder.write("left", text);
+  return launch({"cp " + (folder.path() / "left").string() + " $NEARMETAL_LAST_REPORT; " + then});
+}
+
+TEST(SweepLaunch, TakesWhatRankZeroLeftWhereItsLauncherHandedNothingOn) {
+  const std::string partial = to_json(of_one_rank(Status::partial));
+  const LaunchOutcome outcome = launch_leaving(partial);
+  ASSERT_EQ(outcome.reports.size(), 1);
+  EXPECT_EQ(outcome.reports[0].arms[0].runs[0].ranks.size(), 1);
+  EXPECT_THAT(outcome.failure, HasSubstr("the run is partial: interrupted (exit code 143; "));
+  EXPECT_EQ(outcome.code, ExitCode::run_failed);
+  EXPECT_EQ(launch_leaving(partial, "exit 0").code, ExitCode::run_failed) << "it told no result";
+}
+
+TEST(SweepLaunch, TakesNoReportThatIsCutOrTellsOfLessThanItClaims) {
+  const std::string partial = to_json(of_one_rank(Status::partial));
+  EXPECT_TRUE(launch_leaving(partial.substr(0, partial.size() / 2)).reports.empty());
+  const LaunchOutcome claims = launch_leaving(to_json(of_one_rank(Status::complete)));
+  EXPECT_TRUE(claims.reports.empty());
+  EXPECT_FALSE(claims.failure.empty());
 }
 
 // While it lives, this process can open no file.

@@ -95,6 +95,7 @@ TEST(SweepReport, OfALaunchTellsWhichRankWasInWhichEmulatedVm) {
   Report of_job = sample_report();
   of_job.arms.resize(1);
   of_job.arms[0].runs[0].ranks.assign(2, sample_rank());
+  of_job.arms[0].runs[0].ranks[1].rank = 1;
   const Report report = report_of_launch(plan, 0, {{of_job}, ExitCode::ok, ""});
   EXPECT_EQ(report.arms[0].runs[0].ranks.at(0).vm, 0);
   EXPECT_EQ(report.arms[0].runs[0].ranks.at(1).vm, 1);
