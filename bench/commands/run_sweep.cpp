@@ -183,6 +183,7 @@ class Sweep {
     if (stop_ != 0 && outcome.reports.empty())
       outcome = {};  // killed by us before it told anything
     outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
+    require_work_as_before(launch.layout, outcome);
     if (outcome.code != ExitCode::ok) {
       tell(name + " failed: " + outcome.failure);
     }
@@ -191,6 +192,14 @@ class Sweep {
     tell_result(what, entry.report);
     cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
     ended_ = runs_->add(std::move(entry), cut_short_);
+  }
+
+  // An arm has one configuration, which is that of each of its runs.
+  void require_work_as_before(size_t layout, LaunchOutcome& outcome) const {
+    if (outcome.reports.empty()) return;
+    const std::string other = runs_->other_work_than_before(layout, outcome.reports.front());
+    if (other.empty()) return;
+    outcome = {{}, ExitCode::run_failed, "it did other work than the runs before: " + other};
   }
 
   void tell(const std::string& text) const {

@@ -119,15 +119,18 @@ void read_lines(int file, std::string& text,
 }
 
 // Throws InvalidReport for what cannot be merged with the runs of other jobs, or kept in a journal.
-void require_one_run(const Report& report) {
+// One that is not complete may be of rank 0 alone where `some_will_do`.
+void require_run_of_job(const Report& report, bool some_will_do) {
   if (report.arms.size() != 1 || report.arms[0].runs.size() != 1) {
     throw InvalidReport("its report is not of one run");
   }
+  const Run& run = report.arms[0].runs[0];
+  const int64_t told = std::ssize(run.ranks);
+  const bool of_some = some_will_do && run.status != Status::complete && told < run.world_size;
+  if (told == 0 || (told != run.world_size && !of_some)) {
+    throw InvalidReport("its report does not tell of all ranks");
+  }
   require_consistent_runs(report);
-}
-
-bool tells_of_all_ranks(const Run& run) {
-  return !run.ranks.empty() && std::ssize(run.ranks) == run.world_size;
 }
 
 }  // namespace
@@ -190,12 +193,7 @@ void JobProcess::take_out(const std::string& line) {
 }
 
 void JobProcess::take_event(Event event) {
-  if (event.report) {
-    require_one_run(*event.report);
-    if (!tells_of_all_ranks(event.report->arms[0].runs[0])) {
-      throw InvalidReport("its report does not tell of all ranks");
-    }
-  }
+  if (event.report) require_run_of_job(*event.report, false);
   if (event.kind == EventKind::ready) ready_ = true;
   if (event.kind == EventKind::measured) measured_ = true;
   if (event.kind == EventKind::result) {
@@ -230,12 +228,7 @@ void JobProcess::take_last_report() {
   if (report_ || !std::filesystem::is_regular_file(last_report_file_, ignored)) return;
   try {
     Report report = read_report(last_report_file_);
-    require_one_run(report);
-    const Run& run = report.arms[0].runs[0];
-    const bool of_some = !run.ranks.empty() && std::ssize(run.ranks) < run.world_size;
-    if (!tells_of_all_ranks(run) && (run.status == Status::complete || !of_some)) {
-      throw InvalidReport("it does not tell of all ranks");
-    }
+    require_run_of_job(report, true);
     last_report_ = std::move(report);
   } catch (const InvalidReport& error) {
     take_err(std::string("the last report of the job cannot be used: ") + error.what());

@@ -13,6 +13,7 @@
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/mig_found.h"
 #include "bench/sweep/mps_daemon.h"
+#include "bench/sweep/other_work.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
@@ -143,6 +144,17 @@ std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
   return error.what();
 }
 
+// Of a job; what it measured is not what was asked for.
+std::string refusal_of(const Workload& asked, const std::vector<Report>& jobs) {
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const std::string other = other_work(asked, jobs[i]);
+    if (other.empty()) continue;
+    const std::string name = jobs.size() > 1 ? "job " + std::to_string(i + 1) : "it";
+    return name + " did other work than it was started for: " + other;
+  }
+  return "";
+}
+
 // Tries on a GPU of this machine, by its index, through an MPS daemon, whether two halves run at
 // once; some seconds.
 SmVerdict try_halves(int64_t gpu, const TimeLimits& limits, const std::atomic<int>& stop) {
@@ -236,7 +248,11 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
                          const ShowProgress& show) {
   const std::string change = change_of_executable(plan, layout);
   if (!change.empty()) return {{}, ExitCode::run_failed, change};
-  return run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
+  LaunchOutcome outcome =
+      run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
+  const std::string refusal = refusal_of(plan.workloads.at(layout), outcome.reports);
+  if (!refusal.empty()) return {{}, ExitCode::run_failed, refusal};
+  return outcome;
 }
 
 bool chooses_kernels_alone(const LaunchPlan& plan, size_t layout) {

@@ -30,7 +30,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
 
 /// Starts the jobs at once, or one after another where the share is serial; with an MPS daemon of
 /// their own around them where it is mps. Fails where the executable that the layout names is no
-/// more the one of the plan.
+/// more the one of the plan, and where a job did other work than the plan's.
 LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomic<int>& stop,
                          const ShowProgress& show);
 

@@ -6,6 +6,7 @@
 
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
+#include "bench/sweep/other_work.h"
 #include "models/networks/registry.h"
 #include "reports/compare/builds.h"
 #include "reports/compare/run_set.h"
@@ -200,13 +201,19 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     }
     std::ranges::sort(of_layout,
                       [](const auto* a, const auto* b) { return a->repeat < b->repeat; });
+    const auto measured = std::ranges::find_if(of_layout, [](const JournalEntry* entry) {
+      return took_steps(entry->report.arms.at(0).runs.at(0));
+    });
+    if (!of_layout.empty()) {
+      const JournalEntry* known = measured == of_layout.end() ? of_layout.front() : *measured;
+      arm.config = known->report.invocation.config;
+    }
     for (const JournalEntry* entry : of_layout) {
       const Arm& then = entry->report.arms.at(0);
       Run run = then.runs.at(0);
       warn_of_executable(then, arm, run);
       merge_environments(entry->report.environments, run.ranks, report.environments);
       report.status = std::max(report.status, run.status);
-      arm.config = entry->report.invocation.config;
       arm.runs.push_back(std::move(run));
     }
     if (arm.runs.empty() && unsupported.contains(i)) {

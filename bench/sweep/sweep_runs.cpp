@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/sweep/other_work.h"
 #include "reports/compare/builds.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -106,6 +107,16 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
        ") than those before (" + builds_text({*tool_of(*other)}, {*tool}) +
        ") and is dropped: --allow-other-build takes both");
   return true;
+}
+
+// What was settled by the job itself counts, too.
+std::string SweepRuns::other_work_than_before(size_t layout, const Report& job) const {
+  const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {
+    return entry.layout == static_cast<int64_t>(layout) &&
+           took_steps(entry.report.arms.at(0).runs.at(0));
+  });
+  if (before == entries_.end() || !took_steps(job.arms.at(0).runs.at(0))) return "";
+  return other_work(before->report.invocation.config, job.invocation.config);
 }
 
 void SweepRuns::tell(const std::string& text) const {

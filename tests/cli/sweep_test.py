@@ -153,6 +153,29 @@ class Sweep(cli.SweepTest):
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         self.assertNotIn("\033", process.out + process.err)
 
+    def test_a_job_that_does_other_work_has_failed(self):
+        turns = self.path("turns")
+        liar = self.write("liar", f"""#!/bin/sh
+echo >>{turns}
+case $(wc -l <{turns}) in
+  1) exec {cli.EXECUTABLE} "$@" --seed=7 --batch=4;;
+  3) exec {cli.EXECUTABLE} "$@" --threads=1;;  # which nobody asked for
+esac
+exec {cli.EXECUTABLE} "$@"
+""")
+        os.chmod(liar, 0o755)
+        work = {"model": "resnet20", "image_size": 32, "batch": 2, "steps": 2, "warmup": 1}
+        process = self.sweep_file({"launcher": {"program": liar}, "repeats": 3, "workload": work,
+                                   "layouts": [{"name": "one", "shape": "1x1x1"}]})
+        self.assertEqual(process.returncode, 6, process.err)
+        self.assertRegex(process.err, "one failed: it did other work than it was started for: "
+                                      "batch 4 instead of 2, .*seed 7 instead of 1\n")
+        self.assertIn("one failed: it did other work than the runs before: threads 1 instead of 0\n",
+                      process.err)
+        arm, = self.report("s.json")["arms"]
+        self.assertEqual([run["status"] for run in arm["runs"]], ["failed", "complete", "failed"])
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+
     def test_expectations_are_held_against_what_ranks_find(self):
         machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
             "virtualisation"]["machine"]

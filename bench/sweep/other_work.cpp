@@ -1,0 +1,77 @@
+#include "bench/sweep/other_work.h"
+
+#include <functional>
+
+#include "bench/cli/build_info.h"
+#include "reports/document/run_arguments.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+std::string shown(const Setting&, bool value) { return value ? "on" : "off"; }
+std::string shown(const Setting& setting, const std::optional<LossScale>& scale) {
+  if (!scale) return "none";
+  return scale->dynamic ? "dynamic" : setting_text(setting, scale->initial);
+}
+template <class T>
+std::string shown(const Setting& setting, const T& value) {
+  const std::optional<std::string> text = setting_text(setting, value);
+  return text.value_or("none");
+}
+
+std::string differences(const RunConfig& before, const RunConfig& now,
+                        const std::function<bool(const Setting& setting)>& counts) {
+  std::vector<std::string> found;
+  for_each_setting([&](const Setting& setting, auto member) {
+    if (setting.decides == Decides::display || before.*member == now.*member) return;
+    if (!counts(setting)) return;
+    found.push_back(std::string(setting.name) + " " + shown(setting, now.*member) + " instead of " +
+                    shown(setting, before.*member));
+  });
+  return joined(found);
+}
+
+template <class T>
+bool is_settled(const T&) {
+  return true;
+}
+template <class T>
+bool is_settled(const std::optional<T>& value) {
+  return value.has_value();
+}
+
+// Of what is asked for: whether it says what a job must have done.
+bool is_settled(const RunConfig& asked, const Setting& setting) {
+  const std::string name = setting.name;
+  if (name == "gpu" || name == "ranks") return false;  // as the launch says
+  if (name == "batch" && asked.batch == largest_that_fits) return false;
+  if (name == "threads" && asked.threads == 0) return false;
+  bool settled = true;
+  visit_settings(
+      [&](const Setting& other, const auto& value) {
+        if (other.name == name) settled = is_settled(value);
+      },
+      asked);
+  return settled;
+}
+
+}  // namespace
+
+bool took_steps(const Run& run) {
+  return !run.ranks.empty() && !run.ranks.front().step_seconds.empty();
+}
+
+std::string other_work(const RunConfig& before, const RunConfig& now) {
+  return differences(before, now, [](const Setting&) { return true; });
+}
+
+std::string other_work(const Workload& asked, const Report& job) {
+  if (!took_steps(job.arms.at(0).runs.at(0))) return "";
+  const bool same_defaults = job.tool == build_info();
+  return differences(asked.config, job.invocation.config, [&](const Setting& setting) {
+    return is_settled(asked.config, setting) && (same_defaults || asked.is_given(setting.name));
+  });
+}
+
+}  // namespace nearmetal

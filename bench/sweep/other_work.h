@@ -1,0 +1,22 @@
+// Whether a job did the work that it was started for.
+#pragma once
+
+#include <string>
+
+#include "reports/document/settings.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Whether a run took steps. Before, not all that its job settles is settled.
+bool took_steps(const Run& run);
+
+/// "batch 4 instead of 2, seed 7 instead of 1": the settings that config_sha256() tells apart.
+/// Empty: none.
+std::string other_work(const RunConfig& before, const RunConfig& now);
+
+/// The same of what a job was asked for and did, but for what each rank, or the job itself, settles
+/// (--batch auto). Another build may have other defaults: of its jobs what was chosen alone counts.
+std::string other_work(const Workload& asked, const Report& job);
+
+}  // namespace nearmetal

@@ -1,0 +1,83 @@
+#include "bench/sweep/other_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/cli/build_info.h"
+#include "bench/cli/defaults.h"
+#include "bench/sweep/sweep_report.h"
+#include "tests/support/sample_hosts.h"
+#include "tests/support/sample_report.h"
+
+namespace nearmetal {
+namespace {
+
+Workload asked_for(int64_t batch) {
+  Workload asked;
+  asked.config.batch = batch;
+  asked.given = {"batch"};
+  fill_defaults(asked.config, Device::cuda);
+  return asked;
+}
+
+// Of this build.
+Report job_of(const RunConfig& config) {
+  Report job = sample_report();
+  job.tool = build_info();
+  job.invocation.config = config;
+  return job;
+}
+
+TEST(OtherWork, IsNamedByTheSettingsThatDecideIt) {
+  const Workload asked = asked_for(2);
+  Report job = job_of(asked.config);
+  job.invocation.config.gpu = 3;
+  job.invocation.config.ranks = 2;
+  job.invocation.config.quiet = true;
+  EXPECT_EQ(other_work(asked, job), "");
+  job.invocation.config.batch = 4;
+  job.invocation.config.verify = true;
+  job.invocation.config.loss_scale = LossScale{8, true};
+  EXPECT_EQ(other_work(asked, job),
+            "batch 4 instead of 2, loss_scale dynamic instead of 16, verify on instead of off");
+  job.arms[0].runs[0].ranks.clear();
+  EXPECT_EQ(other_work(asked, job), "") << "it did none";
+}
+
+TEST(OtherWork, IsNotWhatTheJobSettles) {
+  const Workload asked = asked_for(largest_that_fits);
+  Report job = job_of(asked.config);
+  job.invocation.config.batch = 992;
+  job.invocation.config.threads = 8;
+  fill_defaults(job.invocation.config, Device::cuda);
+  EXPECT_EQ(other_work(asked, job), "");
+  job.invocation.config.seed = 7;
+  EXPECT_EQ(other_work(asked, job), "seed 7 instead of 1");
+}
+
+TEST(OtherWork, OfAnotherBuildIsToldByWhatWasChosen) {
+  const Workload asked = asked_for(2);
+  Report job = job_of(asked.config);
+  job.tool.build_id = "another";
+  job.invocation.config.warmup = 7;
+  EXPECT_EQ(other_work(asked, job), "") << "its default";
+  job.invocation.config.batch = 4;
+  EXPECT_EQ(other_work(asked, job), "batch 4 instead of 2");
+}
+
+TEST(OtherWork, ThatAJobSettledIsTheArmsWhateverEndsBeforeIt) {
+  LaunchPlan plan;
+  plan.placements = {place(listed({Job{{{"a", {0}, 0}}}}), {host("a", 1)})};
+  plan.workloads = {asked_for(largest_that_fits)};
+  plan.file.layouts.resize(1);
+  Report measured = sample_report();
+  measured.arms.resize(1);
+  measured.invocation.config.batch = 992;
+  const LaunchOutcome none{{}, ExitCode::timed_out, "no step"};
+  const Report report = report_of_sweep(
+      plan, {}, {{0, 1, measured}, {0, 2, report_of_launch(plan, 0, none)}}, Report{});
+  EXPECT_EQ(report.arms[0].config->batch, 992);
+}
+
+}  // namespace
+}  // namespace nearmetal
