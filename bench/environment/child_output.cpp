@@ -22,8 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int not_started = 127;  // as shells say it
 constexpr size_t longest_text = 64 << 10;
 
-[[noreturn]] void become(const std::vector<std::string>& arguments, int out) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void become(const std::vector<std::string>& arguments, int out, pid_t parent) {
+  end_with_parent(parent, SIGKILL);
   setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
@@ -56,6 +56,11 @@ bool read_all(int from, Clock::time_point deadline, std::string& text) {
 
 }  // namespace
 
+void end_with_parent(pid_t parent, int signal) {
+  prctl(PR_SET_PDEATHSIG, signal);
+  if (getppid() != parent) _exit(not_started);  // of an end before that call nothing is sent
+}
+
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
@@ -69,8 +74,8 @@ ChildOutput run_child(const std::vector<std::string>& arguments, double seconds)
   ChildOutput output;
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return output;
-  const pid_t child = fork();
-  if (child == 0) become(arguments, ends[1]);
+  const pid_t parent = getpid(), child = fork();
+  if (child == 0) become(arguments, ends[1], parent);
   close(ends[1]);
   if (child > 0) {
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(

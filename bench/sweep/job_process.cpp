@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/environment/child_output.h"
 #include "bench/run/sweep_control.h"
 #include "models/errors.h"
 #include "reports/json/consistency.h"
@@ -73,9 +73,9 @@ std::vector<std::string> environment_with(const std::vector<std::string>& change
 }
 
 [[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& variables,
-                         int in, int out, int err, int failure) {
+                         int in, int out, int err, int failure, pid_t parent) {
   setpgid(0, 0);  // Ctrl-C is for the sweep
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  end_with_parent(parent, SIGTERM);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -140,10 +140,11 @@ JobProcess::JobProcess(const std::vector<std::string>& command, const JobFolder*
       environment_with(folder == nullptr ? std::vector<std::string>{} : folder->variables());
   const std::vector<char*> arguments = pointers_to(command), variables = pointers_to(environment);
   Pipe in, out, err, failure;
+  const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
     if (folder != nullptr) fcntl(folder->lifeline(), F_SETFD, 0);  // not closed by the exec
-    become(arguments, variables, in.read(), out.write(), err.write(), failure.write());
+    become(arguments, variables, in.read(), out.write(), err.write(), failure.write(), parent);
   }
   int reason = errno;
   for (const int end : {in.take_read(), out.take_write(), err.take_write(), failure.take_write()}) {
