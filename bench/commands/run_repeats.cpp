@@ -64,6 +64,7 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   sweep.json = config.json || config.output == "-";
   sweep.only_named_file = sweep.json || form.request.no_report;
   sweep.request.file = file;
+  sweep.request.plain_alone = true;
   sweep.request.repeats = form.repeats;
   sweep.request.workload = form.request;
   sweep.request.workload.given = given_to_each(form.request.given);

@@ -251,7 +251,7 @@ LaunchPlan make_launch_plan(PlanRequest request) {
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
                   .timeout_seconds = plan.file.limits.job_seconds,
-                  .plain_alone = request.file.has_value()};
+                  .plain_alone = request.plain_alone};
   plan.conducted = !script;
   try {
     for (size_t i = 0; i < plan.file.layouts.size(); ++i) {

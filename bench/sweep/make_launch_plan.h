@@ -26,6 +26,7 @@ struct PlanRequest {
   std::optional<int64_t> repeats;
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
   std::optional<LayoutFile> file{};       // instead of `layouts`, with its hosts
+  bool plain_alone = false;               // see LaunchOptions
   RunRequest workload;                    // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
 };

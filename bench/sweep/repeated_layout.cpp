@@ -172,8 +172,18 @@ class RepeatedLayout {
   std::map<const Host*, size_t> taken_;     // GPUs
 };
 
-bool is_alone(const Arm& arm) {
-  return !arm.share && arm.kind == Kind::measured && arm.runs.at(0).world_size == 1;
+// Open MPI gives its processes variables; who plans a launch by it says the number of ranks, too.
+bool ran_under_mpirun(const Report& report, const Arm& arm) {
+  if (config_of(report, arm).ranks > 0) return true;
+  return std::ranges::any_of(arm.runs.at(0).ranks, [&](const Rank& rank) {
+    return report.environments.at(rank.environment).variables.contains("OMPI_MCA_ess_base_jobid");
+  });
+}
+
+// As in a shell.
+bool ran_alone(const Report& report, const Arm& arm) {
+  return !arm.share && arm.kind == Kind::measured && arm.runs.at(0).world_size == 1 &&
+         !ran_under_mpirun(report, arm);
 }
 
 bool has_equal_shares(const ArmShare& share) {
@@ -209,7 +219,7 @@ LayoutFile layout_of_process(Device device, const std::string& name) {
 PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::string& place,
                            const std::optional<std::string>& hosts) {
   const RunConfig& config = config_of(report, arm);
-  const bool alone = is_alone(arm) && !hosts;
+  const bool plain = ran_alone(report, arm), alone = plain && !hosts;
   PlanRequest request;
   request.file = alone ? layout_of_process(config.device, arm.name)
                        : RepeatedLayout(report, arm, hosts).make();
@@ -222,6 +232,7 @@ PlanRequest request_of_arm(const Report& report, const Arm& arm, const std::stri
     request.workload.given.emplace_back("plans");
   }
   request.repeats = 1;
+  request.plain_alone = plain;
   return request;
 }
 

@@ -54,6 +54,8 @@ class RerunOfRanks(CompareTest):
         [then], [now] = (self.report(name)["arms"]
                          for name in ("ex.json", "rerun-1-of-ex.report.json"))
         self.assertEqual(now["executable"], then["executable"])
+        variables = self.report("rerun-1-of-ex.report.json")["environments"][0]["variables"]
+        self.assertIn("OMPI_MCA_ess_base_jobid", variables, "under mpirun, as it ran")
         self.write("other", script + "\n")
         self.assert_refused(self.call("rerun", "ex.json"), 2, f"{other} is another build than")
         os.remove(other)

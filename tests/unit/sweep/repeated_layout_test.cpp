@@ -97,6 +97,13 @@ TEST(RepeatedLayout, AsksForTheSameWorkAndKernels) {
   EXPECT_EQ(alone.workload.config.plans, "old.json#run");
   EXPECT_TRUE(alone.workload.is_given("gpu"));
   EXPECT_FALSE(alone.workload.is_given("output"));
+  EXPECT_TRUE(alone.plain_alone);
+  Report launched = one;
+  launched.environments[0].variables["OMPI_MCA_ess_base_jobid"] = "1077018625";
+  EXPECT_FALSE(request_of(launched, "a:1").plain_alone) << "mpirun started it";
+  launched = one;
+  (launched.arms[0].config ? *launched.arms[0].config : launched.invocation.config).ranks = 1;
+  EXPECT_FALSE(request_of(launched, "a:1").plain_alone) << "a sweep started it by mpirun";
   const PlanRequest several = request_of(report_of({0, 0}), "a:2");
   EXPECT_FALSE(several.workload.is_given("gpu")) << "of each rank its own";
   EXPECT_EQ(several.workload.config.batch, one.invocation.config.batch);
