@@ -8,7 +8,7 @@ leftovers files in the folder, among the temporary ones or in shared memory, cor
 `validate` refuses and journals with damage, lost what was measured and is in no report or journal, hangs
 what had to be killed. Details go to stderr. Exit 1 where a count is not 0; 77 (skipped) where not root,
 which namespaces of its own take, so that no process or mount outlives it. It takes
-some ten minutes on an idle machine.
+half an hour on two busy cores.
 """
 
 import argparse
@@ -93,7 +93,10 @@ def signals(kind, chance):
 
 
 def journals(kind, _):
-    """Cut at every k-th byte; --resume keeps what is whole, where a new run fails at once."""
+    """Cut at every k-th byte; --resume keeps what is whole, where a new run fails at once.
+
+    At every byte `ctest -C slow -R cut_journal` cuts one, without a process for each.
+    """
     with Injection(kind, "whole") as whole:
         ends = whole.write("ends", f'#!/bin/sh\ncd {whole.folder}\n[ -e third ] && exit 6\n'
                            f'exec {cli.EXECUTABLE} "$@"\n', 0o755)
@@ -126,11 +129,15 @@ def journals(kind, _):
             whole.look_around(("ends", "layouts.txt", "third"))
 
 
+def mount_disk(size_kib, folder):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kib}k", "tmpfs", folder], check=True)
+
+
 def disks(kind, _):
     for size_kib in (4, 16, 32, 48, 64, 256, 4096):
+        one_temporary_disk(kind, size_kib)
         with Injection(kind, f"disk of {size_kib} KiB") as injection:
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kib}k", "tmpfs",
-                            injection.folder], check=True)
+            mount_disk(size_kib, injection.folder)
             process = injection.start(*SWEEP, "1x1x1", "--repeats", "3", "--steps", "3")
             out, _ = injection.finish(process, {0, 9})
             reports = glob.glob(injection.path("s.json")) + glob.glob(injection.temporary + "/*.json")
@@ -146,6 +153,22 @@ def disks(kind, _):
             subprocess.run(["umount", injection.folder], check=True)
 
 
+def one_temporary_disk(kind, size_kib):
+    """For the folders of jobs, in which mpirun may not find room: it ends, or stands still."""
+    layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
+               "limits": {"start_seconds": 15}}
+    with Injection(kind, f"temporary disk of {size_kib} KiB") as injection:
+        mount_disk(size_kib, injection.temporary)
+        file = injection.write("layouts.txt", json.dumps(layouts))
+        process = injection.start(*SWEEP, file, "--steps", "3")
+        injection.finish(process, {0, 6, 7})
+        statuses = [run["status"] for run in runs_of(injection.path("s.json"))]
+        if statuses != ["failed" if process.returncode else "complete"]:
+            injection.found("lost", f"{statuses}, exit {process.returncode}")
+        injection.look_around(("layouts.txt",))
+        subprocess.run(["umount", injection.temporary], check=True)
+
+
 TRUTH = {"program": f'{cli.EXECUTABLE} "$@"', "executable": f'{cli.EXECUTABLE} "$@"',
          "mpirun": f'{shutil.which("mpirun")} "$@"'}
 LIES = {
@@ -155,6 +178,11 @@ LIES = {
     "flood of errors": "yes >&2",
     "truncated result": "TRUTH | head -c 9000",
     "result of other work": "[ -e told ] && TRUTH --seed=7 --batch=4 || { >told; TRUTH; }",
+    "other work": "TRUTH --seed=7 --batch=4",
+    "last report alone": "TRUTH >/dev/null",  # which rank 0 leaves in the job's folder
+    "cut last report": "TRUTH >/dev/null; truncate -s 5000 $NEARMETAL_LAST_REPORT; exit 1",
+    "events as errors": "TRUTH >&2",
+    "killed": "TRUTH >told & sleep 1; kill -9 $$",
     "result twice": "TRUTH > told; cat told told",
     "escapes": "printf '\\033]0;owned\\007\\033[2J'; printf '\\033[31m' >&2; exit 3",
     "hang": "sleep 100000",
@@ -210,7 +238,7 @@ def liars(kind, _):
 
 def pairs(kind, _):
     """Two sweeps at once that share their folder of temporary files."""
-    for i in range(25):
+    for i in range(100):
         with Injection(kind, f"pair {i}") as one, Injection(kind, f"pair {i}") as other:
             kind.injections -= 1
             started = [job.start(*SWEEP, "1x1x2", "--repeats", "1", "--steps", "3",

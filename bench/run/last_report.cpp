@@ -38,6 +38,11 @@ TrainerResult result_so_far(const TrainerProgress& progress) {
 
 // Ranks that exchange gradients take the same steps; of others nothing is known here.
 void tell_of_all_ranks(const RunConfig& config, Run& run) {
+  if (run.world_size == 1) return;
+  if (run.status == Status::partial) {
+    run.failure =
+        "interrupted; known of rank 0 alone, as the others took long to tell what they measured";
+  }
   const Unknown unknown{"known of rank 0 alone"};
   run.peak_flops_per_second = unknown;
   if (!run.window || !exchanges_gradients(config, run.world_size)) {
@@ -58,12 +63,7 @@ std::optional<Report> report_so_far(const LastReportTask& task) {
   result.first_step_end_seconds = task.clock.seconds_at(result.trained->first_step_end);
   Report report = make_rank_report(task.request, task.device, task.start, result);
   report.exit_code = static_cast<int>(exit_code_of_signal(task.stop));
-  Run& run = report.arms.at(0).runs.at(0);
-  tell_of_all_ranks(task.device.config, run);
-  if (run.status == Status::partial) {
-    run.failure =
-        "interrupted; known of rank 0 alone, as the others took long to tell what they measured";
-  }
+  tell_of_all_ranks(task.device.config, report.arms.at(0).runs.at(0));
   // The sweep needs the names of hosts to merge its jobs.
   const RunRequest& request = task.request;
   if (request.config.no_host_info && !request.conducted) leave_out_host_info(report);

@@ -108,6 +108,42 @@ TEST_F(SweepRunsTest, AJournalThatWasCutInItsHeaderIsBegunAnew) {
   EXPECT_EQ(file_text(journal), "something else");
 }
 
+// A header and two runs, cut at every so many bytes and around the ends of lines.
+class CutJournal : public SweepRunsTest {
+ protected:
+  void cut_every(size_t bytes) {
+    write_two_runs();
+    const std::string whole = file_text(journal);
+    int64_t lines = 0;  // with their ends
+    for (size_t size = 0; size <= whole.size(); ++size) {
+      if (size > 0 && whole[size - 1] == '\n') ++lines;
+      const std::string around = whole.substr(size < 2 ? 0 : size - 2, 4);
+      if (size % bytes != 0 && around.find('\n') == around.npos) continue;
+      folder.write("s.jsonl", whole.substr(0, size));
+      ASSERT_EQ(std::ssize(resumed().entries()), std::max<int64_t>(0, lines - 1)) << size;
+      if (size % (8 * bytes) != 0) continue;
+      resumed().add(run_of_one_arm(2), false);
+      ASSERT_TRUE(resumed().done({0, 2})) << size;
+    }
+  }
+
+ private:
+  JournalEntry run_of_one_arm(int64_t repeat) const {
+    JournalEntry found = entry(repeat);
+    found.report.arms.resize(1);
+    return found;
+  }
+  void write_two_runs() {
+    SweepRuns runs = begun();
+    for (const int64_t repeat : {1, 2}) runs.add(run_of_one_arm(repeat), false);
+  }
+};
+
+TEST_F(CutJournal, KeepsTheRunsThatAreWhole) { cut_every(211); }
+
+// Minutes: ctest -C slow -R cut_journal
+TEST_F(CutJournal, DISABLED_KeepsTheRunsThatAreWholeAtEveryByte) { cut_every(1); }
+
 TEST_F(SweepRunsTest, AJournalIsReplacedWhereTheReportHoldsIt) {
   namespace fs = std::filesystem;
   begun();
