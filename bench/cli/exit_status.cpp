@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "models/errors.h"
@@ -78,9 +79,9 @@ void catch_stop_signals() {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) return;
     stop_signal.store(signal);
-    constexpr char text[] = "\nstopping after this step; once more stops at once\n";
+    const std::string text = std::string("\n") + stop_remark + "\n";
     // A message that does not get out is no loss.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // the next one does what it always does
     while (true) pause();
   }).detach();

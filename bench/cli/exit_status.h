@@ -27,6 +27,9 @@ ExitCode exit_code_of_signal(int signal);
 /// The first signal that arrived, 0 before.
 extern std::atomic<int> stop_signal;
 
+/// What a process that has caught one says.
+constexpr const char* stop_remark = "stopping after this step; once more stops at once";
+
 /// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be
 /// written; a second one ends the process at once. To be called before other threads start: they
 /// inherit that the two are blocked.

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <optional>
 
+#include "bench/cli/exit_status.h"
 #include "bench/sweep/job_process.h"
 #include "reports/document/metric.h"
 
@@ -61,7 +62,7 @@ std::optional<std::string> said_at_the_end(const JobProcess& job) {
   std::optional<std::string> last;
   bool summed_up = false;
   for (const std::string& line : job.errors()) {
-    if (line.find_first_not_of(' ') == line.npos) continue;
+    if (line.find_first_not_of(' ') == line.npos || line == stop_remark) continue;
     const bool rule = line.find_first_not_of('-') == line.npos;
     summed_up = summed_up || rule;
     if (summed_up && last) break;
@@ -75,7 +76,8 @@ std::string last_words(const JobProcess& job) {
   if (job.was_killed()) return "it was killed";
   std::optional<std::string> words = said_first(job);
   if (!words) words = said_at_the_end(job);
-  return words.value_or("it said nothing");
+  const bool told_to_end = std::ranges::find(job.errors(), stop_remark) != job.errors().end();
+  return words.value_or(told_to_end ? "it was told to end" : "it said nothing");
 }
 
 }  // namespace

@@ -81,6 +81,9 @@ TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
             "There are not enough slots" + end);
   EXPECT_EQ(reason_of({"bash: mpirun: not found"}), "bash: mpirun: not found" + end);
   EXPECT_EQ(reason_of({}), "it said nothing" + end);
+  const char* const remark = "stopping after this step; once more stops at once";
+  EXPECT_EQ(reason_of({remark, "mpirun was aborted"}), "mpirun was aborted" + end);
+  EXPECT_EQ(reason_of({remark, remark}), "it was told to end" + end);
 }
 
 TEST(JobFailure, WhatIsSaidAtTheEndIsReadWholeHoweverMuchAPipeHolds) {
