@@ -1,6 +1,8 @@
 #include "bench/sweep/other_work.h"
 
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "bench/cli/build_info.h"
 #include "reports/document/run_arguments.h"
