@@ -69,6 +69,22 @@ TEST(SweepReport, JobsThatNeverRanAtOnceHaveFailed) {
   EXPECT_THAT(*report.arms[0].runs[0].failure, testing::HasSubstr("never in their windows at the"));
 }
 
+TEST(SweepReport, RanksKeepTheirNumbersWhereAJobToldOfSomeAlone) {
+  Report told = sample_report();
+  auto& run = told.arms[0].runs[0];
+  run.world_size = 2;
+  run.ranks.assign(2, sample_rank());
+  run.ranks[1].rank = 1;
+  Report ended = told;
+  ended.arms[0].runs[0].ranks.resize(1);
+  ended.arms[0].runs[0].status = Status::partial;
+  std::vector<int64_t> numbers;
+  const Report report = report_of_two_jobs(ended, told);
+  for (const Rank& rank : report.arms[0].runs[0].ranks) numbers.push_back(rank.rank);
+  EXPECT_THAT(numbers, testing::ElementsAre(0, 2, 3));
+  EXPECT_EQ(report.arms[0].runs[0].world_size, 4);
+}
+
 TEST(SweepReport, RunsCarryTheBuildThatRanThem) {
   Report first = sample_report();
   first.arms[0].runs[0].ranks[0].window_start_unix_seconds = 1000;
