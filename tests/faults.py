@@ -134,8 +134,9 @@ def mount_disk(size_kib, folder):
 
 
 def disks(kind, _):
-    for size_kib in (4, 16, 32, 48, 64, 256, 4096):
+    for size_kib in (4, 256, 4096, 16384):
         one_temporary_disk(kind, size_kib)
+    for size_kib in (4, 16, 32, 48, 64, 256, 4096):
         with Injection(kind, f"disk of {size_kib} KiB") as injection:
             mount_disk(size_kib, injection.folder)
             process = injection.start(*SWEEP, "1x1x1", "--repeats", "3", "--steps", "3")
