@@ -257,7 +257,7 @@ TEST(Compare, KindsAreMixedOnDemandAndLabelled) {
   EXPECT_EQ(row_of(base_set(), emulated, options).verdict, Verdict::not_comparable);
   options.allow_differ = {"kind"};
   EXPECT_THAT(row_of(base_set(), emulated, options).notes.front().text,
-              HasSubstr("the base is measured, the new set emulated"));
+              HasSubstr("bare metal is measured, the VM emulated"));
   EXPECT_EQ(row_of(base_set(), of_kind(Kind::predicted), options).verdict, Verdict::not_comparable);
 }
 
