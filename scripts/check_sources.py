@@ -27,7 +27,8 @@ ARROWS = {
 FLOORS = {
     "bench": [["cli environment", "monitor", "run", "micro sweep", "doctor", "commands", "."]],
     "comm": [[".", "mpi gpu"], ["layout", "launch"]],
-    "reports": [["files statistics document", "text", "json merge attribution", "compare",
+    "reports": [["files statistics document", "text", "json merge attribution",
+                 "compare imports",
                  "sharing", "formats/charts", "formats"]],
     "models": [[".", "networks cpu cuda"]],
     "models/cuda": [["device", "kernels", "libraries", "compiler", "tuning", "."]],

@@ -47,6 +47,7 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
   std::error_code ignored;
   const RunSet history = read_runs({place}, form.request.html.has_value());
   remark_foreign(history, terminal);
+  require_none_imported(history, "gate judges runs of nearmetal alone");
   if (!fs::is_directory(place, ignored)) return {history};
   BaselineWindow window = form.window;
   window.anchor_runs = form.gate.minimum_runs;
@@ -71,6 +72,7 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   }
   require_no_input(request, request.next);
   RunSet next = read_runs(request.next, request.html.has_value());
+  require_none_imported(next, "gate judges runs of nearmetal alone");
   const Baseline base = read_base(form, next, context.terminal);
   remark_foreign(next, context.terminal);
   CompareOptions options = request.options;

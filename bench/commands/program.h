@@ -20,6 +20,7 @@ Command export_command();
 Command gate_command();
 Command generate_command();
 Command help_command();
+Command import_command();
 Command micro_command();
 Command models_command();
 Command plan_command();

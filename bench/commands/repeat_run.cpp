@@ -55,6 +55,9 @@ void require_repeatable(const Report& report, const std::string& source) {
         beginning + "it holds " + counted(std::ssize(report.arms), "arm") +
         ", and one is repeated at a time; name it as FILE#ARM: " + names_of(report.arms));
   }
+  if (report.kind == Kind::imported) {
+    throw NotComparable(beginning + "it holds imported results, which others published");
+  }
   if (std::ranges::none_of(report.arms[0].runs,
                            [](const Run& run) { return run.status == Status::complete; })) {
     throw InvalidReport(beginning + "it holds no complete run to hold new ones against");

@@ -24,7 +24,7 @@ struct PlannedJob {
 
 struct PlannedLayout {
   std::string name;
-  Kind kind = Kind::measured;
+  std::string kind;
   std::optional<SharingMode> share{};
   std::vector<PlannedJob> jobs{};
   std::optional<Executable> executable{};
@@ -100,7 +100,7 @@ template <class Archive>
 void fields(Archive& field, In<Archive, PlannedLayout> layout) {
   field.type("layout");
   field("name", layout.name);
-  field("kind", layout.kind, without(Kind::predicted));
+  field("kind", layout.kind, one_of("measured", "emulated"));
   field.added("share", layout.share,
               "How the jobs have the same GPUs, or CPUs; null: what a job takes is its own");
   field("jobs", layout.jobs,
@@ -147,7 +147,7 @@ std::string text_of(const Json& document) {
 json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto commands = commands_of(plan, index);
-  json::PlannedLayout layout{.name = placement.layout, .kind = placement.kind};
+  json::PlannedLayout layout{.name = placement.layout, .kind = to_string(placement.kind)};
   if (placement.share()) layout.share = placement.share()->mode;
   if (const auto found = plan.executables.find(index); found != plan.executables.end()) {
     layout.executable = found->second;

@@ -94,9 +94,10 @@ Runs anchor_of(const Runs& runs, const BaselineWindow& window) {
 // FINGERPRINT/TIME-HASH.json.
 fs::path place_of_copy(const ReportText& copied) {
   const Report report = read_report(copied);
-  if (!has_complete_run(report)) throw InvalidReport(copied.source + " holds no complete run");
   RunSet set;
   add_runs(set, report, copied.source);
+  require_none_imported(set, "a baseline keeps runs of nearmetal alone");
+  if (!has_complete_run(report)) throw InvalidReport(copied.source + " holds no complete run");
   std::string time = report.invocation.started_at;
   std::erase(time, ':');
   return fs::path(context_sha256(first_run(set)->key).substr(0, hash_digits)) /

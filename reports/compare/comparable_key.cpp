@@ -224,6 +224,7 @@ std::vector<std::string> fields_that_may_differ() {
         "cpu_model", "threads", "libraries"}) {
     names.emplace_back(found);
   }
+  names.insert(names.end(), imported_work.begin(), imported_work.end());
   return names;
 }
 

@@ -202,7 +202,7 @@ void add_explanation(Comparison& comparison, const ArmPair& pair, const RunSet& 
     comparison.explanations.back().arm = pair.name;
     return;
   }
-  const bool told = std::ranges::find(comparison.notes, hint) != comparison.notes.end();
+  const bool told = is_imported(*pair.base) || std::ranges::count(comparison.notes, hint) > 0;
   if (!told && has_figures(comparison, pair.name, true)) comparison.notes.push_back(hint);
 }
 
@@ -306,7 +306,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
-  if (options.vm_form) comparison.notes = doubts_of_claim(base.environments, next.environments);
+  if (options.vm_form) comparison.notes = doubts_of_claim(base, next);
   for (const ArmPair& pair : pairs) {
     if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
   }

@@ -36,6 +36,8 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
 /// the other side a VM, or where nothing confirms it.
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& vm);
+/// The same; or, of imported results, that their machines are as they were published.
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& vm);
 
 /// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;

@@ -17,7 +17,9 @@ bool is_known(const Metric& metric, const ArmPair& pair) {
 }  // namespace
 
 const Metric& throughput_of(const ArmPair& pair) {
-  return throughput_metric(unit_of(pair.base != nullptr ? *pair.base : *pair.next));
+  const RunArm& arm = pair.base != nullptr ? *pair.base : *pair.next;
+  const bool of_links = is_imported(arm) && arm.runs.front().run.communication;
+  return of_links ? bus_bandwidth_metric() : throughput_metric(unit_of(arm));
 }
 
 bool is_throughput_alone(const CompareOptions& options) {

@@ -99,4 +99,16 @@ std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
   return doubts;
 }
 
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& vm) {
+  std::vector<Warning> doubts = doubts_of_claim(bare.environments, vm.environments);
+  if (std::ranges::none_of(vm.arms, [](const RunArm& arm) { return is_imported(arm); })) {
+    return doubts;
+  }
+  doubts.push_back(
+      {"other_machines",
+       "which side is bare metal and which a VM is as it was published, and they are different "
+       "machines: the difference is theirs in all, not that of a hypervisor alone"});
+  return doubts;
+}
+
 }  // namespace nearmetal

@@ -21,6 +21,7 @@ const std::string& start(const SetRun* run) { return run->run.started_at; }
 
 void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (base.empty() || next.empty() || row.method == Method::sessions) return;
+  if (is_imported(*base.front())) return;  // when they were taken is seldom told
   if (!share_sessions(base, next)) {
     row.notes.push_back(
         {"few_sessions",
@@ -40,8 +41,21 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
+// Each once.
+std::vector<std::string> derivations_of(const Runs& base, const Runs& next) {
+  std::set<std::string> found;
+  for (const Runs* runs : {&base, &next}) {
+    for (const SetRun* run : *runs) found.insert(run->derived);
+  }
+  return {found.begin(), found.end()};
+}
+
 void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (base.empty() || next.empty()) return;
+  if (is_imported(*base.front())) {
+    row.notes.push_back({"imported", joined(derivations_of(base, next), "; ")});
+    return;
+  }
   const std::string kind = to_string(base.front()->kind), other = to_string(next.front()->kind);
   if (kind != other) {
     row.notes.push_back({"kinds_differ", row.base_side.name + " is " + kind + ", " +
@@ -57,7 +71,8 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
 // As when new runs were added to the baseline that they are held against.
 void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto identity = [](const SetRun* run) {
-    return std::pair(run->run.started_at, run->run.throughput.value);
+    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
+    return std::pair(begun, run->run.throughput.value);
   };
   std::set<decltype(identity(base.front()))> of_base;
   for (const SetRun* run : base) of_base.insert(identity(run));
@@ -131,6 +146,7 @@ std::set<std::string> plans_of(const Runs& runs) {
 }
 
 void add_different_software(ComparisonRow& row, const Runs& base, const Runs& next) {
+  if (base.empty() || is_imported(*base.front())) return;  // nothing of it is told
   if (plans_of(base) != plans_of(next)) {
     row.notes.push_back({"different_plans",
                          "the sides ran different kernels; `run --plans REPORT` pins those of "

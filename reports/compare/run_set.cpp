@@ -70,7 +70,8 @@ void require_distinct(const RunArm& arm) {
   std::vector<const SetRun*> runs;
   for (const SetRun& run : arm.runs) runs.push_back(&run);
   const auto order = [](const SetRun* run) {
-    return std::pair(std::string_view(run->run.started_at), window_seconds(run->run));
+    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
+    return std::pair(std::string_view(begun), window_seconds(run->run));
   };
   std::ranges::sort(runs, [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
   const auto twin = std::ranges::adjacent_find(runs, [&](const SetRun* a, const SetRun* b) {
@@ -266,6 +267,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     }
     RunArm& known = arm_named(set, arm.name);
     if (arm.share) known.share = arm.share;
+    add_imported(set, report, arm, source);
     for (const Run& run : arm.runs) {
       add_run(set, arm.name,
               {.source = source,
@@ -289,6 +291,7 @@ std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps
     if (source.error) std::rethrow_exception(source.error);
     merge(sets[source.side], std::move(source.runs));
   }
+  require_one_nature(sets);
   for (RunSet& set : sets) {
     for (const RunArm& arm : set.arms) require_distinct(arm);
     leave_out_what_is_there(set);

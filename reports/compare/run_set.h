@@ -79,11 +79,16 @@ struct SetRun {
   Tool tool;           // the build that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
-  std::string session{};  // hosts, their boots, and the day: what they did to all runs alike
+  std::string identity{};  // of imported runs: their place in a published file; else empty
+  std::string derived{};   // of imported runs: from what, for readers
+  std::string session{};   // hosts, their boots, and the day: what they did to all runs alike
   // Without losses and plans; step times and profile only where they are kept. The environments of
   // its ranks are indices into those of the set.
   Run run;
 };
+
+/// Whether others published it.
+inline bool is_imported(const SetRun& run) { return run.kind == Kind::imported; }
 
 struct RunArm {
   std::string name;
@@ -114,6 +119,16 @@ void add_run(RunSet& set, const std::string& arm, SetRun run,
 /// File and arm (empty: all) of a place as a user names it: FILE, or FILE#ARM where no file has
 /// that whole name.
 std::pair<std::string, std::string> report_place(const std::string& place);
+
+/// Whether its runs are results that others published.
+bool is_imported(const RunArm& arm);
+/// Throws NotComparable where some of the sides are imported and others are not: their arms never
+/// stand beside each other.
+void require_one_nature(const std::vector<RunSet>& sides);
+/// Throws NotComparable for imported results, in a sentence that begins so.
+void require_none_imported(const RunSet& set, const std::string& beginning);
+/// Adds the results of an arm that others published.
+void add_imported(RunSet& set, const Report& report, const Arm& arm, const std::string& source);
 
 /// All *.json files directly in a folder or in folders below it. Throws InvalidReport where there
 /// are none.

@@ -116,6 +116,7 @@ Groups groups_by(std::string MeasuredArm::*context, const std::vector<MeasuredAr
 std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {
+    if (is_imported(arm) && arm.runs.front().run.world_size < 1) continue;  // not told
     if (shares(arm)) continue;  // more of its jobs are not more GPUs
     MeasuredArm found = measured(arm);
     if (!found.values.empty()) arms.push_back(std::move(found));
@@ -175,6 +176,7 @@ std::vector<ScalingPoint> scaling_of(const RunSet& set) {
 }
 
 std::string scaling_text(const ScalingPoint& point) {
+  if (point.batch == 0) return to_string(point.scaling);  // imported, and not told
   return std::string(to_string(point.scaling)) + ", " + std::to_string(point.batch) +
          (point.scaling == Scaling::weak ? " a rank" : " in all");
 }

@@ -43,14 +43,43 @@ std::string hosts_of(const RunSet& set) {
   return alternatives(found);
 }
 
+// Such as "batch 64"; empty where none is told.
+std::string told_text(const std::string& word, const std::string& value) {
+  return value.empty() ? "" : word + " " + value;
+}
+
 std::string days_of(const RunSet& set) {
   constexpr size_t length_of_date = 10;
   std::vector<std::string> days;
   for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) days.push_back(run.run.started_at.substr(0, length_of_date));
+    for (const SetRun& run : arm.runs) {
+      const std::string& begun = run.run.started_at;
+      if (!begun.empty()) days.push_back(begun.substr(0, length_of_date));
+    }
   }
+  if (days.empty()) return "";
   const auto [first, last] = std::ranges::minmax_element(days);
   return *first == *last ? *first : *first + " to " + *last;
+}
+
+// Of imported results, whose files tell some of it.
+std::string published_line(const RunSet& set) {
+  const auto of_key = [&](const std::string& field) {
+    return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
+  };
+  std::vector<std::string> parts = {
+      "imported",
+      of_key("round"),
+      of_key("model"),
+      of_key("benchmark"),
+      of_key("collective"),
+      of_key("precision"),
+      told_text("batch", of_key("batch")),
+      told_text("global batch", of_key("global_batch_size")),
+      of_each_run(set, [](const SetRun& run) { return run.run.device_name; }),
+      days_of(set)};
+  std::erase(parts, "");
+  return joined(parts);
 }
 
 }  // namespace
@@ -71,6 +100,9 @@ std::string work_line(const RunSet& set) {
   const auto of_key = [&](const std::string& field) {
     return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });
   };
+  if (std::ranges::any_of(set.arms, [](const RunArm& arm) { return is_imported(arm); })) {
+    return published_line(set);
+  }
   const std::string task = task_of(set);
   if (task.empty()) return "";
   const auto size = [](const SetRun& run) {

@@ -77,6 +77,11 @@ const Metric& per_gpu_metric() {
   return metric;
 }
 
+Maybe<double> bus_bandwidth(const Run& run) {
+  if (run.communication) return run.communication->best_bus_bandwidth_bytes_per_second;
+  return Unknown{"no gradients are exchanged"};
+}
+
 }  // namespace
 
 std::span<const Metric> metrics_of(SampleUnit unit) {
@@ -114,12 +119,19 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
 
 const Metric& throughput_metric(SampleUnit unit) { return metrics_of(unit).front(); }
 
+const Metric& bus_bandwidth_metric() {
+  static constexpr Metric metric{
+      "bus_bandwidth_bytes_per_second", "B/s", "GB/s", 1e-9, true, false, bus_bandwidth};
+  return metric;
+}
+
 const Metric& metric_from(const std::string& name) {
   std::string names;
   for (const Metric* metric : all_metrics_of(sample_units)) {
     if (name == metric->name) return *metric;
     names += std::string(names.empty() ? "" : ", ") + metric->name;
   }
+  if (name == bus_bandwidth_metric().name) return bus_bandwidth_metric();
   throw std::invalid_argument("there is no metric '" + name + "'; there are: " + names);
 }
 

@@ -28,6 +28,8 @@ std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
 /// Those, and what is told where it is asked for: the throughput of each GPU.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 const Metric& throughput_metric(SampleUnit unit);
+/// What results of nccl-tests have in place of a throughput.
+const Metric& bus_bandwidth_metric();
 
 /// Throws std::invalid_argument that names those there are.
 const Metric& metric_from(const std::string& name);

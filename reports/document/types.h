@@ -12,6 +12,7 @@
 #include "reports/document/arm_speedup.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
+#include "reports/document/imported.h"
 #include "reports/document/maybe.h"
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
@@ -20,10 +21,12 @@
 
 namespace nearmetal {
 
-/// Whether the numbers were measured on what they speak of.
-enum class Kind { measured, emulated, predicted };
+/// Whether the numbers were measured on what they speak of; imported: published by others.
+enum class Kind { measured, emulated, predicted, imported };
 enum class Status { complete, partial, failed };
-constexpr auto names_of(Kind) { return std::array{"measured", "emulated", "predicted"}; }
+constexpr auto names_of(Kind) { 
+  return std::array{"measured", "emulated", "predicted", "imported"};
+}
 constexpr auto names_of(Status) { return std::array{"complete", "partial", "failed"}; }
 
 struct Warning {
@@ -38,7 +41,9 @@ struct Invocation {
   std::string started_at;     // RFC 3339, UTC
   RunConfig config;           // as it ran: nothing left to "auto" but what the run did not need
   Origins origins;            // JSON: each setting of config is {value, origin}
-  std::string config_sha256;  // of the settings that change the work, not of output and display
+  // Of the settings that change the work, not of output and display; empty: of imported results,
+  // which no settings led to.
+  std::optional<std::string> config_sha256;
 
   bool operator==(const Invocation&) const = default;
 };
@@ -284,12 +289,13 @@ struct Arm {
   std::optional<Executable> executable{};    // none: that of the report
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
+  std::vector<ImportedRun> imported{};  // in place of runs, of kind imported alone
 };
 
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.8";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.9";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;
@@ -297,6 +303,7 @@ struct Report {
   Invocation invocation;
   std::vector<Environment> environments;
   std::vector<Arm> arms;
+  std::vector<ImportedSource> sources{};  // of imported results
 };
 
 /// What the runs of an arm were asked for.

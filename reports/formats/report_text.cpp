@@ -51,12 +51,20 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
   lines("efficiency", point.efficiency, point.efficiency_interval);
 }
 
+std::vector<const Metric*> shown_metrics(const RunArm& arm) {
+  std::vector<const Metric*> metrics;
+  for (const Metric& metric : metrics_of(unit_of(arm))) metrics.push_back(&metric);
+  if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
+  return metrics;
+}
+
 // Of one metric, those that are not complete; of the others what complete runs lack.
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
   bool is_first = true;
   for (const Metric& metric : metrics_of(unit_of(arm))) {
     for (const LeftOut& run : left_out_of(arm, metric)) {
+      if (is_imported(arm)) continue;  // what its file does not tell is missing from no mean
       if (is_first || !run.metric.empty()) found.push_back(run);
     }
     is_first = false;
@@ -145,6 +153,15 @@ void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
   for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
 }
 
+// What imported results rest on.
+void add_derivations(std::vector<std::string>& lines, const RunSet& set) {
+  std::map<std::string, std::vector<std::string>> arms;
+  for (const RunArm& arm : set.arms) {
+    if (is_imported(arm)) arms[arm.runs.front().derived].push_back(arm.name);
+  }
+  for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": imported, " + text);
+}
+
 struct RunOfArm {
   const RunArm* arm = nullptr;
   size_t number = 0;  // from 1
@@ -193,8 +210,10 @@ TextTable report_table(const RunSet& set) {
   table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
                    {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
-    for (const Metric& metric : metrics_of(unit_of(arm))) {
+    for (const Metric* shown : shown_metrics(arm)) {
+      const Metric& metric = *shown;
       const SideSummary side = summary_of_arm(arm, metric);
+      if (side.runs == 0 && is_imported(arm)) continue;  // a published file tells few figures
       table.rows.push_back({arm.name, std::string(metric.name) + ", " + metric.unit,
                             mean_text(side, metric), std::to_string(side.runs),
                             side.spread ? significant(100 * side.spread->deviation, 2) + " %" : "-",
@@ -212,6 +231,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
     lines.push_back(arm.name + ": its runs did different work, so that their mean says nothing: " +
                     shortened(differences));
   }
+  add_derivations(lines, set);
   add_mixed_machines(lines, set);
   add_mixed_builds(lines, set);
   add_left_out(lines, set);

@@ -10,8 +10,8 @@ namespace nearmetal {
 namespace {
 
 std::string name_of(const RunArm& arm) {
-  const bool emulated = !arm.runs.empty() && arm.runs.front().kind == Kind::emulated;
-  return arm.name + (emulated ? " (emulated)" : "");
+  const Kind kind = arm.runs.empty() ? Kind::measured : arm.runs.front().kind;
+  return arm.name + (kind == Kind::measured ? "" : std::string(" (") + to_string(kind) + ")");
 }
 
 // Of the first complete run, as one that ended without a report tells no jobs.

@@ -142,13 +142,27 @@ void check_run(const Run& run, const RunConfig& config, const Place& place) {
   for (size_t i = 0; i < run.ranks.size(); ++i) check_rank(run, i, Place{&ranks, {}, i});
 }
 
+void check_sources(const Report& report) {
+  const Place root, arms{&root, "arms", {}};
+  for (size_t i = 0; i < report.arms.size(); ++i) {
+    const Place arm{&arms, {}, i}, runs{&arm, "imported", {}};
+    for (size_t j = 0; j < report.arms[i].imported.size(); ++j) {
+      const int64_t source = report.arms[i].imported[j].source;
+      if (source < std::ssize(report.sources)) continue;
+      contradict(Place{&runs, {}, j}, "source", std::to_string(source),
+                 "the report has " + counted(std::ssize(report.sources), "source"));
+    }
+  }
+}
+
 }  // namespace
 
 void require_consistent(const Report& report,
                         const std::function<bool(const std::string& name)>& has_setting) {
   const Place root, invocation{&root, "invocation", {}};
-  if (report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
-    contradict(invocation, "config_sha256", report.invocation.config_sha256,
+  if (report.kind == Kind::imported) return check_sources(report);
+  if (*report.invocation.config_sha256 != config_sha256(report.invocation.config, has_setting)) {
+    contradict(invocation, "config_sha256", *report.invocation.config_sha256,
                "it is not that of the settings");
   }
   require_consistent_runs(report);

@@ -4,6 +4,7 @@
 
 #include "reports/document/settings.h"
 #include "reports/json/environment_fields.h"
+#include "reports/json/imported_fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/run_fields.h"
 
@@ -15,9 +16,9 @@ void fields(Archive& field, In<Archive, Invocation> invocation) {
   field("argv", invocation.argv);
   field("started_at", invocation.started_at, time_stamp, "RFC 3339, UTC");
   field.settings("config", invocation.config, invocation.origins,
-                 "Every setting as it ran, and who chose it");
+                 "Every setting as it ran, and who chose it; null: results are imported");
   field("config_sha256", invocation.config_sha256, hash,
-        "Hash of the settings that decide what is computed");
+        "Hash of the settings that decide what is computed; null: results are imported");
 }
 
 template <class Archive>
@@ -80,6 +81,10 @@ void fields(Archive& field, In<Archive, Arm> arm) {
               "The program that a layout file named for the arm; null: that of the report");
   field.added("unsupported", arm.unsupported, "Why there are no runs: what this machine cannot do");
   field("runs", arm.runs);
+  field.added(
+      "imported", arm.imported,
+      "Results of other programs, in place of runs; empty unless the kind is imported; since "
+      "1.9");
 }
 
 template <class Archive>
@@ -99,6 +104,9 @@ void fields(Archive& field, In<Archive, Report> report) {
   field("invocation", report.invocation);
   field("environments", report.environments);
   field("arms", report.arms);
+  field.added(
+      "sources", report.sources,
+      "The files that imported results are of; empty unless the kind is imported; since 1.9");
 }
 
 template <class Archive>

@@ -15,6 +15,7 @@
 #include "reports/files/sha256.h"
 #include "reports/json/consistency.h"
 #include "reports/json/fields.h"
+#include "reports/json/imported_json.h"
 #include "reports/json/json_reader.h"
 #include "reports/json/schema_writer.h"
 
@@ -47,6 +48,7 @@ Report report_of(const json::Document& document) {
   json::Reader reader(document, json::Place{});
   json::fields(reader, report);
   if (report.arms.empty()) throw InvalidReport("/arms must hold at least one arm");
+  json::require_kind_alone(report);
   return report;
 }
 
@@ -108,6 +110,7 @@ void json::fields(Reader& field, Report& report) { fields<Reader>(field, report)
 std::string report_schema() {
   Json schema = json::SchemaWriter::document(Report{}, "Report of nearmetal");
   schema["properties"]["arms"]["minItems"] = 1;
+  schema.update(json::kind_alone_schema());
   return json::schema_text(schema);
 }
 

@@ -125,9 +125,10 @@ class Writer {
   void unit(const char* key, SampleUnit value);
   /// The keys of counts and rates in that unit.
   const UnitWords& words() const { return words_of(unit_); }
-  /// Each field as {value, origin}.
+  /// Each field as {value, origin}; null where there are no origins.
   template <class T>
   void settings(const char* key, const T& values, const Origins& origins, const char*) {
+    if (origins.empty()) return put(key, {});
     put_settings(key, json_of(values), origins);
   }
 

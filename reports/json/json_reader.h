@@ -93,8 +93,10 @@ class BasicReader {
   }
   template <class T>
   void settings(const char* key, T& values, Origins& origins, const char*) {
+    const Document& found = member(key);
+    if (found.is_null()) return origins.clear();
     const Place place{&place_, key, {}};
-    BasicReader reader(member(key), place, &origins);
+    BasicReader reader(found, place, &origins);
     fields(reader, values);
   }
   /// As Writer::unit().

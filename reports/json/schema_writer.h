@@ -61,7 +61,7 @@ class SchemaWriter {
   void settings(const char* key, const T& values, const Origins&, const char* about) {
     SchemaWriter writer(types_, strict_);
     fields(writer, values);
-    put(key, writer.take_settings(), about, false);
+    put(key, or_null(writer.take_settings()), about, false);
   }
 
  private:

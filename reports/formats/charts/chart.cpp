@@ -126,6 +126,8 @@ std::string fill(Kind kind, const std::string& colour) {
       return "fs pattern 4" + edge;
     case Kind::predicted:
       return "fs empty" + edge;
+    case Kind::imported:
+      return "fs pattern 6" + edge;
   }
   throw std::logic_error("unnamed Kind");
 }
@@ -139,6 +141,8 @@ std::string point(Kind kind, const std::string& colour) {
       return "pt 6" + look;
     case Kind::predicted:
       return "pt 2" + look;
+    case Kind::imported:
+      return "pt 4" + look;
   }
   throw std::logic_error("unnamed Kind");
 }

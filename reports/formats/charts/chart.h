@@ -51,9 +51,11 @@ std::string quoted_label(const std::string& text);
 
 /// Colours that show on white and on black, told apart by most colour-blind eyes.
 std::string colour(size_t index);
-/// How areas of this kind are filled: measured solid, emulated hatched, predicted empty.
+/// How areas of this kind are filled: measured solid, emulated hatched, predicted empty,
+/// imported hatched the other way.
 std::string fill(Kind kind, const std::string& colour);
-/// How a point of this kind is drawn: measured filled, emulated open, predicted a cross.
+/// How a point of this kind is drawn: measured filled, emulated open, predicted a cross, imported a
+/// square.
 std::string point(Kind kind, const std::string& colour);
 
 /// How many ticks stand beside each other without touching, where labels are as long as that of

@@ -1,0 +1,96 @@
+#include <stdexcept>
+
+#include "bench/cli/build_info.h"
+#include "bench/cli/destination.h"
+#include "bench/commands/program.h"
+#include "reports/files/atomic_file.h"
+#include "reports/imports/published_report.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* import_examples = R"(
+Examples:
+  nearmetal import mlperf result_*.txt --output vm.json --source https://github.com/mlcommons/...
+  nearmetal import tf_cnn_benchmarks metal.log --output metal.json
+  nearmetal import nccl-tests all_reduce.log --output links.json
+  nearmetal import pairs published_pairs.json --side bare-metal --output metal.json
+  nearmetal import pairs published_pairs.json --side vm --output vm.json
+  nearmetal compare --bare metal.json --vm vm.json
+
+The report is of kind imported: compare takes such reports among themselves, gate, baseline and
+rerun refuse them. It holds what the files say, with their names and SHA-256, and nothing else.
+Exit 5, with file and line, where a file is not whole. docs/imported.md says what is read.)";
+
+struct ImportForm {
+  ImportOptions options;
+  std::string side;
+  std::optional<std::string> output;
+  bool force = false;
+};
+
+void add_common_options(Options& options, ImportForm& form) {
+  options.paths("FILE", "FILE...", form.options.files, "Published files; - is stdin").required =
+      true;
+  options.value("--source", "TEXT", "where they were published: a URL",
+                [&form](const std::string& text) { form.options.origin = text; });
+  options.value("--arm", "NAME", "of all results [as the files name their work]",
+                [&form](const std::string& text) { form.options.arm = text; });
+  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
+  options.toggle("--force", form.force, "replace an existing file");
+}
+
+template <ImportFormat format>
+void add_import_options(Options& options, ImportForm& form) {
+  form.options.format = format;
+  if constexpr (format == ImportFormat::pairs) {
+    options
+        .value("--side", "bare-metal|vm", "which runs of the pairs",
+               [&form](const std::string& text) {
+                 form.options.side = parse_choice<PublishedSide>("--side", text);
+               })
+        .required = true;
+  }
+  add_common_options(options, form);
+}
+
+ExitCode run_import(const ImportForm& form, const Context& context) {
+  if (form.output) require_no_input(*form.output, form.options.files);
+  Report report = published_report(form.options);
+  report.tool = build_info();
+  report.invocation.argv = context.argv;
+  report.invocation.started_at = time_stamp();
+  write_output(to_json(report), form.output, form.force, context.terminal);
+  return ExitCode::ok;
+}
+
+struct NoForm {};
+
+template <ImportFormat format>
+Command import_of(const char* help) {
+  return make_command(to_string(format), help, import_examples, add_import_options<format>,
+                      run_import);
+}
+
+}  // namespace
+
+Command import_command() {
+  const auto refuse = [](const NoForm&, const Context&) -> ExitCode {
+    throw std::invalid_argument(
+        "import takes mlperf, tf_cnn_benchmarks, nccl-tests or pairs (nearmetal import --help)");
+  };
+  Command command = make_command<NoForm>(
+      "import", "Read published logs of other programs", import_examples, [](Options&, NoForm&) {},
+      refuse);
+  command.commands = {
+      import_of<ImportFormat::mlperf>("Logs of MLPerf Training: lines of :::MLLOG"),
+      import_of<ImportFormat::tf_cnn_benchmarks>("Output of tf_cnn_benchmarks"),
+      import_of<ImportFormat::nccl_tests>("Tables of nccl-tests"),
+      import_of<ImportFormat::pairs>("A JSON table of runs of bare metal and of VMs"),
+  };
+  return command;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,51 @@
+// A published log as lines, and what its readers share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reports/document/imported.h"
+#include "reports/imports/published_report.h"
+
+namespace nearmetal {
+
+struct PublishedLog {
+  std::string file;  // for messages
+  std::string text;
+};
+
+struct LogLine {
+  int64_t number = 1;
+  std::string text;  // without its end, and what a scheduler or launcher put before it
+};
+
+struct NamedResult {
+  std::string arm;
+  ImportedRun run;
+};
+
+/// All lines, but those that mpirun or srun marked as of other ranks than the first.
+std::vector<LogLine> lines_of(const PublishedLog& log);
+
+/// Throws InvalidReport that names the place.
+[[noreturn]] void stop_at(const PublishedLog& log, int64_t line, const std::string& why);
+/// For what is missing where the text ends.
+[[noreturn]] void stop_at_end(const PublishedLog& log, const std::string& why);
+
+/// A finite number above 0 and nothing else, or stop_at().
+double positive_number(const PublishedLog& log, int64_t line, const std::string& text,
+                       const std::string& name);
+
+/// "resnet50, 8 GPUs": of what the results say of their work.
+std::string arm_of(const std::string& work, const ImportedRun& run);
+
+/// The readers.
+std::vector<NamedResult> results_of_mlperf(const PublishedLog& log);
+std::vector<NamedResult> results_of_tf_cnn_benchmarks(const PublishedLog& log);
+std::vector<NamedResult> results_of_nccl_tests(const PublishedLog& log);
+std::vector<NamedResult> results_of_pairs(const PublishedLog& log, PublishedSide side);
+
+}  // namespace nearmetal
