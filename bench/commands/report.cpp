@@ -37,7 +37,8 @@ struct ReportFormat {
   void (*print)(std::ostream& out, const GroupedRuns& runs, bool charts);
   // Whether it has one value for all runs of an arm, without a word of what they are.
   bool means_alone = false;
-  bool with_steps = false;  // whether it shows them
+  bool with_steps = false;   // whether it shows them
+  bool of_own_runs = false;  // whether it cannot say that others published results
 };
 
 template <void (*print)(std::ostream&, const RunSet&)>
@@ -60,9 +61,9 @@ constexpr ReportFormat report_formats[] = {
     {"html", print_page, false, true},
     {"github", without_charts<print_github_summary>},
     {"csv", without_charts<print_csv>},
-    {"junit", without_charts<print_junit>},
+    {"junit", without_charts<print_junit>, false, false, true},
     {"prometheus", without_charts<print_prometheus>, true},
-    {"go", without_charts<print_go_benchmark>},
+    {"go", without_charts<print_go_benchmark>, false, false, true},
     {"google-benchmark", text_without_charts<google_benchmark_json>, true},
     {"github-action-benchmark", text_without_charts<github_action_benchmark_json>, true},
 };
@@ -115,6 +116,10 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   const GroupedRuns runs = read_groups(places, format.with_steps || form.plot_data);
   remark_foreign(runs.all, context.terminal);
   if (format.means_alone) require_same_work(runs.all);
+  if (format.means_alone || format.of_own_runs) {
+    require_none_imported(runs.all,
+                          std::string("--format ") + format.name + " is of own runs alone");
+  }
   if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
   std::ostringstream text;
   if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);

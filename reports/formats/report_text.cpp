@@ -31,7 +31,8 @@ std::string csv_text(const std::string& text) {
 
 void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
   for (const char* field : told_fields) out << ',' << csv_text(key_value(run, field));
-  out << ',' << run.run.world_size << ',' << csv_text(against) << "\r\n";
+  out << ',' << (run.run.world_size > 0 ? std::to_string(run.run.world_size) : "") << ','
+      << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
 }
 
 // Of an arm as a whole: of no single source and time.
@@ -296,7 +297,7 @@ void print_github_summary(std::ostream& out, const RunSet& set) {
 void print_csv(std::ostream& out, const RunSet& set) {
   out << "source,arm,started_at,status,metric,unit,value";
   for (const char* field : told_fields) out << ',' << field;
-  out << ",ranks,against\r\n";
+  out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
       for (const Metric& metric : metrics_of(run.run.sample)) {

@@ -20,7 +20,7 @@ constexpr size_t longest_prefix = 100;
 std::string without_prefix(const std::string& line, std::string& rank) {
   static const std::regex prefix(
       "^(?:\\[[0-9]+,([0-9]+)\\]<std(?:out|err)>: ?|([0-9]+): "
-      "|\\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]*Z?\\]?:? +)");
+      "|\\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}[.,0-9]*Z?\\]?:? ?)");
   std::string rest = line;
   std::smatch found;
   for (std::string head = rest.substr(0, longest_prefix); std::regex_search(head, found, prefix);

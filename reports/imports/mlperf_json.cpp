@@ -65,7 +65,7 @@ Event event_of(const PublishedLog& log, const LogLine& line, size_t begin) {
     json::Document parsed = Document::parse(text);
     require_within_limits(text);
     document = std::move(parsed);
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     stop_at(log, line.number, ":::MLLOG is followed by no whole JSON object");
   }
   if (!document.is_object()) stop_at(log, line.number, ":::MLLOG is followed by no JSON object");

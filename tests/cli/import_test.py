@@ -225,10 +225,14 @@ class Uses(ImportTest):
 
     def test_every_form_shows_them(self):
         bare, vm = self.sides("mlperf_pairs.json")
-        for form in ("markdown", "text", "html", "github", "csv", "junit", "go"):
+        for form in ("markdown", "text", "html", "github", "csv"):
             process = self.call("report", vm, "--format", form)
             self.assertEqual(process.returncode, 0, process.err)
             self.assertIn("A100", process.out)
+            self.assertIn("imported", process.out)
+        for form in ("go", "junit", "google-benchmark", "prometheus", "github-action-benchmark"):
+            process = self.call("report", vm, "--format", form)
+            self.assert_refused(process, 4, "own runs alone", "imported")
         process = self.call("compare", "--bare", bare, "--vm", vm, "--json")
         notes = [note["code"] for row in json.loads(process.out)["rows"] for note in row["notes"]]
         self.assertEqual(notes.count("imported"), 3)

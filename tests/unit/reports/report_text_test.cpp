@@ -169,7 +169,7 @@ TEST(ReportText, MeansOfDifferentWorkAreRefused) {
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
   EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
-                              "model,device,precision,batch,forward_only,ranks,against\r\n"));
+                              "model,device,precision,batch,forward_only,ranks,against,kind\r\n"));
   EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
                               "throughput_images_per_second,images/s,1000.1"));
   const std::string hostile = text_of(print_csv, hostile_set());
