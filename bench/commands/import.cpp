@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* import_examples = R"(
 Examples:
-  nearmetal import mlperf result_*.txt --output vm.json --source https://github.com/mlcommons/...
-  nearmetal import tf_cnn_benchmarks metal.log --output metal.json
+  nearmetal import mlperf result_*.txt --source https://github.com/... --output dgx.json
+  nearmetal import tf_cnn_benchmarks train.log --output train.json
   nearmetal import nccl-tests all_reduce.log --output links.json
   nearmetal import pairs published_pairs.json --side bare-metal --output metal.json
   nearmetal import pairs published_pairs.json --side vm --output vm.json

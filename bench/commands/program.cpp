@@ -52,10 +52,11 @@ Command program() {
       make_command("nearmetal", "Trains a real ResNet on synthetic data and reports how fast.",
                    program_examples + exit_codes_text(), declare_program, run_program);
   program.commands = {
-      run_command(),    export_command(), compare_command(),  gate_command(),   baseline_command(),
-      rerun_command(),  report_command(), import_command(), plan_command(),     sweep_command(),  micro_command(),
-      stress_command(), doctor_command(), validate_command(), schema_command(), generate_command(),
-      models_command(), help_command(),   version_command(),
+      run_command(),      export_command(),   compare_command(), gate_command(),
+      baseline_command(), rerun_command(),    report_command(),  import_command(),
+      plan_command(),     sweep_command(),    micro_command(),   stress_command(),
+      doctor_command(),   validate_command(), schema_command(),  generate_command(),
+      models_command(),   help_command(),     version_command(),
   };
   return program;
 }

@@ -2,7 +2,10 @@
 
 import json
 import pathlib
+import os
 import re
+import shutil
+import subprocess
 
 import jsonschema
 
@@ -239,6 +242,23 @@ class Uses(ImportTest):
 
 
 class Docs(ImportTest):
+    def test_the_examples_of_the_help_work(self):
+        os.mkdir(self.path("bin"))
+        os.symlink(cli.EXECUTABLE, self.path("bin/nearmetal"))
+        for name, shown in (("mlperf_result.txt", "result_0.txt"),
+                            ("tf_cnn_benchmarks.log", "train.log"),
+                            ("nccl_tests.log", "all_reduce.log"),
+                            ("mlperf_pairs.json", "published_pairs.json")):
+            shutil.copy(PUBLISHED / name, self.path(shown))
+        environment = {**cli.clean_environment(),
+                       "PATH": self.path("bin") + ":" + os.environ["PATH"]}
+        commands = re.findall(r"^  (nearmetal .*)$", self.call("import", "--help").out, re.M)
+        self.assertEqual(len(commands), 6)
+        for command in commands:
+            process = subprocess.run(["bash", "-c", command], cwd=self.folder, env=environment,
+                                     text=True, capture_output=True, check=False)
+            self.assertEqual(process.returncode, 0, command + process.stderr)
+
     def assert_in_page(self, output, *patterns):
         lines = [line.rstrip() for line in PAGE.splitlines()]
         for line in output.splitlines():
