@@ -127,6 +127,17 @@ Seen if_new(bool on_base, bool on_new, const std::string& what) {
   return what;
 }
 
+template <class Holds>
+bool any_machine(const Side& side, const Holds& holds) {
+  return std::ranges::any_of(side.environments, [&](const Environment* environment) {
+    return holds(environment->virtualisation);
+  });
+}
+
+bool is_vm(const Virtualisation& found) { return found.machine.value == MachineKind::vm; }
+// QEMU names itself in CPUID where it emulates the CPU; by KVM the signature is that of KVM.
+bool emulates_cpu(const Virtualisation& found) { return found.hypervisor.value == "qemu"; }
+
 }  // namespace
 
 Look less_of_gpus(const char* what, Maybe<int64_t> Gpu::*fact, double scale) {
@@ -226,12 +237,12 @@ Seen copies_as_if_pageable(const Side& base, const Side& next) {
 }
 
 Seen virtual_machine(const Side& base, const Side& next) {
-  const auto any_vm = [](const Side& side) {
-    return std::ranges::any_of(side.environments, [](const Environment* environment) {
-      return environment->virtualisation.machine.value == MachineKind::vm;
-    });
-  };
-  return if_new(any_vm(base), any_vm(next), "a virtual machine");
+  return if_new(any_machine(base, is_vm), any_machine(next, is_vm), "a virtual machine");
+}
+
+Seen emulated_cpu(const Side& base, const Side& next) {
+  return if_new(any_machine(base, emulates_cpu), any_machine(next, emulates_cpu),
+                "QEMU emulates the CPU in software");
 }
 
 }  // namespace nearmetal

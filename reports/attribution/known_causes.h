@@ -44,5 +44,7 @@ Seen pageable_input(const ExplainedSide& base, const ExplainedSide& next);
 /// Pinned copies are hardly faster than pageable ones.
 Seen copies_as_if_pageable(const ExplainedSide& base, const ExplainedSide& next);
 Seen virtual_machine(const ExplainedSide& base, const ExplainedSide& next);
+/// In software: instructions of the guest are no instructions of the host.
+Seen emulated_cpu(const ExplainedSide& base, const ExplainedSide& next);
 
 }  // namespace nearmetal

@@ -53,6 +53,20 @@ TEST_F(KnownCauses, LayersThatDoNotCountOrSaveTimeHaveNone) {
   EXPECT_THAT(known_causes(base, next, {hidden, noise, better, open}), IsEmpty());
 }
 
+TEST_F(KnownCauses, OfACpuThatIsEmulatedComeBeforeWhatFitsManyLayers) {
+  new_machine.virtualisation.machine = MachineKind::vm;
+  new_machine.virtualisation.hypervisor = std::string("kvm");
+  EXPECT_THAT(codes({Layer::cpu}), ElementsAre("hypervisor"));
+  new_machine.virtualisation.hypervisor = std::string("qemu");
+  for (const Layer layer : {Layer::cpu, Layer::clock, Layer::compute}) {
+    ASSERT_FALSE(codes({layer}).empty());
+    EXPECT_EQ(found[0].code, "cpu_emulated");
+    EXPECT_EQ(found[0].layer, layer);
+  }
+  base_machine.virtualisation = new_machine.virtualisation;
+  EXPECT_THAT(codes({Layer::cpu}), ElementsAre("not_seen")) << "it is on both sides";
+}
+
 TEST_F(KnownCauses, OfCpus) {
   base_machine.usable_cpus = 8;
   new_machine.usable_cpus = 8;
