@@ -98,6 +98,7 @@ install_what_is_missing() {
 check_machine() {
   [[ $(uname -m) == x86_64 ]] || refuse 8 "the guest is for x86-64, this machine is $(uname -m)"
   ((EUID == 0)) || refuse 8 "debootstrap and namespaces take root: call it by sudo"
+  unshare --mount --pid --fork true 2>/dev/null || refuse 8 "this machine allows no namespaces"
 }
 
 # The release of this machine where that is Debian: libraries are of one version inside and out.
@@ -231,8 +232,9 @@ boot() {
   rm -f "$results"/turns.{in,out}
   mkfifo "$results/turns.in" "$results/turns.out"
   exec {to_guest}<>"$results/turns.in" {from_guest}<>"$results/turns.out"
-  # It ends with this script, however that ends. Its disk is written to a file that vanishes.
-  setpriv --pdeathsig KILL taskset --cpu-list "$held_to" qemu-system-x86_64 -machine q35 \
+  # It ends with this script, however that ends. What it writes to its disk goes to a file without
+  # a name in TMPDIR.
+  TMPDIR=$results setpriv --pdeathsig KILL taskset --cpu-list "$held_to" qemu-system-x86_64 -machine q35 \
     -accel "$1" -cpu "$2" -smp "$cpus" -m "$memory" -nodefaults -no-reboot -display none \
     -kernel "$folder/system/vmlinuz" -initrd "$folder/system/initrd.img" \
     -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/sbin/turns" \
@@ -367,7 +369,8 @@ main() {
   mkdir "$results"
   trap clean_up EXIT
   trap 'exit 130' INT
-  trap 'exit 143' TERM HUP
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
   install_what_is_missing
   choose_release
   provide_system
