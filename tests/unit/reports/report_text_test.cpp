@@ -207,7 +207,7 @@ TEST(ReportText, CsvAndPrometheusTellSpeedupAndRanks) {
   const std::string csv = text_of(print_csv, scaling_set());
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,speedup,1,1.90"));
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,efficiency_upper,1,"));
-  EXPECT_THAT(csv, HasSubstr(",\"no\",2,\"1x1x1\"\r\n"));
+  EXPECT_THAT(csv, HasSubstr(",\"no\",2,\"1x1x1\",measured\r\n"));
   EXPECT_THAT(csv, Not(HasSubstr("\"1x1x1\",,complete")));
   const std::string metrics = text_of(print_prometheus, scaling_set());
   EXPECT_THAT(metrics, testing::ContainsRegex(
