@@ -48,6 +48,8 @@ class Readme(cli.CliTest):
         os.symlink(cli.EXECUTABLE, self.path("build/nearmetal"))
         for folder in ("scripts", "layouts"):
             os.symlink(ROOT / folder, self.path(folder))
+        shutil.copy(ROOT / "tests" / "data" / "published" / "mlperf_result.txt",
+                    self.path("result_0.txt"))
         for number in ("", "2", "3"):
             for name, copies in (("old", ("metal", "run")), ("new", ("vm",))):
                 report = f"{name}{number}.json"
