@@ -86,6 +86,20 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
   EXPECT_THAT(known, testing::UnorderedElementsAreArray(used));
 }
 
+TEST(ComparableKey, OnlyKindsThatRanMayDiffer) {
+  const auto allowed = [](Kind base, Kind other) {
+    return KeyDifference{.name = "kind",
+                         .severity = Severity::kind,
+                         .base = to_string(base),
+                         .other = to_string(other)}
+        .can_be_allowed();
+  };
+  EXPECT_TRUE(allowed(Kind::measured, Kind::emulated));
+  EXPECT_TRUE(allowed(Kind::emulated, Kind::measured));
+  EXPECT_FALSE(allowed(Kind::measured, Kind::predicted));
+  EXPECT_FALSE(allowed(Kind::imported, Kind::emulated));
+}
+
 TEST(ComparableKey, HoldsNothingOfHostDriverOrProduct) {
   EXPECT_THAT(changed_by([](Report& r) {
                 Environment& environment = r.environments[0];
