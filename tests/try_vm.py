@@ -1,6 +1,6 @@
 """scripts/try_vm.sh with a guest whose CPU is emulated: what it finds, and what it leaves behind.
 
-Half an hour and more, so that it runs when asked for: ctest -C slow -R try_vm. Needs root, QEMU and
+Ten minutes and more, so that it runs when asked for: ctest -C slow -R try_vm. Needs root, QEMU and
 debootstrap, else ends with 77. Its folder, with the guest's system, stays for the next time.
 """
 
