@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "bench/cli/build_info.h"
 #include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 
@@ -46,7 +45,7 @@ bool is_settled(const std::optional<T>& value) {
 // Of what is asked for: whether it says what a job must have done.
 bool is_settled(const RunConfig& asked, const Setting& setting) {
   const std::string name = setting.name;
-  if (name == "gpu" || name == "ranks") return false;  // as the launch says
+  if (name == "device" || name == "gpu" || name == "ranks") return false;  // as the launch says
   if (name == "batch" && asked.batch == largest_that_fits) return false;
   if (name == "threads" && asked.threads == 0) return false;
   bool settled = true;
@@ -70,9 +69,8 @@ std::string other_work(const RunConfig& before, const RunConfig& now) {
 
 std::string other_work(const Workload& asked, const Report& job) {
   if (!took_steps(job.arms.at(0).runs.at(0))) return "";
-  const bool same_defaults = job.tool == build_info();
   return differences(asked.config, job.invocation.config, [&](const Setting& setting) {
-    return is_settled(asked.config, setting) && (same_defaults || asked.is_given(setting.name));
+    return is_settled(asked.config, setting) && asked.is_given(setting.name);
   });
 }
 

@@ -15,8 +15,8 @@ bool took_steps(const Run& run);
 /// Empty: none.
 std::string other_work(const RunConfig& before, const RunConfig& now);
 
-/// The same of what a job was asked for and did, but for what each rank, or the job itself, settles
-/// (--batch auto). Another build may have other defaults: of its jobs what was chosen alone counts.
+/// The same of what a job was asked for and did: of what was chosen, as the program of a layout may
+/// have other defaults, but for what each rank, or the job itself, settles (--batch auto).
 std::string other_work(const Workload& asked, const Report& job);
 
 }  // namespace nearmetal

@@ -26,7 +26,7 @@ CASES = {
     "nearmetal compare --metric p9": ["p95_step_seconds", "p99_step_seconds"],
     "nearmetal gate --allow-differ weight": ["weight_decay"],
     "nearmetal schema lay": ["layout"],
-    "nearmetal plan dell": ["dell_vms"],
+    "nearmetal plan dell": ["dell_bare_metal", "dell_vms"],
     "nearmetal help stre": ["stress"],
 }
 

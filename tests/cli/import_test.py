@@ -181,7 +181,6 @@ class Uses(ImportTest):
         for command in (["gate", bare, vm], ["gate", measured, vm], ["gate", vm, measured],
                         ["baseline", "add", "main", vm], ["rerun", f"{vm}#H100, 1 node of 8 GPUs"]):
             self.assert_refused(self.call(*command), 4, "imported results")
-        self.assert_refused(self.call("compare", bare, vm, "--allow-differ", "kind"), 2, "never")
 
     def test_a_report_is_of_one_nature(self):
         imported = self.imported("mlperf", PUBLISHED / "mlperf_result.txt")

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/cli/build_info.h"
 #include "bench/cli/defaults.h"
 #include "bench/sweep/sweep_report.h"
 #include "tests/support/sample_hosts.h"
@@ -15,15 +14,13 @@ namespace {
 Workload asked_for(int64_t batch) {
   Workload asked;
   asked.config.batch = batch;
-  asked.given = {"batch"};
+  asked.given = {"batch", "seed", "loss_scale", "verify"};
   fill_defaults(asked.config, Device::cuda);
   return asked;
 }
 
-// Of this build.
 Report job_of(const RunConfig& config) {
   Report job = sample_report();
-  job.tool = build_info();
   job.invocation.config = config;
   return job;
 }
@@ -55,10 +52,9 @@ TEST(OtherWork, IsNotWhatTheJobSettles) {
   EXPECT_EQ(other_work(asked, job), "seed 7 instead of 1");
 }
 
-TEST(OtherWork, OfAnotherBuildIsToldByWhatWasChosen) {
+TEST(OtherWork, IsToldByWhatWasChosen) {
   const Workload asked = asked_for(2);
   Report job = job_of(asked.config);
-  job.tool.build_id = "another";
   job.invocation.config.warmup = 7;
   EXPECT_EQ(other_work(asked, job), "") << "its default";
   job.invocation.config.batch = 4;
