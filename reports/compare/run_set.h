@@ -55,8 +55,8 @@ struct KeyDifference {
   /// Whether it is what a comparison of a VM with bare metal looks into: how ranks are split among
   /// instances, and the CPU as a guest sees it.
   bool is_treatment() const;
-  /// Whether --allow-differ can cover it: kinds only where both sides ran on a machine, measured and
-  /// emulated.
+  /// Whether --allow-differ can cover it: kinds only where both sides ran on a machine, measured
+  /// and emulated.
   bool can_be_allowed() const;
   bool operator==(const KeyDifference&) const = default;
 };

@@ -24,7 +24,7 @@ namespace nearmetal {
 /// Whether the numbers were measured on what they speak of; imported: published by others.
 enum class Kind { measured, emulated, predicted, imported };
 enum class Status { complete, partial, failed };
-constexpr auto names_of(Kind) { 
+constexpr auto names_of(Kind) {
   return std::array{"measured", "emulated", "predicted", "imported"};
 }
 constexpr auto names_of(Status) { return std::array{"complete", "partial", "failed"}; }
@@ -38,9 +38,9 @@ struct Warning {
 
 struct Invocation {
   std::vector<std::string> argv;
-  std::string started_at;     // RFC 3339, UTC
-  RunConfig config;           // as it ran: nothing left to "auto" but what the run did not need
-  Origins origins;            // JSON: each setting of config is {value, origin}
+  std::string started_at;  // RFC 3339, UTC
+  RunConfig config;        // as it ran: nothing left to "auto" but what the run did not need
+  Origins origins;         // JSON: each setting of config is {value, origin}
   // Of the settings that change the work, not of output and display; empty: of imported results,
   // which no settings led to.
   std::optional<std::string> config_sha256;
