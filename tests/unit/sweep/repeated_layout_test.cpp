@@ -11,7 +11,6 @@
 namespace nearmetal {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
