@@ -35,6 +35,7 @@ foreach(page README.md ${pages})
   string(REGEX REPLACE "\\[([^]]*)\\]\\(((\\.\\./)*)(bench|comm|models|reports|scripts|tests)/[^)]*\\)"
     "\\1" text "${text}")
   string(REGEX REPLACE "(\\]\\((\\.\\./)*)layouts/" "\\1../../nearmetal/layouts/" text "${text}")
+  string(REPLACE "cp layouts/" "cp share/nearmetal/layouts/" text "${text}")
   string(REGEX REPLACE "([^/])layouts/([a-z0-9_]+)[.]json" "\\1\\2" text "${text}")
   string(REPLACE "scripts/compare_with_torch.py" "share/nearmetal/compare_with_torch.py" text
     "${text}")

@@ -73,6 +73,11 @@ class Bundle(unittest.TestCase):
             self.assertNotIn("build/", text)
             for link in re.findall(r"\]\(([^)#:]+)\)", text):
                 self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+        steps = (folder / "docs/vm_against_bare_metal.md").read_text("utf-8")
+        copied = re.findall(r"(?m)^ +cp (\S+)", steps)
+        self.assertEqual(len(copied), 2)
+        for layout in copied:
+            self.assertTrue(pathlib.Path(self.root, layout).is_file(), layout)
         self.assertIn("\nnearmetal run ", pages[0].read_text("utf-8"))
         self.assertIn("vm0", self.nearmetal("plan", "dell_vms"))
 
