@@ -69,9 +69,17 @@ struct OutputError : std::runtime_error {
 
 /// Machine-readable cause of a failed job: which expectation of `nearmetal run` does not hold. The
 /// names are those of the options.
-enum class FailureCode { expect_gpu, expect_uuid, expect_mig, expect_vgpu, expect_environment };
+enum class FailureCode {
+  expect_gpu,
+  expect_uuid,
+  expect_mig,
+  expect_vgpu,
+  expect_environment,
+  expect_link
+};
 constexpr auto names_of(FailureCode) {
-  return std::array{"expect-gpu", "expect-uuid", "expect-mig", "expect-vgpu", "expect-environment"};
+  return std::array{"expect-gpu",  "expect-uuid",        "expect-mig",
+                    "expect-vgpu", "expect-environment", "expect-link"};
 }
 
 /// Thrown where a rank does not find what it is told to expect (10).

@@ -55,13 +55,17 @@ int Graph::input(Shape image) {
   return append({OpKind::input, "input", {}, image, {}, {}});
 }
 
-int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window) {
+int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window,
+                Bias bias) {
   const Shape in = nodes_.at(input).shape;
-  const int weight = add_parameter(
-      name + ".weight", {output_channels, in.channels, window.kernel, window.kernel},
-      Initialiser::he_normal_fan_out, output_channels * window.kernel * window.kernel);
-  return append(
-      {OpKind::conv, name, {input}, slid(in, output_channels, window, name), window, {weight}});
+  Node node{OpKind::conv, name, {input}, slid(in, output_channels, window, name), window, {}};
+  node.parameters.push_back(
+      add_parameter(name + ".weight", {output_channels, in.channels, window.kernel, window.kernel},
+                    Initialiser::he_normal, output_channels * window.kernel * window.kernel));
+  if (bias == Bias::present) {
+    node.parameters.push_back(add_parameter(name + ".bias", {output_channels}, Initialiser::zero));
+  }
+  return append(std::move(node));
 }
 
 int Graph::batch_norm(int input, const std::string& name, bool scales_residual_branch) {
@@ -93,12 +97,13 @@ int Graph::global_average_pool(int input, const std::string& name) {
       {OpKind::global_average_pool, name, {input}, {nodes_.at(input).shape.channels}, {}, {}});
 }
 
-int Graph::linear(int input, const std::string& name, int64_t outputs) {
+int Graph::linear(int input, const std::string& name, int64_t outputs, Initialiser initialiser) {
   if (outputs < 2) throw std::invalid_argument("a classifier needs at least 2 classes");
   const int64_t inputs = nodes_.at(input).shape.elements();
-  const int weight =
-      add_parameter(name + ".weight", {outputs, inputs}, Initialiser::uniform_fan_in, inputs);
-  const int bias = add_parameter(name + ".bias", {outputs}, Initialiser::uniform_fan_in, inputs);
+  const int weight = add_parameter(name + ".weight", {outputs, inputs}, initialiser, inputs);
+  const Initialiser of_bias =
+      initialiser == Initialiser::he_normal ? Initialiser::zero : initialiser;
+  const int bias = add_parameter(name + ".bias", {outputs}, of_bias, inputs);
   return append({OpKind::linear, name, {input}, {outputs}, {}, {weight, bias}});
 }
 

@@ -57,7 +57,9 @@ struct Window {
 inline constexpr double batch_norm_epsilon = 1e-5;
 inline constexpr double batch_norm_momentum = 0.1;
 
-enum class Initialiser { he_normal_fan_out, one, zero, uniform_fan_in };
+enum class Initialiser { he_normal, one, zero, uniform_fan_in };
+
+enum class Bias { absent, present };
 
 /// A trained tensor. Canonical layout: that of torchvision (convolution weights OIHW), fp32, all
 /// parameters behind one another in graph order. Programs convert to the layout of their device.
@@ -78,6 +80,8 @@ struct Node {
   Shape shape;                  // of the output
   Window window;                // conv and max_pool
   std::vector<int> parameters;  // indices: weight, then bias where there is one
+
+  bool has_bias() const { return parameters.size() > 1; }
 };
 
 /// Built node by node; every call infers the output shape, checks it and returns the node's index.
@@ -87,13 +91,17 @@ class Graph {
   explicit Graph(std::string name) : name_(std::move(name)) {}
 
   int input(Shape image);
-  int conv(int input, const std::string& name, int64_t output_channels, Window window);
+  int conv(int input, const std::string& name, int64_t output_channels, Window window,
+           Bias bias = Bias::absent);
   int batch_norm(int input, const std::string& name, bool scales_residual_branch = false);
   int relu(int input, const std::string& name);
   int add(int left, int right, const std::string& name);
   int max_pool(int input, const std::string& name, Window window);
   int global_average_pool(int input, const std::string& name);
-  int linear(int input, const std::string& name, int64_t outputs);
+  /// Reads all values of a sample. Its weight starts as that of a classifier, or, with a bias of 0,
+  /// as that of a layer before a ReLU (he_normal).
+  int linear(int input, const std::string& name, int64_t outputs,
+             Initialiser initialiser = Initialiser::uniform_fan_in);
   int softmax_cross_entropy(int input, const std::string& name);
 
   const std::string& name() const { return name_; }
@@ -108,6 +116,11 @@ class Graph {
   const std::vector<int>& consumers(int node) const { return consumers_.at(node); }
   int sole_consumer(int node) const {
     return consumers(node).size() == 1 ? consumers(node)[0] : -1;
+  }
+
+  /// Whether the loss, and nothing else, reads this linear layer.
+  bool are_logits(int linear) const {
+    return is(sole_consumer(linear), OpKind::softmax_cross_entropy);
   }
 
   int64_t parameter_count() const;
@@ -136,10 +149,10 @@ class Graph {
 };
 
 /// All parameters in canonical layout, the same for a seed on every rank and device. Convolutions:
-/// He normal, fan-out (arXiv 1502.01852); classifier: uniform within 1/(2 sqrt(inputs)), half of
-/// PyTorch's bound, so that the first losses of even a few images are near ln(classes); batch norm:
-/// scale 1, bias 0. `zero_last_scale` starts the last scale of each residual branch at 0 (arXiv
-/// 1706.02677).
+/// He normal, fan-out (arXiv 1502.01852), bias 0; linear layers before a ReLU: He normal, fan-in,
+/// bias 0; classifier: uniform within 1/(2 sqrt(inputs)), half of PyTorch's bound, so that the
+/// first losses of even a few images are near ln(classes); batch norm: scale 1, bias 0.
+/// `zero_last_scale` starts the last scale of each residual branch at 0 (arXiv 1706.02677).
 std::vector<float> initial_parameters(const Graph& graph, uint64_t seed,
                                       bool zero_last_scale = false);
 

@@ -13,7 +13,7 @@ void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float
     for (int64_t i = 0; i < parameter.size; ++i) values[i] = value_at(i);
   };
   switch (parameter.initialiser) {
-    case Initialiser::he_normal_fan_out: {
+    case Initialiser::he_normal: {
       const float deviation = std::sqrt(2.0f / static_cast<float>(parameter.fan));
       return generate([&](int64_t i) { return deviation * normal_at(seed, i); });
     }

@@ -74,14 +74,36 @@ class Torch:
         }
 
     def model(self, dtype):
-        name, *first_conv_strides = self.config["model"].split("_")
-        model = self.models.get_model(name, num_classes=self.config["classes"])
-        if first_conv_strides:  # v1: torchvision has v1.5 alone
+        name, classes = self.config["model"], self.config["classes"]
+        known = name.removesuffix("_v1")  # torchvision has v1.5 alone
+        vgg = {"dropout": 0.0} if name.startswith("vgg") else {}
+        model = self.models.get_model(known, num_classes=classes, **vgg)
+        if vgg:  # the first linear layer reads the last feature map as it is
+            model.avgpool = self.torch.nn.Identity()
+            features = (self.config["image_size"] // 32) ** 2 * 512
+            model.classifier[0] = self.torch.nn.Linear(features, model.classifier[0].out_features)
+        if known != name:
             for block in model.modules():
                 if isinstance(block, self.models.resnet.Bottleneck):
                     block.conv1.stride, block.conv2.stride = block.conv2.stride, (1, 1)
         model.load_state_dict({name: self.tensors[name] for name in model.state_dict()})
+        self.cancelled = {
+            f"gradients.{step}.{module}.bias"
+            for step in range(self.config["steps"])
+            for module in self.before_batch_norms(model)
+        }
         return model.to(self.device, dtype).train()
+
+    def before_batch_norms(self, model):
+        """Names of the layers whose bias the batch norm behind them takes away: its gradient is 0 but
+        for rounding."""
+        before = None
+        for name, module in model.named_modules():
+            if isinstance(module, self.torch.nn.BatchNorm2d) and before is not None:
+                if before[1].bias is not None:
+                    yield before[0]
+            is_layer = isinstance(module, (self.torch.nn.Conv2d, self.torch.nn.Linear))
+            before = (name, module) if is_layer else None
 
     def train(self, precision):
         """Loss and gradients of every step, then what they made of the network, by name."""
@@ -128,12 +150,16 @@ class Torch:
             "trained.parameters": [n for n in state if n.endswith(("weight", "bias"))],
         }
         return {group: self.torch.cat([state[name].double().flatten() for name in sorted(names)])
-                for group, names in groups.items()}
+                for group, names in groups.items() if names}
 
     def errors(self, actual, reference):
-        """Relative error by name."""
+        """Relative error by name; what is left of a gradient that is 0, relative to the layer's other
+        one."""
+        measured = {name: name.removesuffix("bias") + "weight" if name in self.cancelled else name
+                    for name in reference}
         return {
-            name: ((actual[name].double() - value.double()).norm() / value.double().norm()).item()
+            name: ((actual[name].double() - value.double()).norm()
+                   / reference[measured[name]].double().norm()).item()
             for name, value in reference.items()
         }
 
@@ -142,7 +168,8 @@ class Torch:
         return {
             name: abs((actual[name].double() * value.double()).sum().item()
                       / value.double().square().sum().item() - 1)
-            for name, value in reference.items() if name.startswith("gradients.0.")
+            for name, value in reference.items()
+            if name.startswith("gradients.0.") and name not in self.cancelled
         }
 
 

@@ -63,15 +63,19 @@ void Lowering::backward_convolution(int i) {
   const auto& hint = convolutions_.at(i);
 
   const dnnl::convolution_backward_weights::primitive_desc weights(
-      {algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims), any(dims(i)),
-       strides, padding, padding},
+      {algorithm::convolution_direct, any(dims(input)), any_fp32(weight_dims), bias_desc(node),
+       any(dims(i)), strides, padding, padding},
       attributes_, engine_, hint);
   Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
   Tensor* dy_for_weights = reordered(node.name, Phase::backward, dy, weights.diff_dst_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
-  emit<dnnl::convolution_backward_weights>(
-      node.name, Phase::backward, key("conv backward_weights", i), weights,
-      {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy_for_weights}, {DNNL_ARG_DIFF_WEIGHTS, dw}})
+  Arguments arguments{
+      {DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, dy_for_weights}, {DNNL_ARG_DIFF_WEIGHTS, dw}};
+  if (node.has_bias()) {
+    arguments.emplace_back(DNNL_ARG_DIFF_BIAS, step_.slices[node.parameters[1]].gradient);
+  }
+  emit<dnnl::convolution_backward_weights>(node.name, Phase::backward,
+                                           key("conv backward_weights", i), weights, arguments)
       .flops = flops(i);
   store_gradient(node.name, weight, dw);
   if (graph_.is(input, OpKind::input)) return;
@@ -171,13 +175,11 @@ void Lowering::backward_linear(int i) {
   if (dy == nullptr) return;
   const Node& node = graph_.node(i);
   const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
-  const Shape& in = graph_.input_shape(node);
-  const Dims weight_dims{node.shape.channels, in.channels, in.height, in.width};
+  const Dims input_dims = value(input)->desc().dims(), weight_dims = linear_weight_dims(node);
   const auto& hint = products_.at(i);
   Tensor* db = step_.slices[bias].gradient;
   const dnnl::inner_product_backward_weights::primitive_desc weights(
-      {any(dims(input)), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_,
-      hint);
+      {any(input_dims), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_, hint);
   Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
   emit<dnnl::inner_product_backward_weights>(node.name, Phase::backward,
@@ -190,7 +192,7 @@ void Lowering::backward_linear(int i) {
   store_gradient(node.name, weight, dw);
 
   const dnnl::inner_product_backward_data::primitive_desc data(
-      {any(dims(input)), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
+      {any(input_dims), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
   Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
   Tensor* dx = tensor(data.diff_src_desc());
   emit<dnnl::inner_product_backward_data>(

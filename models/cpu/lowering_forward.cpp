@@ -55,7 +55,7 @@ void Lowering::forward_convolution(int i) {
   const Dims weight_dims = graph_.parameters()[node.parameters[0]].dims;
   const dnnl::convolution_forward::primitive_desc desc(
       {prop_kind::forward_training, algorithm::convolution_direct, any(dims(input)),
-       any(weight_dims), any(dims(i)), strides, padding, padding},
+       any(weight_dims), bias_desc(node), any(dims(i)), strides, padding, padding},
       attributes_, engine_);
   convolutions_.emplace(i, desc);
   if (graph_.is(input, OpKind::input) && values_[input] == nullptr) {
@@ -64,10 +64,15 @@ void Lowering::forward_convolution(int i) {
   define_parameter(node.parameters[0], desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, value(input), desc.src_desc());
   values_[i] = tensor(desc.dst_desc());
+  Arguments arguments{{DNNL_ARG_SRC, x},
+                      {DNNL_ARG_WEIGHTS, operand(node.parameters[0])},
+                      {DNNL_ARG_DST, values_[i]}};
+  if (node.has_bias()) {
+    define_vector(node.parameters[1]);
+    arguments.emplace_back(DNNL_ARG_BIAS, operand(node.parameters[1]));
+  }
   emit<dnnl::convolution_forward>(node.name, Phase::forward, key("conv forward", i), desc,
-                                  {{DNNL_ARG_SRC, x},
-                                   {DNNL_ARG_WEIGHTS, operand(node.parameters[0])},
-                                   {DNNL_ARG_DST, values_[i]}})
+                                  arguments)
       .flops = flops(i);
 }
 
@@ -157,21 +162,20 @@ void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, con
 void Lowering::forward_linear(int i) {
   const Node& node = graph_.node(i);
   const int weight = node.parameters[0], bias = node.parameters[1];
-  const Shape& in = graph_.input_shape(node);
-  const Dims weight_dims{node.shape.channels, in.channels, in.height, in.width};
   // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
-  const Desc logits{{options_.batch_size, node.shape.channels},
-                    dnnl::memory::data_type::f32,
-                    dnnl::memory::format_tag::nc};
+  const bool are_logits = graph_.are_logits(i);
+  const Desc outputs{{options_.batch_size, node.shape.channels},
+                     are_logits ? dnnl::memory::data_type::f32 : type_,
+                     dnnl::memory::format_tag::nc};
   define_vector(bias);
   const dnnl::inner_product_forward::primitive_desc desc(
-      {prop_kind::forward_training, any(dims(node.inputs[0])), any(weight_dims),
-       step_.slices[bias].value->desc(), logits},
+      {prop_kind::forward_training, any(value(node.inputs[0])->desc().dims()),
+       any(linear_weight_dims(node)), bias_desc(node), outputs},
       attributes_, engine_);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
-  values_[i] = tensor(logits);
+  values_[i] = tensor(outputs);
   emit<dnnl::inner_product_forward>(node.name, Phase::forward, key("linear forward", i), desc,
                                     {{DNNL_ARG_SRC, x},
                                      {DNNL_ARG_WEIGHTS, operand(weight)},

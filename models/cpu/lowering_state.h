@@ -31,6 +31,11 @@ class Lowering {
     return {{elements}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
   }
   Dims dims(int node) const;
+  Desc bias_desc(const Node& product) const {
+    return product.has_bias() ? vector(product.shape.channels) : Desc();
+  }
+  // As many dimensions as its input has: a linear layer's own output has two.
+  Dims linear_weight_dims(const Node& linear);
   bool fuses_relu(int norm) const { return graph_.is(graph_.sole_consumer(norm), OpKind::relu); }
   Tensor* norm_scratch(const NormExtent& extent);
   double flops(int node) const;

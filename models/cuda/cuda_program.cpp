@@ -85,7 +85,7 @@ void CudaProgram::choose_kernels() {
     best = stem.seconds;
     choices.own_stem_forward = stem.own_forward;
     choices.own_stem_backward = stem.own_backward;
-    choices.fused_statistics = tuner_->faster_with_statistics(step);
+    choices.fused_sweeps = tuner_->faster_with_sweeps(step);
     choices.fused_backward = tuner_->faster_with_fused_backward(step);
     choices_ = choices;
   }
@@ -94,7 +94,7 @@ void CudaProgram::choose_kernels() {
 }
 
 void CudaProgram::allocate() {
-  const int64_t workspace_bytes = std::max(tuner_->largest_workspace(), classifier_workspace);
+  const int64_t workspace_bytes = std::max(tuner_->largest_workspace(), product_workspace);
   persistent_ = std::make_unique<PersistentMemory>(graph_, options_, layout_, multiprocessors_,
                                                    steps_in_flight, resources_);
   activations_ = allocate_device(step_.memory.total_bytes);
@@ -123,7 +123,10 @@ void CudaProgram::bind_convolutions() {
     operands.y = call.y->data;
     operands.weights = call.problem.op == ConvolutionOp::backward_weights
                            ? flat.gradient(offset, size)
-                           : flat.matrix(offset, size);
+                           : flat.operand(offset, size);
+    if (call.bias_parameter >= 0) {
+      operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
+    }
     if (call.sums != nullptr) {
       operands.sum = call.sums->data;
       operands.square_sum =
@@ -207,7 +210,7 @@ void CudaProgram::restart(std::span<const float> parameters) {
   const int64_t bytes = layout_.elements() * static_cast<int64_t>(sizeof(float));
   upload(flat.values, values.data(), bytes);
   NM_CALL(cudaMemsetAsync(flat.momentum, 0, bytes, stream_.get()));
-  launch_copy_matrices(options_.precision, flat, stream_.get());
+  launch_copy_values(options_.precision, flat, stream_.get());
 
   std::vector<float> statistics;  // mean 0, variance 1
   for (const Node& node : graph_.nodes()) {

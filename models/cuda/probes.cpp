@@ -8,8 +8,8 @@
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/kernels/probe_kernels.h"
-#include "models/cuda/libraries/classifier.h"
 #include "models/cuda/libraries/handles.h"
+#include "models/cuda/libraries/linear.h"
 
 namespace nearmetal::cuda {
 namespace {

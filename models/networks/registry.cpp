@@ -7,11 +7,13 @@ namespace nearmetal {
 
 // Each is in the file of its name.
 std::vector<Network> resnet();
+std::vector<Network> vgg();
 
 namespace {
 
 constexpr std::vector<Network> (*families[])() = {
     resnet,
+    vgg,
 };
 
 }  // namespace

@@ -7,14 +7,10 @@
 //   NEARMETAL_ACCEPT_PLANS=1 ctest --test-dir build -C slow -R cudnn_plans
 // On a GPU, what is offered for it is held against what is offered for its description.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <set>
 #include <sstream>
@@ -22,13 +18,13 @@
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/tuner.h"
 #include "models/networks/registry.h"
+#include "tests/ops/child_answers.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 const std::string data_folder = NM_TESTS_FOLDER "/data/cudnn/";
 const std::vector<int64_t> all_batches{1, 32, 64, 128, 256, 512, 1024};
-constexpr unsigned seconds_per_answer = 60;
 
 std::string cudnn_version() {
   const size_t version = cudnnGetVersion();
@@ -42,25 +38,30 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+void add_problems_of(const Graph& graph, Precision precision, int64_t batch,
+                     std::map<std::string, ConvolutionProblem>& found) {
+  const StepResources resources;
+  ProgramOptions options;
+  options.precision = precision;
+  options.batch_size = batch;
+  for (const StemForm form : stem_forms(stem_convolution(graph), graph.image(), precision)) {
+    LoweringChoices choices;
+    choices.stem = form;
+    const FlatLayout layout = flat_layout(graph, form);
+    const LoweredStep step = lower(graph, options, choices, layout, resources);
+    for (const ConvolutionProblem& problem : distinct_problems(step, true)) {
+      found.emplace(problem.key(), problem);
+    }
+  }
+}
+
 // The convolutions that the compiler asks cuDNN for, in every form of the first one.
 std::vector<ConvolutionProblem> problems_of(Precision precision,
                                             const std::vector<int64_t>& batches) {
-  const Graph graph = build_network("resnet50", {224, 1000});
-  const StepResources resources;
   std::map<std::string, ConvolutionProblem> found;
-  for (const int64_t batch : batches) {
-    ProgramOptions options;
-    options.precision = precision;
-    options.batch_size = batch;
-    for (const StemForm form : stem_forms(stem_convolution(graph), graph.image(), precision)) {
-      LoweringChoices choices;
-      choices.stem = form;
-      const FlatLayout layout = flat_layout(graph, form);
-      const LoweredStep step = lower(graph, options, choices, layout, resources);
-      for (const ConvolutionProblem& problem : distinct_problems(step, true)) {
-        found.emplace(problem.key(), problem);
-      }
-    }
+  for (const char* const network : {"resnet50", "vgg16"}) {
+    const Graph graph = build_network(network, {224, 1000});
+    for (const int64_t batch : batches) add_problems_of(graph, precision, batch, found);
   }
   std::vector<ConvolutionProblem> problems;
   for (const auto& [key, problem] : found) problems.push_back(problem);
@@ -83,47 +84,6 @@ std::string engines_of(const std::vector<ConvolutionPlan>& plans) {
     text += (text.empty() ? "" : " ") + std::to_string(engine) + "*" + std::to_string(count);
   }
   return text.empty() ? "none" : text;
-}
-
-[[noreturn]] void answer_into(int pipe_end, size_t first, size_t questions,
-                              const std::function<std::string(size_t)>& answer) {
-  for (size_t i = first; i < questions; ++i) {
-    std::string line;
-    alarm(seconds_per_answer);
-    try {
-      line = answer(i);
-    } catch (const std::exception& error) {
-      line = std::string("refused: ") + error.what();
-    }
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    line += '\n';
-    if (write(pipe_end, line.data(), line.size()) != static_cast<ssize_t>(line.size())) _exit(1);
-  }
-  _exit(0);
-}
-
-// Answers in a child process; where the library takes that down or hangs, the answer says so, and
-// another child goes on behind it.
-std::vector<std::string> answers_of_children(size_t questions,
-                                             const std::function<std::string(size_t)>& answer) {
-  std::vector<std::string> answers;
-  while (answers.size() < questions) {
-    int ends[2];
-    if (pipe(ends) != 0) throw std::runtime_error("no pipe for the answers");
-    const pid_t child = fork();
-    if (child < 0) throw std::runtime_error("no process for the answers");
-    if (child == 0) answer_into(ends[1], answers.size(), questions, answer);
-    close(ends[1]);
-    std::ifstream lines("/dev/fd/" + std::to_string(ends[0]));
-    for (std::string line; std::getline(lines, line) && !lines.eof();) answers.push_back(line);
-    close(ends[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (answers.size() == questions) break;
-    answers.push_back(WIFSIGNALED(status) ? std::string("crashed: ") + strsignal(WTERMSIG(status))
-                                          : "ended with " + std::to_string(WEXITSTATUS(status)));
-  }
-  return answers;
 }
 
 // What is offered, by convolution without its batch, and batch.

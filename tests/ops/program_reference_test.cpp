@@ -71,6 +71,21 @@ std::vector<GraphCase> block_cases() {
 INSTANTIATE_TEST_SUITE_P(Block, ProgramReferenceTest, ::testing::ValuesIn(block_cases()),
                          case_name);
 
+std::vector<GraphCase> plain_cases() {
+  std::vector<GraphCase> cases;
+  int64_t batch = 2;
+  for (const Shape image : {Shape{3, 12, 12}, Shape{3, 13, 18}, Shape{1, 9, 7}}) {
+    const std::string name =
+        "Size" + std::to_string(image.height) + "x" + std::to_string(image.width);
+    cases.push_back({"Plain" + name, ++batch, [=] { return plain_graph(image); }});
+    cases.push_back({"Vgg" + name, batch, [=] { return small_vgg_graph(image, false); }});
+    cases.push_back({"VggNorm" + name, batch, [=] { return small_vgg_graph(image, true); }});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Plain, ProgramReferenceTest, ::testing::ValuesIn(plain_cases()),
+                         case_name);
+
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
 // fewer, the more any rounding is amplified.
 INSTANTIATE_TEST_SUITE_P(Network, ProgramReferenceTest,

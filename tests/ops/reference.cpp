@@ -74,7 +74,7 @@ class Walk {
 
   void forward(int i) {
     values_[i] = value_of(graph_.node(i));
-    if (graph_.node(i).op != OpKind::linear) round_stored(values_[i].values);
+    if (!graph_.are_logits(i)) round_stored(values_[i].values);
   }
 
   BatchTensor value_of(const Node& node) {
@@ -88,7 +88,8 @@ class Walk {
         return images;
       }
       case OpKind::conv:
-        return convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
+        return with_bias(
+            node, convolution(operand(input(node)), parameter(node, 0), node.shape, node.window));
       case OpKind::batch_norm:
         append_running_statistics(input(node));
         return batch_norm(input(node), parameter(node, 0), parameter(node, 1));
@@ -101,7 +102,8 @@ class Walk {
       case OpKind::global_average_pool:
         return global_average_pool(input(node));
       case OpKind::linear:
-        return linear(node);
+        return with_bias(node, convolution(flat(operand(input(node))), parameter(node, 0),
+                                           node.shape, node.window));
       case OpKind::softmax_cross_entropy:
         step_.loss = softmax_cross_entropy(input(node), inputs_.labels);
         return {};
@@ -109,14 +111,17 @@ class Walk {
     throw std::logic_error("unknown OpKind");
   }
 
-  // A convolution by 1x1 windows of an image of one pixel.
-  BatchTensor linear(const Node& node) const {
-    if (input(node).shape.elements() != input(node).shape.channels) {
-      throw std::logic_error(node.name + ": only pooled features are classified here");
-    }
-    BatchTensor y = convolution(operand(input(node)), parameter(node, 0), node.shape, node.window);
+  // A linear layer is a convolution by 1x1 windows of an image of one pixel, whose channels are all
+  // values of a sample.
+  static BatchTensor flat(BatchTensor x) {
+    x.shape = {x.shape.elements()};
+    return x;
+  }
+
+  BatchTensor with_bias(const Node& node, BatchTensor y) const {
+    if (!node.has_bias()) return y;
     for (size_t i = 0; i < y.values.size(); ++i) {
-      y.values[i] += parameter(node, 1)[i / y.batch];
+      y.values[i] += parameter(node, 1)[i / y.plane_size()];
     }
     return y;
   }
@@ -168,18 +173,19 @@ class Walk {
 
   void backward_product(const Node& node, const BatchTensor& stored_dy) {
     const BatchTensor dy = operand(stored_dy);
-    const BatchTensor& x = input(node);
+    const BatchTensor x = node.op == OpKind::linear ? flat(input(node)) : input(node);
     set_gradient(node.parameters[0], convolution_weight_gradient(operand(x), dy, node.window));
-    if (node.op == OpKind::linear) {
+    if (node.has_bias()) {
       std::vector<double> bias(node.shape.channels);
       for (size_t i = 0; i < stored_dy.values.size(); ++i) {
-        bias[i / stored_dy.batch] += stored_dy.values[i];
+        bias[i / stored_dy.plane_size()] += stored_dy.values[i];
       }
       set_gradient(node.parameters[1], std::move(bias));
     }
     if (graph_.node(node.inputs[0]).op == OpKind::input) return;
-    add_gradient(node.inputs[0],
-                 convolution_input_gradient(dy, parameter(node, 0), x.shape, node.window));
+    BatchTensor dx = convolution_input_gradient(dy, parameter(node, 0), x.shape, node.window);
+    dx.shape = input(node).shape;
+    add_gradient(node.inputs[0], std::move(dx));
   }
 
   void set_gradient(int index, std::vector<double> gradient) {

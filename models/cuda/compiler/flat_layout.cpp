@@ -18,27 +18,24 @@ bool fits_space_to_depth(const Window& window, const Shape& image) {
 
 int64_t padded_channels(StemForm form) { return form == StemForm::pad_to_4 ? 4 : 8; }
 
-// place(k, c, r, s) of every weight of a convolution, in canonical order.
+// place(c, r, s) of all weights of one output, in canonical order.
 template <class Place>
-std::vector<int64_t> places_of(const Parameter& weight, Place place) {
+std::vector<int64_t> places_of(int64_t channels, int64_t height, int64_t width, Place place) {
   std::vector<int64_t> places;
-  places.reserve(weight.size);
-  for (int64_t k = 0; k < weight.dims[0]; ++k) {
-    for (int64_t c = 0; c < weight.dims[1]; ++c) {
-      for (int64_t r = 0; r < weight.dims[2]; ++r) {
-        for (int64_t s = 0; s < weight.dims[3]; ++s) places.push_back(place(k, c, r, s));
-      }
+  places.reserve(channels * height * width);
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t r = 0; r < height; ++r) {
+      for (int64_t s = 0; s < width; ++s) places.push_back(place(c, r, s));
     }
   }
   return places;
 }
 
-// OHWI with so many stored inputs.
-std::vector<int64_t> weight_places(const Parameter& weight, int64_t inputs) {
-  const int64_t height = weight.dims[2], width = weight.dims[3];
-  return places_of(weight, [=](int64_t k, int64_t c, int64_t r, int64_t s) {
-    return ((k * height + r) * width + s) * inputs + c;
-  });
+// Channels last, so many of them stored.
+std::vector<int64_t> weight_places(int64_t channels, int64_t height, int64_t width,
+                                   int64_t stored) {
+  return places_of(channels, height, width,
+                   [=](int64_t c, int64_t r, int64_t s) { return (r * width + s) * stored + c; });
 }
 
 constexpr int64_t slice_alignment = 128;  // elements: 256 bytes of a 16-bit type
@@ -54,8 +51,21 @@ ParameterSlice convolution_slice(const Graph& graph, const Node& conv, StemForm 
     slice.places = stem_weight_places(stem, weight);
   } else {
     slice.elements = convolution_shape(conv, input, 1).weight_elements();
-    slice.places = weight_places(weight, weight.dims[1]);
+    slice.places = weight_places(weight.dims[1], weight.dims[2], weight.dims[3], weight.dims[1]);
   }
+  slice.output_elements = slice.elements / weight.dims[0];
+  return slice;
+}
+
+// The weight of a linear layer that reads the values of a sample as they lie in memory.
+ParameterSlice linear_slice(const Graph& graph, const Node& linear) {
+  const Shape& input = graph.input_shape(linear);
+  ParameterSlice slice;
+  slice.is_matrix = true;
+  slice.elements = graph.parameters()[linear.parameters[0]].size;
+  if (input.elements() == input.channels) return slice;
+  slice.places = weight_places(input.channels, input.height, input.width, input.channels);
+  slice.output_elements = input.elements();
   return slice;
 }
 
@@ -63,10 +73,15 @@ template <class Move>
 void for_each_element(const Graph& graph, const FlatLayout& layout, Move move) {
   for (size_t p = 0; p < layout.slices.size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
-    const std::vector<int64_t>& places = layout.slices[p].places;
+    const ParameterSlice& slice = layout.slices[p];
     const int64_t flat = layout.offset(static_cast<int>(p));
-    for (int64_t i = 0; i < parameter.size; ++i) {
-      move(parameter.offset + i, flat + (places.empty() ? i : places[i]));
+    const bool in_order = slice.places.empty();
+    const int64_t row = in_order ? parameter.size : static_cast<int64_t>(slice.places.size());
+    for (int64_t first = 0; first < parameter.size; first += row) {
+      const int64_t flat_row = flat + slice.place(first) - (in_order ? 0 : slice.places[0]);
+      for (int64_t i = 0; i < row; ++i) {
+        move(parameter.offset + first + i, flat_row + (in_order ? i : slice.places[i]));
+      }
     }
   }
 }
@@ -132,11 +147,14 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
 }
 
 std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight) {
-  if (form != StemForm::space_to_depth) return weight_places(weight, padded_channels(form));
-  return places_of(weight, [inputs = weight.dims[1]](int64_t k, int64_t c, int64_t r, int64_t s) {
+  const int64_t inputs = weight.dims[1], height = weight.dims[2], width = weight.dims[3];
+  if (form != StemForm::space_to_depth) {
+    return weight_places(inputs, height, width, padded_channels(form));
+  }
+  return places_of(inputs, height, width, [=](int64_t c, int64_t r, int64_t s) {
     const int64_t row = r + 1, column = s + 1;
     const int64_t part = (row % block * block + column % block) * inputs + c;
-    return ((k * 4 + row / block) * 4 + column / block) * blocked_channels + part;
+    return (row / block * 4 + column / block) * blocked_channels + part;
   });
 }
 
@@ -151,6 +169,8 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
     }
     if (node.op == OpKind::conv) {
       layout.slices[node.parameters[0]] = convolution_slice(graph, node, stem);
+    } else if (node.op == OpKind::linear) {
+      layout.slices[node.parameters[0]] = linear_slice(graph, node);
     }
   }
   for (auto slice = layout.slices.rbegin(); slice != layout.slices.rend(); ++slice) {

@@ -25,8 +25,8 @@ std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision
 ImageLayout stem_image_layout(StemForm form, const Shape& image, int64_t batch);
 ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image, int64_t batch);
 
-/// For each weight in canonical order (OIHW) its place in the filter of this form; the places that
-/// are left over are not parameters and stay zero.
+/// For each weight of one output in canonical order (IHW) its place in the filter of this form; the
+/// places that are left over are not parameters and stay zero.
 std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight);
 
 /// Of any other convolution.
@@ -36,7 +36,17 @@ struct ParameterSlice {
   int64_t offset = 0;    // in elements, from the start of its section
   int64_t elements = 0;  // with padding inside, e.g. of the channels of an image
   bool is_matrix = false;
-  std::vector<int64_t> places;  // of the canonical elements in the slice; empty: in order
+  // Where the canonical elements of one output lie in its part of the slice, the same for each
+  // output; empty: in order.
+  std::vector<int64_t> places;
+  int64_t output_elements = 0;  // of one output in the slice; 0 without places
+
+  /// Where a canonical element lies in the slice.
+  int64_t place(int64_t element) const {
+    if (places.empty()) return element;
+    const auto count = static_cast<int64_t>(places.size());
+    return element / count * output_elements + places[element % count];
+  }
 };
 
 /// Two sections, matrices and vectors (see FlatParameters), each last layer first, so that what the

@@ -10,21 +10,6 @@
 #include "models/synthetic.h"
 
 namespace nearmetal::cuda {
-namespace {
-
-// Is this node's value written to memory, so that a sweep can add it?
-bool is_stored(const Graph& graph, int node) {
-  return graph.is(node, OpKind::max_pool) ||
-         (graph.is(node, OpKind::relu) && !graph.is(graph.sole_consumer(node), OpKind::max_pool));
-}
-
-bool is_norm_of_convolution(const Graph& graph, int node) {
-  return graph.is(node, OpKind::batch_norm) && graph.consumers(node).size() == 1 &&
-         graph.is(graph.node(node).inputs[0], OpKind::conv);
-}
-
-}  // namespace
-
 Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
                    const LoweringChoices& choices, const FlatLayout& layout,
                    const StepResources& resources)
@@ -33,6 +18,7 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
       choices_(choices),
       layout_(layout),
       resources_(resources),
+      patterns_(graph),
       values_(graph.nodes().size()),
       sums_(graph.nodes().size()),
       masks_(graph.nodes().size()),
@@ -62,11 +48,6 @@ StemShape Lowering::stem_shape(int conv) const {
   const Shape& input = graph_.input_shape(node);
   return {options_.batch_size, static_cast<int>(input.height), static_cast<int>(input.width),
           static_cast<int>(node.shape.height), static_cast<int>(node.shape.width)};
-}
-
-LogitsShape Lowering::logits_shape() const {
-  const int64_t classes = graph_.classes();
-  return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
 }
 
 Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& implementation,
@@ -116,7 +97,13 @@ void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const T
                                 const Tensor* y, const Tensor* sums) {
   const Node& node = graph_.node(conv);
   Kernel& kernel = emit(node.name, phase, "", {x, y, sums}, nullptr);
-  kernel.convolution = {problem(op, conv), x, y, sums, node.parameters[0]};
+  ConvolutionCall call{problem(op, conv), x, y, sums, node.parameters[0]};
+  if (op == ConvolutionOp::forward_activation) call.bias_parameter = node.parameters[1];
+  if (op == ConvolutionOp::forward) {
+    if (patterns_.norm_behind(conv) >= 0) call.with_sweep = ConvolutionOp::forward_statistics;
+    if (epilogue(conv) != nullptr) call.with_sweep = ConvolutionOp::forward_activation;
+  }
+  kernel.convolution = call;
   if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
   // By the graph's own arithmetic: padded channels are no work.
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
@@ -129,7 +116,8 @@ bool Lowering::leaves_even_pixels(int conv) const {
   const int input = node.inputs[0];
   const std::vector<int>& consumers = graph_.consumers(input);
   return node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
-         consumers.size() == 2 && consumers.back() == conv && ending_in_relu(graph_, input).adds();
+         consumers.size() == 2 && consumers.back() == conv && patterns_.norm(input) != nullptr &&
+         patterns_.norm(input)->adds();
 }
 
 ImageSize Lowering::image_size(int node) const {
@@ -145,26 +133,8 @@ PoolShape Lowering::pool_shape(int pool) const {
           static_cast<int>(input.height),
           static_cast<int>(input.width),
           static_cast<int>(node.shape.height),
-          static_cast<int>(node.shape.width)};
-}
-
-Kernel& Lowering::emit_product(const std::string& name, Phase phase, const ProductShape& shape,
-                               std::vector<const Tensor*> operands,
-                               const std::function<void(const Product&, cudaStream_t)>& launch) {
-  const auto product = std::make_shared<std::unique_ptr<Product>>();
-  const auto& r = resources_;
-  Kernel& kernel = emit(name, phase, "cublasLt", std::move(operands),
-                        [=, precision = options_.precision, &r](cudaStream_t stream) {
-                          if (*product == nullptr) {
-                            *product = std::make_unique<Product>(r.cublas, precision, shape,
-                                                                 classifier_workspace);
-                          }
-                          launch(**product, stream);
-                        });
-  kernel.flops =
-      2.0 * static_cast<double>(shape.rows * shape.columns) * static_cast<double>(shape.inner);
-  kernel.bytes += static_cast<double>(graph_.classes() * features() * element_size());
-  return kernel;
+          static_cast<int>(node.shape.width),
+          node.window};
 }
 
 void Lowering::finish() {
@@ -212,15 +182,15 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const Lower
   return Lowering(graph, options, choices, layout, resources).run();
 }
 
-std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics) {
+std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_sweeps) {
   std::map<std::string, ConvolutionProblem> found;
   for (const Kernel& kernel : step.kernels) {
     if (!kernel.convolution) continue;
     const ConvolutionProblem& problem = kernel.convolution->problem;
     found.emplace(problem.key(), problem);
-    if (with_statistics && problem.op == ConvolutionOp::forward) {
-      const ConvolutionProblem summed = problem.with(ConvolutionOp::forward_statistics);
-      found.emplace(summed.key(), summed);
+    if (with_sweeps && kernel.convolution->with_sweep) {
+      const ConvolutionProblem swept = problem.with(*kernel.convolution->with_sweep);
+      found.emplace(swept.key(), swept);
     }
   }
   std::vector<ConvolutionProblem> problems;
@@ -228,50 +198,8 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
   return problems;
 }
 
-NormPattern ending_in_relu(const Graph& graph, int relu) {
-  NormPattern pattern;
-  pattern.output = relu;
-  pattern.norm = graph.node(relu).inputs[0];
-  if (graph.is(pattern.norm, OpKind::add) && graph.sole_consumer(pattern.norm) == relu) {
-    const std::vector<int>& added = graph.node(pattern.norm).inputs;
-    const bool left = is_norm_of_convolution(graph, added[0]);
-    pattern.norm = left ? added[0] : added[1];
-    const int other = left ? added[1] : added[0];
-    if (is_norm_of_convolution(graph, other)) {
-      pattern.residual_norm = other;
-      pattern.residual_conv = graph.node(other).inputs[0];
-    } else if (is_stored(graph, other)) {
-      pattern.residual = other;
-    } else {
-      unsupported(graph, relu);
-    }
-  }
-  if (!is_norm_of_convolution(graph, pattern.norm)) unsupported(graph, relu);
-  pattern.conv = graph.node(pattern.norm).inputs[0];
-  return pattern;
-}
-
-NormPattern ending_in_pool(const Graph& graph, int pool) {
-  const int relu = graph.node(pool).inputs[0];
-  if (!graph.is(relu, OpKind::relu) || graph.sole_consumer(relu) != pool) unsupported(graph, pool);
-  if (graph.node(pool).window != stem_pool_window) unsupported(graph, pool);
-  NormPattern pattern = ending_in_relu(graph, relu);
-  if (pattern.adds()) unsupported(graph, pool);
-  pattern.pool = pool;
-  return pattern;
-}
-
-void unsupported(const Graph& graph, int node) {
-  throw std::invalid_argument("the CUDA backend has no kernel for the pattern around " +
-                              graph.node(node).name);
-}
-
-std::string name_of(const Graph& graph, const NormPattern& pattern) {
-  std::string name = graph.node(pattern.norm).name;
-  if (pattern.residual_norm >= 0) name += " + " + graph.node(pattern.residual_norm).name;
-  name += " + " + graph.node(pattern.output).name;
-  if (pattern.pool >= 0) name += " + " + graph.node(pattern.pool).name;
-  return name;
+void unsupported(const Node& node, const std::string& reason) {
+  throw std::invalid_argument("the CUDA backend cannot compute " + node.name + ": " + reason);
 }
 
 }  // namespace nearmetal::cuda

@@ -1,5 +1,6 @@
-// Lowers a graph to the kernels of one training step: matches convolution, batch norm, ReLU,
-// residual add and pooling, forward and backward. Runs nothing and needs no device.
+// Lowers a graph to the kernels of one training step, forward and backward: one kernel for each
+// pattern that it finds, and one for each node that no pattern takes. Runs nothing and needs no
+// device.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,9 @@ struct ConvolutionCall {
   const Tensor* y = nullptr;
   const Tensor* sums = nullptr;  // forward_statistics: sums of all channels, then of squares
   int weight_parameter = 0;
+  int bias_parameter = -1;  // forward_activation
+  // The operation that would compute this forward convolution and the sweep behind it in one.
+  std::optional<ConvolutionOp> with_sweep{};
 };
 
 /// One launch of the step.
@@ -52,12 +56,12 @@ struct Kernel {
 constexpr int64_t workspace_limit(Precision precision) {
   return int64_t{precision == Precision::fp32 ? 2048 : 512} << 20;
 }
-inline constexpr int64_t classifier_workspace = int64_t{32} << 20;
+inline constexpr int64_t product_workspace = int64_t{32} << 20;
 
 /// Decisions that timing makes and that change which kernels there are.
 struct LoweringChoices {
   StemForm stem = StemForm::pad_to_8;
-  std::set<std::string> fused_statistics;  // keys of forward problems
+  std::set<std::string> fused_sweeps;  // keys of forward_statistics and forward_activation problems
   // Keys of backward_data problems which one kernel of ours computes together with backward_weights
   // and the batch norm's gradient before both.
   std::set<std::string> fused_backward;
@@ -75,14 +79,14 @@ struct LoweredStep {
   ImageLayout image_layout;
 };
 
-/// Throws std::invalid_argument for a graph with a pattern that has no kernel. `layout` and
+/// Throws std::invalid_argument for a graph with a node that has no kernel. `layout` and
 /// `resources` must outlive the result.
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const LoweringChoices& choices,
                   const FlatLayout& layout, const StepResources& resources);
 
-/// The convolutions of a lowered step, each problem once; those that forward_statistics could
-/// replace are named with both operations if `with_statistics`.
-std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_statistics);
+/// The convolutions of a lowered step, each problem once; those that could do the sweep behind
+/// them, too, are named with both operations if `with_sweeps`.
+std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_sweeps);
 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the

@@ -5,16 +5,20 @@
 namespace nearmetal::cuda {
 
 void Lowering::backward(int i) {
+  if (patterns_.is_inside(i)) return;
+  if (const NormPattern* pattern = patterns_.norm(i)) {
+    return pattern->pool >= 0 ? backward_norm_pool(*pattern) : backward_norm(*pattern);
+  }
+  if (const ActivationPattern* pattern = patterns_.activation(i)) backward_activation(*pattern);
   switch (graph_.node(i).op) {
     case OpKind::linear:
-      return backward_classifier(i);
+      return backward_linear(i);
     case OpKind::global_average_pool:
       return backward_average_pool(i);
-    case OpKind::relu:
-      if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
-      return backward_norm(ending_in_relu(graph_, i));
-    case OpKind::max_pool:
-      return backward_norm_pool(i);
+    case OpKind::batch_norm:
+      return backward_plain_norm(i);
+    case OpKind::add:
+      return backward_add(i);
     case OpKind::conv:
       return backward_convolution(i);
     default:
@@ -22,46 +26,10 @@ void Lowering::backward(int i) {
   }
 }
 
-std::pair<const Tensor*, const Tensor*> Lowering::gradients_of(int node) const {
-  const auto& found = gradients_[node];
-  if (found.empty() || found.size() > 2) unsupported(graph_, node);
-  return {found[0], found.size() == 2 ? found[1] : nullptr};
-}
-
-void Lowering::backward_classifier(int i) {
-  const Node& linear = graph_.node(i);
-  const int features_node = linear.inputs[0];
-  const Tensor* dy = gradients_[i].at(0);
-  const Tensor* x = values_[features_node];
-  Tensor* dx = tensor(value_bytes(features_node));
-  gradients_[features_node].push_back(dx);
-  const LogitsShape shape = logits_shape();
-  const int64_t size = element_size();
-  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
-  const int64_t bias = layout_.slices[linear.parameters[1]].offset;
-  const auto& r = resources_;
-  emit(linear.name, Phase::backward, "own", {dy},
-       [=, precision = options_.precision, &r](cudaStream_t stream) {
-         launch_bias_gradient(precision, shape, dy->data, r.parameters.vector_gradients + bias,
-                              stream);
-       });
-  emit_product(linear.name, Phase::backward, weight_gradient_product(shape, features()), {dy, x},
-               [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, x->data, r.parameters.gradient(weight, size), r.workspace,
-                                stream);
-               })
-      .gradient_of = linear.parameters[0];
-  emit_product(linear.name, Phase::backward, feature_gradient_product(shape, features()), {dy, dx},
-               [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, r.parameters.matrix(weight, size), dx->data, r.workspace,
-                                stream);
-               });
-}
-
 void Lowering::backward_average_pool(int i) {
   const Node& node = graph_.node(i);
   const Shape& input = graph_.input_shape(node);
-  const Tensor* dy = gradients_of(i).first;
+  const Tensor* dy = gradient_of(i);
   if (values_[node.inputs[0]] == nullptr) {  // only its mean was kept, and so is its gradient
     gradients_[node.inputs[0]].push_back(dy);
     return;
@@ -76,14 +44,17 @@ void Lowering::backward_average_pool(int i) {
        });
 }
 
-void Lowering::backward_norm(const NormPattern& pattern) {
-  auto [dy, dy_second] = gradients_of(pattern.output);
-  Incoming incoming = dy_second == nullptr ? Incoming::one : Incoming::two;
-  if (mean_behind(pattern) >= 0) incoming = Incoming::of_mean;
+Lowering::IncomingGradient Lowering::incoming_gradient(const NormPattern& pattern) {
+  const auto [dy, dy_second] = gradients_of(pattern.output);
   if (const Tensor* even_pixels = even_pixel_gradients_[pattern.output]) {
-    dy_second = even_pixels;
-    incoming = Incoming::two_second_at_even_pixels;
+    return {Incoming::two_second_at_even_pixels, dy, even_pixels};
   }
+  if (mean_behind(pattern) >= 0) return {Incoming::of_mean, dy, dy_second};
+  return {dy_second == nullptr ? Incoming::one : Incoming::two, dy, dy_second};
+}
+
+void Lowering::backward_norm(const NormPattern& pattern) {
+  const auto [incoming, dy, dy_second] = incoming_gradient(pattern);
   const Tensor* x = values_[pattern.conv];
   const Tensor* mask = masks_[pattern.output];
   const bool dual = pattern.residual_norm >= 0;
@@ -106,7 +77,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   const auto data = [](const Tensor* tensor) { return tensor == nullptr ? nullptr : tensor->data; };
   const Extent extent = this->extent(pattern.conv);
   const ImageSize image = image_size(pattern.output);
-  const auto operands = [=, dy = dy, dy_second = dy_second, &r] {
+  const auto operands = [=, incoming = incoming, dy = dy, dy_second = dy_second, &r] {
     NormBackwardOperands operands;
     operands.count = extent.rows;
     operands.incoming = incoming;
@@ -139,8 +110,8 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   });
 }
 
-void Lowering::backward_norm_pool(int pool) {
-  const NormPattern pattern = ending_in_pool(graph_, pool);
+void Lowering::backward_norm_pool(const NormPattern& pattern) {
+  const int pool = pattern.pool;
   const auto [dy, dy_second] = gradients_of(pool);
   const Tensor* x = values_[pattern.conv];
   const Tensor* winner = masks_[pool];
@@ -180,7 +151,7 @@ void Lowering::backward_convolution(int i) {
   const int input = node.inputs[0];
   if (pending_.contains(i)) return backward_pointwise(i);
   if (is_stem(i) && pending_stem_) return backward_stem(i);
-  const Tensor* dy = gradients_of(i).first;
+  const Tensor* dy = gradient_of(i);
   emit_convolution(i, ConvolutionOp::backward_weights, Phase::backward, values_[input], dy);
   if (is_stem(i)) return mask_stem_gradient(node);
   const ConvolutionShape shape = problem(ConvolutionOp::backward_data, i).shape;
@@ -229,7 +200,7 @@ void Lowering::backward_pointwise(int i) {
         operands.state = r.norms[norm];
         operands.relu = relu;
         operands.x = x->data;
-        operands.weights = r.parameters.matrix(offset, size);
+        operands.weights = r.parameters.operand(offset, size);
         operands.dx = dx->data;
         operands.weight_gradient = r.parameters.gradient(offset, size);
         operands.partial_sums = static_cast<float*>(partial_sums->data);
@@ -243,7 +214,7 @@ void Lowering::backward_pointwise(int i) {
 void Lowering::backward_stem(int i) {
   const Node& node = graph_.node(i);
   const auto [pool, dz] = *pending_stem_;
-  const NormPattern pattern = ending_in_pool(graph_, pool);
+  const NormPattern& pattern = *patterns_.norm(pool);
   const Tensor *images = values_[node.inputs[0]], *x = values_[i], *winner = masks_[pool];
   const auto& r = resources_;
   Tensor* partial_sums = tensor(stem_backward_scratch_bytes(r.reduction.multiprocessors));

@@ -1,57 +1,82 @@
+#include <stdexcept>
+
 #include "models/cuda/compiler/lowering_state.h"
 
 namespace nearmetal::cuda {
 
+const Tensor* Lowering::value(int node) const {
+  if (values_[node] == nullptr)
+    throw std::logic_error("no kernel leaves " + graph_.node(node).name);
+  return values_[node];
+}
+
 void Lowering::forward(int i) {
+  if (patterns_.is_inside(i)) return;  // the end of its pattern computes it
   switch (graph_.node(i).op) {
     case OpKind::input:
-      if (i != 0) unsupported(graph_, i);
+      if (!graph_.is(graph_.sole_consumer(i), OpKind::conv)) {
+        unsupported(graph_.node(i), "one convolution must read the image, and nothing else");
+      }
       return;
     case OpKind::conv:
       return forward_convolution(i);
     case OpKind::batch_norm:
+      return forward_plain_norm(i);
     case OpKind::add:
-      return;  // part of a pattern that ends in a ReLU
+      return forward_add(i);
     case OpKind::relu:
-      // A ReLU before pooling is part of the pattern that ends there.
-      if (graph_.is(graph_.sole_consumer(i), OpKind::max_pool)) return;
-      return forward_norm(ending_in_relu(graph_, i));
     case OpKind::max_pool:
-      return forward_norm_pool(i);
+      if (const NormPattern* pattern = patterns_.norm(i)) {
+        return pattern->pool >= 0 ? forward_norm_pool(*pattern) : forward_norm(*pattern);
+      }
+      return forward_activation(*patterns_.activation(i));
     case OpKind::global_average_pool:
       return forward_average_pool(i);
     case OpKind::linear:
-      return;  // with the loss
+      forward_linear(i);
+      if (const auto* pattern = patterns_.activation(i)) forward_activation(*pattern);
+      return;
     case OpKind::softmax_cross_entropy:
-      return forward_classifier(i);
+      return forward_loss(i);
   }
 }
 
 void Lowering::forward_convolution(int i) {
-  const int norm = graph_.sole_consumer(i);
-  const Tensor* x = values_[graph_.node(i).inputs[0]];
-  const bool aligned = graph_.node(i).shape.channels % 8 == 0;
-  if (!graph_.is(norm, OpKind::batch_norm) || x == nullptr || !aligned) {
-    unsupported(graph_, i);
+  const int norm = patterns_.norm_behind(i);
+  const Tensor* x = value(graph_.node(i).inputs[0]);
+  if (graph_.node(i).shape.channels % 8 != 0) {
+    unsupported(graph_.node(i), "its channels are not a multiple of 8");
   }
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
-  const Extent extent = this->extent(i);
-  const std::string& norm_name = graph_.node(norm).name;
-  const auto& r = resources_;
-  if (is_stem(i) && choices_.own_stem_forward) return forward_stem(i);
-  const bool fused = choices_.fused_statistics.contains(problem(ConvolutionOp::forward, i).key());
-  if (!fused) {
-    emit_convolution(i, ConvolutionOp::forward, Phase::forward, x, y);
-    emit(norm_name, Phase::forward, "own statistics sweep", {y},
-         [=, precision = options_.precision, &r](cudaStream_t stream) {
-           launch_batch_statistics(precision, y->data, extent, r.norms[norm], r.reduction, stream);
-         });
+  if (norm >= 0 && is_stem(i) && choices_.own_stem_forward) return forward_stem(i);
+  const auto fused = [&](ConvolutionOp op) {
+    return choices_.fused_sweeps.contains(problem(op, i).key());
+  };
+  if (norm >= 0 && fused(ConvolutionOp::forward_statistics)) {
+    const int64_t channels = graph_.node(i).shape.channels;
+    const Tensor* sums = tensor(2 * channels * static_cast<int64_t>(sizeof(float)));
+    emit_convolution(i, ConvolutionOp::forward_statistics, Phase::forward, x, y, sums);
+    sums_[i] = sums;
     return;
   }
-  const Tensor* sums = tensor(2 * extent.channels * static_cast<int64_t>(sizeof(float)));
-  emit_convolution(i, ConvolutionOp::forward_statistics, Phase::forward, x, y, sums);
-  sums_[i] = sums;
+  if (epilogue(i) != nullptr && fused(ConvolutionOp::forward_activation)) {
+    values_[epilogue(i)->relu] = y;
+    emit_convolution(i, ConvolutionOp::forward_activation, Phase::forward, x, y);
+    return;
+  }
+  emit_convolution(i, ConvolutionOp::forward, Phase::forward, x, y);
+  if (norm >= 0) forward_statistics(norm);
+  if (const auto* pattern = patterns_.activation(i)) forward_activation(*pattern);
+}
+
+void Lowering::forward_statistics(int norm) {
+  const Tensor* x = value(graph_.node(norm).inputs[0]);
+  emit(graph_.node(norm).name, Phase::forward, "own statistics sweep", {x},
+       [=, precision = options_.precision, extent = extent(norm),
+        &r = resources_](cudaStream_t stream) {
+         launch_batch_statistics(precision, x->data, extent, r.norms[norm], r.reduction, stream);
+       });
 }
 
 void Lowering::forward_stem(int i) {
@@ -65,8 +90,8 @@ void Lowering::forward_stem(int i) {
            [=, precision = options_.precision, shape = stem_shape(i), size = element_size(),
             &r = resources_](cudaStream_t stream) {
              auto* sum = static_cast<float*>(sums->data);
-             const StemForwardOperands operands{x->data, r.parameters.matrix(offset, size), y->data,
-                                                sum, sum + stem_channels};
+             const StemForwardOperands operands{x->data, r.parameters.operand(offset, size),
+                                                y->data, sum, sum + stem_channels};
              launch_stem_forward(precision, operands, shape, r.reduction, stream);
            });
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
@@ -92,7 +117,7 @@ void Lowering::forward_norm(const NormPattern& pattern) {
   const Tensor* x = values_[pattern.conv];
   const Tensor* residual = nullptr;
   if (pattern.adds())
-    residual = values_[pattern.residual >= 0 ? pattern.residual : pattern.residual_conv];
+    residual = value(pattern.residual >= 0 ? pattern.residual : pattern.residual_conv);
   const int mean = mean_behind(pattern);
   const int written = mean >= 0 ? mean : pattern.output;
   Tensor* y = tensor(value_bytes(written));
@@ -129,8 +154,8 @@ void Lowering::forward_norm(const NormPattern& pattern) {
        });
 }
 
-void Lowering::forward_norm_pool(int pool) {
-  const NormPattern pattern = ending_in_pool(graph_, pool);
+void Lowering::forward_norm_pool(const NormPattern& pattern) {
+  const int pool = pattern.pool;
   const Tensor* x = values_[pattern.conv];
   Tensor* y = tensor(value_bytes(pool));
   Tensor* winner = nullptr;
@@ -159,8 +184,7 @@ void Lowering::forward_average_pool(int i) {
   if (values_[i] != nullptr) return;  // the sweep before it has done it
   const Node& node = graph_.node(i);
   const Shape& input = graph_.input_shape(node);
-  const Tensor* x = values_[node.inputs[0]];
-  if (x == nullptr) unsupported(graph_, i);
+  const Tensor* x = value(node.inputs[0]);
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
   emit(node.name, Phase::forward, "own", {x, y},
@@ -168,33 +192,6 @@ void Lowering::forward_average_pool(int i) {
          launch_average_pool(precision, x->data, y->data, batch,
                              static_cast<int>(input.height * input.width),
                              static_cast<int>(input.channels), stream);
-       });
-}
-
-void Lowering::forward_classifier(int loss) {
-  linear_ = graph_.node(loss).inputs[0];
-  const Node& linear = graph_.node(linear_);
-  if (linear.op != OpKind::linear || features() % 8 != 0) unsupported(graph_, loss);
-  const Tensor* x = values_[linear.inputs[0]];
-  if (x == nullptr) unsupported(graph_, loss);
-  const LogitsShape shape = logits_shape();
-  const int64_t elements = shape.images * shape.row_elements;
-  Tensor* logits = tensor(elements * static_cast<int64_t>(sizeof(float)));
-  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
-  emit_product(
-      linear.name, Phase::forward, logits_product(shape, features()), {x, logits},
-      [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
-        product.launch(x->data, r.parameters.matrix(weight, size), logits->data, r.workspace,
-                       stream);
-      });
-  Tensor* gradient = options_.forward_only ? nullptr : tensor(elements * element_size());
-  gradients_[linear_].push_back(gradient);
-  const int64_t bias = layout_.offset(linear.parameters[1]);
-  emit(graph_.node(loss).name, Phase::forward, "own", {logits, gradient},
-       [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
-         launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
-                             r.parameters.values + bias, r.labels, &r.state->loss_scale, r.losses,
-                             gradient == nullptr ? nullptr : gradient->data, stream);
        });
 }
 

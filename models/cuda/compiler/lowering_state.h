@@ -8,38 +8,17 @@
 #include <vector>
 
 #include "models/cuda/compiler/lowering.h"
+#include "models/cuda/compiler/patterns.h"
+#include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/stem.h"
-#include "models/cuda/libraries/classifier.h"
+#include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
 
 namespace nearmetal::cuda {
 
-/// Nodes by index; -1 where a pattern has no such node.
-struct NormPattern {
-  int conv = -1;    // whose output is normalised
-  int norm = -1;    // the batch norm
-  int output = -1;  // the ReLU whose value the sweep writes
-  int pool = -1;    // max pooling, if its value is written instead
-  // What is added before the ReLU: a stored tensor, or the normalised output of another
-  // convolution.
-  int residual = -1;
-  int residual_conv = -1;
-  int residual_norm = -1;
-
-  bool adds() const { return residual >= 0 || residual_norm >= 0; }
-};
-
-/// conv, norm, ReLU or conv, norm, add, ReLU, by its last node. These throw std::invalid_argument
-/// for anything else.
-NormPattern ending_in_relu(const Graph& graph, int relu);
-/// conv, norm, ReLU, 3x3 max pooling of stride 2.
-NormPattern ending_in_pool(const Graph& graph, int pool);
-[[noreturn]] void unsupported(const Graph& graph, int node);
-
-/// "layer1.0.bn3 + layer1.0.relu"
-std::string name_of(const Graph& graph, const NormPattern& pattern);
+[[noreturn]] void unsupported(const Node& node, const std::string& reason);
 
 class Lowering {
  public:
@@ -59,8 +38,8 @@ class Lowering {
   StemShape stem_shape(int conv) const;
   bool is_stem(int conv) const { return graph_.is(graph_.node(conv).inputs[0], OpKind::input); }
   LogitsShape logits_shape() const;
+  LinearShape linear_shape(int linear) const;
   PoolShape pool_shape(int pool) const;
-  int64_t features() const { return graph_.input_shape(graph_.node(linear_)).channels; }
   ConvolutionProblem problem(ConvolutionOp op, int conv) const;
 
   // Append a kernel. Absent operands may be null.
@@ -68,29 +47,50 @@ class Lowering {
                std::vector<const Tensor*> operands, Launch launch);
   void emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x, const Tensor* y,
                         const Tensor* sums = nullptr);
-  // A product is made at its first launch, which is not in a captured graph: it needs the handle.
-  Kernel& emit_product(const std::string& name, Phase phase, const ProductShape& shape,
+  // The product of a linear layer is made at its first launch, which is not in a captured graph: it
+  // needs the handle.
+  Kernel& emit_product(int linear, Phase phase, const ProductShape& shape,
                        std::vector<const Tensor*> operands,
                        const std::function<void(const Product&, cudaStream_t)>& launch);
 
   void labels_and_images();
+  // The tensor with a node's value; throws std::logic_error where no kernel leaves one.
+  const Tensor* value(int node) const;
   void forward(int i);
   void forward_convolution(int i);
   void forward_stem(int i);
   // The average pooling that the sweep at the end of the last block does, too; -1: none.
   int mean_behind(const NormPattern& pattern) const;
   void forward_norm(const NormPattern& pattern);
-  void forward_norm_pool(int pool);
+  void forward_norm_pool(const NormPattern& pattern);
   void forward_average_pool(int i);
-  void forward_classifier(int loss);
+  void forward_linear(int i);
+  void forward_loss(int i);
+  void forward_statistics(int norm);
+  void forward_plain_norm(int i);
+  void forward_add(int i);
+  void forward_activation(const ActivationPattern& pattern);
+  // The one that begins with the bias of this convolution and that its own kernel may do, too.
+  const ActivationPattern* epilogue(int conv) const;
+  std::function<Activation()> activation(const ActivationPattern& pattern) const;
   // How a kernel gets the coefficients of the batch norm behind this convolution.
   std::function<NormInput()> norm_input(int conv, int norm) const;
 
   void backward(int i);
-  void backward_classifier(int i);
+  void backward_linear(int i);
+  void backward_plain_norm(int i);
+  void backward_add(int i);
+  void backward_activation(const ActivationPattern& pattern);
+  void backward_activation_pool(const ActivationPattern& pattern);
   void backward_average_pool(int i);
+  struct IncomingGradient {
+    Incoming incoming;
+    const Tensor* dy;
+    const Tensor* dy_second;  // may be absent
+  };
+  IncomingGradient incoming_gradient(const NormPattern& pattern);
   void backward_norm(const NormPattern& pattern);
-  void backward_norm_pool(int pool);
+  void backward_norm_pool(const NormPattern& pattern);
   // The gradient at the input of a 1x1 convolution of stride 2 is zero but at even pixels. A block
   // end takes those alone from one of its consumers.
   bool leaves_even_pixels(int conv) const;
@@ -101,8 +101,10 @@ class Lowering {
   void backward_pointwise(int i);
   void backward_stem(int i);
   void mask_stem_gradient(const Node& conv);
-  // At most two consumers leave a gradient; the second may be absent.
-  std::pair<const Tensor*, const Tensor*> gradients_of(int node) const;
+  // The gradients that consumers leave: at most two, of which the second may be absent, or one sum.
+  std::pair<const Tensor*, const Tensor*> gradients_of(int node) { return gradients_of(node, 2); }
+  const Tensor* gradient_of(int node) { return gradients_of(node, 1).first; }
+  std::pair<const Tensor*, const Tensor*> gradients_of(int node, size_t most);
 
   void finish();
   // Lifetimes follow from the order of the kernels; the images stay from step to step.
@@ -113,6 +115,7 @@ class Lowering {
   const LoweringChoices& choices_;
   const FlatLayout& layout_;
   const StepResources& resources_;
+  const Patterns patterns_;
   LoweredStep step_;
   // All by node.
   std::vector<const Tensor*> values_;
@@ -130,7 +133,6 @@ class Lowering {
   std::map<int, PendingGradient> pending_;
   // The same for the stem: the pooling behind it, and the gradient behind its ReLU.
   std::optional<std::pair<int, const Tensor*>> pending_stem_;
-  int linear_ = -1;
 };
 
 }  // namespace nearmetal::cuda

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "models/cuda/compiler/patterns.h"
+
 namespace nearmetal::cuda {
 namespace {
 
@@ -42,7 +44,7 @@ void carve_parameters(Carver& carver, const FlatLayout& layout, int64_t element_
   flat.values = carver.take<float>(layout.elements());
   flat.momentum = carver.take<float>(layout.elements());
   const bool copies = element_size < static_cast<int64_t>(sizeof(float));
-  flat.matrix_copies = copies ? carver.take<char>(layout.matrix_elements * element_size) : nullptr;
+  flat.copies = copies ? carver.take<char>(layout.elements() * element_size) : nullptr;
   flat.matrix_gradients = carver.take<char>(layout.matrix_elements * element_size);
   flat.vector_gradients = carver.take<float>(layout.vector_elements);
 }
@@ -69,6 +71,7 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
   float* next_statistic = resources.running_statistics;
   const FlatParameters& flat = resources.parameters;
   resources.norms.resize(graph.nodes().size());
+  const Patterns patterns(graph);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op != OpKind::batch_norm) continue;
@@ -79,7 +82,11 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
       return array;
     };
     const int scale = node.parameters[0], bias = node.parameters[1];
+    const int input = node.inputs[0];
     BatchNormState& state = resources.norms[i];
+    if (patterns.norm_behind(input) == static_cast<int>(i) && graph.node(input).has_bias()) {
+      state.input_bias = flat.values + layout.offset(graph.node(input).parameters[1]);
+    }
     state.scale = flat.values + layout.offset(scale);
     state.bias = flat.values + layout.offset(bias);
     state.scale_gradient = flat.vector_gradients + layout.slices[scale].offset;
@@ -145,7 +152,8 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
 
   const ParameterSlice& stem = layout.slices[stem_convolution(graph).parameters[0]];
   std::vector<uint8_t> mask(stem.elements, 0);
-  for (const int64_t place : stem.places) mask[place] = 1;
+  const int64_t weights = graph.parameters()[stem_convolution(graph).parameters[0]].size;
+  for (int64_t i = 0; i < weights; ++i) mask[stem.place(i)] = 1;
   NM_CALL(cudaMemcpy(stem_mask, mask.data(), mask.size(), cudaMemcpyHostToDevice));
 
   void* records = nullptr;

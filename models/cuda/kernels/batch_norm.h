@@ -24,6 +24,9 @@ namespace nearmetal::cuda {
 struct BatchNormState {
   const float* scale = nullptr;  // trained
   const float* bias = nullptr;   // trained
+  // The bias of the layer before, one value per channel. It is never added to x, since the batch's
+  // mean takes it away, and is part of the running mean alone. Null: none.
+  const float* input_bias = nullptr;
   float* running_mean = nullptr;
   float* running_variance = nullptr;
   // Of this batch, from the forward to the backward pass: normalised = x * multiplier + shift.
@@ -113,6 +116,7 @@ enum class Incoming {
 struct NormBackwardOperands {
   int64_t count = 0;  // values per channel over which the forward statistics were taken
   Incoming incoming = Incoming::one;
+  bool relu = true;  // else dz is dy, the only gradient, and there was no residual
   const void* dy = nullptr;
   const void* dy_second = nullptr;
   ImageSize image;  // where `incoming` speaks of pixels

@@ -249,6 +249,10 @@ void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
 template <class T, Incoming incoming>
 void launch_plain_sums(const NormBackwardOperands& operands, Extent extent,
                        const ReductionScratch& scratch, cudaStream_t stream) {
+  if (!operands.relu) {
+    return launch_sums<T, ReluMask::none, Incoming::one, Residual::none>(operands, extent, scratch,
+                                                                         stream);
+  }
   const auto launch = operands.dz == nullptr
                           ? launch_sums<T, ReluMask::recomputed, incoming, Residual::none>
                           : launch_sums<T, ReluMask::recomputed, incoming, Residual::tensor>;
@@ -295,6 +299,9 @@ void launch_norm_backward_apply(Precision precision, const NormBackwardOperands&
       return operands.residual_x != nullptr
                  ? launch(backward_apply_kernel<T, ReluMask::none, Incoming::one, true>, used)
                  : launch(backward_apply_kernel<T, ReluMask::none, Incoming::one, false>, used);
+    }
+    if (!operands.relu) {
+      return launch(backward_apply_kernel<T, ReluMask::none, Incoming::one, false>, operands);
     }
     operands.incoming == Incoming::two
         ? launch(backward_apply_kernel<T, ReluMask::recomputed, Incoming::two, false>, operands)

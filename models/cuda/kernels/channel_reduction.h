@@ -149,7 +149,8 @@ struct ChannelStatistics {
     const auto take = static_cast<float>(batch_norm_momentum);
     float& running_mean = state.running_mean[channel];
     float& running_variance = state.running_variance[channel];
-    running_mean = keep * running_mean + take * mean;
+    const float bias = state.input_bias == nullptr ? 0.0f : state.input_bias[channel];
+    running_mean = keep * running_mean + take * (mean + bias);
     running_variance = keep * running_variance + take * variance * count.unbiased;
   }
 };

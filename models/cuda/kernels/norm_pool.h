@@ -18,6 +18,7 @@ struct PoolShape {
   int channels = 0;
   int input_height = 0, input_width = 0;
   int output_height = 0, output_width = 0;
+  Window window = stem_pool_window;
 
   constexpr Extent input() const { return {batch * input_height * input_width, channels}; }
   constexpr Extent output() const { return {batch * output_height * output_width, channels}; }

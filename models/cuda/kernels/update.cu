@@ -136,7 +136,7 @@ __global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T
 }
 
 template <class T>
-__global__ void copy_matrices_kernel(const float* values, T* copies, int64_t elements) {
+__global__ void copy_values_kernel(const float* values, T* copies, int64_t elements) {
   const int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x;
   if (i < elements) copies[i] = from_float<T>(values[i]);
 }
@@ -195,19 +195,22 @@ void launch_sgd(Precision precision, const FlatParameters& parameters, const Sgd
   };
   with_element_type(precision, [&]<class T>() {
     launch(0, static_cast<const T*>(parameters.matrix_gradients),
-           static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
+           static_cast<T*>(parameters.copies), parameters.matrix_elements);
+    launch(parameters.matrix_elements, parameters.vector_gradients,
+           static_cast<T*>(parameters.copies == nullptr
+                               ? nullptr
+                               : parameters.operand(parameters.matrix_elements, sizeof(T))),
+           parameters.vector_elements);
   });
-  launch(parameters.matrix_elements, parameters.vector_gradients, static_cast<float*>(nullptr),
-         parameters.vector_elements);
 }
 
-void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
-                          cudaStream_t stream) {
-  if (parameters.matrix_copies == nullptr) return;
+void launch_copy_values(Precision precision, const FlatParameters& parameters,
+                        cudaStream_t stream) {
+  if (parameters.copies == nullptr) return;
   with_element_type(precision, [&]<class T>() {
-    copy_matrices_kernel<<<blocks_for(parameters.matrix_elements, update_threads), update_threads,
-                           0, stream>>>(
-        parameters.values, static_cast<T*>(parameters.matrix_copies), parameters.matrix_elements);
+    const int64_t elements = parameters.matrix_elements + parameters.vector_elements;
+    copy_values_kernel<<<blocks_for(elements, update_threads), update_threads, 0, stream>>>(
+        parameters.values, static_cast<T*>(parameters.copies), elements);
   });
   NM_CHECK_LAUNCH();
 }

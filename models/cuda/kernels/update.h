@@ -44,12 +44,12 @@ struct FlatParameters {
   float* momentum = nullptr;          // like values
   void* matrix_gradients = nullptr;   // scaled by the loss scale
   float* vector_gradients = nullptr;  // likewise
-  void* matrix_copies = nullptr;      // in the type of the activations; null where that is fp32
+  void* copies = nullptr;             // values in the type of the activations; null: that is fp32
 
-  /// A matrix in the type of the activations, and its gradient.
-  void* matrix(int64_t offset, int64_t element_size) const {
-    if (matrix_copies == nullptr) return values + offset;
-    return static_cast<char*>(matrix_copies) + offset * element_size;
+  /// A matrix or vector in the type of the activations, and the gradient of a matrix.
+  void* operand(int64_t offset, int64_t element_size) const {
+    if (copies == nullptr) return values + offset;
+    return static_cast<char*>(copies) + offset * element_size;
   }
   void* gradient(int64_t offset, int64_t element_size) const {
     return static_cast<char*>(matrix_gradients) + offset * element_size;
@@ -81,9 +81,8 @@ void launch_mark_backward_end(StepState* state, cudaStream_t stream);
 void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,
                 const StepState* state, cudaStream_t stream);
 
-/// Copies master matrices into their 16-bit copies, where there are any.
-void launch_copy_matrices(Precision precision, const FlatParameters& parameters,
-                          cudaStream_t stream);
+/// Copies master values into their 16-bit copies, where there are any.
+void launch_copy_values(Precision precision, const FlatParameters& parameters, cudaStream_t stream);
 
 /// gradients[i] = 0 where mask[i] == 0: taps of a rearranged filter that are no parameters.
 void launch_mask_gradient(Precision precision, void* gradients, const uint8_t* mask,

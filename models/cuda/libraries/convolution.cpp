@@ -5,130 +5,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "models/cuda/libraries/convolution_graph.h"
+
 namespace nearmetal::cuda {
 namespace {
-
-// Unique ids of the tensors of a convolution's graph.
-enum TensorId : int64_t { x_id = 1, weights_id, y_id, sum_id, square_sum_id };
-
-cudnnDataType_t cudnn_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return CUDNN_DATA_HALF;
-    case Precision::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
-
-// cuDNN counts dimensions as N, C, H, W; the strides say that memory is NHWC.
-Descriptor tensor(TensorId id, cudnnDataType_t type, int64_t n, int64_t c, int64_t h, int64_t w) {
-  Descriptor descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  descriptor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-      .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 16)
-      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
-      .set(CUDNN_ATTR_TENSOR_STRIDES, {c * h * w, 1, c * w, c})
-      .finalize();
-  return descriptor;
-}
-
-Descriptor convolution(const ConvolutionShape& shape) {
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  Descriptor descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  descriptor.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2)
-      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
-      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {shape.padding_before, shape.padding_before})
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {shape.padding_after, shape.padding_after})
-      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1})
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {shape.stride, shape.stride})
-      .finalize();
-  return descriptor;
-}
-
-struct OperationNames {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t x, weights, y, convolution, alpha, beta;
-};
-
-OperationNames operation_names(ConvolutionOp op) {
-  switch (op) {
-    case ConvolutionOp::forward:
-    case ConvolutionOp::forward_statistics:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    case ConvolutionOp::backward_data:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case ConvolutionOp::backward_weights:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  }
-  throw std::logic_error("unnamed ConvolutionOp");
-}
-
-Descriptor statistics_operation(const Descriptor& y, const ConvolutionShape& shape) {
-  const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
-  const int64_t channels = shape.output_channels;
-  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-  operation
-      .set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode)
-      // The type of the tensors would lose the sums' precision, and fails for bf16.
-      .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
-      .set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y)
-      .set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC,
-           tensor(sum_id, CUDNN_DATA_FLOAT, 1, channels, 1, 1))
-      .set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC,
-           tensor(square_sum_id, CUDNN_DATA_FLOAT, 1, channels, 1, 1))
-      .finalize();
-  return operation;
-}
-
-Descriptor operation_graph(const PlanDevice& device, const ConvolutionProblem& problem) {
-  const ConvolutionShape& shape = problem.shape;
-  const cudnnDataType_t type = cudnn_type(problem.precision);
-  const Descriptor y = tensor(y_id, type, shape.batch, shape.output_channels, shape.output_height,
-                              shape.output_width);
-  const OperationNames names = operation_names(problem.op);
-  const float alpha = 1, beta = 0;
-  std::vector<Descriptor> operations;
-  operations.emplace_back(names.type)
-      .set(names.x, tensor(x_id, type, shape.batch, shape.input_channels, shape.input_height,
-                           shape.input_width))
-      .set(names.weights, tensor(weights_id, type, shape.output_channels, shape.input_channels,
-                                 shape.kernel, shape.kernel))
-      .set(names.y, y)
-      .set(names.convolution, convolution(shape))
-      .set(names.alpha, CUDNN_TYPE_FLOAT, 1, &alpha)
-      .set(names.beta, CUDNN_TYPE_FLOAT, 1, &beta)
-      .finalize();
-  if (problem.op == ConvolutionOp::forward_statistics) {
-    operations.push_back(statistics_operation(y, shape));
-  }
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (device.handle != nullptr) {
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);
-  }
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
-  return graph;
-}
 
 Descriptor engine_of(const Descriptor& config) {
   return config.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1).at(0);
@@ -231,8 +111,8 @@ std::vector<Descriptor> heuristic_configs(const PlanDevice& device, const Descri
 }  // namespace
 
 std::string ConvolutionProblem::key() const {
-  static constexpr const char* names[] = {"forward", "forward_statistics", "backward_data",
-                                          "backward_weights"};
+  static constexpr const char* names[] = {"forward", "forward_statistics", "forward_activation",
+                                          "backward_data", "backward_weights"};
   std::ostringstream text;
   text << "conv " << names[static_cast<int>(op)] << ' ' << to_string(precision) << " x"
        << shape.batch << 'x' << shape.input_height << 'x' << shape.input_width << 'x'
@@ -269,6 +149,10 @@ Descriptor ConvolutionPlan::bind(const ConvolutionOperands& operands, void* work
   if (operands.sum != nullptr) {
     ids.insert(ids.end(), {sum_id, square_sum_id});
     addresses.insert(addresses.end(), {operands.sum, operands.square_sum});
+  }
+  if (operands.bias != nullptr) {
+    ids.push_back(bias_id);
+    addresses.push_back(const_cast<void*>(operands.bias));  // the variant pack takes no other
   }
   const auto count = static_cast<int64_t>(ids.size());
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);

@@ -15,6 +15,7 @@ namespace nearmetal::cuda {
 enum class ConvolutionOp {
   forward,
   forward_statistics,  // forward, and sum and sum of squares of the output per channel
+  forward_activation,  // forward, and ReLU of the output plus a bias per channel
   backward_data,
   backward_weights,
 };
@@ -60,14 +61,15 @@ struct ConvolutionProblem {
   }
 };
 
-/// Device addresses of one execution; `sum` and `square_sum` (fp32, one value per output channel)
-/// for forward_statistics only.
+/// Device addresses of one execution; `sum` and `square_sum` (fp32) for forward_statistics only,
+/// `bias` (of the type of x) for forward_activation only, one value per output channel.
 struct ConvolutionOperands {
   void* x = nullptr;
   void* weights = nullptr;
   void* y = nullptr;
   void* sum = nullptr;
   void* square_sum = nullptr;
+  const void* bias = nullptr;
 };
 
 /// The GPU that plans are made for: that of a handle, or one that is not there but described, for

@@ -35,6 +35,7 @@ struct Tensors {
   const T* x;
   const T* weights;
   const T* y;
+  const T* bias;
 
   __device__ double at_x(const ConvolutionShape& s, int64_t n, int64_t h, int64_t w,
                          int64_t c) const {
@@ -112,6 +113,9 @@ __global__ void sample_kernel(ConvolutionOp op, ConvolutionShape shape, Tensors<
     }
   }
   sum = block_sum(sum);
+  if (op == ConvolutionOp::forward_activation) {
+    sum = fmax(sum + to_float(tensors.bias[output % shape.output_channels]), 0.0);
+  }
   if (threadIdx.x == 0) samples[blockIdx.x] = {sum, to_float(result[output])};
 }
 
@@ -153,9 +157,9 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
   const DeviceMemory device_count = allocate_device(sizeof(unsigned long long));
   NM_CALL(cudaMemsetAsync(device_count.get(), 0, sizeof(unsigned long long), stream));
   with_element_type(problem.precision, [&]<class T>() {
-    const Tensors<T> tensors{static_cast<const T*>(operands.x),
-                             static_cast<const T*>(operands.weights),
-                             static_cast<const T*>(operands.y)};
+    const Tensors<T> tensors{
+        static_cast<const T*>(operands.x), static_cast<const T*>(operands.weights),
+        static_cast<const T*>(operands.y), static_cast<const T*>(operands.bias)};
     const T* result = problem.op == ConvolutionOp::backward_data      ? tensors.x
                       : problem.op == ConvolutionOp::backward_weights ? tensors.weights
                                                                       : tensors.y;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 
+#include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/pointwise_backward.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/tuning/convolution_check.h"
@@ -21,11 +23,21 @@ std::string extent_key(const char* name, const ConvolutionProblem& problem) {
 }
 
 OwnKernel statistics_sweep(const ConvolutionProblem& problem) {
-  return {statistics_sweep_key(problem),
+  return {forward_sweep_key(problem),
           [problem](const TuningBuffers& buffers, cudaStream_t stream) {
             launch_batch_statistics(problem.precision, buffers.second_y(),
                                     output_extent(problem.shape), buffers.norm(), buffers.scratch(),
                                     stream);
+          },
+          nullptr};
+}
+
+OwnKernel activation_sweep(const ConvolutionProblem& problem) {
+  return {forward_sweep_key(problem),
+          [problem](const TuningBuffers& buffers, cudaStream_t stream) {
+            launch_activation(problem.precision, buffers.second_y(), {buffers.norm().bias, true},
+                              buffers.result(), output_extent(problem.shape),
+                              buffers.scratch().multiprocessors, stream);
           },
           nullptr};
 }
@@ -226,9 +238,14 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
   const bool hopper_16_bit = compute_capability_major == 9 && element_bytes(problem.precision) == 2;
   switch (problem.op) {
     case ConvolutionOp::forward:
-      if (hopper_16_bit && is_stem(shape))
-        return {statistics_sweep(problem), stem_forward(problem)};
+      return {};
+    case ConvolutionOp::forward_statistics:
+      if (hopper_16_bit && is_stem(shape)) {
+        return {statistics_sweep(problem), stem_forward(problem.with(ConvolutionOp::forward))};
+      }
       return {statistics_sweep(problem)};
+    case ConvolutionOp::forward_activation:
+      return {activation_sweep(problem)};
     case ConvolutionOp::backward_weights:
       if (!hopper_16_bit || !is_stem(shape)) return {};
       return {pool_sweep(problem, multiprocessors), stem_backward(problem, multiprocessors)};
@@ -239,13 +256,13 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
         return {apply_sweep(problem), pointwise_backward(problem, multiprocessors)};
       }
       return {};
-    default:
-      return {};
   }
+  throw std::logic_error("unnamed ConvolutionOp");
 }
 
-std::string statistics_sweep_key(const ConvolutionProblem& problem) {
-  return extent_key("batch_statistics sweep", problem);
+std::string forward_sweep_key(const ConvolutionProblem& problem) {
+  const bool activates = problem.op == ConvolutionOp::forward_activation;
+  return extent_key(activates ? "activation sweep" : "batch_statistics sweep", problem);
 }
 
 std::string apply_sweep_key(const ConvolutionProblem& problem) {

@@ -47,8 +47,9 @@ struct OwnKernel {
 std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int compute_capability_major,
                                    int multiprocessors);
 
-/// Our sweep over the output of a forward convolution for batch statistics.
-std::string statistics_sweep_key(const ConvolutionProblem& problem);
+/// Our sweep over the output of a forward convolution that this problem does along with it: for
+/// batch statistics, or for bias and ReLU.
+std::string forward_sweep_key(const ConvolutionProblem& problem);
 /// Our sweep that forms the gradient at a convolution's output.
 std::string apply_sweep_key(const ConvolutionProblem& problem);
 /// A sweep and what follows it in one kernel: backward_data and backward_weights of a pointwise

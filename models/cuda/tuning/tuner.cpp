@@ -168,7 +168,9 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
       any = true;
     }
   }
-  if (problem.op != ConvolutionOp::forward_statistics) {
+  const bool has_rival = problem.op == ConvolutionOp::forward_statistics ||
+                         problem.op == ConvolutionOp::forward_activation;
+  if (!has_rival) {
     throw std::runtime_error("of the " + std::to_string(offered.size()) +
                              " plans that cuDNN offers for '" + key + "' none computes it rightly");
   }
@@ -208,8 +210,10 @@ Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
     const ConvolutionProblem& problem = kernel.convolution->problem;
     double apart = seconds_of(problem.key()), own = 0;
     if (problem.op == ConvolutionOp::forward) {
-      apart = std::min(apart + seconds_of(statistics_sweep_key(problem)),
-                       seconds_of(problem.with(ConvolutionOp::forward_statistics).key()));
+      apart = seconds_apart(*kernel.convolution);
+      if (const auto fused = kernel.convolution->with_sweep) {
+        apart = std::min(apart, seconds_of(problem.with(*fused).key()));
+      }
       own = seconds_of(stem_forward_key(problem));
       choice.own_forward = own < apart;
     } else {
@@ -223,14 +227,19 @@ Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
   return choice;
 }
 
-std::set<std::string> Tuner::faster_with_statistics(const LoweredStep& step) const {
+double Tuner::seconds_apart(const ConvolutionCall& call) const {
+  const double convolution = seconds_of(call.problem.key());
+  if (!call.with_sweep) return convolution;
+  return convolution + seconds_of(forward_sweep_key(call.problem.with(*call.with_sweep)));
+}
+
+std::set<std::string> Tuner::faster_with_sweeps(const LoweredStep& step) const {
   std::set<std::string> keys;
   for (const Kernel& kernel : step.kernels) {
-    if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::forward) continue;
-    const ConvolutionProblem& problem = kernel.convolution->problem;
-    const double fused = seconds_of(problem.with(ConvolutionOp::forward_statistics).key());
-    const double apart = seconds_of(problem.key()) + seconds_of(statistics_sweep_key(problem));
-    if (fused < apart) keys.insert(problem.key());
+    if (!kernel.convolution || !kernel.convolution->with_sweep) continue;
+    const ConvolutionCall& call = *kernel.convolution;
+    const std::string fused = call.problem.with(*call.with_sweep).key();
+    if (seconds_of(fused) < seconds_apart(call)) keys.insert(fused);
   }
   return keys;
 }

@@ -40,9 +40,9 @@ class Tuner {
     bool own_forward = false, own_backward = false;
   };
   StemChoice best_stem(const LoweredStep& step) const;
-  /// Keys of the forward convolutions of a step which take less time with the statistics in their
-  /// epilogue than with our sweep after them.
-  std::set<std::string> faster_with_statistics(const LoweredStep& step) const;
+  /// Keys of the problems which do a forward convolution of a step and the sweep behind it in less
+  /// time than the convolution alone and our sweep.
+  std::set<std::string> faster_with_sweeps(const LoweredStep& step) const;
 
   /// Keys of the backward_data convolutions of a step which take less time together with
   /// backward_weights and the apply sweep in our one kernel for the three.
@@ -67,6 +67,8 @@ class Tuner {
   void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
   void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
   double seconds_of(const std::string& key) const;
+  // The time of a forward convolution and our sweep behind it.
+  double seconds_apart(const ConvolutionCall& call) const;
 
   cudnnHandle_t handle_;
   cudaStream_t stream_;

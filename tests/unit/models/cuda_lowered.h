@@ -31,8 +31,11 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
   choices.stem = StemForm::pad_to_4;
   choices.own_stem_forward = choices.own_stem_backward = true;
   for (const ConvolutionProblem& problem :
-       distinct_problems(lowered(graph, options, choices), false)) {
-    if (problem.op == ConvolutionOp::forward) choices.fused_statistics.insert(problem.key());
+       distinct_problems(lowered(graph, options, choices), true)) {
+    if (problem.op == ConvolutionOp::forward_statistics ||
+        problem.op == ConvolutionOp::forward_activation) {
+      choices.fused_sweeps.insert(problem.key());
+    }
     for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
       if (kernel.key == fused_backward_key(problem)) choices.fused_backward.insert(problem.key());
     }

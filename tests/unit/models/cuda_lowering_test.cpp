@@ -1,15 +1,18 @@
 // The CUDA backend's plans for a step, made without a GPU.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "models/networks/registry.h"
+#include "tests/ops/graphs.h"
 #include "tests/unit/models/cuda_lowered.h"
 
 namespace nearmetal::cuda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -150,11 +153,77 @@ TEST(CudaLowering, LastBlockEndKeepsMeansAlone) {
   EXPECT_THAT(step.kernels, Not(Contains(Field(&Kernel::name, "avgpool"))));
 }
 
+// Pooling, ReLU and bias go over what the convolution before them leaves at once.
+TEST(CudaLowering, BiasReluAndPoolingAreOneSweep) {
+  const ProgramOptions options = options_of(Precision::fp16);
+  const Graph graph = build_network("vgg16", {224, 1000});
+  const LoweredStep apart = lowered(graph, options, {});
+  const double output = 4 * 64.0 * 224 * 224;  // of the first two convolutions, in elements
+  const std::string pooled = "features.2.bias + features.3 + features.4";
+  EXPECT_DOUBLE_EQ(kernel_of(apart, Phase::forward, pooled, "own sweep").bytes,
+                   (2 + 2.0 / 4 + 1.0 / 4) * output);
+  EXPECT_DOUBLE_EQ(kernel_of(apart, Phase::backward, pooled, "own sweep").bytes,
+                   (2 + 2.0 / 4 + 1.0 / 4) * output);
+  const std::string biased = "features.0.bias + features.1";
+  EXPECT_DOUBLE_EQ(kernel_of(apart, Phase::forward, biased, "own sweep").bytes, 4 * output);
+
+  const LoweredStep fused = lowered(graph, options, all_fused(graph, options));
+  EXPECT_THAT(
+      fused.kernels,
+      Not(Contains(AllOf(Field(&Kernel::name, biased), Field(&Kernel::phase, Phase::forward)))));
+  EXPECT_DOUBLE_EQ(flops(fused), flops(apart));
+}
+
+TEST(CudaLowering, ALayerBeforeABatchNormAddsNoBias) {
+  const ProgramOptions options = options_of(Precision::fp16);
+  const LoweredStep step = lowered(build_network("vgg16_bn", {64, 10}), options, {});
+  for (const Kernel& kernel : step.kernels) {
+    EXPECT_THAT(kernel.name, Not(HasSubstr("features.0.bias")));
+  }
+  EXPECT_THAT(step.kernels, Contains(Field(&Kernel::name, "features.1 + features.2")));
+}
+
+TEST(CudaLowering, EveryNodeThatNoPatternTakesHasItsOwnKernel) {
+  const ProgramOptions options = options_of(Precision::bf16);
+  const Graph graph = plain_graph({3, 12, 12});
+  const LoweredStep step = lowered(graph, options, {});
+  for (const char* const name : {"stem.bias + pool1", "norm1", "positive", "add1", "add2", "mixed",
+                                 "norm2", "pool2", "conv2.bias + relu + pool3", "hidden.bias"}) {
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      const bool passes_on = std::string(name).starts_with("add") && phase == Phase::backward;
+      EXPECT_EQ(std::ranges::any_of(step.kernels,
+                                    [&](const Kernel& kernel) {
+                                      return kernel.name == name && kernel.phase == phase;
+                                    }),
+                !passes_on)
+          << name << " " << to_string(phase);
+    }
+  }
+  // Three nodes read what the first pooling leaves.
+  EXPECT_THAT(step.kernels, Contains(Field(&Kernel::name, "pool1 gradients")).Times(2));
+}
+
+TEST(CudaLowering, SaysWhatItCannotCompute) {
+  Graph odd("odd");
+  int x = odd.conv(odd.input({3, 8, 8}), "wide", 12, {3, 1, 1});
+  odd.softmax_cross_entropy(odd.linear(x, "fc", 10), "loss");
+  try {
+    lowered(odd, options_of(Precision::fp16), {});
+    ADD_FAILURE() << "12 channels were taken";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("wide: its channels are not a multiple of 8"));
+  }
+}
+
 TEST(CudaStem, FormsPlaceEveryWeightOnce) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const Node& conv = graph.node(1);
   for (const StemForm form : {StemForm::pad_to_4, StemForm::pad_to_8, StemForm::space_to_depth}) {
-    std::vector<int64_t> places = stem_weight_places(form, graph.parameters().front());
+    const FlatLayout layout = flat_layout(graph, form);
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < graph.parameters().front().size; ++i) {
+      places.push_back(layout.slices.front().place(i));
+    }
     EXPECT_EQ(places.size(), 64u * 3 * 7 * 7);
     const ConvolutionShape shape = stem_shape(form, conv, graph.image(), 1);
     std::sort(places.begin(), places.end());

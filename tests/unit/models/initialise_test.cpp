@@ -41,7 +41,7 @@ TEST(InitialParameters, FollowTheirDistribution) {
     const auto fan = static_cast<double>(parameter.fan);
     const Spread spread = spread_of(own);
     switch (parameter.initialiser) {
-      case Initialiser::he_normal_fan_out: {
+      case Initialiser::he_normal: {
         const double deviation = std::sqrt(2 / fan);
         EXPECT_NEAR(spread.mean, 0, 5 * deviation / std::sqrt(count)) << parameter.name;
         EXPECT_NEAR(spread.deviation / deviation, 1, 5 / std::sqrt(2 * count)) << parameter.name;

@@ -1,4 +1,4 @@
-#include "models/cuda/libraries/classifier.h"
+#include "models/cuda/libraries/linear.h"
 
 #include <stdexcept>
 
@@ -63,7 +63,7 @@ Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShap
   int found = 0;
   NM_CALL(cublasLtMatmulAlgoGetHeuristic(handle_, operation_.get(), a_.get(), b_.get(), d_.get(),
                                          d_.get(), raw, 1, &best, &found));
-  if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for the classifier");
+  if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for a linear layer");
   algorithm_ = best.algo;
 }
 
@@ -74,19 +74,19 @@ void Product::launch(const void* a, const void* b, void* d, void* workspace,
                          d_.get(), d, d_.get(), &algorithm_, workspace, workspace_bytes_, stream));
 }
 
-ProductShape logits_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.images, logits.classes,      inputs, false, true, inputs,
-          inputs,        logits.row_elements, true};
+ProductShape forward_product(const LinearShape& linear, bool fp32_result) {
+  const auto& [samples, inputs, outputs, row_elements] = linear;
+  return {samples, outputs, inputs, false, true, inputs, inputs, row_elements, fp32_result};
 }
 
-ProductShape weight_gradient_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.classes,      inputs, logits.images, true, false,
-          logits.row_elements, inputs, inputs,        false};
+ProductShape weight_gradient_product(const LinearShape& linear) {
+  const auto& [samples, inputs, outputs, row_elements] = linear;
+  return {outputs, inputs, samples, true, false, row_elements, inputs, inputs, false};
 }
 
-ProductShape feature_gradient_product(const LogitsShape& logits, int64_t inputs) {
-  return {logits.images,       inputs, logits.classes, false, false,
-          logits.row_elements, inputs, inputs,         false};
+ProductShape input_gradient_product(const LinearShape& linear) {
+  const auto& [samples, inputs, outputs, row_elements] = linear;
+  return {samples, inputs, outputs, false, false, row_elements, inputs, inputs, false};
 }
 
 }  // namespace nearmetal::cuda

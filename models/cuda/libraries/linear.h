@@ -1,4 +1,4 @@
-// The three matrix products of the classifier, by cuBLASLt.
+// The three matrix products of a linear layer, by cuBLASLt.
 #pragma once
 
 #include <cublasLt.h>
@@ -38,10 +38,13 @@ class Product {
   int64_t workspace_bytes_;
 };
 
-/// Features [images, inputs], weights [classes, inputs], logits and their gradients in the rows of
-/// LogitsShape.
-ProductShape logits_product(const LogitsShape& logits, int64_t inputs);
-ProductShape weight_gradient_product(const LogitsShape& logits, int64_t inputs);
-ProductShape feature_gradient_product(const LogitsShape& logits, int64_t inputs);
+/// x [samples, inputs], weights [outputs, inputs], y [samples, outputs] and its gradient in rows of
+/// `row_elements`.
+struct LinearShape {
+  int64_t samples = 0, inputs = 0, outputs = 0, row_elements = 0;
+};
+ProductShape forward_product(const LinearShape& linear, bool fp32_result);
+ProductShape weight_gradient_product(const LinearShape& linear);
+ProductShape input_gradient_product(const LinearShape& linear);
 
 }  // namespace nearmetal::cuda

@@ -1,0 +1,109 @@
+#include <memory>
+
+#include "models/cuda/compiler/lowering_state.h"
+
+namespace nearmetal::cuda {
+
+LogitsShape Lowering::logits_shape() const {
+  const int64_t classes = graph_.classes();
+  return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
+}
+
+LinearShape Lowering::linear_shape(int linear) const {
+  const Node& node = graph_.node(linear);
+  const int64_t outputs = node.shape.channels;
+  return {options_.batch_size, graph_.input_shape(node).elements(), outputs,
+          graph_.are_logits(linear) ? logits_shape().row_elements : outputs};
+}
+
+Kernel& Lowering::emit_product(int linear, Phase phase, const ProductShape& shape,
+                               std::vector<const Tensor*> operands,
+                               const std::function<void(const Product&, cudaStream_t)>& launch) {
+  const auto product = std::make_shared<std::unique_ptr<Product>>();
+  const auto& r = resources_;
+  const Node& node = graph_.node(linear);
+  Kernel& kernel =
+      emit(node.name, phase, "cublasLt", std::move(operands),
+           [=, precision = options_.precision, &r](cudaStream_t stream) {
+             if (*product == nullptr) {
+               *product = std::make_unique<Product>(r.cublas, precision, shape, product_workspace);
+             }
+             launch(**product, stream);
+           });
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+  kernel.bytes +=
+      static_cast<double>(graph_.parameters()[node.parameters[0]].size * element_size());
+  return kernel;
+}
+
+void Lowering::forward_linear(int i) {
+  const Node& linear = graph_.node(i);
+  const LinearShape shape = linear_shape(i);
+  if (shape.inputs % 8 != 0) unsupported(linear, "its inputs are not a multiple of 8");
+  if (shape.row_elements % 8 != 0) unsupported(linear, "its outputs are not a multiple of 8");
+  const bool logits = graph_.are_logits(i);
+  const Tensor* x = value(linear.inputs[0]);
+  // Logits stay fp32: the loss takes their exponentials.
+  Tensor* y = tensor(shape.samples * shape.row_elements *
+                     (logits ? static_cast<int64_t>(sizeof(float)) : element_size()));
+  values_[i] = y;
+  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
+  emit_product(
+      i, Phase::forward, forward_product(shape, logits), {x, y},
+      [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
+        product.launch(x->data, r.parameters.operand(weight, size), y->data, r.workspace, stream);
+      });
+}
+
+void Lowering::forward_loss(int i) {
+  const int linear = graph_.node(i).inputs[0];
+  if (!graph_.is(linear, OpKind::linear) || !graph_.are_logits(linear)) {
+    unsupported(graph_.node(i), "it is not the only reader of a linear layer");
+  }
+  const LogitsShape shape = logits_shape();
+  const Tensor* logits = value(linear);
+  Tensor* gradient =
+      options_.forward_only ? nullptr : tensor(shape.images * shape.row_elements * element_size());
+  gradients_[linear].push_back(gradient);
+  const int64_t bias = layout_.offset(graph_.node(linear).parameters[1]);
+  emit(graph_.node(i).name, Phase::forward, "own", {logits, gradient},
+       [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
+         launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
+                             r.parameters.values + bias, r.labels, &r.state->loss_scale, r.losses,
+                             gradient == nullptr ? nullptr : gradient->data, stream);
+       });
+}
+
+void Lowering::backward_linear(int i) {
+  const Node& linear = graph_.node(i);
+  const int input = linear.inputs[0];
+  const Tensor* dy = gradient_of(i);
+  const Tensor* x = value(input);
+  Tensor* dx = tensor(value_bytes(input));
+  gradients_[input].push_back(dx);
+  const LinearShape shape = linear_shape(i);
+  const int64_t size = element_size();
+  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
+  const auto& r = resources_;
+  if (graph_.are_logits(i)) {
+    emit(linear.name, Phase::backward, "own", {dy},
+         [=, logits = logits_shape(), bias = layout_.slices[linear.parameters[1]].offset,
+          precision = options_.precision, &r](cudaStream_t stream) {
+           launch_bias_gradient(precision, logits, dy->data, r.parameters.vector_gradients + bias,
+                                stream);
+         });
+  }
+  emit_product(i, Phase::backward, weight_gradient_product(shape), {dy, x},
+               [=, &r](const Product& product, cudaStream_t stream) {
+                 product.launch(dy->data, x->data, r.parameters.gradient(weight, size), r.workspace,
+                                stream);
+               })
+      .gradient_of = linear.parameters[0];
+  emit_product(i, Phase::backward, input_gradient_product(shape), {dy, dx},
+               [=, &r](const Product& product, cudaStream_t stream) {
+                 product.launch(dy->data, r.parameters.operand(weight, size), dx->data, r.workspace,
+                                stream);
+               });
+}
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,122 @@
+#include "models/cuda/compiler/patterns.h"
+
+#include "models/cuda/kernels/norm_pool.h"
+
+namespace nearmetal::cuda {
+
+Patterns::Patterns(const Graph& graph) : graph_(graph), inside_(graph.nodes().size()) {
+  const int count = static_cast<int>(graph.nodes().size());
+  for (int i = 0; i < count; ++i) see(i);
+}
+
+int Patterns::norm_behind(int product) const {
+  const int consumer = graph_.sole_consumer(product);
+  return graph_.is(consumer, OpKind::batch_norm) ? consumer : -1;
+}
+
+void Patterns::see(int node) {
+  switch (graph_.node(node).op) {
+    case OpKind::conv:
+    case OpKind::linear: {
+      if (graph_.node(node).has_bias() && norm_behind(node) < 0 && !graph_.are_logits(node)) {
+        activations_[node] = {.input = node, .bias = true};
+      }
+      return;
+    }
+    case OpKind::relu:
+      return see_relu(node);
+    case OpKind::max_pool:
+      return see_pool(node);
+    default:
+      return;
+  }
+}
+
+void Patterns::see_relu(int relu) {
+  if (const auto pattern = norm_before(relu)) {
+    norms_[relu] = *pattern;
+    inside_[pattern->norm] = true;
+    if (pattern->residual_norm >= 0) inside_[pattern->residual_norm] = true;
+    if (pattern->adds()) inside_[graph_.node(relu).inputs[0]] = true;
+    return;
+  }
+  ActivationPattern pattern = activation_before(graph_.node(relu).inputs[0]);
+  pattern.relu = relu;
+  activations_[relu] = pattern;
+}
+
+void Patterns::see_pool(int pool) {
+  const int input = graph_.node(pool).inputs[0];
+  const auto found = norms_.find(input);
+  const bool read_alone = graph_.consumers(input).size() == 1;
+  if (found != norms_.end() && read_alone && !found->second.adds() &&
+      graph_.node(pool).window == stem_pool_window) {
+    NormPattern pattern = found->second;
+    pattern.pool = pool;
+    norms_.erase(found);
+    norms_[pool] = pattern;
+    inside_[input] = true;
+    return;
+  }
+  ActivationPattern pattern = activation_before(input);
+  pattern.pool = pool;
+  activations_[pool] = pattern;
+}
+
+ActivationPattern Patterns::activation_before(int node) {
+  const auto found = activations_.find(node);
+  if (found == activations_.end() || found->second.pool >= 0 ||
+      graph_.consumers(node).size() != 1) {
+    return {.input = node};
+  }
+  ActivationPattern pattern = found->second;
+  activations_.erase(found);
+  inside_[node] = node != pattern.input;
+  return pattern;
+}
+
+bool Patterns::is_norm_of_convolution(int node) const {
+  return graph_.is(node, OpKind::batch_norm) && graph_.consumers(node).size() == 1 &&
+         graph_.is(graph_.node(node).inputs[0], OpKind::conv) &&
+         norm_behind(graph_.node(node).inputs[0]) == node;
+}
+
+std::optional<NormPattern> Patterns::norm_before(int relu) const {
+  NormPattern pattern;
+  pattern.output = relu;
+  pattern.norm = graph_.node(relu).inputs[0];
+  if (graph_.is(pattern.norm, OpKind::add) && graph_.sole_consumer(pattern.norm) == relu) {
+    const std::vector<int>& added = graph_.node(pattern.norm).inputs;
+    const bool left = is_norm_of_convolution(added[0]);
+    pattern.norm = left ? added[0] : added[1];
+    const int other = left ? added[1] : added[0];
+    if (other != pattern.norm && is_norm_of_convolution(other)) {
+      pattern.residual_norm = other;
+      pattern.residual_conv = graph_.node(other).inputs[0];
+    } else {
+      pattern.residual = other;
+    }
+  }
+  if (!is_norm_of_convolution(pattern.norm)) return std::nullopt;
+  pattern.conv = graph_.node(pattern.norm).inputs[0];
+  return pattern;
+}
+
+std::string name_of(const Graph& graph, const NormPattern& pattern) {
+  std::string name = graph.node(pattern.norm).name;
+  if (pattern.residual_norm >= 0) name += " + " + graph.node(pattern.residual_norm).name;
+  name += " + " + graph.node(pattern.output).name;
+  if (pattern.pool >= 0) name += " + " + graph.node(pattern.pool).name;
+  return name;
+}
+
+std::string name_of(const Graph& graph, const ActivationPattern& pattern) {
+  std::string name;
+  const auto append = [&](const std::string& part) { name += (name.empty() ? "" : " + ") + part; };
+  if (pattern.bias) append(graph.parameters()[graph.node(pattern.input).parameters[1]].name);
+  if (pattern.relu >= 0) append(graph.node(pattern.relu).name);
+  if (pattern.pool >= 0) append(graph.node(pattern.pool).name);
+  return name;
+}
+
+}  // namespace nearmetal::cuda

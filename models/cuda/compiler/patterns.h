@@ -1,0 +1,77 @@
+// Which nodes of a graph one kernel computes together. What no pattern takes has a kernel of its
+// own.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/graph.h"
+
+namespace nearmetal::cuda {
+
+/// Batch norm of a convolution with what follows it: conv, norm, (add,) ReLU (, 3x3 max pooling of
+/// stride 2). Nodes by index; -1 where a pattern has no such node.
+struct NormPattern {
+  int conv = -1;    // whose output is normalised
+  int norm = -1;    // the batch norm
+  int output = -1;  // the ReLU whose value the sweep writes
+  int pool = -1;    // max pooling, if its value is written instead
+  // What is added before the ReLU: a stored tensor, or the normalised output of another
+  // convolution.
+  int residual = -1;
+  int residual_conv = -1;
+  int residual_norm = -1;
+
+  bool adds() const { return residual >= 0 || residual_norm >= 0; }
+};
+
+/// A bias, a ReLU, max pooling, or some of them in this order.
+struct ActivationPattern {
+  int input = -1;     // the node before, or the convolution or linear layer whose bias is added
+  bool bias = false;  // that of `input`
+  int relu = -1;
+  int pool = -1;
+
+  int output() const { return pool >= 0 ? pool : relu >= 0 ? relu : input; }
+};
+
+class Patterns {
+ public:
+  explicit Patterns(const Graph& graph);
+
+  /// The pattern that ends in this node; null if there is none.
+  const NormPattern* norm(int output) const { return find(norms_, output); }
+  const ActivationPattern* activation(int output) const { return find(activations_, output); }
+  /// Whether a pattern computes this node that ends in a later one.
+  bool is_inside(int node) const { return inside_[node]; }
+  /// The batch norm that alone reads this convolution or linear layer; -1: none. It takes no notice
+  /// of a bias: only its running mean does.
+  int norm_behind(int product) const;
+
+ private:
+  template <class Pattern>
+  static const Pattern* find(const std::map<int, Pattern>& patterns, int output) {
+    const auto found = patterns.find(output);
+    return found == patterns.end() ? nullptr : &found->second;
+  }
+  void see(int node);
+  void see_relu(int relu);
+  void see_pool(int pool);
+  std::optional<NormPattern> norm_before(int relu) const;
+  bool is_norm_of_convolution(int node) const;
+  // The activation that ends in this node, to be part of a longer one if this alone reads it.
+  ActivationPattern activation_before(int node);
+
+  const Graph& graph_;
+  std::map<int, NormPattern> norms_;
+  std::map<int, ActivationPattern> activations_;
+  std::vector<bool> inside_;
+};
+
+/// "layer1.0.bn3 + layer1.0.relu"
+std::string name_of(const Graph& graph, const NormPattern& pattern);
+std::string name_of(const Graph& graph, const ActivationPattern& pattern);
+
+}  // namespace nearmetal::cuda

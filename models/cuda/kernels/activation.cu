@@ -1,0 +1,130 @@
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/activation.h"
+#include "models/cuda/kernels/gradient_sweep.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+constexpr int activation_unroll = 4;
+constexpr int activation_threads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(sweep_threads)
+    activation_kernel(const T* x, Activation activation, T* y, Extent extent, SweepShape shape) {
+  const SweepPosition position(shape, extent, pack_width<T>);
+  if (!position.active) return;
+  const ActivationOf<T> of(activation, position.channel);
+  sweep_backwards<activation_unroll>(position, extent,
+                                     [&](const int64_t(&at)[activation_unroll], int count) {
+                                       Pack<T> packs[activation_unroll];
+#pragma unroll
+                                       for (int u = 0; u < activation_unroll; ++u) {
+                                         if (u < count) packs[u] = load_pack(x + at[u]);
+                                       }
+#pragma unroll
+                                       for (int u = 0; u < activation_unroll; ++u) {
+                                         if (u >= count) break;
+                                         Channels<T> values = to_floats(packs[u]);
+#pragma unroll
+                                         for (int i = 0; i < pack_width<T>; ++i)
+                                           values.values[i] = of.apply(i, values.values[i]);
+                                         store_pack(y + at[u], from_floats<T>(values));
+                                       }
+                                     });
+}
+
+// The gradient before an activation, from that behind it.
+template <class T, bool relu, bool two>
+struct MaskedGradient {
+  static constexpr int unroll = two ? 2 : 4;
+  const T* dy;
+  const T* dy_second;
+  const T* y;
+
+  struct Loaded {
+    Pack<T> dy, dy_second, y;
+  };
+  __device__ Loaded load(int64_t row, int channels, int channel) const {
+    const int64_t at = row * channels + channel;
+    Loaded loaded;
+    loaded.dy = load_pack(dy + at);
+    if constexpr (two) loaded.dy_second = load_pack(dy_second + at);
+    if constexpr (relu) loaded.y = load_pack(y + at);
+    return loaded;
+  }
+  __device__ static Channels<T> values(const Loaded& loaded) {
+    Channels<T> dz = to_floats(loaded.dy);
+    if constexpr (two) {
+      const Channels<T> second = to_floats(loaded.dy_second);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
+    }
+    if constexpr (relu) {
+      const Channels<T> y = to_floats(loaded.y);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] = y.values[i] > 0 ? dz.values[i] : 0.0f;
+    }
+    return dz;
+  }
+  __device__ static void store(T* dx, int64_t row, int channels, int channel, const Loaded&,
+                               const Channels<T>& dz) {
+    store_pack(dx + row * channels + channel, from_floats<T>(dz));
+  }
+};
+
+template <class T>
+__global__ void add_kernel(const T* left, const T* right, T* sum, int64_t packs) {
+  const int64_t index = int64_t{blockIdx.x} * activation_threads + threadIdx.x;
+  if (index >= packs) return;
+  const int64_t at = index * pack_width<T>;
+  Channels<T> total = to_floats(load_pack(left + at));
+  const Channels<T> other = to_floats(load_pack(right + at));
+#pragma unroll
+  for (int i = 0; i < pack_width<T>; ++i) total.values[i] += other.values[i];
+  store_pack(sum + at, from_floats<T>(total));
+}
+
+}  // namespace
+
+void launch_activation(Precision precision, const void* x, const Activation& activation, void* y,
+                       Extent extent, int multiprocessors, cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
+    const SweepShape shape(extent, pack_width<T>, activation_unroll, multiprocessors);
+    activation_kernel<T><<<shape.grid(), sweep_threads, 0, stream>>>(
+        static_cast<const T*>(x), activation, static_cast<T*>(y), extent, shape);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_activation_backward(Precision precision, const ActivationGradient& operands,
+                                Extent extent, const ReductionScratch& scratch,
+                                cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
+    const auto launch = [&]<bool relu, bool two>() {
+      const MaskedGradient<T, relu, two> source{static_cast<const T*>(operands.dy),
+                                                static_cast<const T*>(operands.dy_second),
+                                                static_cast<const T*>(operands.y)};
+      launch_gradient<T>(source, operands.dx, operands.bias_gradient, extent, scratch, stream);
+    };
+    if (operands.y == nullptr) {
+      operands.dy_second == nullptr ? launch.template operator()<false, false>()
+                                    : launch.template operator()<false, true>();
+    } else {
+      operands.dy_second == nullptr ? launch.template operator()<true, false>()
+                                    : launch.template operator()<true, true>();
+    }
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_add(Precision precision, const void* left, const void* right, void* sum,
+                int64_t elements, cudaStream_t stream) {
+  with_element_type(precision, [&]<class T>() {
+    const int64_t packs = elements / pack_width<T>;
+    add_kernel<T><<<blocks_for(packs, activation_threads), activation_threads, 0, stream>>>(
+        static_cast<const T*>(left), static_cast<const T*>(right), static_cast<T*>(sum), packs);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal::cuda

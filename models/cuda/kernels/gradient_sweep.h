@@ -1,0 +1,71 @@
+// A sweep that forms the gradient before an activation, and its sum for each channel: that of the
+// bias (device code).
+#pragma once
+
+#include "models/cuda/kernels/activation.h"
+#include "models/cuda/kernels/channel_reduction.h"
+
+namespace nearmetal::cuda {
+
+inline constexpr int gradient_blocks = 1;  // at once on a multiprocessor
+
+template <class T>
+struct ActivationOf {
+  Channels<T> bias = {};
+  bool relu;
+
+  __device__ ActivationOf(const Activation& activation, int channel) : relu(activation.relu) {
+    if (activation.bias != nullptr) bias = Channels<T>::load(activation.bias + channel);
+  }
+  __device__ float apply(int i, float x) const {
+    const float value = x + bias.values[i];
+    return relu && value < 0 ? 0.0f : value;  // a NaN stays
+  }
+};
+
+/// `Source` loads what it needs for a pack of a row, makes its gradient of it and stores that.
+template <class T, class Source>
+__global__ void __launch_bounds__(reduction_threads, gradient_blocks)
+    gradient_kernel(Source source, T* dx, float* bias_gradient, Extent extent,
+                    ReductionScratch scratch) {
+  constexpr int width = pack_width<T>;
+  constexpr int unroll = Source::unroll;
+  constexpr int tile_rows = slice_rows<T> * unroll;
+  const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
+  float sums[1][width] = {};
+  if (channel < extent.channels) {
+    for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
+      const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
+      typename Source::Loaded loaded[unroll];
+#pragma unroll
+      for (int u = 0; u < unroll; ++u) {
+        const int64_t row = first + u * slice_rows<T>;
+        if (row < extent.rows) loaded[u] = source.load(row, extent.channels, channel);
+      }
+#pragma unroll
+      for (int u = 0; u < unroll; ++u) {
+        const int64_t row = first + u * slice_rows<T>;
+        if (row >= extent.rows) break;
+        const Channels<T> dz = source.values(loaded[u]);
+#pragma unroll
+        for (int i = 0; i < width; ++i) sums[0][i] += dz.values[i];
+        if (dx != nullptr) source.store(dx, row, extent.channels, channel, loaded[u], dz);
+      }
+    }
+  }
+  if (bias_gradient == nullptr) return;
+  reduce_channels<T>(sums, extent.channels, scratch,
+                     [&](int at, const float(&totals)[1]) { bias_gradient[at] = totals[0]; });
+}
+
+template <class T, class Source>
+void launch_gradient(const Source& source, void* dx, float* bias_gradient, Extent extent,
+                     const ReductionScratch& scratch, cudaStream_t stream) {
+  const dim3 grid = reduction_grid(
+      extent, slice_rows<T> * Source::unroll, scratch.multiprocessors,
+      bias_gradient == nullptr ? most_blocks_per_multiprocessor : 2 * gradient_blocks);
+  gradient_kernel<T><<<grid, reduction_threads, 0, stream>>>(source, static_cast<T*>(dx),
+                                                             bias_gradient, extent, scratch);
+}
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,106 @@
+#include "tests/ops/graphs.h"
+
+namespace nearmetal {
+namespace {
+
+int conv_norm_relu(Graph& graph, int input, const std::string& name, int64_t channels,
+                   Window window) {
+  const int conv = graph.conv(input, name, channels, window);
+  return graph.relu(graph.batch_norm(conv, name + ".norm"), name + ".relu");
+}
+
+Graph classified(Graph graph, int features, int64_t classes) {
+  const int pooled = graph.global_average_pool(features, "avgpool");
+  graph.softmax_cross_entropy(graph.linear(pooled, "fc", classes), "loss");
+  return graph;
+}
+
+}  // namespace
+
+Graph conv_graph(Window window, Shape image, int64_t channels, int64_t classes) {
+  Graph graph("conv");
+  const int stem = conv_norm_relu(graph, graph.input(image), "stem", 8, {3, 1, 1});
+  const int conv = conv_norm_relu(graph, stem, "conv", channels, window);
+  return classified(std::move(graph), conv, classes);
+}
+
+Graph stem_graph(Window window, Shape image, bool pooled, int64_t channels) {
+  Graph graph("stem");
+  int x = conv_norm_relu(graph, graph.input(image), "stem", channels, window);
+  if (pooled) x = graph.max_pool(x, "pool", {3, 2, 1});
+  return classified(std::move(graph), x, 10);
+}
+
+Graph small_graph(int64_t image_size, int64_t classes) {
+  Graph graph("small");
+  int x = graph.input({3, image_size, image_size});
+  x = conv_norm_relu(graph, x, "stem", 16, {7, 2, 3});
+  const int block = graph.max_pool(x, "pool", {3, 2, 1});
+  x = conv_norm_relu(graph, block, "conv1", 16, {3, 1, 1});
+  x = graph.batch_norm(graph.conv(x, "conv2", 16, {3, 1, 1}), "conv2.norm", true);
+  x = graph.relu(graph.add(x, block, "add"), "relu");
+  return classified(std::move(graph), x, classes);
+}
+
+Graph bottleneck_graph(int64_t image_size, int64_t classes) {
+  Graph graph("bottleneck");
+  const int stem =
+      conv_norm_relu(graph, graph.input({3, image_size, image_size}), "stem", 16, {3, 1, 1});
+  int x = conv_norm_relu(graph, stem, "conv1", 8, {1, 1, 0});
+  x = conv_norm_relu(graph, x, "conv2", 8, {3, 2, 1});
+  x = graph.batch_norm(graph.conv(x, "conv3", 32, {1, 1, 0}), "conv3.norm", true);
+  const int shortcut =
+      graph.batch_norm(graph.conv(stem, "projection", 32, {1, 2, 0}), "projection.norm");
+  x = graph.relu(graph.add(x, shortcut, "add"), "relu");
+  return classified(std::move(graph), x, classes);
+}
+
+Graph two_block_graph(Shape image, bool stride_in_first_conv) {
+  Graph graph("two_block");
+  const int stem = conv_norm_relu(graph, graph.input(image), "stem", 16, {3, 1, 1});
+  int x = conv_norm_relu(graph, stem, "1.conv1", 8, {1, 1, 0});
+  x = graph.batch_norm(graph.conv(x, "1.conv2", 16, {3, 1, 1}), "1.conv2.norm", true);
+  const int block = graph.relu(graph.add(x, stem, "1.add"), "1.relu");
+  const int64_t first = stride_in_first_conv ? 2 : 1;
+  x = conv_norm_relu(graph, block, "2.conv1", 8, {1, first, 0});
+  x = graph.batch_norm(graph.conv(x, "2.conv2", 24, {3, 2 / first, 1}), "2.conv2.norm", true);
+  const int shortcut =
+      graph.batch_norm(graph.conv(block, "2.projection", 24, {1, 2, 0}), "2.projection.norm");
+  x = graph.relu(graph.add(x, shortcut, "2.add"), "2.relu");
+  return classified(std::move(graph), x, 10);
+}
+
+Graph plain_graph(Shape image) {
+  Graph graph("plain");
+  int x = graph.conv(graph.input(image), "stem", 8, {3, 1, 1}, Bias::present);
+  x = graph.max_pool(x, "pool1", {2, 2, 0});
+  const int normal = graph.batch_norm(graph.conv(x, "conv", 8, {3, 1, 1}), "norm1");
+  const int positive = graph.relu(x, "positive");
+  x = graph.add(graph.add(normal, positive, "add1"), x, "add2");
+  x = graph.batch_norm(graph.relu(x, "mixed"), "norm2");
+  x = graph.max_pool(x, "pool2", {3, 2, 1});
+  x = graph.conv(x, "conv2", 16, {1, 1, 0}, Bias::present);
+  x = graph.max_pool(graph.relu(x, "relu"), "pool3", {3, 1, 1});
+  x = graph.linear(x, "hidden", 24);
+  graph.softmax_cross_entropy(graph.linear(x, "fc", 10), "loss");
+  return graph;
+}
+
+Graph small_vgg_graph(Shape image, bool with_norm) {
+  Graph graph("small_vgg");
+  int x = graph.input(image);
+  for (const int64_t channels : {8, 16}) {
+    for (const char* const part : {"a", "b"}) {
+      const std::string name = std::to_string(channels) + part;
+      x = graph.conv(x, name, channels, {3, 1, 1}, Bias::present);
+      if (with_norm) x = graph.batch_norm(x, name + ".norm");
+      x = graph.relu(x, name + ".relu");
+    }
+    x = graph.max_pool(x, "pool" + std::to_string(channels), {2, 2, 0});
+  }
+  x = graph.relu(graph.linear(x, "hidden", 40, Initialiser::he_normal), "hidden.relu");
+  graph.softmax_cross_entropy(graph.linear(x, "fc", 10), "loss");
+  return graph;
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,28 @@
+// Small graphs for tests.
+#pragma once
+
+#include <cstdint>
+
+#include "models/graph.h"
+
+namespace nearmetal {
+
+/// Image, 3x3 convolution to 8 channels, then the convolution of this window to `channels`, then
+/// the classifier; batch norm and ReLU behind both.
+Graph conv_graph(Window window, Shape image, int64_t channels = 16, int64_t classes = 10);
+/// As conv_graph, with the convolution of `window` reading the image.
+Graph stem_graph(Window window, Shape image, bool pooled, int64_t channels = 8);
+/// A small network with every operation: pooled stem and one block with an identity shortcut.
+Graph small_graph(int64_t image_size = 32, int64_t classes = 10);
+/// Stem and one bottleneck of stride 2 with a projection.
+Graph bottleneck_graph(int64_t image_size, int64_t classes = 10);
+/// Stem, a block with an identity shortcut, and one of stride 2 with a projection, whose stride is
+/// in its first convolution (1x1) or its second (3x3).
+Graph two_block_graph(Shape image, bool stride_in_first_conv);
+
+/// Operations in an order for which no backend has a kernel that does several at once.
+Graph plain_graph(Shape image);
+/// Two pairs of convolutions with bias and ReLU, pooling behind each, and two linear layers.
+Graph small_vgg_graph(Shape image, bool with_norm);
+
+}  // namespace nearmetal

@@ -1,0 +1,41 @@
+#include "models/synthetic.h"
+#include "tests/ops/check_program.h"
+
+namespace nearmetal {
+
+ReferenceInputs RandomCase::inputs(const ProgramOptions& options) const {
+  ReferenceInputs inputs;
+  inputs.batch_size = options.batch_size;
+  inputs.parameters = parameters;
+  inputs.images = images;
+  inputs.labels = labels;
+  inputs.sgd = options.sgd;
+  inputs.loss_scale = options.loss_scale.initial;
+  return inputs;
+}
+
+RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed) {
+  RandomCase random;
+  random.parameters = initial_parameters(graph, seed);
+  for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.dims.size() > 1) continue;  // convolutions and classifier are random already
+    // Weak residual branches, as training starts with and keeps: a deep network whose branches all
+    // have scale 1 amplifies every rounding thousandfold.
+    const float factor = parameter.scales_residual_branch ? 0.2f : 1.0f;
+    for (int64_t i = 0; i < parameter.size; ++i) {
+      float& value = random.parameters[parameter.offset + i];
+      value += 0.2f * normal_at(substream(seed, 1), parameter.offset + i);
+      value *= factor;
+    }
+  }
+  random.images.resize(batch_size * graph.image().elements());
+  for (size_t i = 0; i < random.images.size(); ++i) {
+    random.images[i] = normal_at(substream(seed, 2), i);
+  }
+  for (int64_t i = 0; i < batch_size; ++i) {
+    random.labels.push_back(label_at(substream(seed, 3), 0, i, graph.classes()));
+  }
+  return random;
+}
+
+}  // namespace nearmetal
