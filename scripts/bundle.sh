@@ -64,4 +64,9 @@ if [[ $pack_cuda == OFF ]] && ((bytes > most_bytes)); then
   die "$bundle has $bytes bytes, more than $most_bytes"
 fi
 say "$((bytes / 1024 / 1024)) MiB"
+staged=$build/packages/_CPack_Packages
+if [[ -d $staged ]] && command -v python3 objdump > /dev/null; then
+  say "needs of the node, at least:"
+  "$root/scripts/needed_libraries.py" "$staged" >&2
+fi
 printf '%s\n' "$bundle"

@@ -2,7 +2,7 @@
 # modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
 
 set(modules)
-foreach(module nearmetal_cpu nearmetal_cuda nearmetal_mpi nearmetal_nccl)
+foreach(module nearmetal_cpu nearmetal_cuda nearmetal_micro nearmetal_mpi nearmetal_nccl)
   if(TARGET ${module})
     list(APPEND modules ${module})
   endif()
@@ -63,6 +63,7 @@ endwhile()
 add_custom_target(nearmetal_generated ALL DEPENDS ${generated_files})
 install(DIRECTORY ${generated}/share DESTINATION .)
 install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
+install(DIRECTORY scripts/ci DESTINATION share/nearmetal USE_SOURCE_PERMISSIONS)
 
 # Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.
 file(GLOB licences /usr/share/doc/libdnnl[0-9]/copyright /usr/share/doc/libgomp1/copyright
@@ -100,10 +101,15 @@ set(CPACK_PACKAGE_FILE_NAME nearmetal-${PROJECT_VERSION}-${system}-${CMAKE_SYSTE
 set(CPACK_GENERATOR TGZ)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_CURRENT_SOURCE_DIR}/LICENSE)
-# Not older than those that it was built with.
+# Built on Debian 12 all but `micro` needs no more, as scripts/needed_libraries.py checks; else not
+# older ones than it was built with.
 execute_process(COMMAND getconf GNU_LIBC_VERSION OUTPUT_VARIABLE libc ERROR_QUIET)
 string(REGEX MATCH "[0-9.]+" libc "${libc}")
 string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
+if(libc VERSION_LESS_EQUAL 2.36 AND compiler VERSION_LESS_EQUAL 12)
+  set(libc 2.34)
+  set(compiler 11)
+endif()
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${libc}), libstdc++6 (>= ${compiler})")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "gnuplot-nox")
 include(CPack)

@@ -18,6 +18,10 @@ import cli
 
 BUILD = os.path.abspath(sys.argv[2])
 MOST_BYTES = 60 * 1024 * 1024
+# Than the reference, Debian 12.
+NEWER_SYSTEM = [int(part) for part in
+                os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split(".")] > [2, 36]
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 
 # What every node has: the C and C++ run-time libraries, and on GPU nodes those of CUDA.
 OF_THE_NODE = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cudnn|cublasLt|nccl)\.)")
@@ -81,6 +85,36 @@ class Bundle(unittest.TestCase):
         self.assertIn("\nnearmetal run ", pages[0].read_text("utf-8"))
         self.assertIn("vm0", self.nearmetal("plan", "dell_vms"))
 
+    def needed_libraries(self, folder):
+        return run(sys.executable, SCRIPTS / "needed_libraries.py", folder, "--check",
+                   path=os.environ["PATH"])
+
+    @unittest.skipIf(NEWER_SYSTEM, "what a newer system builds needs that system's libraries")
+    def test_older_systems_have_the_libraries_that_it_needs(self):
+        process = self.needed_libraries(self.root)
+        self.assertEqual((process.returncode, process.stderr), (0, ""), process.stdout)
+        self.assertRegex(process.stdout, r"(?m)^GLIBC_2\.\d+: .*\bnearmetal\b")
+        text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")
+        self.assertIn("glibc 2.34", text)
+
+    def test_a_library_that_is_too_new_is_named(self):
+        folder = os.path.join(self.folder, "renamed")
+        os.mkdir(folder)
+        libraries = glob.glob(os.path.join(self.root, "lib/nearmetal/libbenchmark.so*"))
+        shutil.copy(libraries[0], os.path.join(folder, "libother.so"))
+        process = self.needed_libraries(folder)
+        if "GLIBCXX_3.4.30" not in process.stdout:
+            self.skipTest("Google Benchmark needs no newer library here")
+        self.assertEqual(process.returncode, 1)
+        self.assertEqual(process.stderr,
+                         "libother.so needs GLIBCXX_3.4.30, and may need 3.4.29\n")
+
+    def test_micro_alone_needs_google_benchmark(self):
+        modules = glob.glob(os.path.join(self.root, "lib/nearmetal/libnearmetal_*.so"))
+        users = [os.path.basename(path) for path in [self.executable, *modules]
+                 if "libbenchmark" in run("/usr/bin/objdump", "-p", path).stdout]
+        self.assertEqual(users, ["libnearmetal_micro.so"])
+
     def test_is_small(self):
         self.assertLess(os.path.getsize(self.tarball), MOST_BYTES)
 
@@ -120,7 +154,8 @@ class Bundle(unittest.TestCase):
         subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
         self.assertEqual(files_below(os.path.join(root, "usr")), files_below(self.root))
         fields = subprocess.run(["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True)
-        self.assertRegex(fields.stdout, r"(?m)^Depends: libc6 \(>= 2\.\d+\), libstdc\+\+6")
+        libraries = r"2\.\d+\), libstdc\+\+6" if NEWER_SYSTEM else r"2\.34\), libstdc\+\+6 \(>= 11\)"
+        self.assertRegex(fields.stdout, rf"(?m)^Depends: libc6 \(>= {libraries}")
 
     def test_cmake_installs_the_same(self):
         prefix = os.path.join(self.folder, "prefix")
