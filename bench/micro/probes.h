@@ -27,8 +27,15 @@ struct TimingOptions {
 enum class TimingForm { table, json, none };
 
 /// Prints each result as it comes. JSON is that of Google Benchmark, times in microseconds.
-/// Returns the messages of what failed.
+/// Returns the messages of what failed. Throws NotSupported where the library is not to be had.
 std::vector<std::string> time_probes(const std::vector<Probe>& probes, const TimingOptions& options,
                                      TimingForm form, std::ostream& out);
+
+/// What the module with Google Benchmark exports under this name. `columns` limit tables, 0:
+/// nothing does; `failures` is what time_probes() returns.
+using TimingEntry = void (*)(const std::vector<Probe>& probes, const TimingOptions& options,
+                             TimingForm form, std::ostream& out, size_t columns,
+                             std::vector<std::string>& failures);
+inline constexpr const char* timing_entry_name = "nearmetal_time_probes";
 
 }  // namespace nearmetal
