@@ -4,6 +4,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,15 @@ namespace nearmetal {
 
 using BackendLoader = std::function<Backend&(const std::string& name)>;
 
+struct Report;
+
+/// A command that takes the words of another program, and what it asks of a command of ours.
+struct AskedBy {
+  std::vector<std::string> words;                          // that ask for it, in place of argv
+  std::vector<std::string> remarks;                        // on how it was asked for
+  void (*print)(std::ostream& out, const Report& report);  // in place of the table
+};
+
 /// What a command has of the process that it runs in.
 struct Context {
   std::vector<std::string> argv;
@@ -24,6 +35,7 @@ struct Context {
   const ProcessClock& clock;
   const std::atomic<int>& stop;  // not 0: the signal that asks for an early end
   BackendLoader load = load_backend;
+  std::optional<AskedBy> asked_by{};
 };
 
 /// What a command line asks for. Throws what exit_code_of() maps (bench/cli/exit_status.h).
@@ -36,6 +48,9 @@ struct Command {
   /// Adds its options; the action reads what they set.
   std::function<Action(Options&)> declare;
   std::vector<Command> commands;  // each is the word after this one's name
+  /// Of a command with the words of another program: those behind its name, as this parser reads
+  /// them. Throws std::invalid_argument.
+  std::vector<std::string> (*spelled_out)(const std::vector<std::string>& words) = nullptr;
 };
 
 /// A command whose options fill a `Form`.
@@ -48,7 +63,10 @@ Command make_command(const std::string& name, const std::string& help, const std
     declare(options, *form);
     return [form, run](const Context& context) { return run(*form, context); };
   };
-  return {name, help, examples, declare_and_bind, {}};
+  return {name, help, examples, declare_and_bind, {}, nullptr};
 }
+
+/// Of a command that takes no options, as its subcommands do.
+struct NoForm {};
 
 }  // namespace nearmetal

@@ -130,9 +130,24 @@ void refuse_extras(const CLI::App& app, const CLI::App& asked,
                               " (" + name + " --help)");
 }
 
+// With the words of a command that takes those of another program as this parser reads them.
+std::vector<std::string> as_parsed(const Command& program,
+                                   const std::vector<std::string>& arguments) {
+  const auto of_command = [&](const Command& command) {
+    return arguments.size() > 1 && command.name == arguments[1] && command.spelled_out != nullptr;
+  };
+  const auto command = std::ranges::find_if(program.commands, of_command);
+  if (command == program.commands.end()) return arguments;
+  std::vector<std::string> words = {arguments[0], arguments[1]};
+  const auto spelled = command->spelled_out({arguments.begin() + 2, arguments.end()});
+  words.insert(words.end(), spelled.begin(), spelled.end());
+  return words;
+}
+
 }  // namespace
 
-Action parse_command_line(const Command& program, const std::vector<std::string>& arguments) {
+Action parse_command_line(const Command& program, const std::vector<std::string>& typed) {
+  const std::vector<std::string> arguments = as_parsed(program, typed);
   CLI::App app;
   app.set_help_flag(help_option.name, help_option.help);
   app.get_formatter()->column_width(36);

@@ -18,7 +18,8 @@ namespace {
 std::string shown(double bound) { return shortest(bound, 16); }
 
 std::string described(const Range& bounds) {
-  return (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
+  if (std::isinf(bounds.minimum) && std::isinf(bounds.maximum)) return "";
+  return std::string(" ") + (bounds.above_minimum ? "above " : "from ") + shown(bounds.minimum) +
          (bounds.above_minimum ? " up to " : " to ") + shown(bounds.maximum);
 }
 
@@ -47,7 +48,7 @@ Number parse_number(const std::string& flag, const std::string& text, const Rang
   const bool parsed = error == std::errc() && stop == end && std::isfinite(number);
   const bool below = bounds.above_minimum ? number <= bounds.minimum : number < bounds.minimum;
   if (parsed && !below && number <= bounds.maximum) return value;
-  const char* kind = std::is_integral_v<Number> ? " must be an integer " : " must be a number ";
+  const char* kind = std::is_integral_v<Number> ? " must be an integer" : " must be a number";
   throw std::invalid_argument(flag + kind + described(bounds) + ", not '" + text + "'");
 }
 template int64_t parse_number<int64_t>(const std::string&, const std::string&, const Range&);
@@ -60,7 +61,7 @@ double parse_share(const std::string& flag, const std::string& text, const Range
     const Range in_percent{100 * bounds.minimum, 100 * bounds.maximum, bounds.above_minimum};
     return parse_number<double>(flag, text.substr(0, text.size() - 1), in_percent) / 100;
   } catch (const std::invalid_argument&) {
-    throw std::invalid_argument(flag + " must be a share " + described(bounds) +
+    throw std::invalid_argument(flag + " must be a share" + described(bounds) +
                                 ", or with % in percent, not '" + text + "'" +
                                 (percent ? "" : percent_hint(flag, text, bounds)));
   }

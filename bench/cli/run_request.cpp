@@ -8,6 +8,8 @@
 
 #include "bench/cli/parse_value.h"
 #include "comm/layout/gpu_profiles.h"
+#include "comm/layout/layout.h"
+#include "models/networks/registry.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -132,6 +134,27 @@ void add_expect_options(Options& options, Expected& expected) {
     constexpr auto kinds = names_of(MachineKind{});
     return std::vector<std::string>{kinds.begin(), kinds.end()};
   };
+  const auto take_link = [&expected](const std::string& text) {
+    expected.link = expected_link(text);
+  };
+  options
+      .value("--expect-link", "RATE[,CIDR]", "refuse networks of another rate, such as 10G",
+             take_link)
+      .group = "Evidence and monitor";
+}
+
+ExpectedLink expected_link(const std::string& text) {
+  ExpectedLink link{.text = text};
+  const size_t comma = text.find(',');
+  const std::optional<int64_t> rate = bits_per_second_of(text.substr(0, comma));
+  if (comma != text.npos) link.network = text.substr(comma + 1);
+  if (!rate || (link.network && !is_network(*link.network))) {
+    throw std::invalid_argument(
+        "--expect-link takes a rate in bits per second, such as 10G, and the network that it is "
+        "of, if there are several: 10G,10.0.0.0/24");
+  }
+  link.bits_per_second = *rate;
+  return link;
 }
 
 void add_conducted_options(Options& options, RunRequest& request) {

@@ -13,6 +13,13 @@
 
 namespace nearmetal {
 
+/// Of a network interface, or of an RDMA port.
+struct ExpectedLink {
+  std::string text;                      // as given: "10G,10.0.0.0/24"
+  int64_t bits_per_second = 0;           // exactly
+  std::optional<std::string> network{};  // which its address is in; none: of any
+};
+
 /// What each rank must find, or the job ends before it trains.
 struct Expected {
   std::optional<std::string> gpu{};   // part of its name
@@ -20,7 +27,11 @@ struct Expected {
   std::optional<std::string> mig{};   // profile of the MIG device
   std::optional<std::string> vgpu{};  // profile of the vGPU
   std::optional<MachineKind> environment{};
+  std::optional<ExpectedLink> link{};
 };
+
+/// RATE[,NETWORK]. Throws std::invalid_argument for another text.
+ExpectedLink expected_link(const std::string& text);
 
 /// The configuration is as typed: what depends on the device is still open.
 struct RunRequest : Workload {

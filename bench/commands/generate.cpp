@@ -5,6 +5,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
+#include "bench/tf_cnn_benchmarks/flags.h"
 
 namespace nearmetal {
 namespace {
@@ -116,7 +117,8 @@ Examples:
       ~/.local/share/bash-completion/completions/nearmetal
   nearmetal generate zsh > "${fpath[1]}/_nearmetal"
   nearmetal generate fish > ~/.config/fish/completions/nearmetal.fish
-  nearmetal generate man | man -l -)";
+  nearmetal generate man | man -l -
+  nearmetal generate tf_cnn_benchmarks                 a table of its flags, in Markdown)";
 
 struct Generated {
   const char* name;
@@ -128,6 +130,7 @@ constexpr Generated generated[] = {
     {"zsh", print_zsh_completion},
     {"fish", print_fish_completion},
     {"man", print_manual},
+    {"tf_cnn_benchmarks", [](std::ostream& out, const Command&) { print_tf_flags(out); }},
 };
 
 struct GenerateForm {
@@ -139,7 +142,8 @@ void add_generate_options(Options& options, GenerateForm& form) {
   const auto take = [&form](const std::string& text) {
     form.form = &find_row(generated, "generate", text);
   };
-  options.value("FORM", joined(names, "|"), "bash, zsh, fish or man", take).required = true;
+  options.value("FORM", joined(names, "|"), "completion of a shell, manual, or its flags", take)
+      .required = true;
 }
 
 ExitCode run_generate(const GenerateForm& form, const Context& context) {

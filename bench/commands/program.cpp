@@ -56,7 +56,7 @@ Command program() {
       baseline_command(), rerun_command(),    report_command(),  import_command(),
       plan_command(),     sweep_command(),    micro_command(),   stress_command(),
       doctor_command(),   validate_command(), schema_command(),  generate_command(),
-      models_command(),   help_command(),     version_command(),
+      models_command(),   help_command(),     version_command(), tf_cnn_benchmarks_command(),
   };
   return program;
 }

@@ -33,6 +33,8 @@ Command stress_command();
 /// Runs what `plan` prints. Each run is in the journal when the next one starts. A layout that
 /// fails does not keep the others from running; the exit code is that of the first failure.
 Command sweep_command();
+/// Runs what run or sweep would for flags of another program, and prints as that does.
+Command tf_cnn_benchmarks_command();
 Command validate_command();
 Command version_command();
 

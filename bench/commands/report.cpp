@@ -5,6 +5,7 @@
 #include "bench/commands/compare_request.h"
 #include "bench/commands/html_output.h"
 #include "bench/commands/program.h"
+#include "bench/tf_cnn_benchmarks/print.h"
 #include "models/errors.h"
 #include "reports/compare/work_text.h"
 #include "reports/files/atomic_file.h"
@@ -63,6 +64,7 @@ constexpr ReportFormat report_formats[] = {
     {"csv", without_charts<print_csv>},
     {"junit", without_charts<print_junit>, false, false, true},
     {"prometheus", without_charts<print_prometheus>, true},
+    {"tf_cnn_benchmarks", without_charts<print_tf_cnn_benchmarks>, false, true, true},
     {"go", without_charts<print_go_benchmark>, false, false, true},
     {"google-benchmark", text_without_charts<google_benchmark_json>, true},
     {"github-action-benchmark", text_without_charts<github_action_benchmark_json>, true},

@@ -168,7 +168,7 @@ TEST(CommandLineTest, BadValuesAreNamed) {
                                                                 {"--output", ""},
                                                                 {"--device", "tpu"},
                                                                 {"--precision", "fp8"},
-                                                                {"--model", "vgg16"},
+                                                                {"--model", "vgg15"},
                                                                 {"--gradient-type", "tf32"},
                                                                 {"--all-reduce", "mpi"}};
   for (const auto& [flag, value] : bad) {

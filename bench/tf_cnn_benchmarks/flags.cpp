@@ -1,0 +1,257 @@
+#include "bench/tf_cnn_benchmarks/flags.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+
+#include "bench/cli/parse_value.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* no_input = "images are synthetic and stay on the device";
+constexpr const char* no_tensorflow = "TensorFlow's graph and runtime are not here";
+constexpr const char* no_evaluation = "nothing is evaluated";
+constexpr const char* no_such_optimizer = "it belongs to an optimizer that nearmetal does not have";
+constexpr const char* buckets_decide = "NCCL and nearmetal's buckets decide it";
+constexpr const char* cpu_libraries_decide = "oneDNN and OpenMP decide it";
+constexpr const char* no_checkpoints = "nothing is written to train_dir";
+constexpr const char* no_absl_log = "the log is not absl's";
+constexpr const char* fixed_rate = "the learning rate is fixed: give --init_learning_rate";
+constexpr const char* no_servers =
+    "there are no servers: start a process for each GPU by mpirun, or give --num_gpus";
+
+using enum TfFlagKind;
+using enum TfFlagClass;
+
+// Of its last version, and of absl, which parses them.
+constexpr TfFlag table[] = {
+    {"all_reduce_spec", text, mapped, "", "nccl, as nearmetal does"},
+    {"autotune_threshold", integer, mapped, "",
+     "--warmup is 5 times its square, where that is more than 10"},
+    {"batch_size", integer, mapped, "0", "--batch, of each GPU; 0: the model's"},
+    {"compact_gradient_transfer", boolean, mapped, "true", "false: --gradient-type fp32"},
+    {"data_name", text, mapped, "", "imagenet: 224 x 224 pixels, 1001 classes"},
+    {"device", text, mapped, "gpu", "--device", "cpu|gpu|CPU|GPU"},
+    {"display_every", integer, mapped, "10", "of the printed steps"},
+    {"fp16_enable_auto_loss_scale", boolean, mapped, "false", "--loss-scale dynamic"},
+    {"fp16_loss_scale", number, mapped, "", "--loss-scale; nearmetal's without it"},
+    {"gpu_indices", text, mapped, "", "--gpu, of one; of several see CUDA_VISIBLE_DEVICES"},
+    {"gradient_repacking", integer, mapped, "0", "--bucket-mib, for so many parts; 0: nearmetal's"},
+    {"horovod_device", text, mapped, "", "gpu, as nearmetal does"},
+    {"init_learning_rate", number, mapped, "",
+     "--learning-rate; fixed, and nearmetal's without it"},
+    {"model", text, mapped, "trivial",
+     "a network of nearmetal; resnet50 there is resnet50_v1 here"},
+    {"momentum", number, mapped, "0.9", "--momentum, of that optimizer"},
+    {"num_batches", integer, mapped, "", "--steps, 100 without it"},
+    {"num_epochs", number, mapped, "", "--steps, of 1,281,167 images an epoch"},
+    {"num_gpus", integer, mapped, "1",
+     "so many ranks, which nearmetal starts; under mpirun each process is one"},
+    {"num_intra_threads", integer, mapped, "", "--threads, of a CPU"},
+    {"num_warmup_batches", integer, mapped, "", "--warmup, the fewest, at least 1; 10 without it"},
+    {"optimizer", text, mapped, "sgd", "sgd: --momentum 0; momentum: without Nesterov's step",
+     "momentum|sgd|rmsprop|adam"},
+    {"tf_random_seed", integer, mapped, "1234", "--seed"},
+    {"use_fp16", boolean, mapped, "false", "--precision fp16, else fp32"},
+    {"variable_update", text, mapped, "parameter_server",
+     "gradients are averaged by an all-reduce, or --update independent",
+     "parameter_server|replicated|distributed_replicated|independent|distributed_all_reduce|"
+     "collective_all_reduce|horovod"},
+    {"weight_decay", number, mapped, "4e-5", "--weight-decay, of norms, too"},
+    {"adam_beta1", number, without_effect, "0.9", no_such_optimizer},
+    {"adam_beta2", number, without_effect, "0.999", no_such_optimizer},
+    {"adam_epsilon", number, without_effect, "1e-8", no_such_optimizer},
+    {"agg_small_grads_max_bytes", integer, without_effect, "0", buckets_decide},
+    {"agg_small_grads_max_group", integer, without_effect, "10", buckets_decide},
+    {"allow_growth", boolean, without_effect, "", no_tensorflow},
+    {"allreduce_merge_scope", integer, without_effect, "1", buckets_decide},
+    {"alsologtostderr", boolean, without_effect, "false", no_absl_log},
+    {"batch_group_size", integer, without_effect, "1", no_input},
+    {"batchnorm_persistent", boolean, without_effect, "true", no_tensorflow},
+    {"benchmark_test_id", text, without_effect, "", "the report has no place for it"},
+    {"collect_eval_results_async", boolean, without_effect, "false", no_evaluation},
+    {"compute_lr_on_cpu", boolean, without_effect, "false", no_tensorflow},
+    {"data_format", text, without_effect, "NCHW", "NHWC, or as cuDNN and oneDNN want it",
+     "NHWC|NCHW"},
+    {"datasets_num_private_threads", integer, without_effect, "", no_input},
+    {"datasets_parallel_interleave_cycle_length", integer, without_effect, "", no_input},
+    {"datasets_parallel_interleave_prefetch", integer, without_effect, "", no_input},
+    {"datasets_prefetch_buffer_size", integer, without_effect, "1", no_input},
+    {"datasets_repeat_cached_sample", boolean, without_effect, "false", no_input},
+    {"datasets_sloppy_parallel_interleave", boolean, without_effect, "false", no_input},
+    {"datasets_use_caching", boolean, without_effect, "false", no_input},
+    {"datasets_use_prefetch", boolean, without_effect, "true", no_input},
+    {"display_perf_ewma", number, without_effect, "", "means are since the warm-up"},
+    {"distort_color_in_yiq", boolean, without_effect, "true", no_input},
+    {"distortions", boolean, without_effect, "false", no_input},
+    {"enable_optimizations", boolean, without_effect, "true", no_tensorflow},
+    {"eval_batch_size", integer, without_effect, "0", no_evaluation},
+    {"eval_dir", text, without_effect, "/tmp/tf_cnn_benchmarks/eval", no_evaluation},
+    {"eval_interval_secs", integer, without_effect, "0", no_evaluation},
+    {"flush_stdout", boolean, without_effect, "false", "of earlier versions; lines are flushed"},
+    {"force_gpu_compatible", boolean, without_effect, "false", no_tensorflow},
+    {"freeze_when_forward_only", boolean, without_effect, "false", no_evaluation},
+    {"fuse_decode_and_crop", boolean, without_effect, "true", no_input},
+    {"gpu_kt_max_bytes", integer, without_effect, "0", no_tensorflow},
+    {"gpu_kt_max_interval", integer, without_effect, "0", no_tensorflow},
+    {"gpu_kt_max_pending", integer, without_effect, "0", no_tensorflow},
+    {"gpu_memory_frac_for_testing", number, without_effect, "0", no_tensorflow},
+    {"gpu_thread_mode", text, without_effect, "gpu_private", no_tensorflow},
+    {"hierarchical_copy", boolean, without_effect, "false", buckets_decide},
+    {"input_preprocessor", text, without_effect, "default", no_input},
+    {"kmp_affinity", text, without_effect, "granularity=fine,verbose,compact,1,0",
+     cpu_libraries_decide},
+    {"kmp_blocktime", integer, without_effect, "0", cpu_libraries_decide},
+    {"kmp_settings", integer, without_effect, "1", cpu_libraries_decide},
+    {"local_parameter_device", text, without_effect, "gpu", "parameters stay on each device",
+     "cpu|gpu|CPU|GPU"},
+    {"log_dir", text, without_effect, "", no_absl_log},
+    {"logtostderr", boolean, without_effect, "false", no_absl_log},
+    {"loss_type_to_report", text, without_effect, "total_loss",
+     "the loss is the base loss, without weight decay", "base_loss|total_loss"},
+    {"max_ckpts_to_keep", integer, without_effect, "5", no_checkpoints},
+    {"mkl", boolean, without_effect, "false", cpu_libraries_decide},
+    {"ml_perf", boolean, without_effect, "false", no_input},
+    {"multi_device_iterator_max_buffer_size", integer, without_effect, "1", no_input},
+    {"network_topology", text, without_effect, "dgx1", buckets_decide, "dgx1|gcp_v100"},
+    {"num_eval_batches", integer, without_effect, "", no_evaluation},
+    {"num_eval_epochs", number, without_effect, "", no_evaluation},
+    {"num_inter_threads", integer, without_effect, "0", no_tensorflow},
+    {"per_gpu_thread_count", integer, without_effect, "0", no_tensorflow},
+    {"resize_method", text, without_effect, "bilinear", no_input},
+    {"rewriter_config", text, without_effect, "", no_tensorflow},
+    {"rmsprop_decay", number, without_effect, "0.9", no_such_optimizer},
+    {"rmsprop_epsilon", number, without_effect, "1", no_such_optimizer},
+    {"rmsprop_momentum", number, without_effect, "0.9", no_such_optimizer},
+    {"save_model_secs", integer, without_effect, "0", no_checkpoints},
+    {"save_model_steps", integer, without_effect, "", no_checkpoints},
+    {"save_summaries_steps", integer, without_effect, "0", no_checkpoints},
+    {"server_protocol", text, without_effect, "grpc", no_tensorflow},
+    {"single_l2_loss_op", boolean, without_effect, "false", no_tensorflow},
+    {"sparse_to_dense_grads", boolean, without_effect, "false", no_tensorflow},
+    {"staged_vars", boolean, without_effect, "false", no_tensorflow},
+    {"stderrthreshold", text, without_effect, "fatal", no_absl_log},
+    {"summary_verbosity", integer, without_effect, "0", no_checkpoints},
+    {"sync_on_finish", boolean, without_effect, "false", "steps follow one another on the device"},
+    {"timestamped_allocator", boolean, without_effect, "false", no_tensorflow},
+    {"trt_max_workspace_size_bytes", integer, without_effect, "4294967296", no_tensorflow},
+    {"use_chrome_trace_format", boolean, without_effect, "true", no_tensorflow},
+    {"use_datasets", boolean, without_effect, "true", no_input},
+    {"use_numa_affinity", boolean, without_effect, "false",
+     "ranks keep to the CPUs of their GPU (--bind)"},
+    {"use_python32_barrier", boolean, without_effect, "false", no_tensorflow},
+    {"use_resource_vars", boolean, without_effect, "false", no_tensorflow},
+    {"use_tf_layers", boolean, without_effect, "true", no_tensorflow},
+    {"verbosity", integer, without_effect, "-1", no_absl_log},
+    {"winograd_nonfused", boolean, without_effect, "true", no_tensorflow},
+    {"xla", boolean, without_effect, "false", no_tensorflow},
+    {"xla_compile", boolean, without_effect, "false", no_tensorflow},
+    {"backbone_model_path", text, refused, "", "SSD is not here"},
+    {"benchmark_log_dir", text, refused, "", "the report is a file of its own (-- --output FILE)"},
+    {"controller_host", text, refused, "", no_servers},
+    {"cross_replica_sync", boolean, refused, "true", "ranks are always in step"},
+    {"data_dir", text, refused, "", "images are synthetic, and no file is read"},
+    {"debugger", text, refused, "", "there is no TensorFlow to debug"},
+    {"eval", boolean, refused, "false", "there is no evaluation"},
+    {"eval_during_training_at_specified_epochs", text, refused, "", "there is no evaluation"},
+    {"eval_during_training_at_specified_steps", text, refused, "", "there is no evaluation"},
+    {"eval_during_training_every_n_epochs", number, refused, "", "there is no evaluation"},
+    {"eval_during_training_every_n_steps", integer, refused, "", "there is no evaluation"},
+    {"flagfile", text, refused, "", "flags are those of the command line alone"},
+    {"forward_only", boolean, refused, "false", "it is inference there, which is not here yet"},
+    {"fp16_inc_loss_scale_every_n", integer, refused, "1000",
+     "a dynamic loss scale doubles after 2,000 steps"},
+    {"fp16_vars", boolean, refused, "false", "master weights are always fp32"},
+    {"gradient_clip", number, refused, "", "gradients are not clipped"},
+    {"graph_file", text, refused, "", "there is no TensorFlow graph"},
+    {"job_name", text, refused, "", no_servers, "ps|worker|controller"},
+    {"learning_rate_decay_factor", number, refused, "0", fixed_rate},
+    {"minimum_learning_rate", number, refused, "0", fixed_rate},
+    {"ml_perf_compliance_logging", boolean, refused, "false", "MLPerf's log is not written"},
+    {"num_epochs_per_decay", number, refused, "0", fixed_rate},
+    {"num_learning_rate_warmup_epochs", number, refused, "0", fixed_rate},
+    {"partitioned_graph_file_prefix", text, refused, "", "there is no TensorFlow graph"},
+    {"piecewise_learning_rate_schedule", text, refused, "", fixed_rate},
+    {"print_training_accuracy", boolean, refused, "false",
+     "labels are random: there is no accuracy to tell"},
+    {"ps_hosts", text, refused, "", no_servers},
+    {"resnet_base_lr", number, refused, "", fixed_rate},
+    {"stop_at_top_1_accuracy", number, refused, "", "there is no evaluation"},
+    {"task_index", integer, refused, "0", no_servers},
+    {"tfprof_file", text, refused, "", "nearmetal run --profile shows where a step goes"},
+    {"trace_file", text, refused, "", "nearmetal run --profile shows where a step goes"},
+    {"train_dir", text, refused, "",
+     "no checkpoints are written; nearmetal export writes parameters"},
+    {"trt_mode", text, refused, "", "TensorRT is not here", "FP32|FP16|INT8"},
+    {"undefok", text, refused, "", "every flag must be known"},
+    {"use_unified_memory", boolean, refused, "", "memory is the GPU's own"},
+    {"variable_consistency", text, refused, "strong", "updates are never late", "strong|relaxed"},
+    {"worker_hosts", text, refused, "", no_servers},
+    {"print", boolean, own, "false", "shows nearmetal's command, and runs nothing"},
+};
+
+// Numbers that are written otherwise are the same: 4e-5, 0.00004.
+bool same_value(const TfFlag& flag, const std::string& a, const std::string& b) {
+  const bool is_number = flag.kind == integer || flag.kind == number;
+  if (!is_number || a.empty() || b.empty()) return a == b;
+  return parse_number<double>(flag.name, a, any_number) ==
+         parse_number<double>(flag.name, b, any_number);
+}
+
+}  // namespace
+
+std::span<const TfFlag> tf_flags() { return table; }
+
+const TfFlag* find_tf_flag(const std::string& name) {
+  const auto found = std::ranges::find(table, name, &TfFlag::name);
+  return found == std::end(table) ? nullptr : found;
+}
+
+void check_tf_value(const TfFlag& flag, const std::string& value) {
+  const std::string name = std::string("--") + flag.name;
+  if (flag.kind == boolean) require_choice(name, value, {"true", "false"});
+  if (flag.kind == integer) parse_number<int64_t>(name, value, any_number);
+  if (flag.kind == number) parse_number<double>(name, value, any_number);
+  if (*flag.choices == '\0') return;
+  std::vector<std::string> choices;
+  std::istringstream all(flag.choices);
+  for (std::string choice; std::getline(all, choice, '|');) choices.push_back(choice);
+  if (!value.empty() || *flag.standard != '\0') require_choice(name, value, choices);
+}
+
+std::string TfFlagValues::text(const std::string& name) const {
+  const auto found = given.find(name);
+  return found != given.end() ? found->second : find_tf_flag(name)->standard;
+}
+
+int64_t TfFlagValues::whole(const std::string& name) const {
+  return parse_number<int64_t>("--" + name, text(name), within(0, 1e9));
+}
+
+double TfFlagValues::value(const std::string& name) const {
+  return parse_number<double>("--" + name, text(name), within(0, 1e9));
+}
+
+bool TfFlagValues::is_standard(const TfFlag& flag) const {
+  return same_value(flag, text(flag.name), flag.standard);
+}
+
+void print_tf_flags(std::ostream& out) {
+  const TfFlag* last = nullptr;
+  for (const TfFlag& flag : table) {
+    if (last == nullptr || last->becomes != flag.becomes) {
+      out << (last == nullptr ? "" : "\n") << "### " << to_string(flag.becomes)
+          << "\n\n| flag | takes | default | here |\n| --- | --- | --- | --- |\n";
+    }
+    const bool any = *flag.choices == '\0';
+    const std::string takes = any ? to_string(flag.kind) : replaced(flag.choices, "|", ", ");
+    out << "| `--" << flag.name << "` | " << takes << " | " << flag.standard << " | "
+        << flag.meaning << " |\n";
+    last = &flag;
+  }
+}
+
+}  // namespace nearmetal

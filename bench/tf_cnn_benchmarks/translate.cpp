@@ -1,0 +1,248 @@
+#include "bench/tf_cnn_benchmarks/translate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+#include "bench/tf_cnn_benchmarks/absl_words.h"
+#include "bench/tf_cnn_benchmarks/models.h"
+#include "models/networks/registry.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr const char* own_command = "tf_cnn_benchmarks";
+constexpr int64_t imagenet_classes = 1001;  // there; the first is for what is none of the others
+constexpr double imagenet_images = 1281167;
+constexpr const char* no_limit = "240h";  // there is none there
+
+std::string as_given(const TfFlagValues& flags, const std::string& name) {
+  return "--" + name + "=" + flags.text(name);
+}
+
+[[noreturn]] void refuse_flag(const TfFlagValues& flags, const std::string& name,
+                              const std::string& why) {
+  throw std::invalid_argument(as_given(flags, name) + ": " + why);
+}
+
+void refuse_what_is_not_here(const TfFlagValues& flags) {
+  for (const TfFlag& flag : tf_flags()) {
+    if (flag.becomes != TfFlagClass::refused || flags.is_standard(flag)) continue;
+    if (flags.text(flag.name).empty()) continue;
+    refuse_flag(flags, flag.name, flag.meaning);
+  }
+}
+
+class Translator {
+ public:
+  Translator(const TfFlagValues& flags, bool launched)
+      : flags_(flags),
+        gpus_(flags.whole("num_gpus")),
+        on_cpu_(lower_case(flags.text("device")) == "cpu"),
+        several_(launched || gpus_ > 1) {
+    if (gpus_ < 1) refuse_flag(flags, "num_gpus", "at least one is needed");
+    if (launched && gpus_ > 1) {
+      refuse_flag(flags, "num_gpus", "mpirun or srun starts the ranks here, one for each GPU");
+    }
+    if (flags.whole("display_every") < 1) {
+      refuse_flag(flags, "display_every", "at least 1 is needed");
+    }
+  }
+
+  TfTranslation translate(const std::vector<std::string>& options) {
+    refuse_what_is_not_here(flags_);
+    add_command();
+    add_work();
+    add_length();
+    add_optimizer();
+    add_exchange();
+    translation_.words.insert(translation_.words.end(), options.begin(), options.end());
+    remark_flags_without_effect();
+    return std::move(translation_);
+  }
+
+ private:
+  void add(const std::string& option, const std::string& value) {
+    translation_.words.insert(translation_.words.end(), {option, value});
+  }
+
+  // A mapped flag that changes nothing beside these others.
+  void idle(const std::string& name) {
+    if (flags_.is_given(name)) idle_.push_back(name);
+  }
+
+  // A sweep takes the GPUs that it finds; without any its ranks are on CPUs.
+  void add_command() {
+    std::vector<std::string>& words = translation_.words;
+    if (gpus_ == 1) {
+      words = {"run", "--device", on_cpu_ ? "cpu" : "cuda"};
+    } else {
+      words = {"sweep", "1x1x" + std::to_string(gpus_), "--repeats", "1", "--job-limit", no_limit};
+      if (on_cpu_) add("--hosts", "localhost:0");
+    }
+    const std::string indices = flags_.text("gpu_indices");
+    if (indices.empty()) return;
+    if (several_ || on_cpu_ || indices.find(',') != indices.npos) {
+      refuse_flag(flags_, "gpu_indices", "CUDA_VISIBLE_DEVICES says which GPUs are taken");
+    }
+    add("--gpu", indices);
+  }
+
+  void add_work() {
+    const std::string name = flags_.text("model");
+    if (!flags_.is_given("model")) {
+      throw std::invalid_argument("--model is needed: without it tf_cnn_benchmarks trains '" +
+                                  name + "', which nearmetal does not have");
+    }
+    const TfModel& model = find_tf_model(name);
+    const std::string data = flags_.text("data_name");
+    if (!data.empty() && data != "imagenet") {
+      refuse_flag(flags_, "data_name", "networks are those of imagenet");
+    }
+    const int64_t batch = flags_.whole("batch_size");
+    batch_ = batch == 0 ? model.batch : batch;
+    model_ = model.ours;
+    add("--model", model_);
+    add("--classes", std::to_string(imagenet_classes));
+    add("--precision", is_fp16() ? "fp16" : "fp32");
+    add("--batch", std::to_string(batch_));
+    if (flags_.is_given("tf_random_seed")) add("--seed", flags_.text("tf_random_seed"));
+    const bool counts_threads = flags_.is_given("num_intra_threads");
+    if (counts_threads && on_cpu_) add("--threads", flags_.text("num_intra_threads"));
+    if (!on_cpu_) idle("num_intra_threads");
+  }
+
+  void add_length() {
+    const bool by_epochs = !flags_.text("num_epochs").empty();
+    const bool by_batches = !flags_.text("num_batches").empty();
+    if (by_epochs && by_batches) {
+      refuse_flag(flags_, "num_epochs", "--num_batches says how long already");
+    }
+    const auto global = static_cast<double>(gpus_ * batch_);
+    int64_t steps = 100;
+    if (by_batches) steps = flags_.whole("num_batches");
+    if (by_epochs) {
+      const double images = flags_.value("num_epochs") * imagenet_images;
+      steps = std::llround(std::ceil(images / std::max(1., global)));
+    }
+    add("--steps", std::to_string(steps));
+    const int64_t threshold =
+        flags_.text("autotune_threshold").empty() ? 1 : flags_.whole("autotune_threshold");
+    int64_t warm_up = std::max<int64_t>(10, 5 * threshold * threshold);
+    if (flags_.is_given("num_warmup_batches")) warm_up = flags_.whole("num_warmup_batches");
+    add("--warmup", std::to_string(warm_up == 0 ? 1 : warm_up));
+  }
+
+  void add_optimizer() {
+    const std::string optimizer = flags_.text("optimizer");
+    if (optimizer != "sgd" && optimizer != "momentum") {
+      refuse_flag(flags_, "optimizer", "updates are those of SGD, with momentum or without");
+    }
+    const bool has_momentum = optimizer == "momentum";
+    if (!has_momentum) idle("momentum");
+    add("--momentum", has_momentum ? flags_.text("momentum") : "0");
+    add("--weight-decay", flags_.text("weight_decay"));
+    if (flags_.is_given("init_learning_rate")) {
+      add("--learning-rate", flags_.text("init_learning_rate"));
+    }
+    if (!is_fp16()) {
+      idle("fp16_loss_scale");
+      idle("fp16_enable_auto_loss_scale");
+    } else if (flags_.is_true("fp16_enable_auto_loss_scale")) {
+      idle("fp16_loss_scale");
+      add("--loss-scale", "dynamic");
+    } else if (flags_.is_given("fp16_loss_scale")) {
+      add("--loss-scale", flags_.text("fp16_loss_scale"));
+    }
+  }
+
+  void add_exchange() {
+    const std::string update = flags_.text("variable_update");
+    constexpr std::array by_servers = {"distributed_replicated", "distributed_all_reduce",
+                                       "collective_all_reduce"};
+    if (std::ranges::find(by_servers, update) != by_servers.end()) {
+      refuse_flag(flags_, "variable_update",
+                  "start a process for each GPU by mpirun, with --variable_update=horovod");
+    }
+    require_all_reduce();
+    if (!several_ || update == "independent") {
+      for (const char* name : {"gradient_repacking", "compact_gradient_transfer"}) idle(name);
+    }
+    if (!several_) return;
+    if (update == "independent") {
+      add("--update", "independent");
+      return;
+    }
+    const int64_t parts = flags_.whole("gradient_repacking");
+    if (parts > 0) add("--bucket-mib", std::to_string(bucket_mib(parts)));
+    if (is_fp16() && !flags_.is_true("compact_gradient_transfer")) add("--gradient-type", "fp32");
+  }
+
+  void require_all_reduce() {
+    const std::string spec = flags_.text("all_reduce_spec");
+    if (!spec.empty() && (spec != "nccl" || on_cpu_)) {
+      refuse_flag(flags_, "all_reduce_spec", on_cpu_ ? "MPI sums between CPUs" : "NCCL alone sums");
+    }
+    const std::string device = flags_.text("horovod_device");
+    const bool elsewhere = !device.empty() && (device == "cpu") != on_cpu_;
+    if (elsewhere && several_) {
+      refuse_flag(flags_, "horovod_device", "gradients are summed where they are computed");
+    }
+    if (elsewhere) idle("horovod_device");
+  }
+
+  // As they travel: of fp16 training mostly 16 bits.
+  int64_t bucket_mib(int64_t parts) const {
+    const int64_t parameters =
+        build_network(model_, {.classes = imagenet_classes}).parameter_count();
+    const double mib = static_cast<double>(parameters) * (is_fp16() ? 2 : 4) / (1 << 20);
+    return std::llround(std::ceil(mib / static_cast<double>(parts)));
+  }
+
+  bool is_fp16() const { return flags_.is_true("use_fp16"); }
+
+  void remark_flags_without_effect() {
+    std::vector<std::string> given;
+    for (const auto& [name, value] : flags_.given) {
+      const bool is_idle = std::ranges::find(idle_, name) != idle_.end();
+      if (is_idle || find_tf_flag(name)->becomes == TfFlagClass::without_effect) {
+        given.push_back("--" + name);
+      }
+    }
+    if (given.empty()) return;
+    translation_.remarks.push_back("nearmetal: without effect here: " + joined(given) +
+                                   " (why: nearmetal help " + own_command + ")");
+  }
+
+  const TfFlagValues& flags_;
+  int64_t gpus_;
+  bool on_cpu_;
+  bool several_;  // ranks
+  std::string model_;
+  int64_t batch_ = 0;
+  std::vector<std::string> idle_;
+  TfTranslation translation_;
+};
+
+}  // namespace
+
+TfTranslation translated(const TfFlagValues& flags, const std::vector<std::string>& options,
+                         bool launched) {
+  return Translator(flags, launched).translate(options);
+}
+
+int64_t display_every_of(const std::vector<std::string>& argv) {
+  const std::string beginning = "--display_every=";
+  TfFlagValues flags;
+  if (argv.size() > 1 && argv[1] == own_command) {
+    for (const std::string& word : spelled_out({argv.begin() + 2, argv.end()})) {
+      if (word == "--") break;
+      if (word.starts_with(beginning)) flags.given["display_every"] = word.substr(beginning.size());
+    }
+  }
+  return std::max<int64_t>(1, flags.whole("display_every"));
+}
+
+}  // namespace nearmetal

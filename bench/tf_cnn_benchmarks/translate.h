@@ -1,0 +1,26 @@
+// What nearmetal is asked for by flags of tf_cnn_benchmarks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/tf_cnn_benchmarks/flags.h"
+
+namespace nearmetal {
+
+struct TfTranslation {
+  std::vector<std::string> words;    // behind `nearmetal`: of run, over several GPUs of sweep
+  std::vector<std::string> remarks;  // on flags that are taken and change nothing
+};
+
+/// What the flags leave open is as there, but for learning rate and loss scale. `options` of run or
+/// sweep follow. `launched`: this process is a rank of a job already. Throws std::invalid_argument
+/// for what is refused, with the flag and the reason.
+TfTranslation translated(const TfFlagValues& flags, const std::vector<std::string>& options,
+                         bool launched);
+
+/// The value of --display_every in a command line that begins with the name of the program; its
+/// default where that is no such command line.
+int64_t display_every_of(const std::vector<std::string>& argv);
+
+}  // namespace nearmetal
