@@ -32,6 +32,7 @@ test_needs='
 libgtest-dev        header   gtest/gtest.h
 libgmock-dev        header   gmock/gmock.h
 python3-jsonschema  module   jsonschema
+python3-yaml        module   yaml
 gnuplot-nox         program  gnuplot
 iproute2            program  ip
 '

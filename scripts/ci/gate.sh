@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Takes runs, holds them against a baseline and keeps what a CI shows. Its exit code is that of the
+# run where it fails, else that of `nearmetal gate`: 0 pass, 1 fail, 3 inconclusive, ...
+#
+# The environment says what to do; options are words with blanks between, without quotes:
+#   NEARMETAL               the program [nearmetal]
+#   NEARMETAL_BASELINE      the name of the baseline [main]
+#   NEARMETAL_BASELINES     the folder that holds baselines [baselines]
+#   NEARMETAL_RUNS          how many runs are taken [5]
+#   NEARMETAL_RUN_OPTIONS   of `nearmetal run`: --batch 512 ...
+#   NEARMETAL_GATE_OPTIONS  of `nearmetal gate`: --margin 1% ...
+#   NEARMETAL_OUTPUT        the folder for what is kept, whose old runs go [nearmetal-ci]
+#
+# It keeps runs.report.json, gate.md, gate.html and gate.junit.xml. On GitHub the table is added to
+# the summary of the step and `exit-code` to its outputs.
+set -euo pipefail
+
+program=${NEARMETAL:-nearmetal}
+baseline=${NEARMETAL_BASELINE:-main}
+baselines=${NEARMETAL_BASELINES:-baselines}
+output=${NEARMETAL_OUTPUT:-nearmetal-ci}
+read -ra run_options <<<"${NEARMETAL_RUN_OPTIONS:-}"
+read -ra gate_options <<<"${NEARMETAL_GATE_OPTIONS:-}"
+runs=$output/runs.report.json
+
+finish() { # CODE HEADING FILE
+  if [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
+    { printf '### nearmetal: %s\n\n' "$2" && cat "$3" && echo; } >>"$GITHUB_STEP_SUMMARY"
+  fi
+  if [[ -n ${GITHUB_OUTPUT:-} ]]; then echo "exit-code=$1" >>"$GITHUB_OUTPUT"; fi
+  cat "$3"
+  exit "$1"
+}
+
+mkdir -p "$output"
+# A run that was stopped before leaves a journal, and what it shows is not of now.
+rm -f "$output"/runs.report.json{,l} "$output"/gate.{md,html,junit.xml}
+
+code=0
+"$program" run "${run_options[@]}" --repeats "${NEARMETAL_RUNS:-5}" --output "$runs" --force \
+  >"$output/runs.txt" || code=$?
+if ((code != 0)); then finish "$code" "the runs failed (exit $code)" "$output/runs.txt"; fi
+
+"$program" gate "$baseline" "$runs" --baselines "$baselines" "${gate_options[@]}" --markdown \
+  --html "$output/gate.html" --junit "$output/gate.junit.xml" --force >"$output/gate.md" || code=$?
+if [[ ! -s $output/gate.md && ! -d $baselines/$baseline ]]; then
+  echo "There is no baseline yet: $program baseline add $baseline $runs --baselines $baselines" \
+    >"$output/gate.md"
+fi
+finish "$code" "gate against $baseline (exit $code)" "$output/gate.md"

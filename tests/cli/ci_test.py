@@ -1,0 +1,146 @@
+"""What a CI is given: its shell, run as GitHub, GitLab and Jenkins would."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import yaml
+
+import cli
+import made_up
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CI = ROOT / "scripts" / "ci"
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+WORK = "--device cpu --model resnet20 --image-size 32 --batch 2 --threads 1 --warmup 1 --steps 2"
+
+
+def variables_of(text):
+    return set(re.findall(r"\bNEARMETAL(?:_[A-Z]+)*\b", text))
+
+
+class Gate(cli.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.settings = {"NEARMETAL": cli.EXECUTABLE, "NEARMETAL_RUNS": "3",
+                         "NEARMETAL_RUN_OPTIONS": WORK,
+                         "NEARMETAL_GATE_OPTIONS": "--no-charts"}
+
+    def shell(self, command, script, variables):
+        return subprocess.run([*command], cwd=self.folder, input=script, capture_output=True,
+                              env={**cli.clean_environment(), **variables}, text=True,
+                              timeout=cli.limit(60), check=False)
+
+    def on_github(self, **inputs):
+        """Each step with `run`, with these inputs and the defaults of the others."""
+        action = yaml.safe_load((CI / "action.yml").read_text(encoding="utf-8"))
+        values = {name: str(given["default"]) for name, given in action["inputs"].items()}
+        values.update(inputs)
+        (step,) = [each for each in action["runs"]["steps"] if "run" in each]
+        environment = {
+            name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], value)
+            for name, value in step["env"].items()}
+        for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"):
+            environment[name] = self.path(name)
+        environment["GITHUB_ACTION_PATH"] = str(CI)
+        self.assertEqual(step["shell"], "bash")
+        script = self.write("step.sh", step["run"])
+        return self.shell(["bash", "--noprofile", "--norc", "-eo", "pipefail", script], None,
+                          environment)
+
+    def on_gitlab(self):
+        job = yaml.safe_load((CI / "gitlab.yml").read_text(encoding="utf-8"))[".nearmetal"]
+        variables = {**job["variables"], "NEARMETAL_CI": str(CI), **self.settings}
+        script = "\n".join(["set -eo pipefail", *job["script"]])
+        return self.shell(["bash"], script, variables), job
+
+    def on_jenkins(self):
+        pipeline = (CI / "Jenkinsfile").read_text(encoding="utf-8")
+        (command,) = re.findall(r"\bsh '(.*)'", pipeline)
+        variables = dict(re.findall(r"(?m)^ +(NEARMETAL\w*) = '(.*)'$", pipeline))
+        os.symlink(ROOT / "scripts", self.path("scripts"))
+        return self.shell(["sh", "-xe"], command + "\n", {**variables, **self.settings})
+
+    def make_baseline(self, times):
+        """Of runs like those of the gate, but so many times as fast."""
+        process = self.call("run", *WORK.split(), "--repeats", "3", "--output", "base.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        report = self.report("base.json")
+        for run in report["arms"][0]["runs"]:
+            run["throughput_images_per_second"] *= times
+        self.write("base.json", json.dumps(made_up.settled(report)))
+        process = self.call("baseline", "add", "main", "base.json")
+        self.assertEqual(process.returncode, 0, process.err)
+
+    def kept(self):
+        return sorted(os.listdir(self.path("nearmetal-ci")))
+
+    def test_on_github_a_summary_and_an_output_are_written(self):
+        self.make_baseline(0.01)
+        options = {"run-options": WORK, "gate-options": "--no-charts"}
+        process = self.on_github(program=cli.EXECUTABLE, runs="3", **options)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        summary = pathlib.Path(self.path("GITHUB_STEP_SUMMARY")).read_text(encoding="utf-8")
+        self.assertIn("### nearmetal: gate against main (exit 0)", summary)
+        self.assertIn("| FASTER", summary)
+        self.assertIn("verdict: pass", process.stdout)
+        self.assertEqual(pathlib.Path(self.path("GITHUB_OUTPUT")).read_text("utf-8"),
+                         "exit-code=0\n")
+        self.assertEqual(self.kept(), ["gate.html", "gate.junit.xml", "gate.md",
+                                       "runs.report.json", "runs.txt"])
+
+    def test_on_gitlab_a_slower_program_fails_the_job(self):
+        self.make_baseline(100)
+        process, job = self.on_gitlab()
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertIn("SLOWER", process.stdout)
+        for path in [*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]]:
+            self.assertTrue(os.path.exists(self.path(path)), path)
+        self.assertNotIn(process.returncode, job["allow_failure"]["exit_codes"])
+
+    def test_on_jenkins_the_first_run_says_how_to_make_a_baseline(self):
+        process = self.on_jenkins()
+        self.assertEqual(process.returncode, 5, process.stderr)
+        (command,) = re.findall(r"There is no baseline yet: (.*)", process.stdout)
+        subprocess.run(command.split(), cwd=self.folder, check=True, capture_output=True)
+        self.assertTrue(os.path.isdir(self.path("baselines/main")))
+
+    def test_a_run_that_fails_is_the_end_and_keeps_nothing_of_before(self):
+        os.mkdir(self.path("nearmetal-ci"))
+        self.write("nearmetal-ci/gate.junit.xml", "old")
+        process = self.on_github(program=cli.EXECUTABLE, **{"run-options": "--batch none"})
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("--batch", process.stderr)
+        self.assertEqual(self.kept(), ["runs.txt"])
+        summary = pathlib.Path(self.path("GITHUB_STEP_SUMMARY")).read_text(encoding="utf-8")
+        self.assertIn("the runs failed (exit 2)", summary)
+
+
+class Templates(cli.CliTest):
+    def test_they_set_what_the_script_reads_and_the_page_tells_it(self):
+        known = variables_of((CI / "gate.sh").read_text(encoding="utf-8"))
+        for name in ("action.yml", "gitlab.yml", "Jenkinsfile"):
+            used = variables_of((CI / name).read_text(encoding="utf-8"))
+            self.assertLessEqual(used - {"NEARMETAL_CI"}, known, name)
+        self.assertEqual(set(re.findall(r"(?m)^\| `(NEARMETAL\w*)`", PAGE)), known)
+
+    def test_every_input_of_the_action_is_used(self):
+        text = (CI / "action.yml").read_text(encoding="utf-8")
+        self.assertEqual(set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", text)),
+                         set(yaml.safe_load(text)["inputs"]))
+
+    def test_examples_of_the_page_are_taken_by_the_templates(self):
+        github, gitlab = [yaml.safe_load(text)
+                          for text in re.findall(r"(?s)```yaml\n(.*?)```", PAGE)]
+        action = yaml.safe_load((CI / "action.yml").read_text(encoding="utf-8"))
+        self.assertLessEqual(set(github["jobs"]["speed"]["steps"][1]["with"]), set(action["inputs"]))
+        template = yaml.safe_load((CI / "gitlab.yml").read_text(encoding="utf-8"))
+        job = gitlab["speed"]
+        self.assertLessEqual(set(job["variables"]), set(template[job["extends"]]["variables"]))
+
+
+if __name__ == "__main__":
+    cli.main()
