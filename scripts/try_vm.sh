@@ -354,7 +354,7 @@ compare_sides() (
   # QEMU's CPU has a name of its own, which is what this is about.
   if [[ $accelerator == tcg ]]; then differ=(--allow-differ cpu_model); fi
   show "the guest ($accelerator) against its host" guest.html --bare host*.json --vm guest*.json "${differ[@]}"
-  show "a container against its host" container.html --base host*.json --new container*.json
+  show "a container against its host" container.html --bare host*.json --container container*.json
   show "the host against itself" again.html --base host*.json --new again*.json
 )
 

@@ -194,8 +194,6 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
   return ExitCode::ok;
 }
 
-struct NoForm {};
-
 }  // namespace
 
 void add_baselines_option(Options& options, std::string& folder) {

@@ -15,6 +15,7 @@ Examples:
   nearmetal compare --base old*.json --new new*.json    several runs of each: needed for a verdict
   nearmetal compare sweep.json#old sweep.json#new       two arms of one report, as of two builds
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
+  nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
 
 Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond
 it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree or have no
@@ -31,23 +32,33 @@ void take_both(CompareForm& form, const std::vector<std::string>& places) {
   form.both = {checked_path("BASE", places[0]), checked_path("NEW", places[1])};
 }
 
+void take_against_bare_metal(CompareForm& form, const Places& next, ComparisonForm claim) {
+  form.request.base = form.bare;
+  form.request.next = next;
+  form.request.options.form = claim;
+}
+
 void choose_sides(CompareForm& form) {
-  using Given = std::array<bool, 5>;
+  using Given = std::array<bool, 6>;
   CompareRequest& request = form.request;
+  if (!form.vm.empty() && !form.container.empty()) {
+    throw std::invalid_argument(
+        "--vm and --container exclude each other: hold each against --bare in a call of its own");
+  }
   const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
-                       !form.bare.empty(), !form.vm.empty()};
-  if (given == Given{false, true, true, false, false}) return;
-  if (given == Given{true, false, false, false, false}) {
+                       !form.bare.empty(), !form.vm.empty(),      !form.container.empty()};
+  if (given == Given{false, true, true, false, false, false}) return;
+  if (given == Given{true, false, false, false, false, false}) {
     request.base = {form.both[0]};
     request.next = {form.both[1]};
-  } else if (given == Given{false, false, false, true, true}) {
-    request.base = form.bare;
-    request.next = form.vm;
-    request.options.vm_form = true;
+  } else if (given == Given{false, false, false, true, true, false}) {
+    take_against_bare_metal(form, form.vm, ComparisonForm::vm);
+  } else if (given == Given{false, false, false, true, false, true}) {
+    take_against_bare_metal(form, form.container, ComparisonForm::container);
   } else {
     throw std::invalid_argument(
         "compare takes one of: BASE NEW; --base FILE... --new FILE...; --bare FILE... --vm "
-        "FILE...");
+        "FILE...; --bare FILE... --container FILE...");
   }
 }
 
@@ -71,6 +82,7 @@ void add_compare_options(Options& options, CompareForm& form) {
   options.paths("--new", "FILE...", request.next, "held against it");
   options.paths("--bare", "FILE...", form.bare, "of bare metal");
   options.paths("--vm", "FILE...", form.vm, "of a VM: lists what differs");
+  options.paths("--container", "FILE...", form.container, "of a container or pod: the same");
   add_rule_options(options, request.options);
   add_form_options(options, request);
   add_page_options(options, request);

@@ -14,9 +14,10 @@ struct CompareForm {
   std::vector<std::string> both;  // one place of each side
   std::vector<std::string> bare;  // sides of their own names
   std::vector<std::string> vm;
+  std::vector<std::string> container;
 };
 
-/// One of three forms fills the sides of `judging`.
+/// One of the forms fills the sides of `judging`.
 void add_compare_options(Options& options, CompareForm& form);
 
 }  // namespace nearmetal

@@ -66,8 +66,6 @@ ExitCode run_import(const ImportForm& form, const Context& context) {
   return ExitCode::ok;
 }
 
-struct NoForm {};
-
 template <ImportFormat format>
 Command import_of(const char* help) {
   return make_command(to_string(format), help, import_examples, add_import_options<format>,

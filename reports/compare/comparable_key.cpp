@@ -258,8 +258,9 @@ bool KeyDifference::can_be_allowed() const {
   return ran(base) && ran(other);
 }
 
-bool KeyDifference::is_treatment() const {
-  return name == "ranks_per_instance" || name == "cpu_model";
+bool KeyDifference::is_treatment(ComparisonForm form) const {
+  if (form == ComparisonForm::sets) return false;
+  return name == "ranks_per_instance" || (form == ComparisonForm::vm && name == "cpu_model");
 }
 
 bool covers(const std::string& allowed, const std::string& field) {

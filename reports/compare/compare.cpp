@@ -23,7 +23,7 @@ const RunArm* arm_in(const RunSet& set, const std::string& name) {
 
 bool is_allowed(const KeyDifference& difference, const CompareOptions& options) {
   if (!difference.can_be_allowed()) return false;
-  if (options.vm_form && difference.is_treatment()) return true;
+  if (difference.is_treatment(options.form)) return true;
   return std::ranges::any_of(options.allow_differ, [&](const std::string& allowed) {
     return covers(allowed, difference.name);
   });
@@ -258,20 +258,6 @@ bool holds_within_one_session(const Comparison& comparison) {
   });
 }
 
-const char* base_title(const CompareOptions& options) {
-  return options.vm_form ? "bare metal" : "base";
-}
-
-const char* new_title(const CompareOptions& options) { return options.vm_form ? "VM" : "new"; }
-
-const char* base_name(const CompareOptions& options) {
-  return options.vm_form ? "bare metal" : "the base";
-}
-
-const char* new_name(const CompareOptions& options) {
-  return options.vm_form ? "the VM" : "the new set";
-}
-
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
   if (base.arms.size() == 1 && next.arms.size() == 1) {
     const std::string& name = base.arms[0].name;
@@ -306,7 +292,8 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   comparison.on_gpus = runs_on_gpus(base) && runs_on_gpus(next);
   comparison.environment_differences =
       environment_differences(base.environments, next.environments);
-  if (options.vm_form) comparison.notes = doubts_of_claim(base, next);
+  if (options.form != ComparisonForm::sets)
+    comparison.notes = doubts_of_claim(base, next, options.form);
   for (const ArmPair& pair : pairs) {
     if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
   }

@@ -33,11 +33,11 @@ std::vector<EnvironmentDifference> environment_differences(const std::vector<Env
                                                            const std::vector<Environment>& other);
 
 /// Where what was found, or what --environment said, contradicts that the base is bare metal and
-/// the other side a VM, or where nothing confirms it.
+/// the other side of this form, or where nothing confirms it.
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
-                                     const std::vector<Environment>& vm);
+                                     const std::vector<Environment>& next, ComparisonForm form);
 /// The same; or, of imported results, that their machines are as they were published.
-std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& vm);
+std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
 
 /// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
@@ -70,8 +70,8 @@ struct CompareOptions {
   std::vector<std::string> metrics;  // names, or the words above; empty: throughput
   RowOrder order = RowOrder::verdict;
   std::vector<std::string> allow_differ;  // fields of the comparable key
-  bool vm_form = false;                   // base is bare metal, the new side a VM
-  bool base_can_grow = true;              // whether more runs of the base can be had
+  ComparisonForm form = ComparisonForm::sets;
+  bool base_can_grow = true;  // whether more runs of the base can be had
 };
 
 /// Confidence of the intervals of each side by itself; those of differences follow alpha.
@@ -136,10 +136,10 @@ struct Comparison {
   std::vector<ComparisonRow> geometric_means{};  // of the rows of a metric, where 2 or more
 };
 
-/// How tables and charts call the sides: "base" and "new", or "bare metal" and "VM".
+/// How tables and charts call the sides: "base" and "new", "bare metal" and "VM" or "container".
 const char* base_title(const CompareOptions& options);
 const char* new_title(const CompareOptions& options);
-/// And sentences: "the base" and "the new set", or "bare metal" and "the VM".
+/// And sentences: "the base" and "the new set", "bare metal" and "the VM" or "the container".
 const char* base_name(const CompareOptions& options);
 const char* new_name(const CompareOptions& options);
 

@@ -46,8 +46,7 @@ Run kept_of(const Run& run, bool with_steps) {
   copy.kernel_choices = {};
   if (!with_steps) copy.profile.reset();
   for (Rank& rank : copy.ranks) {
-    rank.loss = {};
-    if (!with_steps) rank.step_seconds = {};
+    if (!with_steps) rank.step_seconds = rank.loss = {};
   }
   return copy;
 }
@@ -274,6 +273,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
                .tool = run.tool.value_or(report.tool),
                .kind = arm.kind,
                .key = comparable_key(report, arm, run),
+               .argv = report.invocation.argv,
                .run = kept_of(run, with_steps)},
               report.environments);
     }

@@ -1,6 +1,7 @@
 // One side of a comparison: runs of one or several reports, by arm.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -44,6 +45,10 @@ std::string gpu_chip(const std::string& product);
 /// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
 std::string gpu_board(const std::string& product);
 
+/// What the sides are said to be: any two sets of runs, or bare metal and a VM or a container.
+enum class ComparisonForm { sets, vm, container };
+constexpr auto names_of(ComparisonForm) { return std::array{"sets", "vm", "container"}; }
+
 struct KeyDifference {
   std::string name;
   Severity severity = Severity::work;
@@ -52,9 +57,9 @@ struct KeyDifference {
   std::string source{};  // of a comparison: of the run that differs from the first of the base
   bool allowed = false;  // by the options of the comparison
 
-  /// Whether it is what a comparison of a VM with bare metal looks into: how ranks are split among
-  /// instances, and the CPU as a guest sees it.
-  bool is_treatment() const;
+  /// Whether it is what such a comparison looks into: how ranks are split among instances, and the
+  /// CPU as a guest sees it. A container sees that of its host.
+  bool is_treatment(ComparisonForm form) const;
   /// Whether --allow-differ can cover it: kinds only where both sides ran on a machine, measured
   /// and emulated.
   bool can_be_allowed() const;
@@ -82,7 +87,8 @@ struct SetRun {
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
   std::string session{};   // hosts, their boots, and the day: what they did to all runs alike
-  // Without losses and plans; step times and profile only where they are kept. The environments of
+  std::vector<std::string> argv{};  // of the command that wrote the report
+  // Without plans; steps, their losses and profile only where they are kept. The environments of
   // its ranks are indices into those of the set.
   Run run;
 };
@@ -141,7 +147,7 @@ std::vector<std::string> files_of(const std::vector<std::string>& places);
 void keep_only_arm(Report& report, const std::string& arm, const std::string& source);
 
 /// Adds the runs of a report; with `only_arm`, of that one alone. Kept are their figures, which is
-/// all that comparing takes, and `with_steps` what charts show, too: step times and profile. Throws
+/// all that comparing takes, and `with_steps` step times, losses and profile, too. Throws
 /// std::invalid_argument for an arm that is not there.
 void add_runs(RunSet& set, const Report& report, const std::string& source,
               const std::string& only_arm = "", bool with_steps = false);

@@ -23,7 +23,7 @@ namespace {
 
 struct ComparisonDocument {
   std::string schema = "nearmetal/comparison";
-  std::string schema_version = "1.2";
+  std::string schema_version = "1.3";
   int64_t exit_code = 0;
   const Comparison& comparison;
   const std::optional<GateResult>& gate;
@@ -182,7 +182,10 @@ void fields(Archive& field, In<Archive, CompareOptions> options) {
   field("alpha", options.rule.alpha, "Chance of each kind of error");
   field("metrics", options.metrics);
   field("allow_differ", options.allow_differ);
-  field("vm_form", options.vm_form, "The base is bare metal, the new side a VM");
+  field("vm_form", options.form == ComparisonForm::vm, "The base is bare metal, the new side a VM");
+  field.added("form", options.form,
+              "What the sides are said to be: any two sets of runs, or bare metal and a VM or a "
+              "container; since 1.3");
 }
 
 template <class Archive>

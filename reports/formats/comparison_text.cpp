@@ -202,10 +202,11 @@ std::vector<std::string> remarks_of(const Comparison& comparison, const Footnote
     lines.push_back("(" + std::to_string(i + 1) + ") " + footnotes.texts()[i]);
   }
   for (const Warning& note : comparison.notes) lines.push_back("note: " + note.text);
-  if (!comparison.options.vm_form && !comparison.environment_differences.empty()) {
+  if (comparison.options.form == ComparisonForm::sets &&
+      !comparison.environment_differences.empty()) {
     lines.push_back("note: the environments differ in " + differing_names(comparison));
   }
-  if (comparison.options.vm_form && comparison.on_gpus) {
+  if (comparison.options.form == ComparisonForm::vm && comparison.on_gpus) {
     for (const char* line : published) lines.push_back(std::string("published: ") + line);
   }
   return lines;
@@ -270,7 +271,7 @@ void print_comparison(std::ostream& out, const Comparison& comparison, bool colo
     print_aligned(out, explanation.table);
     for (const std::string& line : explanation.remarks) print_wrapped(out, line);
   }
-  if (comparison.options.vm_form && !text.environments.rows.empty()) {
+  if (comparison.options.form != ComparisonForm::sets && !text.environments.rows.empty()) {
     out << '\n';
     print_aligned(out, text.environments);
   }
@@ -296,7 +297,7 @@ void print_comparison_markdown(std::ostream& out, const Comparison& comparison) 
     }
     out << '\n';
   }
-  if (comparison.options.vm_form && !text.environments.rows.empty()) {
+  if (comparison.options.form != ComparisonForm::sets && !text.environments.rows.empty()) {
     print_markdown(out, text.environments);
     out << '\n';
   }

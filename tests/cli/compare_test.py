@@ -152,9 +152,41 @@ class Compare(CompareTest):
                             "Virtual CPU")
         self.assertNotIn("published: ", process.out)
         self.assertNotIn("given as bare metal", process.out)
-        self.assertTrue(self.json_of(*arguments)["options"]["vm_form"])
+        options = self.json_of(*arguments)["options"]
+        self.assertEqual((options["form"], options["vm_form"]), ("vm", True))
         arguments[1], arguments[-7] = "--vm", "--bare"
         self.assert_verdict(self.call(*arguments), 0, "the side given as bare metal shows")
+
+    def test_a_container_is_held_against_bare_metal(self):
+        self.source = json.loads(SOURCE.with_name("report-1.2.json").read_text(encoding="utf-8"))
+
+        def in_container(name):
+            def change(report, _):
+                environment = report["environments"][0]
+                environment["hypervisor_cpu_flag"] = False
+                environment["virtualisation"].update(
+                    machine="bare-metal", hypervisor="none", container=name)
+            return change
+        bare = self.runs("bare", 1000, change=in_container("none"))
+        pod = self.runs("pod", 900, minute=60, change=in_container("kubernetes"))
+        process = self.call("compare", "--bare", *bare, "--container", *pod, "--html", "pod.html")
+        self.assert_verdict(process, 0, "% slower than bare metal [",
+                            "virtualisation/container", "kubernetes", "bare metal, images/s",
+                            "container, images/s")
+        self.assertNotIn("given as", process.out)
+        self.assertNotIn("published: ", process.out)
+        page = pathlib.Path(self.path("pod.html")).read_text(encoding="utf-8")
+        self.assertIn("nearmetal: a container against bare metal", page)
+        options = self.json_of("compare", "--bare", *bare, "--container", *pod)["options"]
+        self.assertEqual((options["form"], options["vm_form"]), ("container", False))
+        process = self.call("compare", "--bare", *pod, "--container", *bare)
+        self.assert_verdict(process, 0, "given as bare metal shows a container",
+                            "given as a container shows no container")
+
+    def test_a_vm_and_a_container_are_two_comparisons(self):
+        one = self.made("one.json", 1000, 0)
+        self.assert_refused(self.call("compare", "--bare", one, "--vm", one, "--container", one), 2,
+                            "--vm and --container exclude each other", "a call of its own")
 
     def test_what_cannot_be_read_is_exit_5(self):
         good = self.made("good.json", 1000, 0)

@@ -41,7 +41,7 @@ TEST(CompareOptions, SidesOfAComparison) {
   const CompareRequest two = parse_compare({"a.json", "b.json#arm"});
   EXPECT_THAT(two.base, ElementsAre("a.json"));
   EXPECT_THAT(two.next, ElementsAre("b.json#arm"));
-  EXPECT_FALSE(two.options.vm_form);
+  EXPECT_EQ(two.options.form, ComparisonForm::sets);
   const CompareRequest sets = parse_compare({"--base", "a", "b", "--new", "c", "--json"});
   EXPECT_THAT(sets.base, ElementsAre("a", "b"));
   EXPECT_THAT(sets.next, ElementsAre("c"));
@@ -49,7 +49,15 @@ TEST(CompareOptions, SidesOfAComparison) {
   const CompareRequest vm = parse_compare({"--vm", "v", "--bare", "a", "b"});
   EXPECT_THAT(vm.base, ElementsAre("a", "b"));
   EXPECT_THAT(vm.next, ElementsAre("v"));
-  EXPECT_TRUE(vm.options.vm_form);
+  EXPECT_EQ(vm.options.form, ComparisonForm::vm);
+  const CompareRequest pod = parse_compare({"--bare", "a", "--container", "p", "q"});
+  EXPECT_THAT(pod.base, ElementsAre("a"));
+  EXPECT_THAT(pod.next, ElementsAre("p", "q"));
+  EXPECT_EQ(pod.options.form, ComparisonForm::container);
+  EXPECT_THAT(refusal_of_compare({"--bare", "a", "--vm", "v", "--container", "p"}),
+              HasSubstr("--vm and --container exclude each other"));
+  EXPECT_THAT(refusal_of_compare({"--base", "a", "--container", "p"}),
+              HasSubstr("--bare FILE... --container FILE..."));
   const GateForm gate = parse_gate({"main", "a", "b", "--fail-on", "any"});
   EXPECT_THAT(gate.request.base, ElementsAre("main"));
   EXPECT_THAT(gate.request.next, ElementsAre("a", "b"));

@@ -55,7 +55,7 @@ TEST(Attribution, CompareExplainsWhereBothSidesHaveProbes) {
 
 TEST(Attribution, CompareCallsTheSidesByTheirNames) {
   CompareOptions options;
-  options.vm_form = true;
+  options.form = ComparisonForm::vm;
   std::ostringstream text;
   const Machine slow{.step_seconds = 0.027};
   print_comparison(text, compare(set_of(some_runs({}, 0)), set_of(some_runs(slow, 60)), options),

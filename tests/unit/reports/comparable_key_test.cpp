@@ -131,8 +131,9 @@ TEST(ComparableKey, OnTheCpuItsModelAndThreadsCount) {
   ASSERT_EQ(differences.size(), 2U);
   EXPECT_EQ(differences[0], (KeyDifference{"cpu_model", Severity::hardware, "AMD EPYC", "Xeon"}));
   EXPECT_EQ(differences[1].name, "threads");
-  EXPECT_TRUE(differences[0].is_treatment());
-  EXPECT_FALSE(differences[1].is_treatment());
+  EXPECT_TRUE(differences[0].is_treatment(ComparisonForm::vm));
+  EXPECT_FALSE(differences[0].is_treatment(ComparisonForm::container)) << "it sees its host's";
+  EXPECT_FALSE(differences[1].is_treatment(ComparisonForm::vm));
 }
 
 TEST(ComparableKey, RanksPerInstance) {
@@ -144,7 +145,9 @@ TEST(ComparableKey, RanksPerInstance) {
   const auto differences = key_differences(key_of(sample_report()), key_of(report));
   ASSERT_EQ(differences.size(), 1U);
   EXPECT_EQ(differences[0], (KeyDifference{"ranks_per_instance", Severity::layout, "1", "2 1"}));
-  EXPECT_TRUE(differences[0].is_treatment());
+  EXPECT_TRUE(differences[0].is_treatment(ComparisonForm::vm));
+  EXPECT_TRUE(differences[0].is_treatment(ComparisonForm::container));
+  EXPECT_FALSE(differences[0].is_treatment(ComparisonForm::sets));
 }
 
 TEST(ComparableKey, WhatSumsGradientsMustAgree) {
@@ -157,7 +160,7 @@ TEST(ComparableKey, WhatSumsGradientsMustAgree) {
   const auto differences = key_differences(key_of(nccl), key_of(of_library("mpi")));
   ASSERT_EQ(differences.size(), 1U);
   EXPECT_EQ(differences[0].name, "communication");
-  EXPECT_FALSE(differences[0].is_treatment());
+  EXPECT_FALSE(differences[0].is_treatment(ComparisonForm::vm));
   EXPECT_EQ(context_sha256(key_of(nccl)), context_sha256(key_of(sample_report())))
       << "arms of one rank and of several are held against each other";
 }

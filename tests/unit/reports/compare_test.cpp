@@ -253,7 +253,7 @@ TEST(Compare, KindsAreMixedOnDemandAndLabelled) {
   const RunSet emulated = of_kind(Kind::emulated);
   EXPECT_EQ(row_of(emulated, emulated).notes.front().code, "emulated");
   CompareOptions options;
-  options.vm_form = true;
+  options.form = ComparisonForm::vm;
   EXPECT_EQ(row_of(base_set(), emulated, options).verdict, Verdict::not_comparable);
   options.allow_differ = {"kind"};
   EXPECT_THAT(row_of(base_set(), emulated, options).notes.front().text, HasSubstr("VM emulated"));
@@ -276,7 +276,7 @@ TEST(Compare, TheVmFormTakesTheSplitAsTreatment) {
   add_runs(vm_set, report, "vm.json");
   EXPECT_EQ(row_of(bare_set, vm_set).verdict, Verdict::not_comparable);
   CompareOptions options;
-  options.vm_form = true;
+  options.form = ComparisonForm::vm;
   const Comparison comparison = compare(bare_set, vm_set, options);
   EXPECT_NE(comparison.rows[0].verdict, Verdict::not_comparable);
   EXPECT_TRUE(comparison.key_differences[0].allowed);

@@ -37,7 +37,7 @@ TEST(ComparisonText, HoldsEveryRowAndFootnote) {
 
 CompareOptions vm_form() {
   CompareOptions options;
-  options.vm_form = true;
+  options.form = ComparisonForm::vm;
   return options;
 }
 

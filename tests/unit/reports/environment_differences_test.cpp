@@ -20,10 +20,19 @@ std::vector<Environment> machine(bool cpu_flag, const Maybe<MachineKind>& conclu
 }
 
 std::vector<std::string> doubts(const std::vector<Environment>& bare,
-                                const std::vector<Environment>& vm) {
+                                const std::vector<Environment>& next,
+                                ComparisonForm form = ComparisonForm::vm) {
   std::vector<std::string> codes;
-  for (const Warning& doubt : doubts_of_claim(bare, vm)) codes.push_back(doubt.code);
+  for (const Warning& doubt : doubts_of_claim(bare, next, form)) codes.push_back(doubt.code);
   return codes;
+}
+
+// Of bare metal unless it is said to be in a VM.
+std::vector<Environment> in_container(const Maybe<std::string>& container, bool in_vm = false,
+                                      std::optional<MachineKind> claim = {}) {
+  auto environments = machine(in_vm, in_vm ? MachineKind::vm : MachineKind::bare_metal, claim);
+  environments[0].virtualisation.container = container;
+  return environments;
 }
 
 TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
@@ -45,8 +54,8 @@ TEST(EnvironmentDifferences, IdsOfALaunchAreNone) {
   auto one = machine(true, MachineKind::vm), other = one;
   other[0].boot_id = std::string("another");
   for (const char* id :
-       {"ess_base_jobid", "orte_hnp_uri", "orte_jobfam_session_dir", "orte_precondition_transports",
-        "orte_tmpdir_base", "btl_vader_backing_directory"}) {
+       {"ess_base_jobid", "orte_hnp_uri", "orte_parent_uri", "orte_jobfam_session_dir",
+        "orte_precondition_transports", "orte_tmpdir_base", "btl_vader_backing_directory"}) {
     one[0].variables[std::string("OMPI_MCA_") + id] = "1";
     other[0].variables[std::string("OMPI_MCA_") + id] = "2";
   }
@@ -54,6 +63,19 @@ TEST(EnvironmentDifferences, IdsOfALaunchAreNone) {
   other[0].variables["OMPI_MCA_btl"] = "tcp";
   EXPECT_THAT(environment_differences(one, other),
               ElementsAre(EnvironmentDifference{"variables/OMPI_MCA_btl", "(none)", "tcp"}));
+}
+
+TEST(EnvironmentDifferences, AnAddressOfANicIsNoneAndASlowerLinkIsOne) {
+  auto one = machine(true, MachineKind::vm), other = one;
+  one[0].rdma[0].ports[0].gids[0].gid = std::string("fe80::1");
+  other[0].rdma[0].ports[0].gids[0].gid = std::string("fe80::2");
+  one[0].gpus[0].link_generation = 5;  // which an idle GPU lowers
+  other[0].gpus[0].link_generation = 1;
+  EXPECT_THAT(environment_differences(one, other), IsEmpty());
+  one[0].rdma[0].link_generation = 5;
+  other[0].rdma[0].link_generation = 4;
+  EXPECT_THAT(environment_differences(one, other),
+              ElementsAre(EnvironmentDifference{"rdma/0/link_generation", "5", "4"}));
 }
 
 // A guest whose CPU hides the hypervisor is given away by other signs, and by what its user said.
@@ -76,6 +98,29 @@ TEST(EnvironmentDifferences, WhatTheUserSaidIsHeldAgainstTheSides) {
               IsEmpty());
   EXPECT_THAT(doubts(machine(false, metal, MachineKind::vm), machine(true, MachineKind::vm, metal)),
               ElementsAre("claim_bare", "claim_vm"));
+}
+
+TEST(EnvironmentDifferences, ASideGivenAsAContainerIsHeldAgainstWhatItShows) {
+  const auto of_containers = [](const auto& bare, const auto& next) {
+    return doubts(bare, next, ComparisonForm::container);
+  };
+  const std::string none = "none", pod = "kubernetes";
+  const MachineKind container = MachineKind::container, metal = MachineKind::bare_metal;
+  EXPECT_THAT(of_containers(in_container(none), in_container(pod)), IsEmpty());
+  EXPECT_THAT(of_containers(in_container(none), in_container(none)),
+              ElementsAre("claim_container"));
+  EXPECT_THAT(of_containers(in_container(pod), in_container(pod)), ElementsAre("claim_bare"));
+  EXPECT_THAT(of_containers(in_container(none), in_container(pod, false, metal)),
+              ElementsAre("claim_container"));
+  EXPECT_THAT(of_containers(in_container(none, false, container), in_container(pod)),
+              ElementsAre("claim_bare"));
+  EXPECT_THAT(of_containers(in_container(none), in_container(pod, true)),
+              ElementsAre("claim_container"))
+      << "the difference is that of VM and container";
+  EXPECT_THAT(of_containers(in_container(none, true), in_container(pod, true)),
+              ElementsAre("claim_bare"));
+  EXPECT_THAT(of_containers(in_container(none), in_container(Unknown{"not determined"})),
+              ElementsAre("claim_unconfirmed"));
 }
 
 TEST(EnvironmentDifferences, NothingKnownIsADoubt) {
