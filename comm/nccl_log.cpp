@@ -22,7 +22,8 @@ Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes,
   const std::regex sum(
       "\\b(" + operations +
       R"(): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})");
-  static const std::regex transport(R"( via ([A-Z][^ ]*))");
+  // Names of networks may have a space: NET/AWS Libfabric/0/GDRDMA.
+  static const std::regex transport(R"( via ([A-Z][^ ]*(?: [A-Z][^ /]*/[^ ]*)?))");
   static const std::regex ring(R"(Channel \d+/\d+ : (\d+(?: \d+)*)\s*$)");
   NcclChoices choices;
   std::istringstream lines(log);

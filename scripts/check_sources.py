@@ -25,7 +25,7 @@ ARROWS = {
 # that come earlier in its stack. Rooms of one floor, and stacks, do not meet. "." is the folder's
 # own files.
 FLOORS = {
-    "bench": [["cli environment", "monitor", "run", "micro sweep", "doctor", "commands", "."]],
+    "bench": [["cli environment", "monitor", "run", "micro sweep", "tf_cnn_benchmarks doctor", "commands", "."]],
     "comm": [[".", "mpi gpu"], ["layout", "launch"]],
     "reports": [["files statistics document", "text", "json merge attribution",
                  "compare imports",

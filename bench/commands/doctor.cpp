@@ -5,6 +5,7 @@
 #include "bench/doctor/diagnose.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
+#include "reports/formats/nic_text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char* doctor_examples = R"(
 Examples:
-  nearmetal doctor                                 driver, libraries, GPUs, MPI, limits, ...
+  nearmetal doctor                                 driver, libraries, GPUs, NICs, MPI, limits, ...
   nearmetal doctor layout.json                     and what that file asks for, on all its hosts
   nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
@@ -33,7 +34,7 @@ void add_doctor_options(Options& options, DoctorForm& form) {
       .words = shipped_layouts;
   options.path("--mig-config", "FILE[#LABEL]", form.mig_config,
                "of mig-parted: whether the GPUs here are so");
-  options.toggle("--json", form.json, "the findings as JSON");
+  options.toggle("--json", form.json, "the findings, GPUs and NICs as JSON");
 }
 
 void print(std::ostream& out, const std::vector<Finding>& findings) {
@@ -44,6 +45,13 @@ void print(std::ostream& out, const std::vector<Finding>& findings) {
     if (!finding.why.empty()) print_line(out, finding.why, "           why: ");
     if (!finding.fix.empty()) print_line(out, finding.fix, "           fix: ");
   }
+}
+
+void print_tables(std::ostream& out, const Environment& machine) {
+  std::vector<TitledTable> tables = nic_tables({machine}, true);
+  if (!machine.gpus.empty()) tables.insert(tables.begin(), gpu_table(machine.gpus));
+  if (!tables.empty()) out << '\n';
+  for (const TitledTable& table : tables) print_aligned(out, table);
 }
 
 ExitCode run_doctor(const DoctorForm& form, const Context& context) {
@@ -60,11 +68,14 @@ ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   const auto blockers = std::ranges::count_if(
       findings, [](const Finding& finding) { return finding.severity == Urgency::blocker; });
   const ExitCode code = blockers > 0 ? ExitCode::not_supported : ExitCode::ok;
+  Environment machine = checkup.environment;
+  machine.gpus = checkup.gpus;
   if (form.json) {
-    terminal.out << findings_to_json(findings, static_cast<int>(code));
+    terminal.out << findings_to_json(findings, machine, static_cast<int>(code));
     return code;
   }
   print(terminal.out, findings);
+  print_tables(terminal.out, machine);
   terminal.out << "verdict: "
                << (blockers > 0 ? std::to_string(blockers) + " in the way of runs"
                                 : std::string("nothing in the way of runs"))

@@ -65,6 +65,9 @@ void add_layout_options(Options& options, PlanRequest& request) {
   options.value("--neighbours", "LOAD,LOAD,...",
                 "one of --fractions trains, all others copy, compute or use pcie", take_neighbours);
   options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
+  options.value(
+      "--job-limit", "TIME", "after which a job has failed: 2h [30m]",
+      [&](const std::string& text) { request.job_seconds = parse_duration("--job-limit", text); });
 }
 
 }  // namespace nearmetal

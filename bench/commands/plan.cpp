@@ -6,6 +6,7 @@
 #include "bench/commands/program.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
+#include "comm/layout/peer_rules.h"
 #include "reports/files/atomic_file.h"
 #include "reports/text/fit_table.h"
 
@@ -81,6 +82,10 @@ ExitCode run_plan(const PlanForm& form, const Context& context) {
   form.format->print(text, plan, form.image.value_or(""));
   if (form.output) require_no_input(*form.output, files_of(plan, request));
   write_output(text.str(), form.output, form.force, context.terminal);
+  for (const Finding& found : peer_findings(plan.placements, plan.file.hosts)) {
+    context.terminal.remark(std::string("nearmetal: ") + to_string(found.severity) + ": " +
+                            found.seen + "; " + found.why + "; " + found.fix);
+  }
   return ExitCode::ok;
 }
 

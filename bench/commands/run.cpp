@@ -85,7 +85,7 @@ ExitCode exit_code_of(const Run& run, int stop_signal) {
   return stop_signal != 0 ? exit_code_of_signal(stop_signal) : ExitCode::terminated;
 }
 
-void print_result(std::ostream& out, const Report& report, bool colour) {
+void print_table(std::ostream& out, const Report& report, bool colour) {
   const Run& run = report.arms.front().runs.front();
   print_summary(out, report, run, colour);
   if (run.profile) print_profile(out, *run.profile);
@@ -93,14 +93,19 @@ void print_result(std::ostream& out, const Report& report, bool colour) {
 }
 
 // The table comes after the file is safe; where it is not, the table is all that is left.
-void publish(const Report& report, const Destination& destination, const Terminal& terminal) {
+void publish(const Report& report, const Destination& destination,
+             const std::optional<AskedBy>& asked_by, const Terminal& terminal) {
+  const auto print = [&](std::ostream& out, bool colour) {
+    if (asked_by) return asked_by->print(out, report);
+    print_table(out, report, colour);
+  };
   try {
     write_report(report, destination, terminal);
   } catch (...) {
-    print_result(terminal.err, report, false);
+    print(terminal.err, false);
     throw;
   }
-  if (!destination.to_stdout) print_result(terminal.out, report, terminal.colour);
+  if (!destination.to_stdout) print(terminal.out, terminal.colour);
   if (destination.file) terminal.remark("report: " + destination.file->string());
 }
 
@@ -144,6 +149,9 @@ class RankJob {
                          [this](const RunConfig& config) { require_destination(config); }));
     });
     PreparedDevice& device = *prepared;
+    if (context_.asked_by) {
+      for (const std::string& remark : context_.asked_by->remarks) terminal_.remark(remark);
+    }
     terminal_.remark(device_remark(device));
     RankStart start = start_on(device);
     KernelSource kernels;
@@ -244,7 +252,7 @@ class RankJob {
         last->finish_for_sweep(report);
         tell_result(report, *reporter_);
       } else {
-        publish(report, last ? last->finish() : destination_, terminal_);
+        publish(report, last ? last->finish() : destination_, context_.asked_by, terminal_);
       }
       tell_failure(report.arms[0].runs[0], terminal_);
     });

@@ -68,6 +68,7 @@ std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
   std::string place = layout.source;
   if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
   if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
+  if (outcome.failure_code == FailureCode::expect_link) place += "/expect/link";
   return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
 }
 
@@ -75,7 +76,8 @@ class Sweep {
  public:
   Sweep(const SweepForm& form, const Context& context)
       : form_(form),
-        argv_(context.argv),
+        asked_by_(context.asked_by),
+        words_(asked_by_ ? asked_by_->words : context.argv),
         terminal_(context.terminal),
         stop_(context.stop),
         plan_(make_launch_plan(form.request)) {
@@ -83,7 +85,7 @@ class Sweep {
     terminal_.quiet = config.quiet;
     terminal_.rewrites = terminal_.rewrites && !config.quiet && !config.no_progress;
     report_.tool = build_info();
-    report_.invocation.argv = argv_;
+    report_.invocation.argv = context.argv;
     report_.invocation.origins = origins_of(form.request.workload.given);
     report_.invocation.started_at = time_stamp();
     report_.invocation.config = plan_.workloads.at(0).config;
@@ -91,6 +93,9 @@ class Sweep {
   }
 
   ExitCode run() {
+    if (asked_by_) {
+      for (const std::string& remark : asked_by_->remarks) terminal_.remark(remark);
+    }
     require_shares(plan_);
     require_mpirun(plan_);
     find_parts();
@@ -139,7 +144,7 @@ class Sweep {
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);
     runs_.emplace(form_.resume, output_, form_.force,
-                  JournalOrigin{plan_hash, shell_quoted(with_files(argv_, {})), report_.tool,
+                  JournalOrigin{plan_hash, shell_quoted(with_files(words_, {})), report_.tool,
                                 executables_of(plan_)},
                   terminal_);
   }
@@ -246,6 +251,8 @@ class Sweep {
   void print() const {
     if (form_.json) {
       terminal_.out << to_json(report_) << std::flush;
+    } else if (asked_by_) {
+      asked_by_->print(terminal_.out, report_);
     } else {
       print_sweep(terminal_.out, report_, terminal_.colour);
     }
@@ -278,14 +285,15 @@ class Sweep {
   void tell_how_to_go_on(const std::string& what) {
     std::vector<std::string> files = {"--resume", runs_->path().string()};
     if (has_file()) files.insert(files.end(), {"--output", output_, "--force"});
-    if (form_.json && std::ranges::find(argv_, "--json") == argv_.end()) {
+    if (form_.json && std::ranges::find(words_, "--json") == words_.end()) {
       files.emplace_back("--json");
     }
-    terminal_.remark(what + printable(shell_quoted(with_files(argv_, files))));
+    terminal_.remark(what + printable(shell_quoted(with_files(words_, files))));
   }
 
   const SweepForm& form_;
-  const std::vector<std::string>& argv_;
+  const std::optional<AskedBy>& asked_by_;
+  const std::vector<std::string>& words_;  // that ask for this sweep
   Terminal terminal_;
   const std::atomic<int>& stop_;
   LaunchPlan plan_;

@@ -19,6 +19,7 @@
 #include "bench/sweep/make_launch_plan.h"
 #include "bench/sweep/run_layout.h"
 #include "comm/launch/launch_plan.h"
+#include "comm/layout/peer_rules.h"
 #include "models/errors.h"
 #include "models/load_module.h"
 #include "models/probe.h"
@@ -158,15 +159,21 @@ std::string too_few_gpus(const Host& host, const Checkup& checkup) {
 }
 
 // As a rank looks before it trains.
-std::string not_as_expected(const Layout& layout, const Placement& placement,
-                            const Checkup& checkup) {
+std::string not_as_expected(const LaunchPlan& plan, size_t index, const Checkup& checkup) {
+  const Layout& layout = plan.file.layouts[index];
+  const Placement& placement = plan.placements[index];
+  Expected expected{.gpu = layout.expect.gpu, .environment = layout.expect.environment};
+  if (layout.expect.link) {
+    const std::optional<std::string>& network = plan.file.launcher.network;
+    expected.link = expected_link(layout.expect.link->rate + (network ? "," + *network : ""));
+  }
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& placed : job.ranks) {
       const bool known = !placed.gpu || *placed.gpu < std::ssize(checkup.gpus);
       if (!is_this_machine(placed.address) || !known) continue;
       try {
-        require_expected({.gpu = layout.expect.gpu, .environment = layout.expect.environment},
-                         checkup.environment, placed.gpu ? &checkup.gpus[*placed.gpu] : nullptr);
+        require_expected(expected, checkup.environment,
+                         placed.gpu ? &checkup.gpus[*placed.gpu] : nullptr);
       } catch (const std::invalid_argument& error) {
         return layout.source + "/expect: " + error.what();
       }
@@ -181,8 +188,18 @@ void hold(const LaunchPlan& plan, const Checkup& checkup, LayoutCheck& check) {
   };
   for (const Host& host : plan.file.hosts) add(too_few_gpus(host, checkup));
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    add(not_as_expected(plan.file.layouts[i], plan.placements[i], checkup));
+    add(not_as_expected(plan, i, checkup));
   }
+}
+
+// Their hosts, with what the driver tells of this machine's GPUs.
+std::vector<Host> with_gpus_here(std::vector<Host> hosts, const Checkup& checkup) {
+  for (Host& host : hosts) {
+    if (!is_this_machine(address_of(host))) continue;
+    host.found.clear();
+    for (const Gpu& gpu : checkup.gpus) host.found.push_back({gpu.name, ""});
+  }
+  return hosts;
 }
 
 }  // namespace
@@ -208,6 +225,7 @@ LayoutCheck check_layout(const std::string& file, const Checkup& checkup) {
     const LaunchPlan plan = make_launch_plan(request);
     check.layouts = std::ssize(plan.placements);
     hold(plan, checkup, check);
+    check.peers = peer_findings(plan.placements, with_gpus_here(plan.file.hosts, checkup));
     require_shares(plan);
   } catch (const std::exception& error) {
     check.problems.emplace_back(error.what());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/doctor/advice.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -50,26 +51,26 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
 }
 
 constexpr int64_t mebibyte = int64_t{1} << 20;
-constexpr int64_t small_shared_memory = 512 * mebibyte;  // Docker gives 64 MiB
-constexpr int64_t small_locked_memory = 64 * mebibyte;   // RDMA registers buffers of this order
 constexpr int64_t few_open_files = 1024;
 constexpr int64_t little_disk = 256 * mebibyte;
 
 std::string mebibytes(int64_t bytes) { return std::to_string(bytes / mebibyte) + " MiB"; }
 
-void add_limits(const Limits& limits, std::vector<Finding>& findings) {
+void add_limits(const Limits& limits, bool has_rdma, std::vector<Finding>& findings) {
   const size_t before = findings.size();
-  if (limits.shared_memory_bytes && *limits.shared_memory_bytes < small_shared_memory) {
+  if (limits.shared_memory_bytes && *limits.shared_memory_bytes < small_shared_memory_bytes) {
     findings.push_back({Urgency::warning, "small_shared_memory",
                         "/dev/shm has " + mebibytes(*limits.shared_memory_bytes),
                         "ranks of one host exchange through it; NCCL and MPI fail or go by sockets",
                         "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory"});
   }
-  if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory) {
-    findings.push_back({Urgency::note, "small_locked_memory",
+  if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory_bytes) {
+    findings.push_back({has_rdma ? Urgency::warning : Urgency::note, "small_locked_memory",
                         "memlock is " + mebibytes(*limits.locked_memory_bytes),
                         "RDMA between hosts cannot register its buffers",
-                        "ulimit -l unlimited; docker: --ulimit memlock=-1"});
+                        "ulimit -l unlimited, in limits.conf or LimitMEMLOCK= of the service that "
+                        "starts ranks (sshd, slurmd); docker: --ulimit memlock=-1; Kubernetes: "
+                        "the limit of the node's container runtime"});
   }
   if (limits.open_files && *limits.open_files < few_open_files) {
     findings.push_back({Urgency::warning, "few_open_files",
@@ -132,7 +133,7 @@ void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
 
 // CPUs, memory, limits, network, files and clock.
 void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  add_limits(checkup.environment.limits, findings);
+  add_limits(checkup.environment.limits, !checkup.environment.rdma.empty(), findings);
   add_cpus(checkup.environment, findings);
   add_network(checkup.environment.network, findings);
   add_files(checkup, findings);
@@ -195,6 +196,17 @@ void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
                      "its clocks are held down by heat or power now",
                      "it is slow before it has begun", "look at cooling and power supplies"});
   }
+  // In a VM the slot is one of the hypervisor's making.
+  const bool is_passed_through = gpu.virtualisation && *gpu.virtualisation != "none";
+  if (!is_passed_through && gpu.largest_link_generation && gpu.own_link_generation &&
+      *gpu.largest_link_generation < *gpu.own_link_generation) {
+    found.push_back({Urgency::warning, "slow_slot",
+                     "its slot has PCIe " + std::to_string(*gpu.largest_link_generation) +
+                         ", the GPU PCIe " + std::to_string(*gpu.own_link_generation),
+                     "each generation less halves the rate of copies between host and GPU, and of "
+                     "what goes to other hosts",
+                     "look at the slot, the riser and the BIOS's limit for it"});
+  }
   if (gpu.link_width && gpu.largest_link_width && *gpu.link_width < *gpu.largest_link_width) {
     found.push_back({Urgency::warning, "narrow_link",
                      "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
@@ -233,41 +245,6 @@ void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name
   }
 }
 
-void add_peer_findings(const std::vector<Gpu>& gpus, std::vector<Finding>& findings) {
-  int64_t pairs = 0, refused = 0, without_nvlink = 0;
-  for (const Gpu& gpu : gpus) {
-    for (const GpuPeer& peer : gpu.peers) {
-      ++pairs;
-      if (peer.reads && !*peer.reads) ++refused;
-      if (peer.nvlink && !*peer.nvlink) ++without_nvlink;
-    }
-  }
-  const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
-  const bool redirected = std::ranges::any_of(
-      gpus, [](const Gpu& gpu) { return gpu.acs_redirect && *gpu.acs_redirect; });
-  if (redirected && refused + without_nvlink > 0) {
-    findings.push_back({Urgency::warning, "acs_redirect",
-                        "bridges above the GPUs redirect what peers send one another (PCIe ACS)",
-                        "without NVLink it takes the way through the root complex, if it arrives",
-                        "on bare metal switch ACS off on these bridges; on the host of a VM leave "
-                        "it on, and turn on ATS on GPUs and NICs"});
-  }
-  if (refused > 0) {
-    findings.push_back(
-        {Urgency::warning, "peer_access_refused",
-         "no peer access on " + std::to_string(refused) + of_pairs,
-         "their exchange goes through the host's memory, at a fraction of the speed",
-         "in a VM: pass all GPUs of an NVLink domain through together; on bare metal "
-         "look at PCIe ACS"});
-  } else if (without_nvlink > 0) {
-    findings.push_back({Urgency::note, "peers_without_nvlink",
-                        "no NVLink on " + std::to_string(without_nvlink) + of_pairs,
-                        "PCIe carries their exchange", "none, where the GPUs have no bridge"});
-  } else if (pairs > 0) {
-    findings.push_back({Urgency::ok, "peers", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
-  }
-}
-
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
@@ -277,7 +254,9 @@ std::vector<Finding> diagnose(const Checkup& checkup) {
     const GpuNow now = i < checkup.gpus_now.size() ? checkup.gpus_now[i] : GpuNow{};
     add_gpu_findings(checkup.gpus[i], now, "GPU " + std::to_string(i), findings);
   }
-  if (checkup.gpus.size() > 1) add_peer_findings(checkup.gpus, findings);
+  if (checkup.gpus.size() > 1) add_peer_findings(checkup, findings);
+  add_nic_findings(checkup, findings);
+  add_peer_rule_findings(checkup, findings);
   add_mig_findings(checkup, findings);
   add_layout_findings(checkup, findings);
   add_system_findings(checkup, findings);

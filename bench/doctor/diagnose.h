@@ -39,6 +39,7 @@ struct LayoutCheck {
   std::string file;
   int64_t layouts = 0;
   std::vector<std::string> problems;  // each with its place in the file
+  std::vector<Finding> peers{};       // of its jobs: which ranks may not read others' memory
 };
 
 /// All that doctor looks at. Collecting it changes nothing but the start of two short processes.
@@ -74,6 +75,9 @@ Checkup collect_checkup(const LayoutFile& layouts);
 /// machine, MIG devices, MPS and what its ranks are to find are there, as `checkup` knows them.
 /// Starts nothing.
 LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
+
+/// Which of vGPUs and MIG devices are no peers: of the layout's jobs, else of all GPUs here.
+void add_peer_rule_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 /// Driver, libraries, backends, MPI and gnuplot.
 void add_software_findings(const Checkup& checkup, std::vector<Finding>& findings);

@@ -12,6 +12,7 @@
 #include <map>
 #include <sstream>
 
+#include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "models/errors.h"
 #include "reports/json/json.h"
@@ -61,33 +62,73 @@ fs::path control_group_of(const std::string& controller, const std::string& limi
 Maybe<double> quota_of(const Maybe<std::string>& quota, const Maybe<std::string>& period) {
   const double microseconds = quota ? std::strtod(quota->c_str(), nullptr) : 0;
   const double in = period ? std::strtod(period->c_str(), nullptr) : 0;
-  if (microseconds <= 0 || in <= 0) return Unknown{"no limit is set"};
+  if (microseconds <= 0 || in <= 0) return Unknown{no_limit};
   return microseconds / in;
 }
 
-Maybe<double> cpu_quota(const fs::path& group, const fs::path& root) {
-  const auto line = first_line(group / "cpu.max");
-  if (line) {
-    const size_t space = line->find(' ');
-    if (space == line->npos) return Unknown{"no limit is set"};
-    return quota_of(line->substr(0, space), line->substr(space + 1));
+// A group is held to the limits of all groups above it, as far as they are seen, too.
+template <class T, class Read>
+void take_least(fs::path group, const fs::path& root, const Read& limit_in, Maybe<T>& least) {
+  const fs::path mount = root / "sys/fs/cgroup";
+  for (; group.string().starts_with(mount.string()); group = group.parent_path()) {
+    const std::optional<Maybe<T>> limit = limit_in(group);
+    if (!limit) continue;  // the group has none of its own
+    if (!least || (*limit && **limit < *least)) least = *limit;
   }
+}
+
+std::optional<Maybe<double>> cpu_quota_in(const fs::path& group) {
+  const auto line = first_line(group / "cpu.max");
+  if (!line) return std::nullopt;
+  const size_t space = line->find(' ');
+  if (space == line->npos) return Unknown{no_limit};
+  return quota_of(line->substr(0, space), line->substr(space + 1));
+}
+
+std::optional<Maybe<double>> older_cpu_quota_in(const fs::path& group) {
+  const auto quota = first_line(group / "cpu.cfs_quota_us");
+  if (!quota) return std::nullopt;
+  return quota_of(quota, first_line(group / "cpu.cfs_period_us"));
+}
+
+Maybe<double> cpu_quota(const fs::path& group, const fs::path& root) {
+  Maybe<double> least = Unknown{(group / "cpu.max").string() + " cannot be read"};
+  take_least(group, root, cpu_quota_in, least);
   const fs::path older = control_group_of("cpu", "cpu.cfs_quota_us", root);
-  if (older.empty()) return Unknown{(group / "cpu.max").string() + " cannot be read"};
-  return quota_of(first_line(older / "cpu.cfs_quota_us"), first_line(older / "cpu.cfs_period_us"));
+  if (!older.empty()) take_least(older, root, older_cpu_quota_in, least);
+  return least;
 }
 
 Maybe<int64_t> memory_limit(const fs::path& group, const fs::path& root) {
-  constexpr int64_t no_limit = int64_t{1} << 60;  // version 1 has the largest whole pages instead
-  auto line = first_line(group / "memory.max");
-  if (!line) {
-    const fs::path older = control_group_of("memory", "memory.limit_in_bytes", root);
-    if (older.empty()) return Unknown{(group / "memory.max").string() + " cannot be read"};
-    line = first_line(older / "memory.limit_in_bytes");
+  constexpr int64_t largest = int64_t{1} << 60;  // version 1 has the largest whole pages for none
+  const auto limit_of_file = [](const char* file) {
+    return [file](const fs::path& folder) -> std::optional<Maybe<int64_t>> {
+      const auto line = first_line(folder / file);
+      if (!line) return std::nullopt;
+      const int64_t bytes = *line == "max" ? largest : std::strtoll(line->c_str(), nullptr, 10);
+      return bytes < largest ? Maybe<int64_t>(bytes) : Unknown{no_limit};
+    };
+  };
+  Maybe<int64_t> least = Unknown{(group / "memory.max").string() + " cannot be read"};
+  take_least(group, root, limit_of_file("memory.max"), least);
+  const fs::path older = control_group_of("memory", "memory.limit_in_bytes", root);
+  if (!older.empty()) take_least(older, root, limit_of_file("memory.limit_in_bytes"), least);
+  return least;
+}
+
+// As NCCL looks for it (src/graph/topo.cc, src/misc/param.cc): the variable, which /etc/nccl.conf
+// may set, too; else the file that a hypervisor's NVIDIA Topology Daemon gives its guests.
+Maybe<std::string> nccl_topology_file(const fs::path& root, const SystemQueries& queries) {
+  const std::string of_guests = "/var/run/nvidia-topologyd/virtualTopology.xml";
+  std::string named = queries.variable("NCCL_TOPO_FILE");
+  if (named.empty()) {
+    named = value_in(root / "etc/nccl.conf", "NCCL_TOPO_FILE", '=').value.value_or("");
   }
-  const int64_t bytes =
-      line && *line != "max" ? std::strtoll(line->c_str(), nullptr, 10) : no_limit;
-  return bytes < no_limit ? Maybe<int64_t>(bytes) : Unknown{"no limit is set"};
+  std::string file = named.empty() ? of_guests : named;
+  std::error_code ignored;
+  if (fs::exists(root / fs::path(file).relative_path(), ignored)) return file;
+  if (!named.empty()) return Unknown{"NCCL_TOPO_FILE names " + named + ", which is not there"};
+  return Unknown{"NCCL_TOPO_FILE is not set, and " + of_guests + " is not there"};
 }
 
 int64_t usable_cpus(int64_t logical_cpus) {
@@ -125,6 +166,8 @@ Environment find_environment(const fs::path& root, const SystemQueries& queries)
   found.processor = find_processor(root);
   found.limits = find_limits(root);
   found.network = find_network(root);
+  found.rdma = find_rdma(root);
+  found.nccl_topology_file = nccl_topology_file(root, queries);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const size_t at = text.find('=');

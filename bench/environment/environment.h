@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,14 @@ SystemQueries system_queries();
 /// `hypervisor_cpu_flag` as the kernel shows it. `root` is the folder of the system's files.
 Virtualisation find_virtualisation(const std::filesystem::path& root, const SystemQueries& queries,
                                    const Maybe<bool>& hypervisor_cpu_flag);
+
+/// Whether a module that lets NICs read the memory of GPUs (GPUDirect RDMA) is loaded:
+/// nvidia_peermem, or its forerunner nv_peer_mem.
+Maybe<bool> peer_memory_module(const std::filesystem::path& root);
+
+/// Whether the memory of GPUs can be shared with NICs as a dma-buf, by the flavour of the driver's
+/// module and the version of the kernel.
+Maybe<bool> dma_buf_by_kernel(const std::filesystem::path& root);
 
 /// Where what was found contradicts what the user says that it is; empty: nowhere.
 std::string contradiction(MachineKind claim, const Virtualisation& found);
@@ -59,5 +68,8 @@ Limits find_limits(const std::filesystem::path& root);
 
 /// All but the loopback, sorted by name; at most 64.
 std::vector<NetworkInterface> find_network(const std::filesystem::path& root);
+
+/// Names of this machine's interfaces that have an address in a network such as 10.0.0.0/24.
+std::set<std::string> interfaces_in(const std::string& network);
 
 }  // namespace nearmetal

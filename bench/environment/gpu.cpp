@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bench/environment/environment.h"
+#include "bench/environment/pci.h"
+#include "bench/environment/rdma.h"
 #include "bench/environment/system_files.h"
 #include "comm/layout/gpu_profiles.h"
 #include "models/errors.h"
@@ -142,34 +145,24 @@ void add_peers(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   }
 }
 
-// The kernel writes 0000:1b:00.0, NVML 00000000:1B:00.0.
-std::string kernel_name(std::string pci_id) {
-  pci_id = lower_case(std::move(pci_id));
-  const size_t domain = pci_id.find(':');
-  return domain == 8 ? pci_id.substr(4) : pci_id;
-}
-
 // What the kernel tells of the GPU at `gpu.pci_id`.
 void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   if (!gpu.pci_id) {
     const Unknown why{"its address on the PCI bus is not known"};
-    gpu.numa_node = gpu.iommu_group = why;
-    gpu.cpu_affinity = why;
-    gpu.virtual_function = gpu.ats = gpu.acs_redirect = why;
+    gpu.numa_node = gpu.iommu_group = gpu.own_link_generation = why;
+    gpu.cpu_affinity = gpu.iommu_type = why;
+    gpu.virtual_function = gpu.ats_capable = gpu.ats = gpu.acs_redirect = why;
     return;
   }
-  const fs::path folder = root / "sys/bus/pci/devices" / kernel_name(*gpu.pci_id);
-  gpu.numa_node = number_in(folder / "numa_node");
+  const fs::path folder = pci_folder(root, *gpu.pci_id);
+  add_pci_facts(gpu, folder);
   gpu.cpu_affinity = first_line(folder / "local_cpulist");
-  gpu.iommu_group = Unknown{"it is in no IOMMU group, as seen from here"};
-  if (const auto group = link_name(folder / "iommu_group")) {
-    gpu.iommu_group = std::strtoll(group->c_str(), nullptr, 10);
+  gpu.own_link_generation = link_generation_in(folder / "max_link_speed");
+  for (GpuPeer& peer : gpu.peers) {
+    peer.distance = pci_distance(root, folder, pci_folder(root, peer.pci_id));
   }
-  gpu.ats = ats_enabled(folder);
-  gpu.acs_redirect = acs_redirects(folder);
-  std::error_code ignored;
-  gpu.virtual_function = Unknown{folder.string() + " is not there"};
-  if (fs::exists(folder, ignored)) gpu.virtual_function = fs::exists(folder / "physfn", ignored);
+  if (!gpu.dma_buf) gpu.dma_buf = dma_buf_by_kernel(root);
+  gpu.nics = nic_paths(gpu, root);
 }
 
 // Of a machine without NVML.
@@ -251,7 +244,6 @@ std::vector<Gpu> all_gpus(const Nvml& nvml, const fs::path& root) {
     gpu.name = nvml.text("nvmlDeviceGetName", *device).value.value_or("GPU " + std::to_string(i));
     gpu.uuid = nvml.text("nvmlDeviceGetUUID", *device);
     gpu.pci_id = pci_id_of(nvml, *device);
-    gpu.dma_buf = Unknown{"NVML does not tell"};
     gpu.mig_profile = Unknown{"it is no MIG device"};
     add_nvml_facts(gpu, nvml);
     add_kernel_facts(gpu, root);

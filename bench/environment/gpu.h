@@ -42,15 +42,4 @@ Maybe<std::string> name_in(const Maybe<unsigned>& value,
 /// GPU that `device` is, which is named in `gpu`.
 void add_partition(Gpu& gpu, const Nvml& nvml, NvmlDevice device);
 
-// `device` is a folder of /sys/bus/pci/devices. Unknown where the extended configuration is not
-// readable, as it is to root alone.
-
-/// Whether it may keep translations of the IOMMU (ATS), without which its accesses to the memory of
-/// peers take the way through the root complex.
-Maybe<bool> ats_enabled(const std::filesystem::path& device);
-
-/// Whether a bridge above it sends what peers send one another up to the root complex (P2P request
-/// redirect of ACS).
-Maybe<bool> acs_redirects(const std::filesystem::path& device);
-
 }  // namespace nearmetal

@@ -139,6 +139,13 @@ void leave_out(Environment& environment, HostInfo& secrets) {
     secrets.take(gpu.serial);
     for (MigInstance& instance : gpu.mig_instances) secrets.take(instance.uuid);
   }
+  for (RdmaDevice& device : environment.rdma) {
+    for (RdmaPort& port : device.ports) {
+      for (RdmaGid& gid : port.gids) secrets.take(gid.gid);
+    }
+  }
+  if (environment.nccl_topology_file)
+    leave_out_folders(*environment.nccl_topology_file.value, secrets);
   for (auto& [name, value] : environment.variables) {
     const bool of_launch =
         std::ranges::find(variables_of_a_launch, name) != variables_of_a_launch.end();
@@ -168,6 +175,15 @@ void rename_arms(Report& report, const HostInfo& secrets) {
   }
 }
 
+void rename_interfaces(RdmaDevice& device, const HostInfo& secrets) {
+  for (std::string& name : device.interfaces) name = secrets.cleaned(name);
+  for (RdmaPort& port : device.ports) {
+    for (RdmaGid& gid : port.gids) {
+      if (gid.interface) gid.interface = secrets.cleaned(*gid.interface);
+    }
+  }
+}
+
 void rename_facts(std::map<std::string, std::string>& facts, const HostInfo& secrets) {
   std::map<std::string, std::string> renamed;
   for (const auto& [name, value] : facts) renamed[secrets.cleaned(name)] = value;
@@ -190,6 +206,7 @@ void leave_out_host_info(Report& report, const std::vector<std::string>& host_na
     for (NetworkInterface& network : environment.network) {
       network.name = secrets.cleaned(network.name);
     }
+    for (RdmaDevice& device : environment.rdma) rename_interfaces(device, secrets);
     rename_facts(environment.host_facts, secrets);
   }
   rename_arms(report, secrets);

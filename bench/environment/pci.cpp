@@ -1,3 +1,7 @@
+#include "bench/environment/pci.h"
+
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -5,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/environment/gpu.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -48,13 +52,22 @@ std::optional<unsigned> control_of(const std::string& configuration, uint32_t wa
   return {};
 }
 
+// None where it is not readable.
+std::optional<std::string> extended_configuration(const fs::path& device) {
+  std::string bytes = configuration(device);
+  if (bytes.size() <= extended_begin) return {};
+  return bytes;
+}
+
+Unknown not_readable(const fs::path& device) {
+  return {"the extended configuration of " + device.filename().string() +
+          " is not readable (root may)"};
+}
+
 Maybe<bool> control_has(const fs::path& device, uint32_t id, unsigned bit) {
-  const std::string bytes = configuration(device);
-  if (bytes.size() <= extended_begin) {
-    return Unknown{"the extended configuration of " + device.filename().string() +
-                   " is not readable (root may)"};
-  }
-  const auto control = control_of(bytes, id);
+  const auto bytes = extended_configuration(device);
+  if (!bytes) return not_readable(device);
+  const auto control = control_of(*bytes, id);
   return control && (*control & bit) != 0;
 }
 
@@ -70,7 +83,55 @@ std::vector<fs::path> bridges_above(const fs::path& device) {
   return bridges;
 }
 
+// Such as /sys/devices/pci0000:00.
+fs::path host_bridge(const fs::path& device, const std::vector<fs::path>& bridges) {
+  std::error_code ignored;
+  return bridges.empty() ? fs::canonical(device, ignored).parent_path()
+                         : bridges.back().parent_path();
+}
+
+Maybe<PciDistance> distance_of_host_bridges(const fs::path& root, const fs::path& device,
+                                            const fs::path& other) {
+  const Maybe<int64_t> node = number_in(device / "numa_node");
+  const Maybe<int64_t> other_node = number_in(other / "numa_node");
+  if (node && other_node && *node >= 0 && *other_node >= 0) {
+    return *node == *other_node ? PciDistance::node : PciDistance::sys;
+  }
+  const std::vector<std::string> names = names_in(root / "sys/devices/system/node");
+  const auto nodes = std::ranges::count_if(names, [](const std::string& name) {
+    return name.starts_with("node") && name.find_first_of("0123456789") == 4;
+  });
+  if (nodes == 1) return PciDistance::node;
+  return Unknown{"they are below different host bridges, and their NUMA nodes are not told"};
+}
+
 }  // namespace
+
+fs::path pci_folder(const fs::path& root, const std::string& pci_id) {
+  const std::string name = lower_case(pci_id);
+  return root / "sys/bus/pci/devices" / (name.find(':') == 8 ? name.substr(4) : name);
+}
+
+Maybe<int64_t> link_generation_in(const fs::path& file) {
+  const Maybe<std::string> line = first_line(file);  // 32.0 GT/s PCIe
+  if (!line) return Unknown{line.reason};
+  const auto* const found =
+      std::ranges::find(pcie_gigatransfers, std::strtod(line->c_str(), nullptr));
+  if (found == pcie_gigatransfers.end()) return Unknown{file.string() + " says " + *line};
+  return found - pcie_gigatransfers.begin() + 1;
+}
+
+Maybe<int64_t> link_width_in(const fs::path& file) {
+  Maybe<int64_t> lanes = number_in(file);
+  if (lanes && (*lanes < 1 || *lanes > 32)) return Unknown{file.string() + " tells no width"};
+  return lanes;
+}
+
+Maybe<bool> ats_capable(const fs::path& device) {
+  const auto bytes = extended_configuration(device);
+  if (!bytes) return not_readable(device);
+  return control_of(*bytes, ats_id).has_value();
+}
 
 Maybe<bool> ats_enabled(const fs::path& device) { return control_has(device, ats_id, ats_enable); }
 
@@ -82,6 +143,25 @@ Maybe<bool> acs_redirects(const fs::path& device) {
     if (!redirects || *redirects) return redirects;
   }
   return false;
+}
+
+// In the words of nvidia-smi a switch is one bridge, though it has a port up and one down: two
+// devices below ports of one switch have that switch alone between them.
+Maybe<PciDistance> pci_distance(const fs::path& root, const fs::path& device,
+                                const fs::path& other) {
+  std::error_code ignored;
+  for (const fs::path& folder : {device, other}) {
+    if (!fs::exists(folder, ignored)) return Unknown{folder.string() + " is not there"};
+  }
+  const std::vector<fs::path> above = bridges_above(device), above_other = bridges_above(other);
+  for (size_t own = 0; own < above.size(); ++own) {
+    const auto common = std::ranges::find(above_other, above[own]);
+    if (common == above_other.end()) continue;
+    const bool one_switch = own <= 1 && common - above_other.begin() <= 1;
+    return one_switch ? PciDistance::pix : PciDistance::pxb;
+  }
+  if (host_bridge(device, above) == host_bridge(other, above_other)) return PciDistance::phb;
+  return distance_of_host_bridges(root, device, other);
 }
 
 }  // namespace nearmetal

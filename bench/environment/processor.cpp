@@ -1,8 +1,11 @@
+#include <arpa/inet.h>
 #include <hwloc.h>
+#include <ifaddrs.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <set>
 
@@ -39,7 +42,7 @@ Maybe<int64_t> limit_of(int resource) {
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) {
     return Unknown{"getrlimit failed"};
   }
-  if (limit.rlim_cur == RLIM_INFINITY) return Unknown{"no limit is set"};
+  if (limit.rlim_cur == RLIM_INFINITY) return Unknown{no_limit};
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
@@ -132,6 +135,25 @@ std::vector<NetworkInterface> find_network(const fs::path& root) {
     found.push_back(describe(folder / name, name));
   }
   return found;
+}
+
+std::set<std::string> interfaces_in(const std::string& network) {
+  const size_t slash = network.find('/');
+  in_addr wanted{};
+  inet_pton(AF_INET, network.substr(0, slash).c_str(), &wanted);
+  const int length = std::stoi(network.substr(slash + 1));
+  const uint32_t mask = length == 0 ? 0 : htonl(~uint32_t{0} << (32 - length));
+  ifaddrs* first = nullptr;
+  std::set<std::string> names;
+  if (getifaddrs(&first) != 0) return names;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(first, freeifaddrs);
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, one->ifa_addr, sizeof address);
+    if ((address.sin_addr.s_addr & mask) == (wanted.s_addr & mask)) names.insert(one->ifa_name);
+  }
+  return names;
 }
 
 }  // namespace nearmetal

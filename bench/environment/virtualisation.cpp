@@ -160,10 +160,18 @@ Maybe<int64_t> iommu_groups(const fs::path& root) {
   return std::ssize(names_in(folder));
 }
 
-Maybe<bool> module_is_loaded(const fs::path& root, const char* name) {
-  std::error_code ignored;
-  if (!fs::is_directory(root / "sys/module", ignored)) return Unknown{"/sys/module is not there"};
-  return fs::is_directory(root / "sys/module" / name, ignored);
+// NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ...
+Maybe<std::string> nvidia_kernel_flavour(const fs::path& root) {
+  const Maybe<std::string> line = first_line(root / "proc/driver/nvidia/version");
+  if (!line) return Unknown{line.reason};
+  return std::string(line->find("Open Kernel Module") == line->npos ? "proprietary" : "open");
+}
+
+// The first with dma-bufs for RDMA.
+bool is_kernel_5_12(const std::string& version) {
+  int major = 0, minor = 0;
+  return std::sscanf(version.c_str(), "Linux version %d.%d", &major, &minor) == 2 &&
+         (major > 5 || (major == 5 && minor >= 12));
 }
 
 Maybe<std::string> cpuid_signature() {
@@ -207,6 +215,7 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   found.cpuid_signature = queries.cpuid_signature();
   found.dmi_vendor = first_line(root / "sys/class/dmi/id/sys_vendor");
   found.dmi_product = first_line(root / "sys/class/dmi/id/product_name");
+  found.bios_version = first_line(root / "sys/class/dmi/id/bios_version");
   found.hypervisor_type = first_line(root / "sys/hypervisor/type");
   found.detect_virt_vm = queries.detect_virt("--vm");
   found.detect_virt_container = queries.detect_virt("--container");
@@ -219,12 +228,31 @@ Virtualisation find_virtualisation(const fs::path& root, const SystemQueries& qu
   found.mps_daemon = fs::exists(
       root / fs::path(pipes.empty() ? "/tmp/nvidia-mps" : pipes).relative_path() / "control",
       ignored);
-  found.peer_memory_module = module_is_loaded(root, "nvidia_peermem");
+  found.peer_memory_module = peer_memory_module(root);
   found.nvidia_kernel_module = first_line(root / "sys/module/nvidia/version");
+  found.nvidia_kernel_flavour = nvidia_kernel_flavour(root);
   const std::string container = container_of(root, queries, found);
   found.container = container.empty() ? "none" : container;
   conclude_machine(root, hypervisor_cpu_flag, found);
   return found;
+}
+
+Maybe<bool> peer_memory_module(const fs::path& root) {
+  std::error_code ignored;
+  const fs::path modules = root / "sys/module";
+  if (!fs::is_directory(modules, ignored)) return Unknown{"/sys/module is not there"};
+  return fs::is_directory(modules / "nvidia_peermem", ignored) ||
+         fs::is_directory(modules / "nv_peer_mem", ignored);
+}
+
+Maybe<bool> dma_buf_by_kernel(const fs::path& root) {
+  const Maybe<std::string> flavour = nvidia_kernel_flavour(root);
+  if (!flavour) return Unknown{flavour.reason};
+  if (*flavour != "open") return false;
+  const Maybe<std::string> version = first_line(root / "proc/version");
+  if (version && is_kernel_5_12(*version)) return true;
+  return Unknown{
+      "dma-bufs for RDMA came with Linux 5.12; distributions may add them to older ones"};
 }
 
 std::string contradiction(MachineKind claim, const Virtualisation& found) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "bench/environment/rdma.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
 #include "reports/text/text.h"
@@ -161,6 +162,7 @@ struct Monitor::Sources {
   bool closed = false;
   int64_t first_memory_errors = 0, first_link_errors = 0;
   Maybe<double> first_joules;
+  std::vector<RdmaTraffic> first_rdma;
 };
 
 Monitor::Monitor(const MonitorOptions& options, const TrainerProgress& progress)
@@ -202,7 +204,7 @@ void Monitor::loop() {
     if (in_window()) {
       sample(now_seconds());
     } else {
-      read_joules();
+      read_totals();
     }
     wake_.wait_for(lock, std::chrono::duration<double>(table_.interval_seconds),
                    [this] { return over_; });
@@ -212,6 +214,7 @@ void Monitor::loop() {
 void Monitor::sample(double seconds) {
   if (!sources_->opened) {  // rates count from here
     sources_->opened = true;
+    sources_->first_rdma = rdma_counters(options_.root);
     std::vector<double> unused(CpuSource::names().size());
     sources_->cpu.read(unused.data());
     if (GpuSource* gpu = sources_->gpu.get()) {
@@ -237,9 +240,10 @@ void Monitor::sample(double seconds) {
 }
 
 // Once, as soon as the window is over: after its last sample it may go on for a while.
-void Monitor::read_joules() {
+void Monitor::read_totals() {
   if (!sources_->opened || sources_->closed) return;
   sources_->closed = true;
+  table_.rdma_traffic = traffic_since(sources_->first_rdma, rdma_counters(options_.root));
   if (sources_->gpu == nullptr) return;
   const Maybe<double> joules = sources_->gpu->joules();
   table_.joules = joules && sources_->first_joules
@@ -255,7 +259,7 @@ std::optional<Monitoring> Monitor::stop(const Maybe<double>& samples_per_second)
   }
   wake_.notify_all();
   thread_.join();
-  read_joules();
+  read_totals();
   if (table_.seconds.empty()) return std::nullopt;
   Monitoring result = judge_samples(table_, options_);
   result.samples_per_joule = Unknown{result.joules.reason};
@@ -292,6 +296,7 @@ Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& option
   result.interval_seconds =
       span > 0 ? span / static_cast<double>(rows - 1) * static_cast<double>(group) : 1;
   result.joules = table.joules;
+  result.rdma_traffic = table.rdma_traffic;
   result.not_monitored = table.not_monitored;
   add_series(table, std::max<size_t>(group, 1), result);
   const bool shared = saw_sharing(table, options, result);

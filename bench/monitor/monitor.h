@@ -38,6 +38,7 @@ struct MonitorTable {
   int64_t memory_errors = 0;   // uncorrected, counted in the window
   int64_t link_errors = 0;     // of NVLink
   Maybe<double> joules = Unknown{"no GPU is watched"};
+  std::vector<RdmaTraffic> rdma_traffic;
 };
 
 /// Half as many rows: the means of two neighbours, and of what throttled them the first. Rows to
@@ -59,7 +60,7 @@ class Monitor {
   void loop();
   bool in_window() const;
   void sample(double seconds);
-  void read_joules();
+  void read_totals();
 
   MonitorOptions options_;
   const TrainerProgress& progress_;

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
 #include "models/errors.h"
 #include "reports/files/sha256.h"
 #include "reports/json/json.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -30,6 +33,36 @@ std::string name_of(std::span<const RankFacts> ranks, size_t rank) {
 std::string value_of(const RankFacts& facts, const std::string& name) {
   const auto found = facts.common.find(name);
   return found == facts.common.end() ? "none" : found->second;
+}
+
+using Links = std::vector<std::pair<std::string, Maybe<int64_t>>>;
+
+// Names and rates in bits per second: of the interfaces of a network; or of all that are up, and of
+// RDMA ports.
+Links links_of(const Environment& environment, const std::optional<std::string>& network) {
+  Links links;
+  if (network) {
+    for (const std::string& name : interfaces_in(*network)) {
+      const auto found = std::ranges::find(environment.network, name, &NetworkInterface::name);
+      const bool known = found != environment.network.end();
+      links.emplace_back(name, known ? found->bits_per_second : Unknown{"it was not read"});
+    }
+    return links;
+  }
+  for (const NetworkInterface& one : environment.network) {
+    if (one.state && *one.state == "up") links.emplace_back(one.name, one.bits_per_second);
+  }
+  for (const RdmaDevice& device : environment.rdma) {
+    for (const RdmaPort& port : device.ports) {
+      const bool active = port.state && *port.state == "active";
+      if (active) links.emplace_back(device.name, port.bits_per_second);
+    }
+  }
+  return links;
+}
+
+std::string rate_text(int64_t bits_per_second) {
+  return shortest(1e-9 * static_cast<double>(bits_per_second), 4) + " Gbit/s";
 }
 
 class Expectations {
@@ -82,6 +115,18 @@ class Expectations {
     }
     const std::string why = contradiction(kind, found);
     if (!why.empty()) refuse_kind("signs of another: " + why);
+  }
+
+  void link(const ExpectedLink& wanted) const {
+    std::vector<std::string> found;
+    for (const auto& [name, rate] : links_of(environment_, wanted.network)) {
+      if (rate.value == wanted.bits_per_second) return;
+      found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
+    }
+    const std::string which =
+        wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
+    refuse(expect_link, wanted.text,
+           found.empty() ? "no network interface " + which : joined(found));
   }
 
  private:
@@ -180,6 +225,7 @@ void require_expected(const Expected& expected, const Environment& environment, 
   if (expected.mig) look.mig(*expected.mig);
   if (expected.vgpu) look.vgpu(*expected.vgpu);
   if (expected.environment) look.machine(*expected.environment);
+  if (expected.link) look.link(*expected.link);
 }
 
 }  // namespace nearmetal

@@ -140,9 +140,13 @@ LayoutFile asked_file(const PlanRequest& request) {
     if (!request.neighbours.empty()) file.workload.texts["warmup"] = disturbed_warm_up;
   }
   if (file.layouts.empty()) file.layouts = scaling_of(file.hosts);
+  if (std::ranges::any_of(file.layouts, [](const Layout& one) { return one.shape.has_value(); })) {
+    for (Host& host : file.hosts) add_gpu_places(host);
+  }
   settle_mig(file, request.mig_config, from_file ? request.layouts.front() : "");
   if (from_file) settle_executables(file, request.layouts.front());
   if (request.repeats) file.repeats = *request.repeats;
+  if (request.job_seconds) file.limits.job_seconds = *request.job_seconds;
   check(file);
   return file;
 }

@@ -24,6 +24,7 @@ struct PlanRequest {
   std::vector<int64_t> batches;           // of those, each in turn
   std::vector<NeighbourLoad> neighbours;  // what all of those but one do
   std::optional<int64_t> repeats;
+  std::optional<double> job_seconds;      // limit of a job, over that of the file
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
   std::optional<LayoutFile> file{};       // instead of `layouts`, with its hosts
   bool plain_alone = false;               // see LaunchOptions

@@ -20,6 +20,22 @@ std::vector<Gpu> gpus_in_order(const std::string& nvml_library) {
   return gpus;
 }
 
+GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
+  GpuPlace place;
+  for (const GpuPeer& peer : gpu.peers) {
+    const auto other =
+        std::ranges::find_if(gpus, [&](const Gpu& one) { return one.pci_id.value == peer.pci_id; });
+    if (peer.nvlink.value == true && other != gpus.end()) {
+      place.nvlinks.push_back(other - gpus.begin());
+    }
+  }
+  for (const NicPath& path : gpu.nics) {
+    if (!path.distance) continue;
+    place.nearest_nic = std::min(place.nearest_nic.value_or(*path.distance), *path.distance);
+  }
+  return place;
+}
+
 std::string no_mig_of(const Gpu& gpu) {
   if (gpu.vgpu_profile) return "it is a vGPU, which the host of its VM divides";
   if (!gpu.mig) return "the GPU has no MIG (" + gpu.mig.reason + ")";
@@ -130,6 +146,16 @@ Host& with_mig_devices(Host& host, const std::string& nvml_library) {
     host.found.assign(host.gpus, {"", error.what()});
   }
   return host;
+}
+
+void add_gpu_places(Host& host, const std::string& nvml_library) {
+  if (!is_this_machine(address_of(host)) || host.gpus < 2) return;
+  try {
+    const std::vector<Gpu> gpus = gpus_in_order(nvml_library);
+    for (const Gpu& gpu : gpus) host.places.push_back(place_of(gpu, gpus));
+  } catch (const NotSupported&) {
+    host.places.clear();  // a job takes the first
+  }
 }
 
 bool is_divided(const Host& host, int64_t gpu) {

@@ -15,6 +15,10 @@ constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
 /// where the host is this machine, put into it. Another stays as it is.
 Host& with_mig_devices(Host& host, const std::string& nvml_library = nvml_of_the_driver);
 
+/// The ways from the host's GPUs to one another and to NICs, where the host is this machine and the
+/// driver tells them, put into it.
+void add_gpu_places(Host& host, const std::string& nvml_library = nvml_of_the_driver);
+
 /// Asks the driver where jobs share by MIG on this machine and the file lists no devices of it; and
 /// expects of all layouts the configuration that the command line names, else those of the file,
 /// which are relative to its folder.

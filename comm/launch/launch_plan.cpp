@@ -129,7 +129,7 @@ int64_t sharing_jobs_of(const Placement& placement) {
 
 // What ranks look for: what the layout expects, and what its hosts are claimed to be.
 void append_checks(std::vector<std::string>& arguments, const Workload& workload,
-                   const Expectation& expect) {
+                   const Expectation& expect, const Launcher& launcher) {
   if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
   if (expect.environment) {
     arguments.push_back(std::string("--expect-environment=") + to_string(*expect.environment));
@@ -137,6 +137,10 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
   if (expect.uuid) arguments.push_back("--expect-uuid=" + *expect.uuid);
   if (expect.mig_profile) arguments.push_back("--expect-mig=" + *expect.mig_profile);
   if (expect.vgpu_profile) arguments.push_back("--expect-vgpu=" + *expect.vgpu_profile);
+  if (expect.link) {
+    arguments.push_back("--expect-link=" + expect.link->rate +
+                        (launcher.network ? "," + *launcher.network : ""));
+  }
   const std::optional<MachineKind>& claim = workload.config.environment;
   if (claim && !workload.is_given("environment")) {
     arguments.push_back(std::string("--environment=") + to_string(*claim));
@@ -159,7 +163,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
     arguments = {"stress", to_string(*job.stress), device, "--conducted"};
   } else {
     arguments = run_arguments(workload);
-    append_checks(arguments, workload, plan.file.layouts.at(layout).expect);
+    append_checks(arguments, workload, plan.file.layouts.at(layout).expect, plan.file.launcher);
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
     if (!plan.conducted) arguments.push_back(arm_argument(placement, job));
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "comm/layout/gpu_choice.h"
 #include "comm/layout/shell_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
@@ -52,6 +53,22 @@ const char* relation_of_jobs(const Placement& placement) {
                                                      : " at once in time slices, ";
 }
 
+// Why a job has these GPUs, where it was chosen.
+void print_choices(std::ostream& out, const Placement& placement, const std::vector<Host>& hosts) {
+  for (const PlacedJob& job : placement.jobs) {
+    std::map<std::string, std::vector<int64_t>> gpus;
+    for (const PlacedRank& rank : job.ranks) {
+      if (rank.gpu) gpus[rank.host].push_back(*rank.gpu);
+    }
+    for (const Host& host : hosts) {
+      const auto taken = std::ssize(gpus[host.name]);
+      if (taken == 0 || taken == std::ssize(visible_gpus_of(host))) continue;
+      const std::string text = choice_text(host, gpus[host.name], gpus.size() > 1);
+      if (!text.empty()) print_line(out, text, "chosen: ");
+    }
+  }
+}
+
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto jobs = static_cast<int64_t>(placement.jobs.size());
@@ -59,6 +76,7 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
                       counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
                       counted(placement.ranks(), "rank"));
   print_aligned(out, table_of(placement));
+  if (plan.file.layouts[index].shape) print_choices(out, placement, plan.file.hosts);
   for (const auto& command : commands_of(plan, index)) {
     out << "\n  " << printable(shell_quoted(command)) << "\n";
   }

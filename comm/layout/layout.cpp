@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
+#include <regex>
 #include <set>
 #include <stdexcept>
 
@@ -247,6 +249,16 @@ bool is_plain_text(const std::string& text) {
   return !text.empty() && text.size() <= 1000 && text.front() != '-' &&
          std::ranges::none_of(
              text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+}
+
+std::optional<int64_t> bits_per_second_of(const std::string& rate) {
+  static const std::regex form(R"(([0-9]{1,4}(?:\.[0-9]{1,3})?)([MGT]))");
+  std::smatch parts;
+  if (!std::regex_match(rate, parts, form)) return std::nullopt;
+  const char unit = parts[2].str().front();
+  const double factor = unit == 'M' ? 1e6 : unit == 'G' ? 1e9 : 1e12;
+  const int64_t bits = std::llround(std::stod(parts[1]) * factor);
+  return bits > 0 ? std::optional(bits) : std::nullopt;
 }
 
 bool is_network(const std::string& text) {

@@ -43,6 +43,12 @@ struct GpuFound {
   std::string no_mig;  // why it has no MIG devices; empty: it may have some
 };
 
+/// The ways from a GPU, where the driver was asked: on this machine.
+struct GpuPlace {
+  std::vector<int64_t> nvlinks{};            // GPUs that an NVLink connects it with, by index
+  std::optional<PciDistance> nearest_nic{};  // with RDMA
+};
+
 /// The address of the machine that the launcher runs on.
 inline constexpr const char* this_host = "localhost";
 
@@ -56,9 +62,10 @@ struct Host {
   std::optional<std::vector<int64_t>> visible_gpus{};  // that shapes take, by index, rising; else
                                                        // all. Not in the file
   std::optional<std::string> cpus;                     // that ranks may use; else what each finds
-  std::vector<NumaNode> numa;     // instead of `cpus`: which are near which GPU
-  std::vector<MigDevice> mig{};   // of its GPUs
-  std::vector<GpuFound> found{};  // by index; empty: not asked. Not in the file
+  std::vector<NumaNode> numa;      // instead of `cpus`: which are near which GPU
+  std::vector<MigDevice> mig{};    // of its GPUs
+  std::vector<GpuFound> found{};   // by index; empty: not asked. Not in the file
+  std::vector<GpuPlace> places{};  // the same
 };
 
 /// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
@@ -100,12 +107,21 @@ struct Settings {
   std::map<std::string, std::string> texts;
 };
 
+/// Of the network that ranks of several hosts use: read, never set.
+struct LinkClaim {
+  std::string rate;  // in bits per second: "10G"
+};
+
+/// Of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
+std::optional<int64_t> bits_per_second_of(const std::string& rate);
+
 /// What every rank must find, or the run fails.
 struct Expectation {
   std::optional<MachineKind> environment;
   std::optional<std::string> gpu;           // part of its name
   std::optional<int64_t> world_size;        // of each job
   std::optional<std::string> mig_config{};  // FILE or FILE#LABEL of mig-parted, of all GPUs
+  std::optional<LinkClaim> link{};
   // Not in the file:
   std::optional<std::string> uuid{};          // of the GPU, or of the MIG device
   std::optional<std::string> mig_profile{};   // of the MIG device

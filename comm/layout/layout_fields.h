@@ -36,6 +36,10 @@ inline constexpr Form network{
     .pattern = R"(^[0-9]{1,3}(\.[0-9]{1,3}){3}/([0-9]|[12][0-9]|3[0-2])$)",
     .description = "a network such as 10.0.0.0/24",
     .matches = is_network};
+inline constexpr Form link_rate{
+    .pattern = R"(^[0-9]{1,4}(\.[0-9]{1,3})?[MGT]$)",
+    .description = "a rate in bits per second such as 100M, 2.5G or 400G",
+    .matches = [](const std::string& text) { return bits_per_second_of(text).has_value(); }};
 inline constexpr Form cpu_list{.pattern = "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$",
                                .description = "a list of CPUs such as 0-3,8, each once",
                                .matches = reads<parse_cpu_list>};
@@ -138,6 +142,15 @@ void fields(Archive& field, In<Archive, Job> job) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, LinkClaim> link) {
+  field.type("link", "The network between hosts: read, never set");
+  field("rate", link.rate, link_rate,
+        "In bits per second, such as 10G, exactly: of the interface with an address in "
+        "`launcher.network`; where that names none, of some interface that is up or some active "
+        "port of RDMA");
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Expectation> expect) {
   field.type("expectation", "What every rank must find, or the run fails");
   field.optional("environment", expect.environment);
@@ -146,6 +159,7 @@ void fields(Archive& field, In<Archive, Expectation> expect) {
   field.optional("mig_config", expect.mig_config, plain_text,
                  "FILE or FILE#LABEL: a configuration of mig-parted that all GPUs of this machine "
                  "must have, or nothing is started. Relative to this file");
+  field.optional("link", expect.link);
 }
 
 template <class Archive>
@@ -158,10 +172,12 @@ void fields(Archive& field, In<Archive, Settings> settings) {
 template <class Archive>
 void fields(Archive& field, In<Archive, Layout> layout) {
   field.type("layout", "Jobs that run at once, independent of each other");
-  field.optional("shape", layout.shape, shape,
-                 "Nodes x VMs per node x GPUs per VM, 2*(1x1x2) for two such jobs, + for unlike "
-                 "ones. Hosts and GPUs are taken in the order of the file, nodes that are free "
-                 "first");
+  field.optional(
+      "shape", layout.shape, shape,
+      "Nodes x VMs per node x GPUs per VM, 2*(1x1x2) for two such jobs, + for unlike "
+      "ones. Hosts are taken in the order of the file, nodes that are free first, and of "
+      "each the first free GPUs; on this machine, where the driver tells, those that "
+      "NVLink connects, and for a job over several hosts those near a NIC");
   if constexpr (!Archive::writes) {
     if (layout.shape) layout.name = *layout.shape;
     if (!layout.shape) field.require("name");

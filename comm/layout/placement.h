@@ -46,9 +46,9 @@ struct Placement {
 };
 
 /// Where a layout's ranks go. A job of a shape takes, in the order of the file, the nodes with the
-/// fewest jobs on them, on each the first hosts with enough free GPUs, and there the first free
-/// ones; as emulated VMs (`emulate`), parts of the one host of a node. Jobs that are
-/// listed go where they say.
+/// fewest jobs on them, on each the first hosts with enough free GPUs, and there those that
+/// comm/layout/gpu_choice.h says; as emulated VMs (`emulate`), parts of the one host of a node.
+/// Jobs that are listed go where they say.
 ///
 /// Environment: CUDA_VISIBLE_DEVICES is what a rank's instance has, in the order of the PCI bus. An
 /// emulated VM has a NCCL_HOSTID of its own, so that NCCL takes neither P2P nor shared memory to

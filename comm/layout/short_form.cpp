@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "comm/layout/gpu_choice.h"
 #include "comm/layout/layout.h"
 #include "reports/text/text.h"
 
@@ -103,7 +104,8 @@ class Parser {
 struct Stock {
   const Host* host = nullptr;
   int64_t used = 0;
-  int64_t slots = 0;  // GPUs, or CPUs for a rank each
+  int64_t slots = 0;               // GPUs, or CPUs for a rank each
+  std::vector<int64_t> gpus = {};  // that are left
 
   int64_t free() const { return slots - used; }
 };
@@ -130,18 +132,18 @@ std::vector<NodeStock> nodes_of(const std::vector<Host>& hosts) {
     auto node = std::ranges::find_if(
         nodes, [&](const NodeStock& other) { return other.name == node_of(host); });
     if (node == nodes.end()) node = nodes.insert(node, NodeStock{node_of(host), {}, 0});
-    node->hosts.push_back({&host, 0, slots_of(host)});
+    node->hosts.push_back({&host, 0, slots_of(host), visible_gpus_of(host)});
   }
   return nodes;
 }
 
-Instance take(Stock& stock, int64_t slots) {
+Instance take(Stock& stock, int64_t slots, bool network) {
   Instance instance{stock.host->name, {}, 0};
   if (stock.host->gpus == 0) instance.ranks = slots;
   if (stock.host->gpus > 0) {
-    const std::vector<int64_t> gpus = visible_gpus_of(*stock.host);
-    const auto first = gpus.begin() + stock.used;
-    instance.gpus.assign(first, first + slots);
+    instance.gpus = choose_gpus(*stock.host, stock.gpus, slots, network);
+    std::erase_if(stock.gpus,
+                  [&](int64_t gpu) { return std::ranges::count(instance.gpus, gpu) > 0; });
   }
   stock.used += slots;
   return instance;
@@ -165,11 +167,14 @@ bool fits(NodeStock& node, const JobShape& shape, bool emulate) {
 
 void take_from(NodeStock& node, const JobShape& shape, bool emulate, Job& job) {
   ++node.jobs;
+  const bool network = !emulate && shape.nodes * shape.vms > 1;
   if (!emulate) {
-    for (Stock* stock : vms_of(node, shape)) job.instances.push_back(take(*stock, shape.gpus));
+    for (Stock* stock : vms_of(node, shape)) {
+      job.instances.push_back(take(*stock, shape.gpus, network));
+    }
   }
   for (int64_t vm = 0; emulate && vm < shape.vms; ++vm) {
-    job.instances.push_back(take(node.hosts[0], shape.gpus));
+    job.instances.push_back(take(node.hosts[0], shape.gpus, network));
   }
 }
 

@@ -28,23 +28,6 @@ std::optional<double> least_of_gpus(const Side& side, Maybe<T> Gpu::*fact) {
   return least;
 }
 
-std::optional<double> fewest_cpus(const Side& side) {
-  std::optional<double> fewest;
-  for (const Environment* environment : side.environments) {
-    const auto usable = static_cast<double>(environment->usable_cpus);
-    const double cpus = std::min(usable, environment->cpu_quota.value.value_or(usable));
-    fewest = std::min(fewest.value_or(cpus), cpus);
-  }
-  return fewest;
-}
-
-Seen if_less(const std::string& what, std::optional<double> base, std::optional<double> next,
-             double scale = 1) {
-  if (!base || !next || *next >= *base) return std::nullopt;
-  return what + " " + significant(scale * *next, 3) + " instead of " +
-         significant(scale * *base, 3);
-}
-
 template <class Visit>
 void each_rank(const Side& side, const Visit& visit) {
   for (const Run* run : side.runs) {
@@ -122,11 +105,6 @@ bool copies_alike(const Rank& rank) {
   return pinned > 0 && pageable > 0 && pageable < pinned_is_faster_by * pinned;
 }
 
-Seen if_new(bool on_base, bool on_new, const std::string& what) {
-  if (on_base || !on_new) return std::nullopt;
-  return what;
-}
-
 template <class Holds>
 bool any_machine(const Side& side, const Holds& holds) {
   return std::ranges::any_of(side.environments, [&](const Environment* environment) {
@@ -139,6 +117,18 @@ bool is_vm(const Virtualisation& found) { return found.machine.value == MachineK
 bool emulates_cpu(const Virtualisation& found) { return found.hypervisor.value == "qemu"; }
 
 }  // namespace
+
+Seen if_less(const std::string& what, std::optional<double> base, std::optional<double> next,
+             double scale) {
+  if (!base || !next || *next >= *base) return std::nullopt;
+  return what + " " + significant(scale * *next, 3) + " instead of " +
+         significant(scale * *base, 3);
+}
+
+Seen if_new(bool on_base, bool on_new, const std::string& what) {
+  if (on_base || !on_new) return std::nullopt;
+  return what;
+}
 
 Look less_of_gpus(const char* what, Maybe<int64_t> Gpu::*fact, double scale) {
   return [=](const Side& base, const Side& next) {
@@ -162,10 +152,6 @@ Look other_text(const char* what, const TextFact& fact) {
   return [=](const Side& base, const Side& next) {
     return if_other(what, texts_of(base, fact), texts_of(next, fact));
   };
-}
-
-Seen fewer_cpus(const Side& base, const Side& next) {
-  return if_less("usable CPUs:", fewest_cpus(base), fewest_cpus(next));
 }
 
 Seen lowered_clocks(const Side& base, const Side& next) {
@@ -205,19 +191,6 @@ Seen transport_variables(const Side& base, const Side& next) {
                       std::inserter(added, added.end()));
   if (added.empty()) return std::nullopt;
   return list_of(added);
-}
-
-Seen chosen_transports(const Side& base, const Side& next) {
-  const auto transports_of = [](const Side& side) {
-    std::set<std::string> set;
-    for (const Run* run : side.runs) {
-      if (!run->communication || !run->communication->nccl) continue;
-      const std::vector<std::string>& found = run->communication->nccl->transports;
-      set.insert(found.begin(), found.end());
-    }
-    return set;
-  };
-  return if_other("NCCL goes by", transports_of(base), transports_of(next));
 }
 
 Seen not_bound(const Side& base, const Side& next) {

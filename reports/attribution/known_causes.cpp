@@ -45,20 +45,76 @@ std::vector<Rule> rules_of_communication() {
        {communication},
        transport_variables,
        "unset them: they keep NCCL from its fastest transport"},
+      {"p2p_lost",
+       {communication},
+       lost_p2p,
+       "P2P needs peer access: GPUs of one NVLink domain passed through together, ACS or ATS"},
+      {"shared_memory_lost",
+       {communication},
+       lost_shared_memory,
+       "ranks of one host need a common IPC namespace, /dev/shm and host name; those of several "
+       "VMs have the network alone: put more GPUs into each"},
       {"transport_chosen",
        {communication},
-       chosen_transports,
+       other_transports,
        "NCCL_DEBUG=INFO tells why: P2P needs peer access, shared memory one host, RDMA its NICs"},
+      {"shared_memory_small",
+       {communication},
+       small_shared_memory,
+       "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory at /dev/shm"},
+  };
+}
+
+std::vector<Rule> rules_of_nics() {
+  using enum Layer;
+  return {
+      {"rdma_lost",
+       {communication},
+       lost_rdma,
+       "give the VM or container its NIC, a virtual function of it, and /dev/infiniband"},
+      {"device_files_missing",
+       {communication},
+       lost_device_files,
+       "docker: --device /dev/infiniband; Kubernetes: ask for the NIC of an RDMA device plugin"},
+      {"gdr_lost",
+       {communication},
+       lost_gpu_direct_rdma,
+       "GPUDirect RDMA needs nvidia_peermem or dma-bufs, and in a VM ATS or a NIC near the GPU"},
+      {"nics_fewer",
+       {communication},
+       fewer_nics,
+       "pass all NICs through, and look for ports that are down: rdma link"},
+      {"nic_distance",
+       {communication},
+       farther_nics,
+       "show the VM the host's PCIe topology, or give it the NIC on the GPU's switch"},
+      {"ats_lost",
+       {communication},
+       lost_ats,
+       "turn on ATS of NIC (mlxconfig ATS_ENABLED=1), GPU and hypervisor: without it what they "
+       "send one another takes the way through the root complex"},
+      {"network_slower",
+       {communication},
+       slower_network,
+       "look at ports and cables (ethtool, rdma link), and at what the hypervisor lends"},
+      {"locked_memory_small",
+       {communication},
+       small_locked_memory,
+       "RDMA locks its buffers: ulimit -l unlimited; docker: --ulimit memlock=-1"},
   };
 }
 
 std::vector<Rule> rules_of_cpus() {
   using enum Layer;
+  constexpr const char* raise_quota =
+      "raise it (docker: --cpus; Kubernetes: limits.cpu): threads beyond it stop within steps";
   return {
+      {"cpu_quota", {cpu, launch}, lower_quota, raise_quota},
+      {"cpu_quota", {clock, compute, memory}, lower_quota_of_work, raise_quota},
       {"cpu_set_smaller",
        {cpu, launch},
        fewer_cpus,
-       "give the process as many CPUs: affinity mask, control group, vCPUs of the VM"},
+       "give the process as many CPUs: affinity mask, vCPUs of the VM"},
       {"steal",
        {cpu, launch, clock},
        stolen_time,
@@ -139,7 +195,8 @@ const std::vector<Rule>& rules() {
          {cpu, clock, compute, memory, launch, input},
          emulated_cpu,
          "boot the VM by KVM (-accel kvm); on a host that is a VM itself, allow nested ones"}};
-    for (const auto& more : {rules_of_communication(), rules_of_devices(), rules_of_cpus()}) {
+    for (const auto& more :
+         {rules_of_communication(), rules_of_nics(), rules_of_devices(), rules_of_cpus()}) {
       rules.insert(rules.end(), more.begin(), more.end());
     }
     rules.push_back({"hypervisor",

@@ -29,15 +29,45 @@ Look peers_lack(const char* what, Maybe<bool> GpuPeer::*fact);
 /// The machines have another value.
 Look other_text(const char* what, const TextFact& fact);
 
-/// By affinity mask or quota.
+/// For looks: where both are known and the new side has less.
+Seen if_less(const std::string& what, std::optional<double> base, std::optional<double> next,
+             double scale = 1);
+/// `what`, where the new side alone shows it.
+Seen if_new(bool on_base, bool on_new, const std::string& what);
+
+/// By affinity mask, where no quota is narrower.
 Seen fewer_cpus(const ExplainedSide& base, const ExplainedSide& next);
+/// That of a control group.
+Seen lower_quota(const ExplainedSide& base, const ExplainedSide& next);
+/// The same where the CPU computes.
+Seen lower_quota_of_work(const ExplainedSide& base, const ExplainedSide& next);
+Seen small_shared_memory(const ExplainedSide& base, const ExplainedSide& next);
+Seen small_locked_memory(const ExplainedSide& base, const ExplainedSide& next);
 Seen lowered_clocks(const ExplainedSide& base, const ExplainedSide& next);
 Seen stolen_time(const ExplainedSide& base, const ExplainedSide& next);
 Seen other_processes(const ExplainedSide& base, const ExplainedSide& next);
 /// Environment variables that keep NCCL from a transport or an algorithm.
 Seen transport_variables(const ExplainedSide& base, const ExplainedSide& next);
-/// What NCCL says that it took.
-Seen chosen_transports(const ExplainedSide& base, const ExplainedSide& next);
+/// What NCCL says that it took: shared memory in place of P2P.
+Seen lost_p2p(const ExplainedSide& base, const ExplainedSide& next);
+/// The network in place of what ranks of one system share.
+Seen lost_shared_memory(const ExplainedSide& base, const ExplainedSide& next);
+/// RDMA by way of the host's memory, or NICs that cannot read that of GPUs.
+Seen lost_gpu_direct_rdma(const ExplainedSide& base, const ExplainedSide& next);
+/// Sockets in place of RDMA.
+Seen lost_rdma(const ExplainedSide& base, const ExplainedSide& next);
+/// Others, in what these do not tell.
+Seen other_transports(const ExplainedSide& base, const ExplainedSide& next);
+/// RDMA devices without their files, by which programs use them.
+Seen lost_device_files(const ExplainedSide& base, const ExplainedSide& next);
+/// RDMA devices with an active port.
+Seen fewer_nics(const ExplainedSide& base, const ExplainedSide& next);
+/// From the nearest NIC, of the GPU that is worst off.
+Seen farther_nics(const ExplainedSide& base, const ExplainedSide& next);
+/// Address translation, of GPUs or NICs.
+Seen lost_ats(const ExplainedSide& base, const ExplainedSide& next);
+/// The fastest of each system.
+Seen slower_network(const ExplainedSide& base, const ExplainedSide& next);
 Seen not_bound(const ExplainedSide& base, const ExplainedSide& next);
 /// Samples come from memory that is not pinned.
 Seen pageable_input(const ExplainedSide& base, const ExplainedSide& next);

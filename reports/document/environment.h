@@ -10,6 +10,7 @@
 
 #include "models/names.h"
 #include "reports/document/maybe.h"
+#include "reports/document/rdma.h"
 
 namespace nearmetal {
 
@@ -21,21 +22,23 @@ constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "co
 /// since a container may run in a virtual machine; `machine`, `hypervisor` and `container` are
 /// conclusions from the rest.
 struct Virtualisation {
-  Maybe<MachineKind> machine;                // vm or bare_metal
-  Maybe<std::string> hypervisor;             // kvm, firecracker, vmware, ...; none
-  Maybe<std::string> container;              // docker, podman, gvisor, ...; none
-  Maybe<std::string> cpuid_signature;        // leaf 0x40000000
-  Maybe<std::string> dmi_vendor;             // of the system
-  Maybe<std::string> dmi_product;            // of the system
+  Maybe<MachineKind> machine;          // vm or bare_metal
+  Maybe<std::string> hypervisor;       // kvm, firecracker, vmware, ...; none
+  Maybe<std::string> container;        // docker, podman, gvisor, ...; none
+  Maybe<std::string> cpuid_signature;  // leaf 0x40000000
+  Maybe<std::string> dmi_vendor;       // of the system
+  Maybe<std::string> dmi_product;      // of the system
+  Maybe<std::string> bios_version;
   Maybe<std::string> hypervisor_type;        // /sys/hypervisor/type
   Maybe<std::string> detect_virt_vm;         // answer of systemd-detect-virt --vm
   Maybe<std::string> detect_virt_container;  // the same with --container
   Maybe<std::string> clock_source;
-  Maybe<int64_t> iommu_groups;              // 0: no IOMMU is seen from here
-  Maybe<std::string> kernel_options;        // those of IOMMU, PCI, huge pages and mitigations
-  Maybe<bool> mps_daemon;                   // the control pipe of NVIDIA's multi-process service
-  Maybe<bool> peer_memory_module;           // nvidia_peermem: GPUDirect RDMA without DMA-BUF
-  Maybe<std::string> nvidia_kernel_module;  // version of the loaded one
+  Maybe<int64_t> iommu_groups;               // 0: no IOMMU is seen from here
+  Maybe<std::string> kernel_options;         // those of IOMMU, PCI, huge pages and mitigations
+  Maybe<bool> mps_daemon;                    // the control pipe of NVIDIA's multi-process service
+  Maybe<bool> peer_memory_module;            // nvidia_peermem: GPUDirect RDMA without DMA-BUF
+  Maybe<std::string> nvidia_kernel_module;   // version of the loaded one
+  Maybe<std::string> nvidia_kernel_flavour;  // open, proprietary: only the open one has dma-bufs
 
   bool operator==(const Virtualisation&) const = default;
 };
@@ -49,6 +52,13 @@ struct Processor {
 
   bool operator==(const Processor&) const = default;
 };
+
+/// Why a limit has no value, where what sets it was read.
+inline constexpr const char* no_limit = "no limit is set";
+
+/// Of /dev/shm and of locked memory: below, ranks of one host, or RDMA, lack room.
+inline constexpr int64_t small_shared_memory_bytes = int64_t{512} << 20;  // Docker gives 64 MiB
+inline constexpr int64_t small_locked_memory_bytes = int64_t{64} << 20;
 
 struct Limits {
   Maybe<int64_t> locked_memory_bytes;
@@ -80,6 +90,7 @@ struct GpuPeer {
   Maybe<bool> reads;
   Maybe<bool> atomics;
   Maybe<bool> nvlink;
+  Maybe<PciDistance> distance{};  // by PCIe, whether or not there is an NVLink
 
   bool operator==(const GpuPeer&) const = default;
 };
@@ -136,9 +147,13 @@ struct Gpu {
   Maybe<int64_t> numa_node;
   Maybe<std::string> cpu_affinity;  // CPUs next to it
   Maybe<int64_t> iommu_group;
-  Maybe<bool> virtual_function;  // of SR-IOV
-  Maybe<bool> ats;               // translations of the IOMMU are kept by the GPU
-  Maybe<bool> acs_redirect;      // bridges above send peers' traffic to the root complex
+  Maybe<std::string> iommu_type;       // identity, DMA, DMA-FQ
+  Maybe<bool> virtual_function;        // of SR-IOV
+  Maybe<int64_t> own_link_generation;  // that the GPU is capable of, whatever its slot is
+  Maybe<bool> ats_capable;
+  Maybe<bool> ats;            // translations of the IOMMU are kept by the GPU
+  Maybe<bool> acs_redirect;   // bridges above send peers' traffic to the root complex
+  std::vector<NicPath> nics;  // to each RDMA device of the host
 
   bool operator==(const Gpu&) const = default;
 };
@@ -153,6 +168,7 @@ inline constexpr std::array variables_of_a_launch = {"OMPI_MCA_ess_base_jobid",
                                                      "OMPI_MCA_orte_ess_node_rank",
                                                      "OMPI_MCA_orte_hnp_uri",
                                                      "OMPI_MCA_orte_local_daemon_uri",
+                                                     "OMPI_MCA_orte_parent_uri",
                                                      "OMPI_MCA_orte_jobfam_session_dir",
                                                      "OMPI_MCA_orte_top_session_dir",
                                                      "OMPI_MCA_orte_precondition_transports",
@@ -178,6 +194,8 @@ struct Environment {
   Processor processor;
   Limits limits;
   std::vector<NetworkInterface> network;
+  std::vector<RdmaDevice> rdma;
+  Maybe<std::string> nccl_topology_file;          // that NCCL would read
   std::vector<Gpu> gpus;                          // those used
   std::map<std::string, std::string> libraries;   // name to version, as loaded
   std::map<std::string, std::string> variables;   // environment variables by allow-list

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/names.h"
+#include "reports/document/environment.h"
 
 namespace nearmetal {
 
@@ -26,7 +27,9 @@ struct Finding {
 /// The JSON Schema (2020-12) of what findings_to_json() writes.
 std::string doctor_schema();
 
-/// The findings as JSON, of the schema that `nearmetal schema doctor` prints.
-std::string findings_to_json(const std::vector<Finding>& findings, int exit_code);
+/// The findings and the machine that they were made on as JSON, of the schema that `nearmetal
+/// schema doctor` prints.
+std::string findings_to_json(const std::vector<Finding>& findings, const Environment& machine,
+                             int exit_code);
 
 }  // namespace nearmetal

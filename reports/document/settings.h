@@ -14,7 +14,7 @@ namespace nearmetal {
 /// In the order of documents.
 inline constexpr std::tuple settings_of_run{
     setting(&RunConfig::model, "model", SettingGroup::work,
-            {.help = "resnet18, 34, 50, 101, 152; resnet50_v1, ...",
+            {.help = "resnet18, 34, 50, 101, 152; vgg16, vgg16_bn, ...",
              .value = "NAME",
              .decides = Decides::work,
              .commands = in_all_but_stress}),

@@ -97,6 +97,7 @@ struct Monitoring {
   std::map<std::string, std::string> not_monitored;  // name to reason
   Maybe<double> joules;                              // of the GPU, in the window
   Maybe<double> samples_per_joule;
+  std::vector<RdmaTraffic> rdma_traffic{};
 
   bool operator==(const Monitoring&) const = default;
 };

@@ -9,6 +9,7 @@
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_text.h"
 #include "reports/formats/headline.h"
+#include "reports/formats/nic_text.h"
 #include "reports/formats/report_text.h"
 #include "reports/formats/scaling_text.h"
 #include "reports/sharing/fractions.h"
@@ -245,6 +246,7 @@ Page report_page(const GroupedRuns& runs) {
   page.charts = charts_of(runs);
   page.details = {{"All figures", report_table(set)}};
   add_details(page, sides);
+  for (TitledTable& table : nic_tables(set.environments)) page.details.push_back(std::move(table));
   return page;
 }
 
@@ -252,8 +254,10 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
                      const std::string& verdict) {
   const ComparisonText text = text_of(comparison);
   Page page;
-  page.title = comparison.options.vm_form ? "nearmetal: a VM against bare metal"
-                                          : "nearmetal: new runs against base";
+  const CompareOptions& options = comparison.options;
+  page.title = options.form == ComparisonForm::sets
+                   ? std::string("nearmetal: new runs against base")
+                   : std::string("nearmetal: a ") + new_title(options) + " against bare metal";
   page.work = text.work;
   page.headlines = text.headlines;
   page.verdict = verdict;
@@ -271,8 +275,7 @@ Page comparison_page(const RunSet& base, const RunSet& next, const Comparison& c
   if (!text.environments.rows.empty()) {
     page.tables.push_back({"Where the environments differ", text.environments});
   }
-  add_details(page,
-              {{base_title(comparison.options), &base}, {new_title(comparison.options), &next}});
+  add_details(page, {{base_title(options), &base}, {new_title(options), &next}});
   return page;
 }
 

@@ -11,6 +11,7 @@
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/formats/headline.h"
+#include "reports/formats/nic_text.h"
 #include "reports/formats/scaling_text.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
@@ -245,32 +246,24 @@ std::vector<std::string> run_warnings(const RunSet& set) {
 void print_text(std::ostream& out, const RunSet& set) {
   print_head(out, work_lines({{"", &set}}), headlines(set));
   if (shares_a_gpu(set)) {
-    for (const TitledTable& shown : fraction_tables(set)) {
-      print_line(out, shown.title + ":");
-      print_aligned(out, shown.table);
-      if (!shown.legend.empty()) print_wrapped(out, shown.legend);
-      out << '\n';
-    }
+    for (const TitledTable& shown : fraction_tables(set)) print_aligned(out, shown);
   }
   if (shows_speedup(set)) {
     print_aligned(out, scaling_table(set));
     out << '\n';
   }
   print_aligned(out, report_table(set));
+  const std::vector<TitledTable> nics = nic_tables(set.environments);
   const std::vector<std::string> warnings = run_warnings(set);
-  if (!warnings.empty()) out << '\n';
+  if (!nics.empty() || !warnings.empty()) out << '\n';
+  for (const TitledTable& shown : nics) print_aligned(out, shown);
   for (const std::string& line : warnings) print_wrapped(out, line);
 }
 
 void print_markdown(std::ostream& out, const RunSet& set) {
   print_markdown_head(out, work_lines({{"", &set}}), headlines(set));
   if (shares_a_gpu(set)) {
-    for (const TitledTable& shown : fraction_tables(set)) {
-      out << shown.title << ":\n\n";
-      print_markdown(out, shown.table);
-      out << '\n';
-      if (!shown.legend.empty()) out << markdown_escaped(shown.legend) << "\n\n";
-    }
+    for (const TitledTable& shown : fraction_tables(set)) print_markdown(out, shown);
   }
   if (shows_speedup(set)) {
     print_markdown(out, scaling_table(set));
@@ -278,6 +271,7 @@ void print_markdown(std::ostream& out, const RunSet& set) {
   }
   print_markdown(out, report_table(set));
   out << '\n';
+  for (const TitledTable& shown : nic_tables(set.environments)) print_markdown(out, shown);
   for (const std::string& line : run_warnings(set)) out << "- " << markdown_escaped(line) << '\n';
 }
 

@@ -3,6 +3,7 @@
 
 #include "reports/document/environment.h"
 #include "reports/json/json_archive.h"
+#include "reports/json/rdma_fields.h"
 
 namespace nearmetal::json {
 
@@ -15,6 +16,7 @@ void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
   field("cpuid_signature", virtualisation.cpuid_signature, "CPUID leaf 0x40000000");
   field("dmi_vendor", virtualisation.dmi_vendor, "Vendor of the system");
   field("dmi_product", virtualisation.dmi_product, "Name of the system");
+  field.added("bios_version", virtualisation.bios_version);
   field("hypervisor_type", virtualisation.hypervisor_type, "/sys/hypervisor/type");
   field("detect_virt_vm", virtualisation.detect_virt_vm, "Answer of systemd-detect-virt --vm");
   field("detect_virt_container", virtualisation.detect_virt_container,
@@ -28,6 +30,8 @@ void fields(Archive& field, In<Archive, Virtualisation> virtualisation) {
   field("peer_memory_module", virtualisation.peer_memory_module,
         "nvidia_peermem: GPUDirect RDMA without DMA-BUF");
   field("nvidia_kernel_module", virtualisation.nvidia_kernel_module, "Version of the loaded one");
+  field.added("nvidia_kernel_flavour", virtualisation.nvidia_kernel_flavour,
+              "open or proprietary: only the open one has dma-bufs");
 }
 
 template <class Archive>
@@ -73,6 +77,7 @@ void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
   field("reads", gpu_peer.reads);
   field("atomics", gpu_peer.atomics);
   field("nvlink", gpu_peer.nvlink);
+  field.added("distance", gpu_peer.distance, "By PCIe, whether or not there is an NVLink");
 }
 
 template <class Archive>
@@ -135,10 +140,15 @@ void fields(Archive& field, In<Archive, Gpu> gpu) {
   field.added("numa_node", gpu.numa_node, at_least(-1));
   field.added("cpu_affinity", gpu.cpu_affinity, "CPUs next to it");
   field.added("iommu_group", gpu.iommu_group, at_least(0));
+  field.added("iommu_type", gpu.iommu_type, "identity, DMA, DMA-FQ");
   field.added("virtual_function", gpu.virtual_function, "Whether it is one of SR-IOV");
+  field.added("own_link_generation", gpu.own_link_generation, at_least(0),
+              "Generation of PCIe that the GPU is capable of, whatever its slot is");
+  field.added("ats_capable", gpu.ats_capable, "It could keep translations of the IOMMU");
   field.added("ats", gpu.ats, "Translations of the IOMMU are kept by the GPU");
   field.added("acs_redirect", gpu.acs_redirect,
               "Bridges above it send what peers send one another to the root complex");
+  field.added("nics", gpu.nics, "To each RDMA device of the host");
 }
 
 template <class Archive>
@@ -163,6 +173,8 @@ void fields(Archive& field, In<Archive, Environment> environment) {
   field.added("processor", environment.processor);
   field.added("limits", environment.limits);
   field.added("network", environment.network);
+  field.added("rdma", environment.rdma, "RDMA devices");
+  field.added("nccl_topology_file", environment.nccl_topology_file, "That NCCL would read");
   field("gpus", environment.gpus, "GPUs that were used");
   field("libraries", environment.libraries, "Name to version, as loaded");
   field("variables", environment.variables, "Environment variables by allow-list");

@@ -1,4 +1,5 @@
 #include "reports/document/finding.h"
+#include "reports/json/environment_fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
@@ -9,6 +10,8 @@ struct Findings {
   std::string schema_version = "1.0";
   int64_t exit_code = 0;
   std::vector<Finding> findings;
+  std::vector<Gpu> gpus;
+  std::vector<RdmaDevice> rdma;
 };
 
 template <class Archive>
@@ -30,6 +33,8 @@ void fields(Archive& field, In<Archive, Findings> document) {
   field("schema_version", document.schema_version, readable_version);
   field("exit_code", document.exit_code);
   field("findings", document.findings);
+  field.added("gpus", document.gpus, "All that the driver lists, with their ways to NICs");
+  field.added("rdma", document.rdma, "NICs with RDMA");
 }
 
 }  // namespace nearmetal::json
@@ -44,10 +49,13 @@ std::string doctor_schema() {
   return json::schema_text(schema);
 }
 
-std::string findings_to_json(const std::vector<Finding>& findings, int exit_code) {
+std::string findings_to_json(const std::vector<Finding>& findings, const Environment& machine,
+                             int exit_code) {
   json::Findings document;
   document.exit_code = exit_code;
   document.findings = findings;
+  document.gpus = machine.gpus;
+  document.rdma = machine.rdma;
   return json::Writer::json_of(document).dump(2, ' ', false, json::replace_bad_utf8) + "\n";
 }
 

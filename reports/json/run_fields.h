@@ -235,6 +235,7 @@ void fields(Archive& field, In<Archive, Monitoring> monitoring) {
   field(field.words().per_joule_key, monitoring.samples_per_joule, at_least(0));
   field("not_monitored", monitoring.not_monitored, "Name to reason");
   field("series", monitoring.series);
+  field.added("rdma_traffic", monitoring.rdma_traffic, "Through each RDMA port of the host");
 }
 
 template <class Archive>

@@ -203,4 +203,18 @@ void print_markdown(std::ostream& out, const TextTable& table) {
   }
 }
 
+void print_aligned(std::ostream& out, const TitledTable& titled) {
+  print_line(out, titled.title + ":");
+  print_aligned(out, titled.table);
+  if (!titled.legend.empty()) print_wrapped(out, titled.legend);
+  out << '\n';
+}
+
+void print_markdown(std::ostream& out, const TitledTable& titled) {
+  out << titled.title << ":\n\n";
+  print_markdown(out, titled.table);
+  out << '\n';
+  if (!titled.legend.empty()) out << markdown_escaped(titled.legend) << "\n\n";
+}
+
 }  // namespace nearmetal

@@ -40,6 +40,10 @@ void print_line(std::ostream& out, const std::string& line, const std::string& l
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);
 
+/// With title and legend, and an empty line behind it.
+void print_aligned(std::ostream& out, const TitledTable& titled);
+void print_markdown(std::ostream& out, const TitledTable& titled);
+
 /// Text that shows as itself in Markdown, on one line: what would be HTML or a mark is escaped, and
 /// nothing else.
 std::string markdown_escaped(const std::string& text);

@@ -59,6 +59,30 @@ class Doctor(cli.CliTest):
         found = self.findings(self.write("layouts.json", json.dumps(layouts)))
         self.assertIn("64 GPUs", found["layout"]["seen"])
 
+    def test_a_link_that_is_not_as_claimed_blocks(self):
+        # Of an address that no machine has.
+        layouts = {"launcher": {"network": "240.1.2.0/24"},
+                   "layouts": [{"name": "one", "shape": "1x1x1",
+                                "expect": {"link": {"rate": "10G"}}}]}
+        file = self.write("layouts.json", json.dumps(layouts))
+        found = self.findings(file)
+        self.assertEqual(found["layout"]["severity"], "blocker")
+        self.assertIn("/layouts/0/expect: --expect-link 10G,240.1.2.0/24", found["layout"]["seen"])
+        process = self.call("sweep", file, "--output", "s.json", "--repeats", "1")
+        self.assertEqual(process.returncode, 10, process.err)
+        self.assertIn("/layouts/0/expect/link: --expect-link", process.err)
+
+    def test_vgpus_that_are_no_peers_are_told_before_a_job_starts(self):
+        share = {"way": "vgpu", "profile": "A100-20C"}
+        layouts = {"hosts": [{"name": "vm0", "gpus": 2}], "layouts": [
+            {"name": "two parts", "jobs": [
+                {"instances": [{"host": "vm0", "gpus": [0, 1]}], "share": share}]}]}
+        file = self.write("layouts.json", json.dumps(layouts))
+        process = self.call("plan", file)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("'two parts' exchanges gradients among vGPUs A100-20C", process.err)
+        self.assertEqual(self.findings(file)["vgpu_peers_part"]["severity"], "warning")
+
     def test_a_file_that_is_no_layout_file_is_exit_2(self):
         self.assert_refused(self.call("doctor", "missing.json"), 2, "missing.json")
         self.assert_refused(self.call("doctor", self.write("empty.json", "{}")), 2, "/layouts")
@@ -85,6 +109,14 @@ class Doctor(cli.CliTest):
                        "FAKE_NVML_ANSWERS": ANSWERS}
         found = self.findings(env=environment)
         self.assertIn("1 of 3 NVLinks are down", found["nvlink_down"]["seen"])
+        text = self.call("doctor", env=environment).out
+        self.assertRegex(text, r"0: H200 1B:00\.0 +5 x16 .* X +NVLink")
+        document = json.loads(self.call("doctor", "--json", env=environment).out)
+        self.assertEqual([gpu["pci_id"] for gpu in document["gpus"]],
+                         ["00000000:1B:00.0", "00000000:43:00.0"])
+        self.assertEqual([nic["name"] for nic in document["rdma"]],
+                         sorted(os.listdir("/sys/class/infiniband"))
+                         if os.path.isdir("/sys/class/infiniband") else [])
         self.assertIn("GPU 0", found["gpu_in_use"]["seen"])
 
 

@@ -28,7 +28,7 @@ class Examples(CompareTest):
         for folder in ("bin", "old", "new"):
             os.mkdir(self.path(folder))
         os.symlink(cli.EXECUTABLE, self.path("bin/nearmetal"))
-        names = [f"{name}{i}" for name in ("old", "new", "run", "metal", "vm", "old/", "new/")
+        names = [f"{name}{i}" for name in ("old", "new", "run", "metal", "vm", "pod", "old/", "new/")
                  for i in (1, 2, 3)]
         names += ["old", "new", "a", "b", "c", "a.report"]
         for minute, name in enumerate(names):

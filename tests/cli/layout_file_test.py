@@ -24,7 +24,8 @@ FULL = {
     "layouts": [
         {"name": "x", "jobs": [{"instances": [{"host": "a", "gpus": [0, 1]}]}],
          "emulate": False, "workload": {"batch": 8},
-         "expect": {"environment": "vm", "gpu": "g", "world_size": 2, "mig_config": "c#l"}},
+         "expect": {"environment": "vm", "gpu": "g", "world_size": 2, "mig_config": "c#l",
+                    "link": {"rate": "10G"}}},
         {"name": "m", "jobs": [{"instances": [{"host": "b", "gpus": [0]}],
                                 "share": {"way": "mig", "profile": "1g.18gb"}}]},
         {"shape": "2*(1x1x1)", "executable": "/bin/true"}],
@@ -40,7 +41,7 @@ REPLACEMENTS = [None, True, -1, 0, 0.5, 2**53, 1e308, "", "-x", "a\nb", "vm", []
 # Options of `run` that no workload has: help, and what follows from the layout.
 NOT_OF_A_WORKLOAD = {"help", "device", "gpu", "output", "force", "json", "quiet", "no-report",
                      "no-progress", "ranks", "emulated", "expect-gpu", "expect-environment",
-                     "expect-mig", "expect-uuid", "expect-vgpu", "repeats", "resume",
+                     "expect-link", "expect-mig", "expect-uuid", "expect-vgpu", "repeats", "resume",
                      "keep-failed", "allow-other-build"}
 
 # Stands for nearmetal: says where it is and with which settings. `taskset` comes before it.

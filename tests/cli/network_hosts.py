@@ -1,5 +1,6 @@
 """Two hosts that are network namespaces with names of their own and a cable between them."""
 
+import json
 import os
 import shutil
 import signal
@@ -65,6 +66,25 @@ class NetworkTest(cli.CliTest):
 
     def on(self, host, *command):
         subprocess.run(self.inside(host, *command), check=True)
+
+    def start_sweep(self, layouts, **members):
+        """From host-a, over hosts of the layout file."""
+        document = {
+            "hosts": [{"name": host, "address": address, "gpus": 0}
+                      for host, address in HOSTS.items()],
+            "launcher": {"network": "10.213.77.0/24", "remote_shell": self.path("shell")},
+            "workload": {"model": "resnet20", "image_size": 32, "classes": 10, "batch": 2,
+                         "threads": 1, "warmup": 2},
+            "layouts": layouts, "repeats": 1, "order": "listed", **members}
+        command = [cli.EXECUTABLE, "sweep", self.write("layouts.json", json.dumps(document)),
+                   "--output", "s.json"]
+        return subprocess.Popen(self.inside("host-a", *command), cwd=self.folder,
+                                env=cli.clean_environment(), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finished(self, process):
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
+        return process
 
     def processes_on(self, host):
         """All in the network of the host but the one that holds it."""

@@ -12,25 +12,6 @@ from network_hosts import HOSTS, WHY_NOT, NetworkTest
 
 @unittest.skipIf(WHY_NOT, "no network namespaces here: " + WHY_NOT)
 class Network(NetworkTest):
-    def start_sweep(self, layouts, **members):
-        """From host-a, over hosts of the layout file."""
-        document = {
-            "hosts": [{"name": host, "address": address, "gpus": 0}
-                      for host, address in HOSTS.items()],
-            "launcher": {"network": "10.213.77.0/24", "remote_shell": self.path("shell")},
-            "workload": {"model": "resnet20", "image_size": 32, "classes": 10, "batch": 2,
-                         "threads": 1, "warmup": 2},
-            "layouts": layouts, "repeats": 1, "order": "listed", **members}
-        command = [cli.EXECUTABLE, "sweep", self.write("layouts.json", json.dumps(document)),
-                   "--output", "s.json"]
-        return subprocess.Popen(self.inside("host-a", *command), cwd=self.folder,
-                                env=cli.clean_environment(), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def finished(self, process):
-        process.out, process.err = process.communicate(timeout=cli.limit(100))
-        return process
-
     def wait_until_both_train(self):
         # A rank that trains has used seconds of CPU, what starts it has not.
         def trains_on(host):

@@ -51,7 +51,7 @@ class Readme(cli.CliTest):
         shutil.copy(ROOT / "tests" / "data" / "published" / "mlperf_result.txt",
                     self.path("result_0.txt"))
         for number in ("", "2", "3"):
-            for name, copies in (("old", ("metal", "run")), ("new", ("vm",))):
+            for name, copies in (("old", ("metal", "run")), ("new", ("vm", "pod"))):
                 report = f"{name}{number}.json"
                 self.assertEqual(self.tiny("--steps", "3", "--output", report).returncode, 0)
                 for copy in copies:

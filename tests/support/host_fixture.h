@@ -6,11 +6,13 @@
 #include <string>
 
 #include "bench/environment/environment.h"
+#include "tests/support/pci_fixture.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
 
-/// tests/data/hosts/NAME.txt, laid out. What its probes say lies under "probe".
+/// tests/data/hosts/NAME.txt, laid out. What its probes say lies under "probe", with what NVML
+/// answers where there are PCI devices.
 class HostFixture {
  public:
   explicit HostFixture(const std::string& name) {
@@ -18,8 +20,13 @@ class HostFixture {
     if (!file) throw std::runtime_error("there is no fixture " + name);
     std::string path;
     std::string content;
-    const std::string head = "=== ";
+    const std::string head = "=== ", pci = "+++ pci ";
+    PciFixture devices(folder_);
     for (std::string line; std::getline(file, line);) {
+      if (line.starts_with(pci)) {
+        devices.add(line.substr(pci.size()));
+        continue;
+      }
       if (!line.starts_with(head)) {
         content += line + "\n";
         continue;
@@ -29,6 +36,7 @@ class HostFixture {
       content.clear();
     }
     folder_.write(path, content);
+    folder_.write("probe/nvml", devices.nvml_answers());
   }
 
   const std::filesystem::path& root() const { return folder_.path(); }

@@ -30,7 +30,8 @@ inline Rank sample_rank() {
                                .series = {{"power_watts", 600, 650.5, 701, {600, 701}}},
                                .not_monitored = {{"sm_clock_hertz", "not told"}},
                                .joules = 130.0,
-                               .samples_per_joule = Unknown{"not told"}};
+                               .samples_per_joule = Unknown{"not told"},
+                               .rdma_traffic = {{"mlx5_0", 1, 1'000'000, 2'000'000, 0}}};
   rank.probes =
       RankProbes{.needs = {.kernels = 250,
                            .input_bytes = 77070336,
@@ -92,6 +93,23 @@ inline Run sample_run() {
   return run;
 }
 
+inline RdmaDevice sample_nic() {
+  RdmaDevice nic;
+  nic.name = "mlx5_0";
+  nic.interfaces = {"ib0"};
+  nic.pci_id = std::string("0000:18:00.0");
+  nic.iommu_type = std::string("identity");
+  nic.ats_capable = true;
+  nic.ats = Unknown{"not readable"};
+  nic.ports = {{.number = 1,
+                .state = std::string("active"),
+                .physical_state = std::string("linkup"),
+                .link_layer = std::string("InfiniBand"),
+                .bits_per_second = 400'000'000'000,
+                .gids = {{0, Unknown{"not told"}, std::string("IB/RoCE v1"), Unknown{"none"}}}}};
+  return nic;
+}
+
 inline Report sample_report() {
   Report report;
   report.tool = build_info();
@@ -122,7 +140,11 @@ inline Report sample_report() {
   gpu.multiprocessors = int64_t{132};
   gpu.compute_capability = std::string("9.0");
   gpu.driver_version = std::string("580.1");
+  gpu.peers = {{"0000:43:00.0", true, Unknown{"not told"}, true, PciDistance::sys}};
+  gpu.nics = {{"mlx5_0", PciDistance::pix, GpuDirectRdma::peer_memory}};
   environment.gpus = {gpu};
+  environment.rdma = {sample_nic()};
+  environment.nccl_topology_file = std::string("/etc/topology.xml");
   environment.libraries = {{"CUDA", "13.0"}, {"cuDNN", "9.19"}};
   environment.variables = {{"NCCL_DEBUG", "INFO"}};
   report.environments = {environment};

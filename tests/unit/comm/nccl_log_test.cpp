@@ -41,6 +41,14 @@ TEST(NcclLog, ConstructedLogTellsSumsTransportsAndRings) {
   EXPECT_THAT(choices->rings, ElementsAre("0 1 3 2", "0 2 3 1"));
 }
 
+TEST(NcclLog, NamesOfNetworksMayHaveASpace) {
+  const Maybe<NcclChoices> choices = parse_nccl_log(
+      "node1:412:430 [0] NCCL INFO Channel 00/0 : 9[1] -> 0[0] [send] via NET/AWS "
+      "Libfabric/1/GDRDMA\n" +
+      std::string(constructed_log));
+  EXPECT_EQ(choices->transports.at(0), "NET/AWS Libfabric/1/GDRDMA");
+}
+
 TEST(NcclLog, PartsOfSumsInsideAHostAreToldWhereAskedFor) {
   const std::string log =
       constructed_log + std::string(

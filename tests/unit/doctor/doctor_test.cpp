@@ -164,6 +164,17 @@ TEST(Doctor, FindsEachFault) {
        }},
       {"warning plan_cache_read_only", [](Checkup& c) { c.plan_cache_writable = false; }},
       {"warning little_disk", [](Checkup& c) { c.free_disk_bytes = 1 << 20; }},
+      {"warning vgpu_peers_part",
+       [](Checkup& c) {
+         for (Gpu& gpu : c.gpus) gpu.vgpu_profile = std::string("A100-20C");
+       }},
+      {"warning mig_peers",
+       [](Checkup& c) {
+         c.layout = LayoutCheck{"l.json", 1, {}};
+         c.layout->peers = {{Urgency::warning, "mig_peers", "seen", "why", "fix"}};
+         c.host_names = {"vm0"};
+         c.hosts = MpiLaunch{.status = 0, .ranks = 1, .text = ""};
+       }},
       {"note clock_not_synchronised", [](Checkup& c) { c.clock_synchronised = false; }},
   };
   for (const auto& [expected, break_it] : faults) {

@@ -37,6 +37,18 @@ TEST(Environment, ReadsTheSystemsFiles) {
   EXPECT_LE(found.usable_cpus, found.logical_cpus);
 }
 
+TEST(Environment, AControlGroupIsHeldToTheLimitsOfThoseAboveIt) {
+  const TemporaryFolder root;
+  root.write("proc/self/cgroup", "0::/jobs/one/\n");
+  root.write("sys/fs/cgroup/jobs/one/cgroup.controllers", "memory\n");
+  root.write("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+  root.write("sys/fs/cgroup/jobs/memory.max", "4294967296\n");
+  root.write("sys/fs/cgroup/jobs/cpu.max", "50000 100000\n");
+  const Environment found = find_environment(root.path());
+  EXPECT_DOUBLE_EQ(*found.cpu_quota, 0.5) << "the leaf has no controller of CPUs";
+  EXPECT_EQ(*found.memory_limit_bytes, 4294967296);
+}
+
 TEST(Environment, ReadsTheLimitsOfOlderControlGroups) {
   const TemporaryFolder root;
   root.write("proc/self/cgroup",

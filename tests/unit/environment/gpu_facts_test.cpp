@@ -58,6 +58,22 @@ TEST_F(GpuFacts, ConstructedH200sShowLinksPeersAndLimits) {
   EXPECT_THAT(gpus[1].link_generation.reason, HasSubstr("Not Supported"));
 }
 
+TEST_F(GpuFacts, ConstructedH200sShowAPlanWhichGpusNvlinkConnects) {
+  answer_from("constructed_two_h200");
+  const auto placed = [](const char* name, const char* library) {
+    Host host;
+    host.name = name;
+    host.gpus = 2;
+    add_gpu_places(host, library);
+    return host;
+  };
+  const Host host = placed("localhost", NM_FAKE_NVML);
+  ASSERT_EQ(host.places.size(), 2U);
+  EXPECT_THAT(host.places[0].nvlinks, testing::ElementsAre(1));
+  EXPECT_TRUE(placed("elsewhere", NM_FAKE_NVML).places.empty()) << "its driver is out of reach";
+  EXPECT_TRUE(placed("localhost", "libno-such.so.1").places.empty());
+}
+
 TEST_F(GpuFacts, ConstructedVgpuShowsThatItIsNotLicensed) {
   answer_from("constructed_vgpu");
   const std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), root_.path());

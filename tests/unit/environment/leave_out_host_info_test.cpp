@@ -59,6 +59,24 @@ TEST(HostInfo, IsLeftOutWhereverItIsWritten) {
   EXPECT_NO_THROW(report_from_json(text));
 }
 
+TEST(HostInfo, AddressesOfRdmaPortsAreLeftOutAndTheirTypesStay) {
+  Report report = sample_report();
+  const std::string gid = "fe80:0000:0000:0000:a288:c203:00ab:cdef";
+  Environment& environment = report.environments[0];
+  environment.rdma[0].interfaces = {"enxa288c2abcdef", "ib0"};
+  environment.rdma[0].ports[0].gids = {
+      {3, gid, std::string("RoCE v2"), std::string("enxa288c2abcdef")}};
+  environment.nccl_topology_file = std::string("/home/secret/hgx.xml");
+  leave_out_host_info(report);
+  const std::string text = to_json(report);
+  for (const char* secret : {"a288", "secret"}) EXPECT_EQ(text.find(secret), text.npos) << secret;
+  const RdmaDevice& device = report.environments[0].rdma[0];
+  EXPECT_THAT(device.interfaces, testing::ElementsAre("(left out)", "ib0"));
+  EXPECT_EQ(*device.ports[0].gids[0].type, "RoCE v2");
+  EXPECT_EQ(*report.environments[0].nccl_topology_file, "hgx.xml");
+  EXPECT_NO_THROW(report_from_json(text));
+}
+
 // What is left of a text in a report of that host.
 std::string told_of(const std::string& host, const std::string& text) {
   Report report = sample_report();

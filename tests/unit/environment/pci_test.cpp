@@ -1,10 +1,9 @@
+#include "bench/environment/pci.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <vector>
-
-#include "bench/environment/gpu.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/support/pci_fixture.h"
 
 namespace nearmetal {
 namespace {
@@ -13,28 +12,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 constexpr int acs = 0x0d, ats = 0x0f, errors = 0x01;
-
-struct Capability {
-  int id;
-  int control;
-};
-
-// Constructed after the PCI Express base specification: 4 KiB with these extended capabilities.
-std::string constructed_configuration(const std::vector<Capability>& capabilities) {
-  std::string bytes(4096, '\0');
-  const auto put = [&](size_t offset, uint32_t value, size_t size) {
-    for (size_t i = 0; i < size; ++i) bytes[offset + i] = static_cast<char>(value >> (8 * i));
-  };
-  size_t offset = 0x100;
-  for (const Capability& capability : capabilities) {
-    const bool last = &capability == &capabilities.back();
-    const size_t next = last ? 0 : offset + 0x40;
-    put(offset, static_cast<uint32_t>(capability.id | 1 << 16 | next << 20), 4);
-    put(offset + 6, capability.control, 2);
-    offset = next;
-  }
-  return bytes;
-}
 
 class ConstructedPci : public testing::Test {
  protected:

@@ -12,6 +12,7 @@
 #include "bench/cli/process_clock.h"
 #include "bench/monitor/monitor_sources.h"
 #include "models/errors.h"
+#include "tests/support/host_fixture.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -187,6 +188,22 @@ TEST(Monitor, JoulesAreReadOnceMoreAtTheEndOfTheWindow) {
   unsetenv("FAKE_NVML_ANSWERS");
   ASSERT_TRUE(found);
   EXPECT_NEAR(*found->joules, 7, 1e-9);
+}
+
+TEST(Monitor, TrafficOfRdmaPortsIsThatOfTheWindow) {
+  const HostFixture host("constructed_roce_port_down");
+  const auto counter = host.root() / "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data";
+  TrainerProgress progress;
+  progress.window_steps = 10;
+  progress.window_first_step = 0;
+  Monitor monitor({.hz = 100, .root = host.root()}, progress);
+  wait_seconds(0.3);
+  std::ofstream(counter) << "1250\n";  // 1000 before, in words of 4 bytes
+  const auto found = monitor.stop(1.);
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->rdma_traffic.size(), 1);
+  EXPECT_EQ(*found->rdma_traffic[0].sent_bytes, 1000);
+  EXPECT_EQ(*found->rdma_traffic[0].received_bytes, 0);
 }
 
 TEST(Monitor, OfAMigDeviceMemoryAndProcessesAreItsOwn) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/support/made_up_machine.h"
 
 namespace nearmetal {
@@ -28,6 +30,19 @@ struct KnownCauses : testing::Test {
     return codes;
   }
   Gpu& gpu() { return new_machine.gpus[0]; }
+  std::vector<std::string> codes_where_nccl_took(const std::vector<std::string>& there,
+                                                 const std::vector<std::string>& here) {
+    const auto take = [](nearmetal::Run& run, const std::vector<std::string>& transports) {
+      run.communication.emplace();
+      if (transports.empty()) return;
+      NcclChoices choices;
+      choices.transports = transports;
+      run.communication->nccl = choices;
+    };
+    take(base_run, there);
+    take(new_run, here);
+    return codes({Layer::communication});
+  }
 
   nearmetal::Run base_run = run_on({}), new_run = run_on({});
   Environment base_machine = sample_report().environments[0];
@@ -71,8 +86,16 @@ TEST_F(KnownCauses, OfCpus) {
   base_machine.usable_cpus = 8;
   new_machine.usable_cpus = 8;
   new_machine.cpu_quota = 2.5;
-  EXPECT_THAT(codes({Layer::cpu}), ElementsAre("cpu_set_smaller"));
-  EXPECT_THAT(found[0].seen, HasSubstr("2.50 instead of 8.00"));
+  EXPECT_THAT(codes({Layer::cpu}), ElementsAre("cpu_quota"));
+  EXPECT_EQ(found[0].seen,
+            "the control group's quota of CPUs, of 8 that are usable: 2.50 instead of 8.00");
+  EXPECT_THAT(codes({Layer::compute}), ElementsAre("not_seen")) << "the GPU computes";
+  new_run.device = Device::cpu;
+  EXPECT_THAT(codes({Layer::compute, Layer::cpu}), ElementsAre("cpu_quota")) << "once";
+  new_run.device = Device::cuda;
+  new_machine.usable_cpus = 2;
+  EXPECT_THAT(codes({Layer::cpu}), ElementsAre("cpu_set_smaller")) << "the mask is narrower";
+  new_machine.usable_cpus = 8;
   base_machine.cpu_quota = 2.5;
   EXPECT_THAT(codes({Layer::cpu}), ElementsAre("not_seen")) << "both are as small";
   new_run.ranks[0].monitoring->series = {{"cpu_steal_share", 0, 0.2, 0.4, {}},
@@ -106,18 +129,114 @@ TEST_F(KnownCauses, OfLinks) {
 }
 
 TEST_F(KnownCauses, WhatNcclTookIsToldWhereBothSidesKnowIt) {
-  const auto took = [](nearmetal::Run& run, const char* transport) {
-    NcclChoices choices;
-    choices.transports = {transport};
-    run.communication.emplace().nccl = choices;
-  };
-  took(base_run, "P2P/CUMEM");
+  EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {}), ElementsAre("not_seen"));
+  EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {"P2P/CUMEM"}), ElementsAre("not_seen"));
+  EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {"P2P/CUMEM/read"}),
+              ElementsAre("transport_chosen"));
+  EXPECT_EQ(found[0].seen, "NCCL goes by P2P/CUMEM/read instead of P2P/CUMEM");
+}
+
+TEST_F(KnownCauses, AWorseTransportHasACauseOfItsOwn) {
+  const std::vector<std::tuple<std::string, const char*, const char*>> worse = {
+      {"p2p_lost", "P2P/CUMEM", "SHM/direct/direct"},
+      {"shared_memory_lost", "P2P/CUMEM", "NET/Socket/0"},
+      {"shared_memory_lost", "SHM/direct/direct", "NET/IB/0"},
+      {"gdr_lost", "NET/IB/0/GDRDMA", "NET/IB/0"},
+      {"rdma_lost", "NET/IB/0/GDRDMA", "NET/Socket/0"},
+      {"rdma_lost", "NET/IB/0", "NET/Socket/0"}};
+  for (const auto& [code, there, here] : worse) {
+    EXPECT_THAT(codes_where_nccl_took({there}, {here}), ElementsAre(code)) << there << here;
+    EXPECT_THAT(found[0].seen, HasSubstr(std::string(here) + " instead of " + there));
+    EXPECT_THAT(codes_where_nccl_took({there, here}, {here}), ElementsAre("transport_chosen"))
+        << "the base has it, too";
+    EXPECT_THAT(codes_where_nccl_took({here}, {there}), ElementsAre("transport_chosen"));
+  }
+  EXPECT_THAT(
+      codes_where_nccl_took({"P2P/CUMEM", "NET/IB/0/GDRDMA"}, {"SHM/direct/direct", "NET/IB/0"}),
+      ElementsAre("p2p_lost", "gdr_lost"));
+}
+
+// A NIC of a host with one GPU; two systems of it exchange gradients.
+RdmaDevice nic(const std::string& name, bool ats, const std::string& state = "active") {
+  RdmaDevice device;
+  device.name = name;
+  device.ats = ats;
+  RdmaPort& port = device.ports.emplace_back();
+  port.state = state;
+  port.bits_per_second = int64_t{400'000'000'000};
+  return device;
+}
+
+TEST_F(KnownCauses, OfNics) {
+  for (nearmetal::Run* run : {&base_run, &new_run}) {
+    run->ranks.resize(2, run->ranks[0]);
+    run->ranks[1].environment = 1;
+  }
+  base_machine.rdma = {nic("mlx5_0", true), nic("mlx5_1", true)};
+  base_machine.gpus[0].nics = {{"mlx5_0", PciDistance::pix, GpuDirectRdma::dma_buf},
+                               {"mlx5_1", PciDistance::sys, GpuDirectRdma::dma_buf}};
+  new_machine = base_machine;
   EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
-  took(new_run, "NET/Socket/0");
-  EXPECT_THAT(codes({Layer::communication}), ElementsAre("transport_chosen"));
-  EXPECT_EQ(found[0].seen, "NCCL goes by NET/Socket/0 instead of P2P/CUMEM");
-  took(new_run, "P2P/CUMEM");
+  new_machine.rdma[1] = nic("mlx5_1", false, "down");
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("nics_fewer", "ats_lost"));
+  EXPECT_EQ(found[0].seen, "RDMA devices with an active port: 1.00 instead of 2.00");
+  EXPECT_EQ(found[1].seen, "address translation (ATS) is off: mlx5_1");
+  base_machine.rdma[1].ats = false;
+  new_machine.rdma = base_machine.rdma;
+  base_machine.virtualisation.machine = MachineKind::bare_metal;
+  new_machine.virtualisation.machine = MachineKind::vm;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("ats_lost", "hypervisor"));
+  EXPECT_EQ(found[0].seen, "address translation (ATS) is off in the VM: mlx5_1");
+  base_machine.virtualisation = new_machine.virtualisation;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "off in both VMs";
+  base_machine.rdma[1].ats = true;
+  new_machine.rdma = base_machine.rdma;
+  new_machine.rdma[0].device_file = false;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("device_files_missing"));
+  EXPECT_EQ(found[0].seen, "RDMA devices have no file in /dev/infiniband: mlx5_0");
+  new_machine.rdma = base_machine.rdma;
+  gpu().nics[0].distance = PciDistance::phb;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("nic_distance"));
+  EXPECT_EQ(found[0].seen, "from a GPU to its nearest NIC: PHB instead of PIX");
+  gpu().nics = {{"mlx5_0", PciDistance::pix, GpuDirectRdma::none},
+                {"mlx5_1", PciDistance::sys, GpuDirectRdma::none}};
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("gdr_lost"));
+  gpu().nics.clear();
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "not known";
+  gpu().nics = base_machine.gpus[0].nics;
+  for (RdmaDevice& device : new_machine.rdma) {
+    device.ports[0].bits_per_second = int64_t{100'000'000'000};
+  }
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("network_slower"));
+  EXPECT_THAT(found[0].seen, HasSubstr("100 instead of 400"));
+  new_run.ranks[1].environment = 0;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "no network is used";
+}
+
+TEST_F(KnownCauses, OfEarlierReportsNicsAreNotKnown) {
+  new_run.ranks.resize(2, new_run.ranks[0]);
+  new_run.ranks[1].environment = 1;
+  base_machine.rdma = {nic("mlx5_0", true)};
+  new_machine.network.emplace_back().rdma_device = std::string("mlx5_0");
   EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
+}
+
+TEST_F(KnownCauses, OfWhatAContainerIsAllowed) {
+  base_machine.limits.locked_memory_bytes = Unknown{no_limit};
+  base_machine.limits.shared_memory_bytes = int64_t{1} << 36;
+  new_machine.limits.shared_memory_bytes = int64_t{1} << 35;
+  new_machine.limits.locked_memory_bytes = int64_t{1} << 33;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "less, but not small";
+  new_machine.limits.shared_memory_bytes = int64_t{64} << 20;
+  new_machine.limits.locked_memory_bytes = int64_t{64} << 10;
+  EXPECT_THAT(codes({Layer::communication}),
+              ElementsAre("shared_memory_small", "locked_memory_small"));
+  EXPECT_EQ(found[0].seen, "/dev/shm: 67.11 MB instead of 68.72 GB");
+  EXPECT_EQ(found[1].seen, "locked memory, at most: 65.54 kB instead of no limit");
+  base_machine.limits = new_machine.limits;
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen"));
+  base_machine.limits = {};
+  EXPECT_THAT(codes({Layer::communication}), ElementsAre("not_seen")) << "the base is not known";
 }
 
 TEST_F(KnownCauses, OfTheGpu) {

@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 #include "bench/run/rank_facts.h"
+#include "comm/layout/layout_json.h"
+#include "models/errors.h"
 
 namespace nearmetal {
 namespace {
@@ -69,6 +71,67 @@ TEST(Expected, ARankOnCpusHasNoGpu) {
                                    Expected{.mig = "1g.18gb"}, Expected{.vgpu = "A100-40C"}}) {
     EXPECT_THROW(require_expected(expected, environment, nullptr), std::invalid_argument);
   }
+}
+
+// A machine with an interface of 10 Gbit/s, and one whose driver tells nothing.
+Environment with_links() {
+  Environment environment;
+  environment.host_name = "here";
+  for (const char* name : {"eth0", "virtio0", "eth1"}) {
+    NetworkInterface& one = environment.network.emplace_back();
+    one.name = name;
+    one.state = std::string("up");
+  }
+  environment.network[0].bits_per_second = int64_t{10'000'000'000};
+  environment.network[1].bits_per_second = Unknown{"the driver does not tell its speed"};
+  environment.network[2].bits_per_second = int64_t{25'000'000'000};
+  environment.network[2].state = std::string("down");
+  return environment;
+}
+
+std::string said_of_link(const Environment& environment, const std::string& link) {
+  try {
+    require_expected({.link = expected_link(link)}, environment, nullptr);
+  } catch (const NotAsExpected& error) {
+    EXPECT_EQ(error.code, FailureCode::expect_link);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Expected, OfALinkTheRate) {
+  Environment environment = with_links();
+  EXPECT_EQ(said_of_link(environment, "10G"), "");
+  EXPECT_EQ(said_of_link(environment, "25G"),
+            "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of unknown rate: the "
+            "driver does not tell its speed");
+  RdmaPort& port = environment.rdma.emplace_back().ports.emplace_back();
+  port.state = std::string("active");
+  port.bits_per_second = int64_t{400'000'000'000};
+  EXPECT_EQ(said_of_link(environment, "400G"), "");
+  EXPECT_THAT(said_of_link(environment, "10G,240.1.2.0/24"),
+              HasSubstr("has no network interface with an address in 240.1.2.0/24"))
+      << "it is reserved: no machine is in it";
+  EXPECT_EQ(said_of_link(environment, "10G,127.0.0.0/8"),
+            "--expect-link 10G,127.0.0.0/8: host here has lo of unknown rate: it was not read");
+  EXPECT_THAT(said_of_link({}, "10G"), HasSubstr("has no network interface that is up"));
+}
+
+TEST(Expected, ALinkIsALayoutsClaim) {
+  const auto with_rate = [](const std::string& rate) {
+    return R"({"layouts": [{"shape": "1x1x1", "expect": {"link": {"rate": ")" + rate + "\"}}}]}";
+  };
+  for (const char* rate : {"10G", "100M", "2.5G", "1.6T"}) {
+    EXPECT_EQ(layout_from_json(with_rate(rate)).layouts[0].expect.link->rate, rate);
+  }
+  EXPECT_EQ(bits_per_second_of("2.5G"), 2'500'000'000);
+  EXPECT_EQ(bits_per_second_of("100M"), 100'000'000);
+  for (const char* rate : {"", "10", "10g", "0G", "-1G", "10 G", "1e3G", "10Gb"}) {
+    EXPECT_THROW(layout_from_json(with_rate(rate)), std::invalid_argument) << rate;
+    EXPECT_THROW(expected_link(rate), std::invalid_argument) << rate;
+  }
+  EXPECT_EQ(expected_link("10G,10.0.0.0/24").network, "10.0.0.0/24");
+  EXPECT_THROW(expected_link("10G,eth0"), std::invalid_argument);
 }
 
 }  // namespace

@@ -60,5 +60,14 @@ TEST(MakePlan, KnowsTheFilesThatItIsMadeOf) {
   }
 }
 
+TEST(MakeLaunchPlan, ALimitOfTheCommandLineStandsOverThatOfTheFile) {
+  PlanRequest request;
+  request.layouts = {"1x1x1"};
+  request.hosts = "localhost:0";
+  EXPECT_EQ(make_launch_plan(request).file.limits.job_seconds, 1800);
+  request.job_seconds = 7200;
+  EXPECT_EQ(make_launch_plan(request).file.limits.job_seconds, 7200);
+}
+
 }  // namespace
 }  // namespace nearmetal

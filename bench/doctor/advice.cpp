@@ -1,0 +1,29 @@
+#include "bench/doctor/advice.h"
+
+namespace nearmetal {
+
+std::string advice_for(const Checkup& checkup, const Advice& advice) {
+  const Virtualisation& found = checkup.environment.virtualisation;
+  if (is_vm(checkup)) {
+    return found.hypervisor && *found.hypervisor == "vmware" ? advice.esxi : advice.kvm;
+  }
+  if (is_bare_metal(checkup)) return advice.bare_metal;
+  return "with KVM: " + advice.kvm + "; with ESXi: " + advice.esxi +
+         "; on bare metal: " + advice.bare_metal;
+}
+
+std::string advice_on_acs(const Checkup& checkup) {
+  const std::string translated =
+      "leave ACS on, which keeps guests apart; turn on ATS at the NICs (mlxconfig -d DEVICE set "
+      "ATS_ENABLED=true) and direct translated P2P (DirectTrans+ in lspci -vvv) at the bridges "
+      "above GPUs and NICs";
+  return advice_for(
+      checkup,
+      {"on the host: " + translated,
+       "pciPassthru.RelaxACSforP2P = TRUE in the VM's configuration; on the host: " + translated,
+       "switch ACS off in the BIOS, or at each start for the bridges above GPUs and NICs: "
+       "setpci -s BRIDGE ECAP_ACS+0x6.w=0000; where this machine is to have guests: " +
+           translated});
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,91 @@
+#include "comm/layout/gpu_choice.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr size_t most_free = 16;  // of which all choices are looked at
+
+const GpuPlace& place_of(const Host& host, int64_t gpu) {
+  static const GpuPlace unknown;
+  return gpu < std::ssize(host.places) ? host.places[static_cast<size_t>(gpu)] : unknown;
+}
+
+int64_t connected_pairs(const Host& host, const std::vector<int64_t>& gpus) {
+  int64_t pairs = 0;
+  for (const int64_t gpu : gpus) {
+    for (const int64_t other : place_of(host, gpu).nvlinks) {
+      if (other > gpu && std::ranges::count(gpus, other) > 0) ++pairs;
+    }
+  }
+  return pairs;
+}
+
+int64_t way_to_nics(const Host& host, const std::vector<int64_t>& gpus) {
+  constexpr int64_t unknown = static_cast<int64_t>(PciDistance::sys) + 1;
+  int64_t way = 0;
+  for (const int64_t gpu : gpus) {
+    const std::optional<PciDistance>& nearest = place_of(host, gpu).nearest_nic;
+    way += nearest ? static_cast<int64_t>(*nearest) : unknown;
+  }
+  return way;
+}
+
+// The larger, the better.
+std::pair<int64_t, int64_t> worth_of(const Host& host, const std::vector<int64_t>& gpus,
+                                     bool network) {
+  return {connected_pairs(host, gpus), network ? -way_to_nics(host, gpus) : 0};
+}
+
+std::string nvlink_text(const Host& host, const std::vector<int64_t>& gpus) {
+  const auto count = std::ssize(gpus);
+  const int64_t pairs = connected_pairs(host, gpus), all = count * (count - 1) / 2;
+  if (pairs == 0) return "";
+  if (pairs == all) return "NVLink connects them all";
+  return "NVLink connects " + std::to_string(pairs) + " of " + counted(all, "pair");
+}
+
+std::string nic_text(const Host& host, const std::vector<int64_t>& gpus) {
+  std::optional<PciDistance> farthest;
+  for (const int64_t gpu : gpus) {
+    const std::optional<PciDistance>& nearest = place_of(host, gpu).nearest_nic;
+    if (nearest) farthest = std::max(farthest.value_or(*nearest), *nearest);
+  }
+  return farthest ? std::string("nearest NIC: ") + to_string(*farthest) : "";
+}
+
+}  // namespace
+
+std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& free, int64_t count,
+                                 bool network) {
+  std::vector<int64_t> best(free.begin(), free.begin() + count);
+  if (host.places.empty() || free.size() > most_free) return best;
+  std::vector<bool> taken(free.size());
+  std::fill_n(taken.begin(), count, true);
+  while (std::prev_permutation(taken.begin(), taken.end())) {  // those of low index come first
+    std::vector<int64_t> other;
+    for (size_t i = 0; i < free.size(); ++i) {
+      if (taken[i]) other.push_back(free[i]);
+    }
+    if (worth_of(host, other, network) > worth_of(host, best, network)) best = other;
+  }
+  return best;
+}
+
+std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool network) {
+  std::vector<std::string> names, reasons;
+  for (const int64_t gpu : gpus) names.push_back(std::to_string(gpu));
+  for (const std::string& reason :
+       {nvlink_text(host, gpus), network ? nic_text(host, gpus) : std::string()}) {
+    if (!reason.empty()) reasons.push_back(reason);
+  }
+  if (reasons.empty()) return "";
+  return (gpus.size() > 1 ? "GPUs " : "GPU ") + joined(names) + " of " + host.name + ": " +
+         joined(reasons, "; ");
+}
+
+}  // namespace nearmetal

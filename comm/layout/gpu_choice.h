@@ -1,0 +1,22 @@
+// Which of a host's GPUs a job takes whose layout does not say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/layout/layout.h"
+
+namespace nearmetal {
+
+/// `count` of the free GPUs, rising: those with the most pairs that an NVLink connects; of these,
+/// where the job is on several hosts (`network`), those nearest to a NIC; else the first. Where
+/// nothing is known of their places, the first.
+std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& free, int64_t count,
+                                 bool network);
+
+/// "GPUs 1, 3 of vm0: NVLink connects them all; nearest NIC: PIX"; empty: nothing is known that
+/// counts for these.
+std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool network);
+
+}  // namespace nearmetal

@@ -1,0 +1,33 @@
+// Which ranks may not read one another's memory, by what NVIDIA publishes of vGPUs and MIG.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/layout/placement.h"
+#include "reports/document/finding.h"
+
+namespace nearmetal {
+
+/// What a rank computes on, as far as the layout or the driver tells.
+struct PeerDevice {
+  std::string host;
+  std::string node{};          // the machine below
+  std::string vgpu_profile{};  // A100-40C; empty: no vGPU
+  bool mig = false;
+  bool without_nvlink = false;  // to another GPU of the job
+};
+
+/// Of ranks that exchange gradients, warnings with what was seen first. `job` begins a sentence.
+///
+/// Sources: NVIDIA AI Enterprise documentation, "Peer-To-Peer (P2P) CUDA Transfers": time-sliced
+/// vGPUs for computing that have all memory of a GPU with NVLink, in one VM, not over PCIe, none
+/// that MIG backs. MIG User Guide, "Application Considerations": no peers among MIG devices.
+std::vector<Finding> peer_findings(const std::string& job, const std::vector<PeerDevice>& ranks);
+
+/// Of all jobs that train on several GPUs. What a GPU is comes from its job's share, else from its
+/// name in `hosts`, where the driver was asked.
+std::vector<Finding> peer_findings(const std::vector<Placement>& placements,
+                                   const std::vector<Host>& hosts);
+
+}  // namespace nearmetal

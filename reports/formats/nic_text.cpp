@@ -1,0 +1,205 @@
+#include "reports/formats/nic_text.h"
+
+#include <algorithm>
+
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr const char* legend_of_distances =
+    "PIX: at most one PCIe switch is between GPU and NIC; PXB: several; PHB: a host bridge; NODE: "
+    "host bridges of one NUMA node; SYS: those of two. GDR: the NIC can read and write the GPU's "
+    "memory (GPUDirect RDMA); -: what it sends goes through the host's memory; ?: not known.";
+
+template <class T>
+void add_new(std::vector<T>& values, const T& value) {
+  if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+}
+
+std::string text_of(const Maybe<std::string>& value) { return value.value.value_or("?"); }
+
+// "H100 80GB HBM3 1B:00.0"
+std::string name_of(const Gpu& gpu) {
+  const std::string maker = "NVIDIA ";
+  std::string name = gpu.name.starts_with(maker) ? gpu.name.substr(maker.size()) : gpu.name;
+  if (!gpu.pci_id) return name;
+  const size_t domain_end = gpu.pci_id->find(':');
+  return name + " " + gpu.pci_id->substr(domain_end == std::string::npos ? 0 : domain_end + 1);
+}
+
+std::string text_of(const NicPath& path) {
+  const std::string distance = path.distance ? to_string(*path.distance) : "?";
+  if (!path.gpu_direct_rdma) return distance + " ?";
+  return distance + (*path.gpu_direct_rdma == GpuDirectRdma::none ? " -" : " GDR");
+}
+
+std::string path_to(const Gpu& gpu, const std::string& nic) {
+  const auto path = std::ranges::find(gpu.nics, nic, &NicPath::rdma_device);
+  return path == gpu.nics.end() ? "" : text_of(*path);
+}
+
+std::string text_of(const RdmaPort& port) {
+  const bool is_active = port.state && *port.state == "active" && port.bits_per_second;
+  const std::string layer = port.link_layer && *port.link_layer == "Ethernet" ? "RoCE" : "";
+  std::string text = text_of(port.state);
+  if (is_active) {
+    text = shortest(1e-9 * static_cast<double>(*port.bits_per_second), 4) + " Gb/s";
+  }
+  return text + " " + (layer.empty() ? text_of(port.link_layer) : layer);
+}
+
+// "5 x16", and what it could be where that is more.
+template <class Device>
+std::string link_of(const Device& nic) {
+  const auto text = [](const Maybe<int64_t>& generation, const Maybe<int64_t>& width) {
+    return generation && width ? std::to_string(*generation) + " x" + std::to_string(*width)
+                               : std::string("?");
+  };
+  const std::string now = text(nic.link_generation, nic.link_width);
+  const std::string largest = text(nic.largest_link_generation, nic.largest_link_width);
+  return now == largest ? now : now + " of " + largest;
+}
+
+template <class Device>
+std::string ats_of(const Device& device) {
+  if (!device.ats) return "?";
+  if (*device.ats) return "on";
+  return device.ats_capable && *device.ats_capable ? "off" : "none";
+}
+
+std::string acs_of(const Gpu& gpu) {
+  if (!gpu.acs_redirect) return "?";
+  return *gpu.acs_redirect ? "redirects" : "passes";
+}
+
+std::string way_to(const GpuPeer& peer) {
+  if (peer.nvlink && *peer.nvlink) return "NVLink";
+  const std::string distance = peer.distance ? to_string(*peer.distance) : "?";
+  return distance + (peer.reads && !*peer.reads ? " -" : "");
+}
+
+std::string way_between(const Gpu& gpu, const Gpu& other) {
+  if (&gpu == &other) return "X";
+  const auto peer = std::ranges::find_if(
+      gpu.peers, [&](const GpuPeer& one) { return other.pci_id && one.pci_id == *other.pci_id; });
+  return peer == gpu.peers.end() ? "?" : way_to(*peer);
+}
+
+std::string number_of(const Maybe<int64_t>& value) { return value ? std::to_string(*value) : "?"; }
+
+Cells cells_of(const RdmaDevice& nic) {
+  Cells ports;
+  for (const RdmaPort& port : nic.ports) ports.push_back(text_of(port));
+  const bool is_virtual = nic.virtual_function && *nic.virtual_function;
+  return {nic.name,
+          joined(nic.interfaces),
+          joined(ports),
+          link_of(nic),
+          number_of(nic.numa_node),
+          ats_of(nic),
+          (is_virtual ? "VF of " : "") + text_of(nic.model),
+          text_of(nic.firmware)};
+}
+
+// Rows with the hosts that have them: those of a job mostly look alike.
+class RowsOfHosts {
+ public:
+  void add(const std::string& host, const Cells& row) {
+    auto known = std::ranges::find(rows_, row, &Row::cells);
+    if (known == rows_.end()) known = rows_.insert(known, {row, {}});
+    add_new(known->hosts, host);
+  }
+
+  // With a column of hosts before the others, where they are not the same in all rows.
+  void move_to(TextTable& table) {
+    const bool all_same = std::ranges::all_of(
+        rows_, [&](const Row& row) { return row.hosts == rows_.front().hosts; });
+    if (!all_same) table.columns.insert(table.columns.begin(), {"host"});
+    for (Row& row : rows_) {
+      if (!all_same) row.cells.insert(row.cells.begin(), shortened(joined(row.hosts)));
+      table.rows.push_back(std::move(row.cells));
+    }
+  }
+
+ private:
+  struct Row {
+    Cells cells;
+    Cells hosts;
+  };
+  std::vector<Row> rows_;
+};
+
+TitledTable table_of_paths(const std::vector<Environment>& environments, bool numbered) {
+  Cells nics;
+  for (const Environment& environment : environments) {
+    for (const Gpu& gpu : environment.gpus) {
+      for (const NicPath& path : gpu.nics) add_new(nics, path.rdma_device);
+    }
+  }
+  TextTable table{.columns = {{"GPU"}}, .rows = {}};
+  for (const std::string& nic : nics) table.columns.push_back({nic});
+  RowsOfHosts rows;
+  for (const Environment& environment : environments) {
+    for (size_t i = 0; i < environment.gpus.size(); ++i) {
+      const Gpu& gpu = environment.gpus[i];
+      if (gpu.nics.empty()) continue;
+      Cells row = {(numbered ? std::to_string(i) + ": " : "") + name_of(gpu)};
+      for (const std::string& nic : nics) row.push_back(path_to(gpu, nic));
+      rows.add(environment.host_name, row);
+    }
+  }
+  rows.move_to(table);
+  return {"GPUs and NICs", table, legend_of_distances};
+}
+
+TitledTable table_of_nics(const std::vector<Environment>& environments) {
+  TextTable table{.columns = {{"NIC"},
+                              {"interface"},
+                              {"port"},
+                              {"PCIe"},
+                              {"NUMA"},
+                              {"ATS"},
+                              {"model", false, true},
+                              {"firmware", false, true}},
+                  .rows = {}};
+  RowsOfHosts rows;
+  for (const Environment& environment : environments) {
+    for (const RdmaDevice& nic : environment.rdma) {
+      rows.add(environment.host_name, cells_of(nic));
+    }
+  }
+  rows.move_to(table);
+  return {"NICs", table};
+}
+
+}  // namespace
+
+TitledTable gpu_table(const std::vector<Gpu>& gpus) {
+  TextTable table{.columns = {{"GPU"}, {"PCIe"}, {"NUMA"}, {"ATS"}, {"ACS"}}, .rows = {}};
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const Gpu& gpu = gpus[i];
+    table.columns.push_back({std::to_string(i)});
+    Cells& row = table.rows.emplace_back();
+    row = {std::to_string(i) + ": " + name_of(gpu), link_of(gpu), number_of(gpu.numa_node),
+           ats_of(gpu), acs_of(gpu)};
+    for (const Gpu& other : gpus) row.push_back(way_between(gpu, other));
+  }
+  return {"GPUs", table,
+          "ATS: translations of the IOMMU are kept by the GPU. ACS: whether bridges above it "
+          "redirect what peers send. Between GPUs: NVLink, else what lies between them by PCIe "
+          "(PIX, PXB, PHB, NODE, SYS as in nvidia-smi topo -m); -: no peer access; ?: not known."};
+}
+
+std::vector<TitledTable> nic_tables(const std::vector<Environment>& environments, bool numbered) {
+  std::vector<TitledTable> tables;
+  for (TitledTable& table :
+       std::array{table_of_paths(environments, numbered), table_of_nics(environments)}) {
+    if (!table.table.rows.empty()) tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+}  // namespace nearmetal
