@@ -120,10 +120,10 @@ int64_t Graph::parameter_count() const {
 }
 
 const Node& Graph::classifier() const {
-  for (const Node& node : nodes_) {
-    if (node.op == OpKind::softmax_cross_entropy) return nodes_.at(node.inputs.at(0));
-  }
-  throw std::logic_error("the graph has no loss");
+  const Node& last = nodes_.back();
+  const Node& classifier = has_loss() ? nodes_.at(last.inputs.at(0)) : last;
+  if (classifier.op != OpKind::linear) throw std::logic_error("the graph ends in no classifier");
+  return classifier;
 }
 
 int64_t Graph::classes() const { return classifier().shape.channels; }

@@ -118,9 +118,11 @@ class Graph {
     return consumers(node).size() == 1 ? consumers(node)[0] : -1;
   }
 
-  /// Whether the loss, and nothing else, reads this linear layer.
+  /// Whether it can be trained; else its last node leaves the logits.
+  bool has_loss() const { return nodes_.back().op == OpKind::softmax_cross_entropy; }
+  /// Whether the loss, and nothing else, reads this linear layer, or nothing does.
   bool are_logits(int linear) const {
-    return is(sole_consumer(linear), OpKind::softmax_cross_entropy);
+    return consumers(linear).empty() || is(sole_consumer(linear), OpKind::softmax_cross_entropy);
   }
 
   int64_t parameter_count() const;

@@ -74,7 +74,7 @@ constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}
 struct ProgramOptions {
   int64_t batch_size = 1;
   Precision precision = Precision::fp32;
-  bool forward_only = false;  // forward and loss alone
+  bool forward_only = false;  // no gradient, no update; true for a graph without a loss
   Input input = Input::device;
   bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
   bool host_sleeps = false;     // GPU: while it waits for a step, else as CUDA chooses
@@ -93,7 +93,7 @@ struct ProgramOptions {
 /// What happened in one step.
 struct StepRecord {
   double seconds = 0;       // from the end of the step before (or the start of work) to its end
-  float loss = 0;           // mean over the batch, unscaled
+  float loss = 0;           // mean over the batch, unscaled; 0 where the graph has none
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
@@ -123,7 +123,8 @@ struct Profile {
 };
 
 /// A graph prepared for one device: memory placed, kernels chosen, nothing left to decide.
-/// One step = labels drawn, forward, loss, backward, update. Vectors of parameters are in the
+/// One step = labels drawn, forward, loss, backward, update; of a graph without a loss it is the
+/// forward pass. Vectors of parameters are in the
 /// canonical layout of Graph. Not thread-safe. Errors of the device throw std::runtime_error.
 class Program {
  public:
@@ -154,6 +155,8 @@ class Program {
   virtual std::vector<float> gradients() = 0;
   /// Running mean, then running variance, of every batch norm in graph order.
   virtual std::vector<float> running_statistics() = 0;
+  /// Of a graph without a loss: what the last step left, [batch, classes].
+  virtual std::vector<float> logits() = 0;
 
   /// Trains on this batch from now on: `images` [batch, channels, height, width], labels within the
   /// classes.

@@ -66,11 +66,14 @@ void CpuProgram::allocate() {
 }
 
 void CpuProgram::surround_with_input_and_update() {
-  std::vector<Operation> input{{.name = "labels",
-                                .phase = Phase::input,
-                                .implementation = "own loop",
-                                .bytes = 4.0 * static_cast<double>(options_.batch_size),
-                                .run = [this] { draw_labels(); }}};
+  std::vector<Operation> input;
+  if (graph_.has_loss()) {
+    input.push_back({.name = "labels",
+                     .phase = Phase::input,
+                     .implementation = "own loop",
+                     .bytes = 4.0 * static_cast<double>(options_.batch_size),
+                     .run = [this] { draw_labels(); }});
+  }
   if (options_.input != Input::device) {
     const int64_t bytes = step_.images->bytes();
     input.push_back(
@@ -82,6 +85,7 @@ void CpuProgram::surround_with_input_and_update() {
          .run = [this, bytes] { parallel_copy(step_.images->data(), host_images_.get(), bytes); }});
   }
   step_.operations.insert(step_.operations.begin(), input.begin(), input.end());
+  if (!graph_.has_loss()) return;
 
   const auto bytes = static_cast<double>(step_.bytes(Region::gradients));
   step_.operations.push_back({.name = "loss + gradient norm",
@@ -238,6 +242,12 @@ std::vector<float> CpuProgram::running_statistics() {
     values.insert(values.end(), mean + norm.stride, mean + norm.stride + norm.channels);
   }
   return values;
+}
+
+std::vector<float> CpuProgram::logits() {
+  if (step_.logits == nullptr) return {};
+  const float* values = step_.logits->floats();
+  return {values, values + options_.batch_size * graph_.classes()};
 }
 
 void CpuProgram::set_images(std::span<const float> images) {

@@ -69,6 +69,7 @@ struct LoweredStep {
   std::vector<ParameterSlice> slices;  // by parameter
   std::vector<NormStatistics> norms;   // in graph order
   Tensor* images = nullptr;
+  Tensor* logits = nullptr;  // of a graph without a loss
   std::array<int64_t, region_count> region_bytes{};
 
   int64_t& bytes(Region region) { return region_bytes[static_cast<size_t>(region)]; }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 
 #include "models/cpu/loops.h"
@@ -6,7 +7,6 @@
 namespace nearmetal::cpu {
 
 using dnnl::algorithm;
-using dnnl::prop_kind;
 
 void Lowering::forward(int i) {
   const Node& node = graph_.node(i);
@@ -20,6 +20,7 @@ void Lowering::forward(int i) {
     case OpKind::relu:
       return forward_relu(i);
     case OpKind::add:
+      if (values_[i] != nullptr) return;  // with the convolution before it
       if (!graph_.is(graph_.sole_consumer(i), OpKind::relu)) forward_add(i, i, false);
       return;
     case OpKind::max_pool:
@@ -47,33 +48,68 @@ Tensor* Lowering::value(int node) {
   return values_[node];
 }
 
+Lowering::Epilogue Lowering::epilogue_of(int conv) const {
+  Epilogue epilogue{conv};
+  if (graph_.has_loss()) return epilogue;
+  int consumer = graph_.sole_consumer(conv);
+  if (graph_.is(consumer, OpKind::add)) {
+    const std::vector<int>& added = graph_.node(consumer).inputs;
+    const int other = added[0] == conv ? added[1] : added[0];
+    const bool read_later = std::ranges::any_of(
+        graph_.consumers(other), [&](int reader) { return reader > conv && reader != consumer; });
+    if (values_[other] == nullptr || read_later) return epilogue;
+    epilogue = {consumer, other};
+    consumer = graph_.sole_consumer(consumer);
+  }
+  if (graph_.is(consumer, OpKind::relu)) {
+    epilogue.output = consumer;
+    epilogue.relu = true;
+  }
+  return epilogue;
+}
+
+dnnl::primitive_attr Lowering::attributes_for(const Epilogue& epilogue) const {
+  dnnl::post_ops operations;
+  if (epilogue.residual >= 0) operations.append_sum();
+  if (epilogue.relu) operations.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_post_ops(operations);
+  return attributes;
+}
+
 void Lowering::forward_convolution(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   const Dims strides{node.window.stride, node.window.stride};
   const Dims padding{node.window.padding, node.window.padding};
   const Dims weight_dims = graph_.parameters()[node.parameters[0]].dims;
+  const Epilogue epilogue = epilogue_of(i);
+  Tensor* residual = epilogue.residual >= 0 ? values_[epilogue.residual] : nullptr;
   const dnnl::convolution_forward::primitive_desc desc(
-      {prop_kind::forward_training, algorithm::convolution_direct, any(dims(input)),
-       any(weight_dims), bias_desc(node), any(dims(i)), strides, padding, padding},
-      attributes_, engine_);
+      {direction(), algorithm::convolution_direct, any(dims(input)), any(weight_dims),
+       bias_desc(node), residual != nullptr ? residual->desc() : any(dims(i)), strides, padding,
+       padding},
+      attributes_for(epilogue), engine_);
   convolutions_.emplace(i, desc);
   if (graph_.is(input, OpKind::input) && values_[input] == nullptr) {
     values_[input] = step_.images = tensor(desc.src_desc());
   }
   define_parameter(node.parameters[0], desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, value(input), desc.src_desc());
-  values_[i] = tensor(desc.dst_desc());
-  Arguments arguments{{DNNL_ARG_SRC, x},
-                      {DNNL_ARG_WEIGHTS, operand(node.parameters[0])},
-                      {DNNL_ARG_DST, values_[i]}};
+  Tensor* y = values_[epilogue.output] = residual != nullptr ? residual : tensor(desc.dst_desc());
+  Arguments arguments{
+      {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, operand(node.parameters[0])}, {DNNL_ARG_DST, y}};
   if (node.has_bias()) {
     define_vector(node.parameters[1]);
     arguments.emplace_back(DNNL_ARG_BIAS, operand(node.parameters[1]));
   }
-  emit<dnnl::convolution_forward>(node.name, Phase::forward, key("conv forward", i), desc,
-                                  arguments)
-      .flops = flops(i);
+  std::string name = node.name, what = "conv forward";
+  if (residual != nullptr) what += "+sum";
+  if (epilogue.relu) what += "+relu";
+  if (epilogue.output != i) name += " + " + graph_.node(epilogue.output).name;
+  emit<dnnl::convolution_forward>(name, Phase::forward, key(what, i), desc, arguments).flops =
+      flops(i);
 }
 
 void Lowering::forward_norm(int i) {
@@ -144,8 +180,7 @@ void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, con
   const Node& node = graph_.node(i);
   Tensor* x = value(node.inputs[0]);
   const dnnl::pooling_forward::primitive_desc desc(
-      {prop_kind::forward_training, algorithm, x->desc(), any(dims(i)), strides, kernel, padding,
-       padding},
+      {direction(), algorithm, x->desc(), any(dims(i)), strides, kernel, padding, padding},
       attributes_, engine_);
   pools_.emplace(i, desc);
   values_[i] = tensor(desc.dst_desc());
@@ -169,13 +204,14 @@ void Lowering::forward_linear(int i) {
                      dnnl::memory::format_tag::nc};
   define_vector(bias);
   const dnnl::inner_product_forward::primitive_desc desc(
-      {prop_kind::forward_training, any(value(node.inputs[0])->desc().dims()),
-       any(linear_weight_dims(node)), bias_desc(node), outputs},
+      {direction(), any(value(node.inputs[0])->desc().dims()), any(linear_weight_dims(node)),
+       bias_desc(node), outputs},
       attributes_, engine_);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
   values_[i] = tensor(outputs);
+  if (graph_.consumers(i).empty()) step_.logits = values_[i];
   emit<dnnl::inner_product_forward>(node.name, Phase::forward, key("linear forward", i), desc,
                                     {{DNNL_ARG_SRC, x},
                                      {DNNL_ARG_WEIGHTS, operand(weight)},

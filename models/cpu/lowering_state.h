@@ -21,6 +21,7 @@ class Lowering {
   using Desc = dnnl::memory::desc;
   using Dims = dnnl::memory::dims;
   using Arguments = std::vector<std::pair<int, Tensor*>>;
+  using prop_kind = dnnl::prop_kind;
 
   Tensor* tensor(const Desc& desc, Region region = Region::step, int64_t offset_bytes = 0);
   Desc any(const Dims& dims) const { return {dims, type_, dnnl::memory::format_tag::any}; }
@@ -36,6 +37,18 @@ class Lowering {
   }
   // As many dimensions as its input has: a linear layer's own output has two.
   Dims linear_weight_dims(const Node& linear);
+  prop_kind direction() const {
+    return graph_.has_loss() ? prop_kind::forward_training : prop_kind::forward_inference;
+  }
+  // What a convolution computes along with itself where no backward pass needs what lies between:
+  // the sum with a residual, in place, a ReLU, or both.
+  struct Epilogue {
+    int output = -1;    // the node whose value it leaves
+    int residual = -1;  // the node that is added; -1: none
+    bool relu = false;
+  };
+  Epilogue epilogue_of(int conv) const;
+  dnnl::primitive_attr attributes_for(const Epilogue& epilogue) const;
   bool fuses_relu(int norm) const { return graph_.is(graph_.sole_consumer(norm), OpKind::relu); }
   Tensor* norm_scratch(const NormExtent& extent);
   double flops(int node) const;

@@ -41,6 +41,19 @@ class Walk {
     step_.gradients.resize(graph.parameter_count());
   }
 
+  std::vector<double> logits(std::span<const float> running_statistics) {
+    running_statistics_ = running_statistics;
+    int i = 0;
+    for (; !graph_.are_logits(i); ++i) forward(i);
+    forward(i);
+    const int64_t classes = graph_.classes();
+    std::vector<double> logits(values_[i].values.size());
+    for (size_t at = 0; at < logits.size(); ++at) {  // [batch, classes] of [classes, batch]
+      logits[at] = values_[i].values[at % classes * inputs_.batch_size + at / classes];
+    }
+    return logits;
+  }
+
   ReferenceStep run() {
     const int count = static_cast<int>(graph_.nodes().size());
     for (int i = 0; i < count; ++i) forward(i);
@@ -91,6 +104,7 @@ class Walk {
         return with_bias(
             node, convolution(operand(input(node)), parameter(node, 0), node.shape, node.window));
       case OpKind::batch_norm:
+        if (!running_statistics_.empty()) return evaluated_norm(node);
         append_running_statistics(input(node));
         return batch_norm(input(node), parameter(node, 0), parameter(node, 1));
       case OpKind::relu:
@@ -123,6 +137,21 @@ class Walk {
     for (size_t i = 0; i < y.values.size(); ++i) {
       y.values[i] += parameter(node, 1)[i / y.plane_size()];
     }
+    return y;
+  }
+
+  BatchTensor evaluated_norm(const Node& node) {
+    const int64_t channels = node.shape.channels;
+    BatchTensor y = input(node);
+    for (size_t i = 0; i < y.values.size(); ++i) {
+      const size_t channel = i / y.plane_size();
+      const double mean = running_statistics_[channel];
+      const double variance = running_statistics_[channels + channel];
+      y.values[i] = (y.values[i] - mean) / std::sqrt(variance + batch_norm_epsilon) *
+                        parameter(node, 0)[channel] +
+                    parameter(node, 1)[channel];
+    }
+    running_statistics_ = running_statistics_.subspan(2 * channels);
     return y;
   }
 
@@ -219,6 +248,7 @@ class Walk {
   std::vector<std::vector<double>> parameters_;  // as the products read them
   std::vector<BatchTensor> values_;              // by node
   std::vector<BatchTensor> gradients_;           // of the loss with respect to values_
+  std::span<const float> running_statistics_;    // of the norms that are still to come
   ReferenceStep step_;
 };
 
@@ -226,6 +256,11 @@ class Walk {
 
 ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs) {
   return Walk(graph, inputs).run();
+}
+
+std::vector<double> reference_logits(const Graph& graph, const ReferenceInputs& inputs,
+                                     std::span<const float> running_statistics) {
+  return Walk(graph, inputs).logits(running_statistics);
 }
 
 }  // namespace nearmetal

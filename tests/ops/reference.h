@@ -36,6 +36,11 @@ struct ReferenceStep {
 
 ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs);
 
+/// The logits, [batch, classes], where batch norm takes these running statistics (in the order of
+/// Program::running_statistics()) in place of those of the batch. Labels are not read.
+std::vector<double> reference_logits(const Graph& graph, const ReferenceInputs& inputs,
+                                     std::span<const float> running_statistics);
+
 /// The nearest value of a precision, ties to even; infinite beyond its range. tf32 keeps 10 bits
 /// behind the point and the range of fp32.
 double rounded(double value, Precision precision);

@@ -34,6 +34,8 @@ struct Script {
     return 7.0f - 0.5f * static_cast<float>(step);
   };
 
+  std::vector<float> logits = {0.1f, 0.2f};  // of a graph without a loss
+
   int64_t enqueued = 0;
   int64_t waited = 0;
   int most_queued = 0;
@@ -68,6 +70,7 @@ class FakeProgram : public Program {
   std::vector<float> momentum() override { return {}; }
   std::vector<float> gradients() override { return {}; }
   std::vector<float> running_statistics() override { return {}; }
+  std::vector<float> logits() override { return script_.logits; }
   void use_batch(std::span<const float>, std::span<const int32_t> labels) override {
     fixed_batch_ = true;
     script_.fixed_batch_labels = static_cast<int64_t>(labels.size());
