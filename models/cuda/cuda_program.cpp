@@ -124,6 +124,7 @@ void CudaProgram::bind_convolutions() {
     operands.weights = call.problem.op == ConvolutionOp::backward_weights
                            ? flat.gradient(offset, size)
                            : flat.operand(offset, size);
+    if (call.residual != nullptr) operands.residual = call.residual->data;
     if (call.bias_parameter >= 0) {
       operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
     }
@@ -253,6 +254,20 @@ std::vector<float> CudaProgram::gradients() {
 std::vector<float> CudaProgram::running_statistics() {
   wait_until_idle();
   return download<float>(resources_.running_statistics, resources_.running_statistics_count);
+}
+
+std::vector<float> CudaProgram::logits() {
+  if (step_.logits == nullptr) return {};
+  wait_until_idle();
+  const int64_t batch = options_.batch_size, classes = graph_.classes();
+  const int64_t row = step_.logits->bytes / (batch * static_cast<int64_t>(sizeof(float)));
+  const std::vector<float> padded = download<float>(step_.logits->data, batch * row);
+  std::vector<float> logits;
+  for (int64_t image = 0; image < batch; ++image) {
+    const auto first = padded.begin() + image * row;
+    logits.insert(logits.end(), first, first + classes);
+  }
+  return logits;
 }
 
 void CudaProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {

@@ -60,6 +60,7 @@ class CudaProgram : public Program {
   std::vector<float> momentum() override;
   std::vector<float> gradients() override;
   std::vector<float> running_statistics() override;
+  std::vector<float> logits() override;
 
   void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
   void use_synthetic_batch() override;

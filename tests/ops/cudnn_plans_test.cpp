@@ -1,4 +1,5 @@
-// What cuDNN offers for the convolutions of a training step, for GPUs that are not there.
+// What cuDNN offers for the convolutions of a training step and of inference, for GPUs that are not
+// there.
 //
 // tests/data/cudnn describes GPUs as cuDNN does (h200.json was recorded, a100.json is made from it
 // and the data sheet) and says what was offered for them: for each convolution and batch the
@@ -17,6 +18,7 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/tuner.h"
+#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "tests/ops/child_answers.h"
 
@@ -44,6 +46,7 @@ void add_problems_of(const Graph& graph, Precision precision, int64_t batch,
   ProgramOptions options;
   options.precision = precision;
   options.batch_size = batch;
+  options.forward_only = !graph.has_loss();
   for (const StemForm form : stem_forms(stem_convolution(graph), graph.image(), precision)) {
     LoweringChoices choices;
     choices.stem = form;
@@ -61,7 +64,10 @@ std::vector<ConvolutionProblem> problems_of(Precision precision,
   std::map<std::string, ConvolutionProblem> found;
   for (const char* const network : {"resnet50", "vgg16"}) {
     const Graph graph = build_network(network, {224, 1000});
-    for (const int64_t batch : batches) add_problems_of(graph, precision, batch, found);
+    for (const int64_t batch : batches) {
+      add_problems_of(graph, precision, batch, found);
+      add_problems_of(inference_graph(graph), precision, batch, found);
+    }
   }
   std::vector<ConvolutionProblem> problems;
   for (const auto& [key, problem] : found) problems.push_back(problem);

@@ -33,7 +33,7 @@ LoweredStep Lowering::run() {
   if (!options_.forward_only) {
     for (int i = count - 1; i >= 0; --i) backward(i);
   }
-  finish();
+  if (graph_.has_loss()) finish();
   place();
   return std::move(step_);
 }
@@ -67,10 +67,12 @@ Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& 
 void Lowering::labels_and_images() {
   const int64_t batch = options_.batch_size, classes = graph_.classes();
   const uint64_t seed = label_seed(options_.data_seed);
-  emit("labels", Phase::input, "own", {}, [=, &r = resources_](cudaStream_t stream) {
-    launch_draw_labels(seed, batch, classes, r.state, r.fixed_labels, r.use_fixed_labels, r.labels,
-                       stream);
-  });
+  if (graph_.has_loss()) {
+    emit("labels", Phase::input, "own", {}, [=, &r = resources_](cudaStream_t stream) {
+      launch_draw_labels(seed, batch, classes, r.state, r.fixed_labels, r.use_fixed_labels,
+                         r.labels, stream);
+    });
+  }
   step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), batch);
   Tensor* images = tensor(step_.image_layout.stored_elements() * element_size());
   step_.images = images;
@@ -94,21 +96,24 @@ ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
 }
 
 void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
-                                const Tensor* y, const Tensor* sums) {
+                                const Tensor* y, const Tensor* third) {
   const Node& node = graph_.node(conv);
-  Kernel& kernel = emit(node.name, phase, "", {x, y, sums}, nullptr);
-  ConvolutionCall call{problem(op, conv), x, y, sums, node.parameters[0]};
-  if (op == ConvolutionOp::forward_activation) call.bias_parameter = node.parameters[1];
+  Kernel& kernel = emit(node.name, phase, "", {x, y, third}, nullptr);
+  ConvolutionCall& call = kernel.convolution.emplace();
+  call.problem = problem(op, conv);
+  call.x = x;
+  call.y = y;
+  (op == ConvolutionOp::forward_residual ? call.residual : call.sums) = third;
+  call.weight_parameter = node.parameters[0];
+  if (adds_bias(op)) call.bias_parameter = node.parameters[1];
   if (op == ConvolutionOp::forward) {
     if (patterns_.norm_behind(conv) >= 0) call.with_sweep = ConvolutionOp::forward_statistics;
-    if (epilogue(conv) != nullptr) call.with_sweep = ConvolutionOp::forward_activation;
+    if (const auto found = epilogue(conv)) call.with_sweep = found->op;
   }
-  kernel.convolution = call;
   if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
   // By the graph's own arithmetic: padded channels are no work.
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
-  kernel.bytes +=
-      static_cast<double>(kernel.convolution->problem.shape.weight_elements() * element_size());
+  kernel.bytes += static_cast<double>(call.problem.shape.weight_elements() * element_size());
 }
 
 bool Lowering::leaves_even_pixels(int conv) const {

@@ -34,7 +34,8 @@ struct ConvolutionCall {
   const Tensor* y = nullptr;
   const Tensor* sums = nullptr;  // forward_statistics: sums of all channels, then of squares
   int weight_parameter = 0;
-  int bias_parameter = -1;  // forward_activation
+  int bias_parameter = -1;           // where adds_bias()
+  const Tensor* residual = nullptr;  // forward_residual
   // The operation that would compute this forward convolution and the sweep behind it in one.
   std::optional<ConvolutionOp> with_sweep{};
 };
@@ -61,7 +62,7 @@ inline constexpr int64_t product_workspace = int64_t{32} << 20;
 /// Decisions that timing makes and that change which kernels there are.
 struct LoweringChoices {
   StemForm stem = StemForm::pad_to_8;
-  std::set<std::string> fused_sweeps;  // keys of forward_statistics and forward_activation problems
+  std::set<std::string> fused_sweeps;  // keys of problems with a sweep: statistics, bias, ...
   // Keys of backward_data problems which one kernel of ours computes together with backward_weights
   // and the batch norm's gradient before both.
   std::set<std::string> fused_backward;
@@ -76,6 +77,7 @@ struct LoweredStep {
   std::vector<Kernel> kernels;
   MemoryPlan memory;  // by tensor
   const Tensor* images = nullptr;
+  const Tensor* logits = nullptr;  // fp32, of a graph without a loss
   ImageLayout image_layout;
 };
 

@@ -60,10 +60,11 @@ void Lowering::forward_convolution(int i) {
     sums_[i] = sums;
     return;
   }
-  if (epilogue(i) != nullptr && fused(ConvolutionOp::forward_activation)) {
-    values_[epilogue(i)->relu] = y;
-    emit_convolution(i, ConvolutionOp::forward_activation, Phase::forward, x, y);
-    return;
+  if (const auto found = epilogue(i); found && fused(found->op)) {
+    values_[found->pattern->output()] = y;
+    const int residual = found->pattern->residual;
+    return emit_convolution(i, found->op, Phase::forward, x, y,
+                            residual < 0 ? nullptr : value(residual));
   }
   emit_convolution(i, ConvolutionOp::forward, Phase::forward, x, y);
   if (norm >= 0) forward_statistics(norm);

@@ -53,6 +53,21 @@ void Lowering::forward_linear(int i) {
       [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
         product.launch(x->data, r.parameters.operand(weight, size), y->data, r.workspace, stream);
       });
+  if (graph_.consumers(i).empty()) forward_output(i);
+}
+
+// The loss adds the bias of logits itself; where there is none, a sweep does.
+void Lowering::forward_output(int i) {
+  const Tensor* logits = step_.logits = value(i);
+  const LogitsShape shape = logits_shape();
+  const int64_t bias = layout_.offset(graph_.node(i).parameters[1]);
+  emit(graph_.parameters()[graph_.node(i).parameters[1]].name, Phase::forward, "own sweep",
+       {logits}, [=, &r = resources_](cudaStream_t stream) {
+         // The row's padding lies over that of the bias's slice.
+         launch_activation(Precision::fp32, logits->data, {r.parameters.values + bias, false},
+                           logits->data, {shape.images, shape.row_elements},
+                           r.reduction.multiprocessors, stream);
+       });
 }
 
 void Lowering::forward_loss(int i) {

@@ -5,16 +5,25 @@
 
 namespace nearmetal::cuda {
 
-const ActivationPattern* Lowering::epilogue(int conv) const {
-  const int relu = graph_.sole_consumer(conv);
-  const ActivationPattern* pattern = relu < 0 ? nullptr : patterns_.activation(relu);
-  return pattern != nullptr && pattern->bias && pattern->relu == relu ? pattern : nullptr;
+std::optional<Lowering::Epilogue> Lowering::epilogue(int conv) const {
+  int end = conv;
+  const ActivationPattern* pattern = patterns_.activation(end);
+  while (pattern == nullptr && (end = graph_.sole_consumer(end)) >= 0) {
+    pattern = patterns_.activation(end);
+  }
+  const bool fits = pattern != nullptr && pattern->input == conv && pattern->bias;
+  if (!fits || pattern->pool >= 0) return std::nullopt;
+  return Epilogue{pattern, pattern->residual >= 0 ? ConvolutionOp::forward_residual
+                           : pattern->relu >= 0   ? ConvolutionOp::forward_activation
+                                                  : ConvolutionOp::forward_bias};
 }
 
 std::function<Activation()> Lowering::activation(const ActivationPattern& pattern) const {
   const int64_t bias = pattern.bias ? layout_.offset(graph_.node(pattern.input).parameters[1]) : -1;
+  const Tensor* residual = pattern.residual < 0 ? nullptr : value(pattern.residual);
   return [=, relu = pattern.relu >= 0, &r = resources_] {
-    return Activation{bias < 0 ? nullptr : r.parameters.values + bias, relu};
+    return Activation{bias < 0 ? nullptr : r.parameters.values + bias, relu,
+                      residual == nullptr ? nullptr : residual->data};
   };
 }
 
@@ -42,13 +51,14 @@ void Lowering::forward_activation(const ActivationPattern& pattern) {
   // In place where nothing else reads what a product has left.
   const Tensor* y = pattern.bias ? x : tensor(value_bytes(output));
   values_[output] = y;
-  Kernel& kernel = emit(name, Phase::forward, "own sweep", {x, y == x ? nullptr : y},
+  const Tensor* residual = pattern.residual < 0 ? nullptr : value(pattern.residual);
+  Kernel& kernel = emit(name, Phase::forward, "own sweep", {x, y == x ? nullptr : y, residual},
                         [=, precision = options_.precision, extent = extent(output),
                          &r = resources_](cudaStream_t stream) {
                           launch_activation(precision, x->data, activation(), y->data, extent,
                                             r.reduction.multiprocessors, stream);
                         });
-  kernel.bytes = 2.0 * static_cast<double>(x->bytes);
+  kernel.bytes = (residual == nullptr ? 2.0 : 3.0) * static_cast<double>(x->bytes);
 }
 
 void Lowering::backward_activation(const ActivationPattern& pattern) {

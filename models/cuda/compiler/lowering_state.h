@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +46,9 @@ class Lowering {
   // Append a kernel. Absent operands may be null.
   Kernel& emit(const std::string& name, Phase phase, const std::string& implementation,
                std::vector<const Tensor*> operands, Launch launch);
+  // `third`: the sums of forward_statistics, or the residual of forward_residual.
   void emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x, const Tensor* y,
-                        const Tensor* sums = nullptr);
+                        const Tensor* third = nullptr);
   // The product of a linear layer is made at its first launch, which is not in a captured graph: it
   // needs the handle.
   Kernel& emit_product(int linear, Phase phase, const ProductShape& shape,
@@ -66,12 +68,17 @@ class Lowering {
   void forward_average_pool(int i);
   void forward_linear(int i);
   void forward_loss(int i);
+  void forward_output(int i);
   void forward_statistics(int norm);
   void forward_plain_norm(int i);
   void forward_add(int i);
   void forward_activation(const ActivationPattern& pattern);
-  // The one that begins with the bias of this convolution and that its own kernel may do, too.
-  const ActivationPattern* epilogue(int conv) const;
+  // What begins with the bias of this convolution, and which operation does both at once.
+  struct Epilogue {
+    const ActivationPattern* pattern;
+    ConvolutionOp op;
+  };
+  std::optional<Epilogue> epilogue(int conv) const;
   std::function<Activation()> activation(const ActivationPattern& pattern) const;
   // How a kernel gets the coefficients of the batch norm behind this convolution.
   std::function<NormInput()> norm_input(int conv, int norm) const;

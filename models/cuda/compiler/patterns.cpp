@@ -1,5 +1,7 @@
 #include "models/cuda/compiler/patterns.h"
 
+#include <algorithm>
+
 #include "models/cuda/kernels/norm_pool.h"
 
 namespace nearmetal::cuda {
@@ -40,7 +42,9 @@ void Patterns::see_relu(int relu) {
     if (pattern->adds()) inside_[graph_.node(relu).inputs[0]] = true;
     return;
   }
-  ActivationPattern pattern = activation_before(graph_.node(relu).inputs[0]);
+  const int input = graph_.node(relu).inputs[0];
+  const auto residual = residual_before(input);
+  ActivationPattern pattern = residual ? *residual : activation_before(input);
   pattern.relu = relu;
   activations_[relu] = pattern;
 }
@@ -72,6 +76,25 @@ ActivationPattern Patterns::activation_before(int node) {
   ActivationPattern pattern = found->second;
   activations_.erase(found);
   inside_[node] = node != pattern.input;
+  return pattern;
+}
+
+std::optional<ActivationPattern> Patterns::residual_before(int add) {
+  if (graph_.has_loss() || !graph_.is(add, OpKind::add) || graph_.consumers(add).size() != 1) {
+    return std::nullopt;
+  }
+  // The later convolution, so that the other summand is there when it runs.
+  const std::vector<int>& added = graph_.node(add).inputs;
+  const int conv = std::max(added[0], added[1]);
+  const auto found = activations_.find(conv);
+  if (!graph_.is(conv, OpKind::conv) || found == activations_.end() ||
+      graph_.consumers(conv).size() != 1) {
+    return std::nullopt;
+  }
+  ActivationPattern pattern = found->second;
+  pattern.residual = std::min(added[0], added[1]);
+  activations_.erase(found);
+  inside_[add] = true;
   return pattern;
 }
 
@@ -114,6 +137,7 @@ std::string name_of(const Graph& graph, const ActivationPattern& pattern) {
   std::string name;
   const auto append = [&](const std::string& part) { name += (name.empty() ? "" : " + ") + part; };
   if (pattern.bias) append(graph.parameters()[graph.node(pattern.input).parameters[1]].name);
+  if (pattern.residual >= 0) append(graph.node(graph.sole_consumer(pattern.input)).name);
   if (pattern.relu >= 0) append(graph.node(pattern.relu).name);
   if (pattern.pool >= 0) append(graph.node(pattern.pool).name);
   return name;

@@ -27,10 +27,12 @@ struct NormPattern {
   bool adds() const { return residual >= 0 || residual_norm >= 0; }
 };
 
-/// A bias, a ReLU, max pooling, or some of them in this order.
+/// A bias, a residual, a ReLU, max pooling, or some of them in this order. A residual only in a
+/// graph without a loss, and with the bias of a convolution.
 struct ActivationPattern {
   int input = -1;     // the node before, or the convolution or linear layer whose bias is added
   bool bias = false;  // that of `input`
+  int residual = -1;
   int relu = -1;
   int pool = -1;
 
@@ -63,6 +65,9 @@ class Patterns {
   bool is_norm_of_convolution(int node) const;
   // The activation that ends in this node, to be part of a longer one if this alone reads it.
   ActivationPattern activation_before(int node);
+  // The one that begins with the bias of a convolution and ends in this sum; none where there is no
+  // such convolution, or a backward pass.
+  std::optional<ActivationPattern> residual_before(int add);
 
   const Graph& graph_;
   std::map<int, NormPattern> norms_;

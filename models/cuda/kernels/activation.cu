@@ -8,29 +8,36 @@ namespace {
 constexpr int activation_unroll = 4;
 constexpr int activation_threads = 256;
 
-template <class T>
+template <class T, bool adds>
 __global__ void __launch_bounds__(sweep_threads)
     activation_kernel(const T* x, Activation activation, T* y, Extent extent, SweepShape shape) {
-  const SweepPosition position(shape, extent, pack_width<T>);
+  constexpr int unroll = activation_unroll, width = pack_width<T>;
+  const SweepPosition position(shape, extent, width);
   if (!position.active) return;
   const ActivationOf<T> of(activation, position.channel);
-  sweep_backwards<activation_unroll>(position, extent,
-                                     [&](const int64_t(&at)[activation_unroll], int count) {
-                                       Pack<T> packs[activation_unroll];
+  const auto* residual = static_cast<const T*>(activation.residual);
+  sweep_backwards<unroll>(position, extent, [&](const int64_t(&at)[unroll], int count) {
+    Pack<T> packs[unroll], others[adds ? unroll : 1];
 #pragma unroll
-                                       for (int u = 0; u < activation_unroll; ++u) {
-                                         if (u < count) packs[u] = load_pack(x + at[u]);
-                                       }
+    for (int u = 0; u < unroll; ++u) {
+      if (u >= count) break;
+      packs[u] = load_pack(x + at[u]);
+      if constexpr (adds) others[u] = load_pack(residual + at[u]);
+    }
 #pragma unroll
-                                       for (int u = 0; u < activation_unroll; ++u) {
-                                         if (u >= count) break;
-                                         Channels<T> values = to_floats(packs[u]);
+    for (int u = 0; u < unroll; ++u) {
+      if (u >= count) break;
+      Channels<T> values = to_floats(packs[u]);
+      Channels<T> added = {};
+      if constexpr (adds) added = to_floats(others[u]);
 #pragma unroll
-                                         for (int i = 0; i < pack_width<T>; ++i)
-                                           values.values[i] = of.apply(i, values.values[i]);
-                                         store_pack(y + at[u], from_floats<T>(values));
-                                       }
-                                     });
+      for (int i = 0; i < width; ++i) {
+        values.values[i] =
+            of.apply(i, adds ? values.values[i] + added.values[i] : values.values[i]);
+      }
+      store_pack(y + at[u], from_floats<T>(values));
+    }
+  });
 }
 
 // The gradient before an activation, from that behind it.
@@ -90,8 +97,10 @@ void launch_activation(Precision precision, const void* x, const Activation& act
                        Extent extent, int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const SweepShape shape(extent, pack_width<T>, activation_unroll, multiprocessors);
-    activation_kernel<T><<<shape.grid(), sweep_threads, 0, stream>>>(
-        static_cast<const T*>(x), activation, static_cast<T*>(y), extent, shape);
+    const auto kernel =
+        activation.residual != nullptr ? activation_kernel<T, true> : activation_kernel<T, false>;
+    kernel<<<shape.grid(), sweep_threads, 0, stream>>>(static_cast<const T*>(x), activation,
+                                                       static_cast<T*>(y), extent, shape);
   });
   NM_CHECK_LAUNCH();
 }

@@ -16,10 +16,12 @@
 
 namespace nearmetal::cuda {
 
-/// relu?(x + bias), where the bias of each channel may be absent (null).
+/// relu?(x + bias + residual), where the bias of each channel and the residual, a tensor like x,
+/// may be absent (null).
 struct Activation {
   const float* bias = nullptr;
   bool relu = false;
+  const void* residual = nullptr;  // not of pooling
 };
 
 /// `y` may be `x`.

@@ -111,8 +111,9 @@ std::vector<Descriptor> heuristic_configs(const PlanDevice& device, const Descri
 }  // namespace
 
 std::string ConvolutionProblem::key() const {
-  static constexpr const char* names[] = {"forward", "forward_statistics", "forward_activation",
-                                          "backward_data", "backward_weights"};
+  static constexpr const char* names[] = {
+      "forward",          "forward_statistics", "forward_bias",    "forward_activation",
+      "forward_residual", "backward_data",      "backward_weights"};
   std::ostringstream text;
   text << "conv " << names[static_cast<int>(op)] << ' ' << to_string(precision) << " x"
        << shape.batch << 'x' << shape.input_height << 'x' << shape.input_width << 'x'
@@ -150,9 +151,11 @@ Descriptor ConvolutionPlan::bind(const ConvolutionOperands& operands, void* work
     ids.insert(ids.end(), {sum_id, square_sum_id});
     addresses.insert(addresses.end(), {operands.sum, operands.square_sum});
   }
-  if (operands.bias != nullptr) {
-    ids.push_back(bias_id);
-    addresses.push_back(const_cast<void*>(operands.bias));  // the variant pack takes no other
+  for (const auto& [id, address] :
+       {std::pair(bias_id, operands.bias), std::pair(residual_id, operands.residual)}) {
+    if (address == nullptr) continue;
+    ids.push_back(id);
+    addresses.push_back(const_cast<void*>(address));  // the variant pack takes no other
   }
   const auto count = static_cast<int64_t>(ids.size());
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);

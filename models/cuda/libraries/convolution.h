@@ -15,10 +15,17 @@ namespace nearmetal::cuda {
 enum class ConvolutionOp {
   forward,
   forward_statistics,  // forward, and sum and sum of squares of the output per channel
-  forward_activation,  // forward, and ReLU of the output plus a bias per channel
+  forward_bias,        // forward, plus a bias per channel
+  forward_activation,  // forward, plus a bias per channel, and ReLU
+  forward_residual,    // forward, plus a bias per channel and a residual, and ReLU
   backward_data,
   backward_weights,
 };
+
+constexpr bool adds_bias(ConvolutionOp op) {
+  return op == ConvolutionOp::forward_bias || op == ConvolutionOp::forward_activation ||
+         op == ConvolutionOp::forward_residual;
+}
 
 /// Images x [batch, input_height, input_width, input_channels], weights [output_channels, kernel,
 /// kernel, input_channels], results y [batch, output_height, output_width, output_channels].
@@ -62,7 +69,8 @@ struct ConvolutionProblem {
 };
 
 /// Device addresses of one execution; `sum` and `square_sum` (fp32) for forward_statistics only,
-/// `bias` (of the type of x) for forward_activation only, one value per output channel.
+/// `bias` (of the type of x) where adds_bias(), one value per output channel; `residual`, shaped as
+/// y, for forward_residual only.
 struct ConvolutionOperands {
   void* x = nullptr;
   void* weights = nullptr;
@@ -70,6 +78,7 @@ struct ConvolutionOperands {
   void* sum = nullptr;
   void* square_sum = nullptr;
   const void* bias = nullptr;
+  const void* residual = nullptr;
 };
 
 /// The GPU that plans are made for: that of a handle, or one that is not there but described, for

@@ -24,7 +24,7 @@ Descriptor tensor(TensorId id, cudnnDataType_t type, int64_t n, int64_t c, int64
       .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 16)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
       .set(CUDNN_ATTR_TENSOR_STRIDES, {c * h * w, 1, c * w, c});
-  const bool is_virtual = id == product_id || id == biased_id;
+  const bool is_virtual = id >= product_id;
   descriptor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual).finalize();
   return descriptor;
 }
@@ -52,7 +52,9 @@ OperationNames operation_names(ConvolutionOp op) {
   switch (op) {
     case ConvolutionOp::forward:
     case ConvolutionOp::forward_statistics:
+    case ConvolutionOp::forward_bias:
     case ConvolutionOp::forward_activation:
+    case ConvolutionOp::forward_residual:
       return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
               CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
@@ -117,12 +119,21 @@ Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descr
   return operation;
 }
 
-void append_activation(std::vector<Descriptor>& operations, const Descriptor& product,
-                       const Descriptor& y, cudnnDataType_t type, const ConvolutionShape& shape) {
+// What follows the product, in the order in which cuDNN has engines for all of it.
+void append_epilogue(std::vector<Descriptor>& operations, Descriptor product, const Descriptor& y,
+                     cudnnDataType_t type, const ConvolutionProblem& problem) {
+  const ConvolutionShape& shape = problem.shape;
+  if (problem.op == ConvolutionOp::forward_residual) {
+    const Descriptor residual = output_tensor(residual_id, type, shape);
+    const Descriptor summed = output_tensor(summed_id, CUDNN_DATA_FLOAT, shape);
+    operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, summed, &residual));
+    product = summed;
+  }
   const Descriptor bias = tensor(bias_id, type, 1, shape.output_channels, 1, 1);
-  const Descriptor biased = output_tensor(biased_id, CUDNN_DATA_FLOAT, shape);
+  const bool activates = problem.op != ConvolutionOp::forward_bias;
+  const Descriptor biased = activates ? output_tensor(biased_id, CUDNN_DATA_FLOAT, shape) : y;
   operations.push_back(pointwise(CUDNN_POINTWISE_ADD, product, biased, &bias));
-  operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, biased, y, nullptr));
+  if (activates) operations.push_back(pointwise(CUDNN_POINTWISE_RELU_FWD, biased, y, nullptr));
 }
 
 }  // namespace
@@ -130,9 +141,9 @@ void append_activation(std::vector<Descriptor>& operations, const Descriptor& pr
 Descriptor operation_graph(const PlanDevice& device, const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
   const cudnnDataType_t type = cudnn_type(problem.precision);
-  const bool activates = problem.op == ConvolutionOp::forward_activation;
+  const bool goes_on = adds_bias(problem.op);
   const Descriptor y = output_tensor(y_id, type, shape);
-  const Descriptor product = activates ? output_tensor(product_id, CUDNN_DATA_FLOAT, shape) : y;
+  const Descriptor product = goes_on ? output_tensor(product_id, CUDNN_DATA_FLOAT, shape) : y;
   const OperationNames names = operation_names(problem.op);
   const float alpha = 1, beta = 0;
   std::vector<Descriptor> operations;
@@ -149,7 +160,7 @@ Descriptor operation_graph(const PlanDevice& device, const ConvolutionProblem& p
   if (problem.op == ConvolutionOp::forward_statistics) {
     operations.push_back(statistics_operation(y, shape));
   }
-  if (activates) append_activation(operations, product, y, type, shape);
+  if (goes_on) append_epilogue(operations, product, y, type, problem);
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   if (device.handle != nullptr) {
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &device.handle);

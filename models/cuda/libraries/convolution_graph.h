@@ -13,8 +13,10 @@ enum TensorId : int64_t {
   sum_id,
   square_sum_id,
   bias_id,
+  residual_id,
   // Never in memory:
   product_id,
+  summed_id,
   biased_id
 };
 

@@ -36,6 +36,7 @@ struct Tensors {
   const T* weights;
   const T* y;
   const T* bias;
+  const T* residual;
 
   __device__ double at_x(const ConvolutionShape& s, int64_t n, int64_t h, int64_t w,
                          int64_t c) const {
@@ -113,8 +114,10 @@ __global__ void sample_kernel(ConvolutionOp op, ConvolutionShape shape, Tensors<
     }
   }
   sum = block_sum(sum);
-  if (op == ConvolutionOp::forward_activation) {
-    sum = fmax(sum + to_float(tensors.bias[output % shape.output_channels]), 0.0);
+  if (tensors.bias != nullptr) sum += to_float(tensors.bias[output % shape.output_channels]);
+  if (tensors.residual != nullptr) sum += to_float(tensors.residual[output]);
+  if (op == ConvolutionOp::forward_activation || op == ConvolutionOp::forward_residual) {
+    sum = fmax(sum, 0.0);
   }
   if (threadIdx.x == 0) samples[blockIdx.x] = {sum, to_float(result[output])};
 }
@@ -159,7 +162,8 @@ CheckResult check_convolution(const ConvolutionProblem& problem,
   with_element_type(problem.precision, [&]<class T>() {
     const Tensors<T> tensors{
         static_cast<const T*>(operands.x), static_cast<const T*>(operands.weights),
-        static_cast<const T*>(operands.y), static_cast<const T*>(operands.bias)};
+        static_cast<const T*>(operands.y), static_cast<const T*>(operands.bias),
+        static_cast<const T*>(operands.residual)};
     const T* result = problem.op == ConvolutionOp::backward_data      ? tensors.x
                       : problem.op == ConvolutionOp::backward_weights ? tensors.weights
                                                                       : tensors.y;

@@ -35,9 +35,11 @@ OwnKernel statistics_sweep(const ConvolutionProblem& problem) {
 OwnKernel activation_sweep(const ConvolutionProblem& problem) {
   return {forward_sweep_key(problem),
           [problem](const TuningBuffers& buffers, cudaStream_t stream) {
-            launch_activation(problem.precision, buffers.second_y(), {buffers.norm().bias, true},
-                              buffers.result(), output_extent(problem.shape),
-                              buffers.scratch().multiprocessors, stream);
+            Activation activation{buffers.norm().bias, problem.op != ConvolutionOp::forward_bias};
+            activation.residual = buffers.operands(problem).residual;
+            launch_activation(problem.precision, buffers.second_y(), activation, buffers.result(),
+                              output_extent(problem.shape), buffers.scratch().multiprocessors,
+                              stream);
           },
           nullptr};
 }
@@ -244,7 +246,9 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
         return {statistics_sweep(problem), stem_forward(problem.with(ConvolutionOp::forward))};
       }
       return {statistics_sweep(problem)};
+    case ConvolutionOp::forward_bias:
     case ConvolutionOp::forward_activation:
+    case ConvolutionOp::forward_residual:
       return {activation_sweep(problem)};
     case ConvolutionOp::backward_weights:
       if (!hopper_16_bit || !is_stem(shape)) return {};
@@ -261,8 +265,11 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
 }
 
 std::string forward_sweep_key(const ConvolutionProblem& problem) {
-  const bool activates = problem.op == ConvolutionOp::forward_activation;
-  return extent_key(activates ? "activation sweep" : "batch_statistics sweep", problem);
+  const char* name = problem.op == ConvolutionOp::forward_bias         ? "bias sweep"
+                     : problem.op == ConvolutionOp::forward_activation ? "activation sweep"
+                     : problem.op == ConvolutionOp::forward_residual   ? "residual sweep"
+                                                                       : "batch_statistics sweep";
+  return extent_key(name, problem);
 }
 
 std::string apply_sweep_key(const ConvolutionProblem& problem) {

@@ -48,7 +48,7 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
                                    int multiprocessors);
 
 /// Our sweep over the output of a forward convolution that this problem does along with it: for
-/// batch statistics, or for bias and ReLU.
+/// batch statistics, or for bias, residual and ReLU.
 std::string forward_sweep_key(const ConvolutionProblem& problem);
 /// Our sweep that forms the gradient at a convolution's output.
 std::string apply_sweep_key(const ConvolutionProblem& problem);

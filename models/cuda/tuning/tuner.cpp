@@ -168,8 +168,7 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
       any = true;
     }
   }
-  const bool has_rival = problem.op == ConvolutionOp::forward_statistics ||
-                         problem.op == ConvolutionOp::forward_activation;
+  const bool has_rival = problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op);
   if (!has_rival) {
     throw std::runtime_error("of the " + std::to_string(offered.size()) +
                              " plans that cuDNN offers for '" + key + "' none computes it rightly");

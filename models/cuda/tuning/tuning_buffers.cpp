@@ -62,6 +62,10 @@ ConvolutionOperands TuningBuffers::operands(const ConvolutionProblem& problem) c
     case ConvolutionOp::forward:
       operands.y = result_.get();
       break;
+    case ConvolutionOp::forward_residual:
+      operands.residual = y_.get();
+      [[fallthrough]];
+    case ConvolutionOp::forward_bias:
     case ConvolutionOp::forward_activation:
       operands.y = result_.get();
       operands.bias = second_y_.get();

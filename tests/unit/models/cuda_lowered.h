@@ -33,7 +33,7 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
   for (const ConvolutionProblem& problem :
        distinct_problems(lowered(graph, options, choices), true)) {
     if (problem.op == ConvolutionOp::forward_statistics ||
-        problem.op == ConvolutionOp::forward_activation) {
+        adds_bias(problem.op)) {
       choices.fused_sweeps.insert(problem.key());
     }
     for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
