@@ -131,8 +131,12 @@ void check_settings(const Workload& workload) {
   require(
       cuda || config.batch != largest_that_fits,
       "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
-  require(!config.forward_only || !config.verify,
-          "--verify trains; it cannot go with --forward-only");
+  require(!config.forward_only || !config.inference,
+          "--forward-only is the forward pass of training, --inference that of evaluation; give one "
+          "of them");
+  require(trains(config) || !config.verify,
+          std::string("--verify trains; it cannot go with ") +
+              (config.inference ? "--inference" : "--forward-only"));
   require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
@@ -146,8 +150,9 @@ std::vector<std::string> flags_without_effect(const RunConfig& config, int world
   for_each_setting([&](const Setting& setting, auto member) {
     if (config.*member == standard.*member) return;
     std::string why;
-    if (setting.needs == Needs::training && config.forward_only) {
-      why = "nothing is trained (--forward-only)";
+    if (setting.needs == Needs::training && !trains(config)) {
+      why = std::string("nothing is trained (") +
+            (config.inference ? "--inference" : "--forward-only") + ")";
     }
     if (setting.needs == Needs::exchange && !exchanges_gradients(config, world_size)) {
       why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";

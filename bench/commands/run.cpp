@@ -295,7 +295,7 @@ ExitCode run_job(const RunRequest& request, const Context& context) {
   const RunConfig& asked = request.config;
   const Collective& collective = collective_for(asked.all_reduce, asked.device != Device::cpu);
   const bool sums_on_threads =
-      collective.needs_mpi_threads && asked.update == Update::allreduce && !asked.forward_only;
+      collective.needs_mpi_threads && asked.update == Update::allreduce && trains(asked);
   const std::unique_ptr<World> world = join_world(
       asked.ranks, sums_on_threads ? "--all-reduce " + std::string(collective.name) : "");
   return as_rank(*world, context.terminal.err, [&] {

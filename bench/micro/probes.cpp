@@ -58,8 +58,7 @@ std::vector<Probe> find_probes(const PreparedDevice& device, World& world) {
 
 std::vector<Probe> find_step_probes(PreparedDevice& device, const Terminal& terminal) {
   const std::shared_ptr<Program> program = prepare_program(device, terminal);
-  program->restart(initial_parameters(device.graph, static_cast<uint64_t>(device.config.seed),
-                                      device.config.zero_init));
+  program->restart(start_parameters(device.config));
   std::vector<Probe> probes = program->probes();
   for (Probe& probe : probes) {
     probe.start = [program, start = std::move(probe.start)] { return start(); };

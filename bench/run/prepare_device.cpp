@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "models/errors.h"
+#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "reports/compare/run_set.h"
@@ -27,8 +28,8 @@ Report report_with_kernel_choices(const std::string& place) {
 }
 
 // The settings on which the keys of plans depend.
-const std::vector<std::string> settings_of_plans = {"device",     "model",   "precision",   "batch",
-                                                    "image_size", "classes", "forward_only"};
+const std::vector<std::string> settings_of_plans = {
+    "device", "model", "precision", "batch", "image_size", "classes", "forward_only", "inference"};
 
 bool same_operations(const RunConfig& a, const RunConfig& b) {
   bool same = true;
@@ -43,7 +44,7 @@ bool same_operations(const RunConfig& a, const RunConfig& b) {
 // Batch norm would see one value per channel and give zero, whatever the value.
 void require_trainable(const Graph& graph, const RunConfig& config) {
   for (const Node& node : graph.nodes()) {
-    if (node.op != OpKind::batch_norm || config.batch != 1 || config.forward_only) continue;
+    if (node.op != OpKind::batch_norm || config.batch != 1 || !trains(config)) continue;
     if (node.shape.height * node.shape.width > 1) continue;
     throw std::invalid_argument("an image size of " + std::to_string(config.image_size) +
                                 " is too small for a batch of 1: " + node.name +
@@ -63,6 +64,19 @@ DeviceInfo describe(const PreparedDevice& device) {
 }
 
 }  // namespace
+
+Graph graph_of(const RunConfig& config) {
+  Graph trained = build_network(config.model, {config.image_size, config.classes});
+  return config.inference ? inference_graph(trained) : trained;
+}
+
+std::vector<float> start_parameters(const RunConfig& config) {
+  const Graph trained = build_network(config.model, {config.image_size, config.classes});
+  const std::vector<float> parameters =
+      initial_parameters(trained, static_cast<uint64_t>(config.seed), config.zero_init);
+  if (!config.inference) return parameters;
+  return inference_parameters(trained, parameters, expected_statistics(trained, parameters));
+}
 
 std::vector<KernelChoice> pinned_kernel_choices(const std::string& place) {
   const Report report = report_with_kernel_choices(place);
@@ -132,7 +146,7 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   const auto [chosen, why] = choose_device(config.device);
   fill_defaults(config, chosen);
   check_settings({config, request.given});
-  Graph graph = build_network(config.model, {config.image_size, config.classes});
+  Graph graph = graph_of(config);
   require_trainable(graph, config);
   if (config.plans) config.plans = place_of_kernel_choices(config, request.arm);
   before_loading(config);
@@ -154,7 +168,7 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
   ProgramOptions options;
   options.batch_size = config.batch.value();
   options.precision = config.precision.value();
-  options.forward_only = config.forward_only;
+  options.forward_only = !trains(config);
   options.input = config.input;
   options.launch_as_graph = config.launch != LaunchMode::stream;
   options.host_sleeps = config.host_wait == HostWait::block;

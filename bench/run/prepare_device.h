@@ -43,6 +43,13 @@ std::string place_of_kernel_choices(const RunConfig& config, const std::string& 
 std::vector<Warning> save_new_choices(const KernelSource& source,
                                       const std::vector<KernelChoice>& choices);
 
+/// The network of a run, as it is trained or evaluated.
+Graph graph_of(const RunConfig& config);
+
+/// What its parameters start as. For inference those of a network that has not been trained are
+/// folded with expected_statistics().
+std::vector<float> start_parameters(const RunConfig& config);
+
 struct PreparedDevice {
   RunConfig config;  // nothing left open but a batch to be found
   std::string why;   // this device

@@ -34,6 +34,7 @@ std::optional<std::string> failure_of(const Checks& checks) {
   if (checks.bucket_tests && !sums_are_exact(checks)) {
     return "the gradients of the ranks are not summed right";
   }
+  if (!checks.outputs_finite.value_or(true)) return "the outputs of the network are not finite";
   if (checks.verify && !checks.verify->passed) {
     return "the network did not memorise the fixed set (--verify)";
   }
@@ -73,8 +74,8 @@ void append(const std::vector<Warning>& more, std::vector<Warning>& warnings) {
   warnings.insert(warnings.end(), more.begin(), more.end());
 }
 
-Maybe<double> gradient_norm(const StepRecord& step, bool forward_only) {
-  if (forward_only) return Unknown{"forward pass only"};
+Maybe<double> gradient_norm(const StepRecord& step, const RunConfig& config) {
+  if (!trains(config)) return Unknown{"forward pass only"};
   if (!std::isfinite(step.gradient_norm))
     return Unknown{"the gradient of that step was not finite"};
   return double{step.gradient_norm};
@@ -82,18 +83,19 @@ Maybe<double> gradient_norm(const StepRecord& step, bool forward_only) {
 
 void fill_proof(std::span<const StepRecord> window, const RunConfig& config, Run& run) {
   Proof& proof = run.proof;
-  const bool forward_only = config.forward_only;
+  proof.window_start_gradient_norm = gradient_norm(window.front(), config);
+  proof.window_end_gradient_norm = gradient_norm(window.back(), config);
+  proof.window_start_loss = proof.window_end_loss = Unknown{"inference has no loss"};
+  if (config.inference) return;
   proof.window_start_loss = double{window.front().loss};
   proof.window_end_loss = double{window.back().loss};
-  proof.window_start_gradient_norm = gradient_norm(window.front(), forward_only);
-  proof.window_end_gradient_norm = gradient_norm(window.back(), forward_only);
   if (*proof.window_end_loss > diverged_above * std::log(static_cast<double>(config.classes))) {
     warn(run, "diverged", "the loss is far above that of guessing; see --learning-rate");
   }
   if (fell(window, &StepRecord::loss)) {
     warn(run, "falling_loss", "the loss fell more than ten-fold: not the work of usual training");
   }
-  if (!forward_only && fell(window, &StepRecord::gradient_norm)) {
+  if (trains(config) && fell(window, &StepRecord::gradient_norm)) {
     warn(run, "vanishing_gradient",
          "the gradient fell more than ten-fold: small values take less power and may run faster");
   }
@@ -135,7 +137,7 @@ void fill_window(const PreparedDevice& device, const TrainerResult& result, Run&
 void fill_trained(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {
   for (const StepRecord& step : result.steps) {
     rank.step_seconds.push_back(step.seconds);
-    rank.loss.push_back(step.loss);
+    if (!device.config.inference) rank.loss.push_back(step.loss);
   }
   if (rank.monitoring && rank.monitoring->verdict != MonitorVerdict::clean) {
     warn(run, std::string("monitor_") + to_string(rank.monitoring->verdict),
@@ -197,6 +199,9 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
     run.profile =
         step_profile(*checks.profile, rank.step_time->median_seconds, device.info.cache_bytes);
   }
+  if (!device.config.inference) rank.latency = Unknown{"not inference"};
+  if (checks.latency) rank.latency = *checks.latency;
+  run.proof.outputs_finite = checks.outputs_finite;
   rank.probes = checks.probes;
   run.proof.verify = checks.verify;
   if (!checks.bucket_tests) return;
@@ -214,6 +219,7 @@ Rank unmeasured_rank(const RankStart& start, const Unknown& why) {
   rank.step_time = why;
   rank.kernel_choices_sha256 = why;
   rank.device_bytes = why;
+  rank.latency = why;
   rank.host_window_seconds = rank.exposed_communication_seconds = why;
   return rank;
 }
@@ -263,7 +269,7 @@ Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& w
   run.parameters = graph.parameter_count();
   run.sample = find_network(config.model).sample;
   run.flops_per_sample =
-      config.forward_only ? graph.forward_flops_per_sample() : graph.training_flops_per_sample();
+      trains(config) ? graph.training_flops_per_sample() : graph.forward_flops_per_sample();
   run.warm_up = why;
   run.window = why;
   run.peak_flops_per_second = why;

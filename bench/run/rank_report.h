@@ -39,6 +39,8 @@ struct Prepared {
 /// What was checked after a complete window, where it was asked for.
 struct Checks {
   std::optional<int64_t> other_replica;  // first rank with other parameters or momentum; 0: none
+  std::optional<Latency> latency;        // of inference
+  std::optional<bool> outputs_finite;    // likewise
   std::optional<Profile> profile;
   std::optional<RankProbes> probes;
   std::optional<Verify> verify;

@@ -1,6 +1,7 @@
 #include "bench/run/rank_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -122,8 +123,7 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
 
 // Gives the program its parameters and its exchange.
 Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program& program) {
-  const std::vector<float> parameters = initial_parameters(
-      task.graph, static_cast<uint64_t>(task.config.seed), task.config.zero_init);
+  const std::vector<float> parameters = start_parameters(task.config);
   together(task.world, [&] { require_same_parameters(task.world, parameters); });
   Prepared prepared;
   if (exchange.all_reduce != nullptr) {
@@ -209,6 +209,30 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
   return stop == 0 ? std::optional(result) : std::nullopt;
 }
 
+constexpr int64_t most_latency_steps = 1000, fewest_latency_steps = 20;
+constexpr double latency_seconds = 5;
+
+// Of steps one at a time, from the call that queues one to its end as the host sees it.
+std::optional<Latency> measure_latency(Program& program, const std::atomic<int>& stop) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  seconds.reserve(most_latency_steps);
+  const Clock::time_point start = Clock::now();
+  const auto goes_on = [&] {
+    const auto steps = std::ssize(seconds);
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    return steps < fewest_latency_steps || (steps < most_latency_steps && elapsed < latency_seconds);
+  };
+  while (goes_on()) {
+    if (stop != 0) return std::nullopt;
+    const Clock::time_point begin = Clock::now();
+    program.enqueue_step();
+    program.wait_step();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return latency_of(seconds);
+}
+
 // The gradient and the parameters are lost.
 Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
   Checks checks;
@@ -216,6 +240,11 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
     if (all_reduce != nullptr) {
       checks.other_replica = first_that_differs(
           task.world, hash_of(program.parameters()) + hash_of(program.momentum()));
+    }
+    if (task.config.inference) {
+      checks.latency = measure_latency(program, task.stop);
+      checks.outputs_finite = std::ranges::all_of(
+          program.logits(), [](float logit) { return std::isfinite(logit); });
     }
     if (task.config.profile) checks.profile = program.profile(profile_repeats);
     if (task.config.attribute) {

@@ -58,7 +58,7 @@ constexpr const char* yellow = "\033[33m";
 
 std::string workload(const RunConfig& config, const Run& run) {
   const std::string size = std::to_string(config.image_size);
-  return config.model + (config.forward_only ? " forward, " : " training, ") +
+  return config.model + " " + pass_name(config.forward_only, config.inference) + ", " +
          to_string(*config.precision) + ", batch " + std::to_string(config.batch.value_or(0)) +
          (run.world_size > 1 ? " a rank, " : ", ") + size + "x" + size + " on " + run.device_name;
 }
@@ -99,10 +99,19 @@ std::string change(const Maybe<double>& start, const Maybe<double>& end) {
   return text(start) + " at the start, " + text(end) + " at the end of the window";
 }
 
-void print_proof(Lines& lines, const Run& run, bool forward_only) {
+void print_latency(Lines& lines, const Latency& latency) {
+  lines.line("latency", time_text(latency.median_seconds) + " median, " +
+                            time_text(latency.p95_seconds) + " p95, " +
+                            (latency.p99_seconds ? time_text(*latency.p99_seconds) + " p99, " : "") +
+                            "of " + steps_text(latency.steps) + " one at a time");
+}
+
+void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
   const Proof& proof = run.proof;
+  if (proof.outputs_finite) lines.line("outputs", *proof.outputs_finite ? "finite" : "not finite");
+  if (config.inference) return;
   lines.line("loss", change(proof.window_start_loss, proof.window_end_loss));
-  if (!forward_only) {
+  if (trains(config)) {
     lines.line("gradient norm",
                change(proof.window_start_gradient_norm, proof.window_end_gradient_norm));
   }
@@ -219,7 +228,8 @@ void print_summary(std::ostream& out, const Report& report, const Run& run, bool
   const Rank& rank = slowest(run);
   if (run.window && rank.step_time) print_step_time(lines, *rank.step_time, run.window->steps);
   if (run.window) print_window(lines, run);
-  if (run.window) print_proof(lines, run, config.forward_only);
+  if (rank.latency) print_latency(lines, *rank.latency);
+  if (run.window) print_proof(lines, run, config);
   print_memory_and_set_up(lines, run);
   for (const Warning& warning : run.warnings) lines.line("warning", warning.text, yellow);
   if (run.status == Status::partial) lines.line("partial", run.failure.value_or(""), yellow);

@@ -50,7 +50,7 @@ bool is_bound(const Run& run) {
 
 void print_header(std::ostream& out, const SetRun& set_run) {
   const Run& run = set_run.run;
-  const bool trains = key_value(set_run, "forward_only") != "true";
+  const bool trains = key_value(set_run, "forward_only") != "yes";
   const std::string batch = key_value(set_run, "batch");
   const double global = std::strtod(batch.c_str(), nullptr) * static_cast<double>(run.world_size);
   const int64_t steps = run.window ? run.window->steps : 0;

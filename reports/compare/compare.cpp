@@ -160,8 +160,8 @@ bool has_figures(const Comparison& comparison, const std::string& arm, bool only
 
 // In what the steps of the sides have other things to do: the model is made of the base's alone.
 std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
-  const std::set<std::string> fields = {"model",      "device",  "precision",   "batch",
-                                        "image_size", "classes", "forward_only"};
+  const std::set<std::string> fields = {"model",      "device",  "precision",    "batch",
+                                        "image_size", "classes", "forward_only", "inference"};
   std::vector<std::string> names;
   for (const KeyDifference& difference : differences_within(pair, options)) {
     const bool copies =

@@ -22,8 +22,8 @@ std::string alternatives(const std::vector<std::string>& values) {
 }
 
 std::string task_of_run(const SetRun& run) {
-  const bool forward_only = key_value(run, "forward_only") == "yes";
-  return key_value(run, "model") + (forward_only ? " forward" : " training");
+  const auto is = [&](const char* setting) { return key_value(run, setting) == "yes"; };
+  return key_value(run, "model") + " " + pass_name(is("forward_only"), is("inference"));
 }
 
 template <class Text>

@@ -11,7 +11,8 @@
 namespace nearmetal {
 
 /// Fields of the comparable key that tell what a figure is of: columns and labels of tables.
-inline constexpr std::array told_fields = {"model", "device", "precision", "batch", "forward_only"};
+inline constexpr std::array told_fields = {"model", "device",       "precision",
+                                                "batch", "forward_only", "inference"};
 
 /// Of the key of a run; empty where there is no such field.
 std::string key_value(const SetRun& run, const std::string& field);

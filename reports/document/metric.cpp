@@ -77,6 +77,25 @@ const Metric& per_gpu_metric() {
   return metric;
 }
 
+Maybe<double> p99_latency(const Run& run) {
+  Maybe<double> slowest = Unknown{"the run has no rank"};
+  for (const Rank& rank : run.ranks) {
+    if (!rank.latency) return Unknown{rank.latency.reason};
+    const Maybe<double>& seconds = rank.latency->p99_seconds;
+    if (!seconds) return seconds;
+    slowest = slowest ? std::max(*slowest, *seconds) : *seconds;
+  }
+  return slowest;
+}
+
+constexpr std::array latency_metrics = {
+    Metric{"median_latency_seconds", "s", "ms", 1e3, false, false,
+           slowest<&Rank::latency, &Latency::median_seconds>},
+    Metric{"p95_latency_seconds", "s", "ms", 1e3, false, false,
+           slowest<&Rank::latency, &Latency::p95_seconds>},
+    Metric{"p99_latency_seconds", "s", "ms", 1e3, false, false, p99_latency},
+};
+
 Maybe<double> bus_bandwidth(const Run& run) {
   if (run.communication) return run.communication->best_bus_bandwidth_bytes_per_second;
   return Unknown{"no gradients are exchanged"};
@@ -114,6 +133,7 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
                                                      : &per_gpu_metric<SampleUnit::sequence>();
     if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
   }
+  for (const Metric& metric : latency_metrics) metrics.push_back(&metric);
   return metrics;
 }
 

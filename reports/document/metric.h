@@ -25,7 +25,7 @@ struct Metric {
 std::span<const Metric> metrics_of(SampleUnit unit);
 /// Each of the metrics in one of these units once.
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
-/// Those, and what is told where it is asked for: the throughput of each GPU.
+/// Those, and what is told where it is asked for: the throughput of each GPU, and latency.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 const Metric& throughput_metric(SampleUnit unit);
 /// What results of nccl-tests have in place of a throughput.

@@ -74,6 +74,7 @@ struct RunConfig {
   AllReduceKind all_reduce = AllReduceKind::automatic;      // of GPUs; automatic: nccl
   NcclAlgorithm nccl_algorithm = NcclAlgorithm::automatic;  // by which NCCL must sum
   bool forward_only = false;
+  bool inference = false;
   bool verify = false;
   bool profile = false;
   bool attribute = false;                  // time probes, by which a difference is explained
@@ -98,9 +99,17 @@ inline constexpr double most_steps = 1e7;
 /// RunConfig::batch while the largest batch is still to be found.
 inline constexpr int64_t largest_that_fits = 0;
 
+/// Whether steps have a backward pass and an update.
+inline bool trains(const RunConfig& config) { return !config.forward_only && !config.inference; }
+
+/// What a step does, in a word: from `forward_only` and `inference`.
+constexpr const char* pass_name(bool forward_only, bool inference) {
+  return inference ? "inference" : forward_only ? "forward" : "training";
+}
+
 /// Whether ranks train one network together, in step, each on images of its own.
 inline bool exchanges_gradients(const RunConfig& config, int64_t world_size) {
-  return world_size > 1 && config.update == Update::allreduce && !config.forward_only;
+  return world_size > 1 && config.update == Update::allreduce && trains(config);
 }
 
 /// By name of the setting, for every member of RunConfig.

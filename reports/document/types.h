@@ -73,6 +73,16 @@ struct StepTime {
   bool operator==(const StepTime&) const = default;
 };
 
+/// Of steps one at a time, each from its start to its end as the host sees it.
+struct Latency {
+  int64_t steps = 0;
+  double median_seconds = 0;
+  double p95_seconds = 0;
+  Maybe<double> p99_seconds;
+
+  bool operator==(const Latency&) const = default;
+};
+
 struct MonitoredSeries {
   std::string name;
   double minimum = 0;
@@ -131,6 +141,7 @@ struct Rank {
   std::vector<double> loss;
   int64_t skipped_updates = 0;  // in the window: gradient not finite
   Maybe<StepTime> step_time;
+  Maybe<Latency> latency;
   Maybe<double> host_window_seconds;  // the window by the host's clock, a cross-check
   std::optional<double> window_start_unix_seconds;
   Maybe<int64_t> device_bytes;               // held by the training program
@@ -195,6 +206,7 @@ struct Proof {
   Maybe<double> window_start_gradient_norm;
   Maybe<double> window_end_gradient_norm;
   std::optional<Verify> verify;
+  std::optional<bool> outputs_finite;  // of inference: the logits of the last step
   // Of ranks that exchange gradients:
   std::optional<bool> replicas_identical;  // parameters and momentum, at the end
   std::optional<bool> sums_exact;          // of known values, through the same buckets

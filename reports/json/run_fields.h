@@ -53,7 +53,7 @@ void fields(Archive& field, In<Archive, Verify> verify) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Proof> proof) {
-  field.type("proof", "That real training took place");
+  field.type("proof", "That real work was done");
   field("loss_finite", proof.loss_finite);
   field("failed_step", proof.failed_step, at_least(0),
         "The first whose loss is not finite; it is not in the series");
@@ -62,6 +62,8 @@ void fields(Archive& field, In<Archive, Proof> proof) {
   field("window_start_gradient_norm", proof.window_start_gradient_norm, at_least(0));
   field("window_end_gradient_norm", proof.window_end_gradient_norm, at_least(0));
   field("verify", proof.verify, "null: not asked for");
+  field.added("outputs_finite", proof.outputs_finite,
+              "Of inference: the logits of the last step; null: not inference");
   field.added("replicas_identical", proof.replicas_identical,
               "Parameters and momentum of all ranks at the end; null: nothing is exchanged");
   field.added("sums_exact", proof.sums_exact,
@@ -213,6 +215,15 @@ void fields(Archive& field, In<Archive, StepTime> step) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Latency> latency) {
+  field.type("latency", "Of steps one at a time after the window, by the host's clock");
+  field("steps", latency.steps, at_least(1));
+  field("median_seconds", latency.median_seconds, above(0));
+  field("p95_seconds", latency.p95_seconds, above(0));
+  field("p99_seconds", latency.p99_seconds, above(0));
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, MonitoredSeries> series) {
   field.type("monitored_series",
              "What one quantity did in the timed window, in the unit that its name ends with");
@@ -294,6 +305,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("skipped_updates", rank.skipped_updates, at_least(0),
         "Steps of the window without an update, as the gradient was not finite");
   field("step_time", rank.step_time);
+  field.added("latency", rank.latency);
   field("host_window_seconds", rank.host_window_seconds, at_least(0),
         "The window by the host's clock, a cross-check");
   field("device_bytes", rank.device_bytes, at_least(0), "Held by the training program");
@@ -306,7 +318,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
               "there is nothing else to do");
   field.added("probes", rank.probes, "null: not asked for (--attribute)");
   field("step_seconds", rank.step_seconds, above(0), "Every step, warm-up included");
-  field("loss", rank.loss, "Mean over the batch, for each of the same steps");
+  field("loss", rank.loss, "Mean over the batch, for each of the same steps; empty: inference has none");
 }
 
 }  // namespace nearmetal::json

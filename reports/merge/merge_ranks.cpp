@@ -61,6 +61,7 @@ void merge_proof(std::vector<Report>& reports, Proof& proof) {
     if (other.failed_step && (!merged.failed_step || *other.failed_step < *merged.failed_step)) {
       merged.failed_step = other.failed_step;
     }
+    if (other.outputs_finite == false) merged.outputs_finite = false;
     if (other.verify && !other.verify->passed) merged.verify = other.verify;
   }
   proof = merged;
