@@ -6,7 +6,8 @@
 Loads the parameters and the batch of each file into torchvision's model and takes the same steps
 in fp64, the reference, in fp32, and in the precision of the file (16 bits under autocast). Prints
 the relative error |x - x64| / |x64| (Euclidean norms) of the loss and of every gradient of the
-first step, of nearmetal and of PyTorch. Exit 1 where one of nearmetal is beyond its bound: twice
+first step, of nearmetal and of PyTorch; and of the logits where the file has them, with the trained
+network of the file in PyTorch's eval(). Exit 1 where one of nearmetal is beyond its bound: twice
 the error that PyTorch itself has at that precision, in fp32 at least 1e-4, or a gradient longer or
 shorter by a quarter; and where PyTorch itself has one that is, so that nothing is shown.
 
@@ -51,8 +52,7 @@ def read_safetensors(path):
 
 def bound_of(name, precision, torch_error):
     """The largest error that is accepted; None: any."""
-    step = name.split(".")[1]
-    if name.startswith(("loss.", "gradients.")) and step != "0":
+    if name.startswith(("loss.", "gradients.")) and name.split(".")[1] != "0":
         return None
     if precision == "fp32":
         return max(FP32_BOUND, FACTOR * torch_error)
@@ -131,11 +131,25 @@ class Torch:
         result.update(self.trained(model.state_dict()))
         return result
 
+    def evaluate(self, precision):
+        """What the trained network of the file makes of its images in eval(), by name; nothing where
+        the file has no logits."""
+        if "logits" not in self.tensors:
+            return {}
+        torch = self.torch
+        dtype = torch.float64 if precision == "fp64" else torch.float32
+        half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
+        model = self.model(dtype)
+        model.load_state_dict({name: self.tensors["trained." + name] for name in model.state_dict()})
+        model.eval()
+        with torch.inference_mode(), torch.autocast(self.device, dtype=half, enabled=bool(half)):
+            return {"logits": model(self.tensors["images"].to(dtype))}
+
     def exported(self):
         """What train() returns, as nearmetal computed it."""
         result = {f"loss.{step}": loss for step, loss in enumerate(self.tensors["loss"])}
         for name, value in self.tensors.items():
-            if name.startswith("gradients."):
+            if name.startswith("gradients.") or name == "logits":
                 result[name] = value
         prefix = "trained."
         state = {name.removeprefix(prefix): value for name, value in self.tensors.items()
@@ -184,10 +198,10 @@ def compare(path, device):
     if precision == "tf32" and device == "cpu":
         raise ValueError(f"{path} is in tf32, which a CPU does not have: --device cuda")
     torch = Torch(config, tensors, device)
-    reference = torch.train("fp64")
+    reference = torch.train("fp64") | torch.evaluate("fp64")
     results = [torch.exported()]
     for torch_precision in dict.fromkeys((precision, "fp32")):
-        results.append(torch.train(torch_precision))
+        results.append(torch.train(torch_precision) | torch.evaluate(torch_precision))
     errors = [torch.errors(result, reference) for result in results]
     scales = [torch.scale_errors(result, reference) for result in results[:2]]
     print(f"{path}: {config['model']}, {precision}, batch {config['batch']}, "

@@ -12,6 +12,7 @@
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
 #include "models/graph.h"
+#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "models/synthetic.h"
 #include "reports/files/atomic_file.h"
@@ -28,12 +29,14 @@ Examples:
   nearmetal export --steps 1 --precision bf16 --batch 8 --output step.safetensors
                                                       and what one step computes from them
   nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
+  nearmetal export --steps 20 --inference --batch 16  and what the trained network then answers
 
 Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,
 `labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
-the last. The settings are in its metadata. scripts/compare_with_torch.py holds it against PyTorch:
-in 16 bits with --last-scale 0.2, as at 1 rounding grows from layer to layer until it drowns the
-gradients, in PyTorch too.)";
+the last. With --inference it also holds `logits`, what the trained network makes of `images` when it
+is evaluated with its running statistics. The settings are in its metadata.
+scripts/compare_with_torch.py holds it against PyTorch: in 16 bits with --last-scale 0.2, as at 1
+rounding grows from layer to layer until it drowns the gradients, in PyTorch too.)";
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -51,6 +54,7 @@ struct Training {
   std::vector<float> gradient_norms;
   std::vector<std::vector<float>> gradients;  // of each step
   State trained;
+  std::vector<float> logits;  // of the trained network in evaluation, if it was asked for
 };
 
 State initial_state(const Graph& graph, const RunRequest& request) {
@@ -86,6 +90,21 @@ void use_first_batch(Program& program, const Graph& graph, const ProgramOptions&
   }
   training.labels.assign(labels.begin(), labels.end());
   program.use_batch(training.images, labels);
+}
+
+// What the trained network makes of the same images.
+std::vector<float> evaluated_logits(const PreparedDevice& device, const Training& training,
+                                    const Terminal& terminal) {
+  PreparedDevice evaluation = device;
+  evaluation.config.inference = true;
+  evaluation.graph = graph_of(evaluation.config);
+  const std::unique_ptr<Program> program = prepare_program(evaluation, terminal);
+  program->restart(inference_parameters(device.graph, training.trained.parameters,
+                                        training.trained.running_statistics));
+  program->use_batch(training.images, std::vector<int32_t>(*device.config.batch));
+  program->enqueue_step();
+  program->wait_step();
+  return program->logits();
 }
 
 void train_one_step(Program& program, Training& training) {
@@ -151,6 +170,8 @@ void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Tr
                    training.gradients[step]);
   }
   add_state(tensors, "trained.", graph, training.trained);
+  if (training.logits.empty()) return;
+  tensors.push_back({"logits", {batch, graph.classes()}, std::span<const float>(training.logits)});
 }
 
 // A setting that would do nothing is a mistake.
@@ -178,7 +199,11 @@ std::filesystem::path destination_of(const RunConfig& config) {
 std::optional<PreparedDevice> find_device(const RunRequest& request, const Context& context,
                                           const std::filesystem::path& path) {
   const auto require_path = [&](const RunConfig& config) { require_writable(path, config.force); };
-  if (request.config.steps) return prepare_device(request, context, 0, require_path);
+  if (request.config.steps) {
+    RunRequest training = request;
+    training.config.inference = false;
+    return prepare_device(training, context, 0, require_path);
+  }
   require_steps_for(request.given);
   require_path(request.config);
   return std::nullopt;
@@ -211,6 +236,7 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
     metadata["device_name"] = device->info.name;
     metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
     training = train(*device, initial, terminal);
+    if (asked.inference) training.logits = evaluated_logits(*device, training, terminal);
     add_training(tensors, graph, training);
   }
   metadata["config"] = to_json(device ? device->config : asked);

@@ -221,7 +221,8 @@ std::optional<Latency> measure_latency(Program& program, const std::atomic<int>&
   const auto goes_on = [&] {
     const auto steps = std::ssize(seconds);
     const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    return steps < fewest_latency_steps || (steps < most_latency_steps && elapsed < latency_seconds);
+    return steps < fewest_latency_steps ||
+           (steps < most_latency_steps && elapsed < latency_seconds);
   };
   while (goes_on()) {
     if (stop != 0) return std::nullopt;
@@ -243,8 +244,8 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
     }
     if (task.config.inference) {
       checks.latency = measure_latency(program, task.stop);
-      checks.outputs_finite = std::ranges::all_of(
-          program.logits(), [](float logit) { return std::isfinite(logit); });
+      checks.outputs_finite =
+          std::ranges::all_of(program.logits(), [](float logit) { return std::isfinite(logit); });
     }
     if (task.config.profile) checks.profile = program.profile(profile_repeats);
     if (task.config.attribute) {

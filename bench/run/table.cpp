@@ -100,10 +100,11 @@ std::string change(const Maybe<double>& start, const Maybe<double>& end) {
 }
 
 void print_latency(Lines& lines, const Latency& latency) {
-  lines.line("latency", time_text(latency.median_seconds) + " median, " +
-                            time_text(latency.p95_seconds) + " p95, " +
-                            (latency.p99_seconds ? time_text(*latency.p99_seconds) + " p99, " : "") +
-                            "of " + steps_text(latency.steps) + " one at a time");
+  lines.line("latency",
+             time_text(latency.median_seconds) + " median, " + time_text(latency.p95_seconds) +
+                 " p95, " +
+                 (latency.p99_seconds ? time_text(*latency.p99_seconds) + " p99, " : "") + "of " +
+                 steps_text(latency.steps) + " one at a time");
 }
 
 void print_proof(Lines& lines, const Run& run, const RunConfig& config) {

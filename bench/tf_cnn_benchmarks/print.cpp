@@ -48,16 +48,21 @@ bool is_bound(const Run& run) {
   });
 }
 
+const char* mode_of(const SetRun& run) {
+  if (key_value(run, "inference") == "yes") return "forward-only";
+  return key_value(run, "forward_only") == "yes" ? "forward-only, with norms as in training"
+                                                 : "training";
+}
+
 void print_header(std::ostream& out, const SetRun& set_run) {
   const Run& run = set_run.run;
-  const bool trains = key_value(set_run, "forward_only") != "yes";
   const std::string batch = key_value(set_run, "batch");
   const double global = std::strtod(batch.c_str(), nullptr) * static_cast<double>(run.world_size);
   const int64_t steps = run.window ? run.window->steps : 0;
   print_entry(out, "nearmetal", set_run.tool.version);
   print_entry(out, "Model", tf_model_name(key_value(set_run, "model")));
   print_entry(out, "Dataset", data_of(set_run));
-  print_entry(out, "Mode", trains ? "training" : "forward-only, with norms as in training");
+  print_entry(out, "Mode", mode_of(set_run));
   print_entry(out, "Batch size", fixed(global, 0) + " global");
   print_entry(out, "", batch + " per device");
   print_entry(out, "Num batches", std::to_string(steps));
@@ -90,10 +95,11 @@ RunSteps steps_of(const SetRun& set_run) {
     const auto step = static_cast<size_t>(run.window->first_step + i);
     double slowest = 0, sum_of_speeds = 0, sum_of_losses = 0;
     for (const Rank& rank : run.ranks) {
-      if (step >= rank.step_seconds.size() || step >= rank.loss.size()) return steps;
+      if (step >= rank.step_seconds.size()) return steps;
+      if (step >= rank.loss.size() && !rank.loss.empty()) return steps;
       slowest = std::max(slowest, rank.step_seconds[step]);
       sum_of_speeds += batch / rank.step_seconds[step];
-      sum_of_losses += rank.loss[step];
+      if (!rank.loss.empty()) sum_of_losses += rank.loss[step];  // inference has none: 0, as there
     }
     steps.speeds.push_back(in_step ? ranks * batch / slowest : sum_of_speeds);
     steps.losses.push_back(sum_of_losses / ranks);

@@ -108,6 +108,7 @@ class Translator {
     add("--classes", std::to_string(imagenet_classes));
     add("--precision", is_fp16() ? "fp16" : "fp32");
     add("--batch", std::to_string(batch_));
+    if (!trains()) translation_.words.emplace_back("--inference");
     if (flags_.is_given("tf_random_seed")) add("--seed", flags_.text("tf_random_seed"));
     const bool counts_threads = flags_.is_given("num_intra_threads");
     if (counts_threads && on_cpu_) add("--threads", flags_.text("num_intra_threads"));
@@ -136,6 +137,13 @@ class Translator {
   }
 
   void add_optimizer() {
+    if (!trains()) {
+      for (const char* name : {"optimizer", "momentum", "weight_decay", "init_learning_rate",
+                               "fp16_loss_scale", "fp16_enable_auto_loss_scale"}) {
+        idle(name);
+      }
+      return;
+    }
     const std::string optimizer = flags_.text("optimizer");
     if (optimizer != "sgd" && optimizer != "momentum") {
       refuse_flag(flags_, "optimizer", "updates are those of SGD, with momentum or without");
@@ -167,10 +175,10 @@ class Translator {
                   "start a process for each GPU by mpirun, with --variable_update=horovod");
     }
     require_all_reduce();
-    if (!several_ || update == "independent") {
+    if (!several_ || !trains() || update == "independent") {
       for (const char* name : {"gradient_repacking", "compact_gradient_transfer"}) idle(name);
     }
-    if (!several_) return;
+    if (!several_ || !trains()) return;
     if (update == "independent") {
       add("--update", "independent");
       return;
@@ -201,6 +209,7 @@ class Translator {
     return std::llround(std::ceil(mib / static_cast<double>(parts)));
   }
 
+  bool trains() const { return !flags_.is_true("forward_only"); }
   bool is_fp16() const { return flags_.is_true("use_fp16"); }
 
   void remark_flags_without_effect() {

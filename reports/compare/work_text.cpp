@@ -89,6 +89,12 @@ std::string key_value(const SetRun& run, const std::string& field) {
   return found == run.key.end() ? "" : found->value;
 }
 
+std::string told_value(const SetRun& run, const std::string& field) {
+  const std::string value = key_value(run, field);
+  const bool left_out = value.empty() && field == "inference";
+  return left_out && !key_value(run, "forward_only").empty() ? "no" : value;
+}
+
 std::string work_of(const SetRun& run) {
   return task_of_run(run) + ", " + key_value(run, "precision") + ", batch " +
          key_value(run, "batch");

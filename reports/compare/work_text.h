@@ -12,10 +12,13 @@ namespace nearmetal {
 
 /// Fields of the comparable key that tell what a figure is of: columns and labels of tables.
 inline constexpr std::array told_fields = {"model", "device",       "precision",
-                                                "batch", "forward_only", "inference"};
+                                           "batch", "forward_only", "inference"};
 
 /// Of the key of a run; empty where there is no such field.
 std::string key_value(const SetRun& run, const std::string& field);
+
+/// The same for tables: "no" where the key leaves out a setting that earlier versions did not have.
+std::string told_value(const SetRun& run, const std::string& field);
 
 /// "resnet50 training, fp16, batch 256".
 std::string work_of(const SetRun& run);

@@ -203,8 +203,7 @@ inline constexpr std::tuple settings_of_run{
              .key_place = 1}),
     setting(&RunConfig::inference, "inference", SettingGroup::work,
             {.help = "evaluate: batch norms folded into convolutions, no loss; with latency",
-             .meaning = "The network as it is evaluated: batch norm by running statistics, folded "
-                        "into the convolutions, and no loss",
+             .meaning = "Batch norm by running statistics, folded into convolutions, and no loss",
              .decides = Decides::work,
              .key_place = 1,
              .commands = in_run | in_sweep | in_export | in_micro,

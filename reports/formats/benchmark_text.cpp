@@ -62,7 +62,7 @@ std::string labels_of(const RunArm& arm) {
   std::string labels = "arm=" + label_value(arm.name);
   if (arm.runs.empty()) return labels;
   for (const char* field : told_fields) {
-    labels += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
+    labels += std::string(",") + field + "=" + label_value(told_value(arm.runs.front(), field));
   }
   return labels;
 }
@@ -174,7 +174,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
     times.push_back({labels, unix_seconds(latest)});
     std::string info = labels;
     for (const char* field : {"kind", "world_size"}) {
-      info += std::string(",") + field + "=" + label_value(key_value(arm.runs.front(), field));
+      info += std::string(",") + field + "=" + label_value(told_value(arm.runs.front(), field));
     }
     infos.push_back({info, 1});
   }

@@ -31,7 +31,7 @@ std::string csv_text(const std::string& text) {
 }
 
 void end_csv_line(std::ostream& out, const SetRun& run, const std::string& against) {
-  for (const char* field : told_fields) out << ',' << csv_text(key_value(run, field));
+  for (const char* field : told_fields) out << ',' << csv_text(told_value(run, field));
   out << ',' << (run.run.world_size > 0 ? std::to_string(run.run.world_size) : "") << ','
       << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
 }

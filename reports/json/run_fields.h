@@ -3,6 +3,7 @@
 
 #include "reports/json/communication_fields.h"
 #include "reports/json/json_archive.h"
+#include "reports/json/step_time_fields.h"
 
 namespace nearmetal::json {
 
@@ -201,29 +202,6 @@ void fields(Archive& field, In<Archive, SetUp> set_up) {
 }
 
 template <class Archive>
-void fields(Archive& field, In<Archive, StepTime> step) {
-  field.type("step_time", "Times of the steps in the timed window; they say nothing of other runs");
-  field("median_seconds", step.median_seconds, above(0));
-  field("p95_seconds", step.p95_seconds, above(0));
-  field("p99_seconds", step.p99_seconds, above(0));
-  field("jitter_seconds", step.jitter_seconds, at_least(0), "1.4826 x median absolute deviation");
-  field("drift", step.drift, "Least-squares change over the window / mean");
-  field("autocorrelation", step.autocorrelation, within(-1, 1), "Between neighbouring steps");
-  field("relative_standard_error", step.relative_standard_error, at_least(0),
-        "Error of the mean, by batch means");
-  field("effective_steps", step.effective_steps, above(0), "Independent steps worth the same");
-}
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Latency> latency) {
-  field.type("latency", "Of steps one at a time after the window, by the host's clock");
-  field("steps", latency.steps, at_least(1));
-  field("median_seconds", latency.median_seconds, above(0));
-  field("p95_seconds", latency.p95_seconds, above(0));
-  field("p99_seconds", latency.p99_seconds, above(0));
-}
-
-template <class Archive>
 void fields(Archive& field, In<Archive, MonitoredSeries> series) {
   field.type("monitored_series",
              "What one quantity did in the timed window, in the unit that its name ends with");
@@ -318,7 +296,8 @@ void fields(Archive& field, In<Archive, Rank> rank) {
               "there is nothing else to do");
   field.added("probes", rank.probes, "null: not asked for (--attribute)");
   field("step_seconds", rank.step_seconds, above(0), "Every step, warm-up included");
-  field("loss", rank.loss, "Mean over the batch, for each of the same steps; empty: inference has none");
+  field("loss", rank.loss,
+        "Mean over the batch, for each of the same steps; empty: inference has none");
 }
 
 }  // namespace nearmetal::json

@@ -23,7 +23,7 @@ CASES = {
     "nearmetal gate ma": ["main"],
     "nearmetal generate z": ["zsh"],
     "nearmetal run --model resnet5": ["resnet50", "resnet50_v1"],
-    "nearmetal compare --metric p9": ["p95_step_seconds", "p99_step_seconds"],
+    "nearmetal compare --metric p95": ["p95_latency_seconds", "p95_step_seconds"],
     "nearmetal gate --allow-differ weight": ["weight_decay"],
     "nearmetal schema lay": ["layout"],
     "nearmetal plan dell": ["dell_bare_metal", "dell_vms"],

@@ -98,6 +98,18 @@ class Run(cli.CliTest):
         self.assertIn("resnet20 forward", process.out)
         self.assertNotIn("gradient", process.out)
 
+    def test_inference_tells_latency_and_no_loss(self):
+        process = self.tiny("--steps", "3", "--inference", "--profile", "--output", "a")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("resnet20 inference", process.out)
+        self.assertRegex(process.out, r"latency +\S+ ms median, \S+ ms p95, ")
+        self.assertIn("layer1.0.conv2 + layer1.0.relu ", process.out)
+        self.assertNotIn("bn1", process.out)
+        run = self.report("a")["arms"][0]["runs"][0]
+        self.assertTrue(run["proof"]["outputs_finite"])
+        self.assertEqual(run["ranks"][0]["loss"], [])
+        self.assertEqual(self.call("validate", "a").returncode, 0)
+
     def test_more_threads_than_cpus_are_told(self):
         threads = str(len(os.sched_getaffinity(0)) + 1)
         process = self.tiny("--steps", "3", "--threads", threads, "--output", "a")

@@ -94,7 +94,8 @@ PUBLIC = {
     "github.com/kitstar/benchmarks, scripts/tf_cnn_benchmarks/run_local_gpu.sh": (
         "--variable_update=independent --data_format=NHWC --batch_size=128 --model=resnet50 "
         "--num_gpus=1 --num_batches=500 --forward_only=True --local_parameter_device=cpu "
-        "--use_fp16=False", "--forward_only=true: it is inference there"),
+        "--use_fp16=False",
+        f"run --device cuda --model resnet50_v1 {COMMON} fp32 --batch 128 --inference --steps 500"),
     "github.com/converged-computing/jobspec-conversion, "
     "results/manual/parsed/tea1528/.../resnet50_cpu_benchmark.slurm-flux-batch.sh": (
         "--batch_size=32 --model=resnet50 --variable_update=parameter_server --device=cpu "

@@ -49,6 +49,14 @@ class Torch(cli.CliTest):
         return subprocess.run([PYTHON, SCRIPT, "--device", "cpu", path], capture_output=True,
                               text=True, timeout=cli.limit(100), check=False)
 
+    def test_logits_of_the_trained_network_agree_and_others_do_not(self):
+        path = self.export("--inference")
+        result = self.compare(path)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("logits ", result.stdout)
+        change(path, scale="logits")
+        self.assertIn("1 beyond the bound: logits", self.compare(path).stdout)
+
     def test_agrees_with_pytorch_and_sees_a_gradient_that_does_not(self):
         path = self.export()
         result = self.compare(path)

@@ -101,6 +101,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"all_reduce", "--all-reduce", "hierarchical"},
       {"nccl_algorithm", "--nccl-algorithm", "tree"},
       {"forward_only", "--forward-only"},
+      {"inference", "--inference"},
       {"verify", "--verify"},
       {"profile", "--profile"},
       {"attribute", "--attribute"},

@@ -217,6 +217,13 @@ TEST_F(CheckSettings, LossScaleIsForFp16) {
 TEST_F(CheckSettings, VerifyTrains) {
   config.verify = config.forward_only = true;
   EXPECT_THAT(refusal(Device::cpu, {"verify", "forward_only"}), HasSubstr("--forward-only"));
+  config.forward_only = false;
+  config.inference = true;
+  EXPECT_THAT(refusal(Device::cpu, {"verify", "inference"}), HasSubstr("with --inference"));
+}
+TEST_F(CheckSettings, OneForwardPass) {
+  config.inference = config.forward_only = true;
+  EXPECT_THAT(refusal(Device::cpu, {"inference", "forward_only"}), HasSubstr("one of them"));
 }
 TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
   config.plans = "a.json";

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <numeric>
+#include <stdexcept>
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/tuning/own_kernels.h"
@@ -32,8 +34,7 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
   choices.own_stem_forward = choices.own_stem_backward = true;
   for (const ConvolutionProblem& problem :
        distinct_problems(lowered(graph, options, choices), true)) {
-    if (problem.op == ConvolutionOp::forward_statistics ||
-        adds_bias(problem.op)) {
+    if (problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op)) {
       choices.fused_sweeps.insert(problem.key());
     }
     for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
@@ -41,6 +42,21 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
     }
   }
   return choices;
+}
+
+inline const Kernel& kernel_of(const LoweredStep& step, Phase phase, const std::string& name,
+                               const std::string& implementation = "") {
+  for (const Kernel& kernel : step.kernels) {
+    if (kernel.phase == phase && kernel.name == name && kernel.implementation == implementation) {
+      return kernel;
+    }
+  }
+  throw std::out_of_range(name);
+}
+
+inline double flops(const LoweredStep& step) {
+  return std::accumulate(step.kernels.begin(), step.kernels.end(), 0.0,
+                         [](double sum, const Kernel& kernel) { return sum + kernel.flops; });
 }
 
 }  // namespace nearmetal::cuda

@@ -5,7 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "tests/ops/graphs.h"
 #include "tests/unit/models/cuda_lowered.h"
@@ -18,11 +17,6 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-double flops(const LoweredStep& step) {
-  return std::accumulate(step.kernels.begin(), step.kernels.end(), 0.0,
-                         [](double sum, const Kernel& kernel) { return sum + kernel.flops; });
-}
 
 double bytes(const LoweredStep& step) {
   return std::accumulate(step.kernels.begin(), step.kernels.end(), 0.0,
@@ -95,16 +89,6 @@ TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
   }
 }
 
-const Kernel& kernel_of(const LoweredStep& step, Phase phase, const std::string& name,
-                        const std::string& implementation = "") {
-  for (const Kernel& kernel : step.kernels) {
-    if (kernel.phase == phase && kernel.name == name && kernel.implementation == implementation) {
-      return kernel;
-    }
-  }
-  throw std::out_of_range(name);
-}
-
 ConvolutionShape data_gradient_of(const LoweredStep& step, const std::string& name) {
   for (const Kernel& kernel : step.kernels) {
     if (kernel.name != name || !kernel.convolution) continue;
@@ -173,56 +157,6 @@ TEST(CudaLowering, BiasReluAndPoolingAreOneSweep) {
       fused.kernels,
       Not(Contains(AllOf(Field(&Kernel::name, biased), Field(&Kernel::phase, Phase::forward)))));
   EXPECT_DOUBLE_EQ(flops(fused), flops(apart));
-}
-
-int64_t convolutions_of(const LoweredStep& step, ConvolutionOp op) {
-  return std::ranges::count_if(step.kernels, [op](const Kernel& kernel) {
-    return kernel.convolution && kernel.convolution->problem.op == op;
-  });
-}
-
-ProgramOptions inference_options() {
-  ProgramOptions options = options_of(Precision::fp16);
-  options.forward_only = true;
-  return options;
-}
-
-// Of ResNet-50's 53 convolutions that of the stem has pooling behind it; 16 blocks end in a sum, of
-// which 4 have two convolutions before it.
-TEST(CudaLowering, InferenceIsAConvolutionALayer) {
-  const Graph graph = inference_graph(build_network("resnet50", {224, 1000}));
-  const ProgramOptions options = inference_options();
-  const LoweredStep fused = lowered(graph, options, all_fused(graph, options));
-  EXPECT_EQ(convolutions_of(fused, ConvolutionOp::forward), 1);
-  EXPECT_EQ(convolutions_of(fused, ConvolutionOp::forward_activation), 32);
-  EXPECT_EQ(convolutions_of(fused, ConvolutionOp::forward_residual), 16);
-  EXPECT_EQ(convolutions_of(fused, ConvolutionOp::forward_bias), 4);
-  EXPECT_EQ(fused.kernels.size(), 53u + 4);  // stem's pooling, mean, product, bias
-
-  const LoweredStep apart = lowered(graph, options, {});
-  EXPECT_EQ(convolutions_of(apart, ConvolutionOp::forward), 53);
-  EXPECT_EQ(apart.kernels.size(), 2 * 53u + 3);
-  EXPECT_DOUBLE_EQ(flops(fused), flops(apart));
-  const double output = 4 * 256.0 * 56 * 56;  // of the first block, in elements
-  EXPECT_DOUBLE_EQ(kernel_of(apart, Phase::forward,
-                             "layer1.1.conv3.bias + layer1.1.add + layer1.1.relu", "own sweep")
-                       .bytes,
-                   3 * 2 * output);
-}
-
-// The shortcut's convolution comes last and adds what the branch has left.
-TEST(CudaLowering, AResidualIsThereBeforeItIsAdded) {
-  const Graph graph = inference_graph(build_network("resnet50", {64, 10}));
-  const ProgramOptions options = inference_options();
-  const LoweredStep step = lowered(graph, options, all_fused(graph, options));
-  std::vector<const Tensor*> written;
-  for (const Kernel& kernel : step.kernels) {
-    if (kernel.convolution && kernel.convolution->residual != nullptr) {
-      EXPECT_THAT(written, Contains(kernel.convolution->residual)) << kernel.name;
-      EXPECT_THAT(kernel.operands, Contains(kernel.convolution->residual)) << kernel.name;
-    }
-    written.insert(written.end(), kernel.operands.begin(), kernel.operands.end());
-  }
 }
 
 TEST(CudaLowering, ALayerBeforeABatchNormAddsNoBias) {

@@ -40,6 +40,7 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("launch"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).host_wait = HostWait::block; }),
               ElementsAre("host_wait"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).inference = true; }), ElementsAre("inference"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));
@@ -75,9 +76,11 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
   everything(on_gpu);
   Report on_cpu = on_gpu;
   on_cpu.arms[0].runs[0].device = Device::cpu;
+  Report evaluated = on_gpu;  // exchanges nothing
+  evaluated.invocation.config.inference = true;
   const std::vector<std::string> known = fields_that_may_differ();
   std::set<std::string> used = {"loss_scale", "libraries"};
-  for (const Report& report : {on_gpu, on_cpu}) {
+  for (const Report& report : {on_gpu, on_cpu, evaluated}) {
     for (const KeyField& field : key_of(report)) {
       if (!field.name.starts_with("libraries.")) used.insert(field.name);
     }

@@ -169,7 +169,7 @@ TEST(ReportText, MeansOfDifferentWorkAreRefused) {
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
   EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
-                              "model,device,precision,batch,forward_only,ranks,against,kind\r\n"));
+                              "model,device,precision,batch,forward_only,inference,ranks,against,kind\r\n"));
   EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
                               "throughput_images_per_second,images/s,1000.1"));
   const std::string hostile = text_of(print_csv, hostile_set());
@@ -207,7 +207,7 @@ TEST(ReportText, CsvAndPrometheusTellSpeedupAndRanks) {
   const std::string csv = text_of(print_csv, scaling_set());
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,speedup,1,1.90"));
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,efficiency_upper,1,"));
-  EXPECT_THAT(csv, HasSubstr(",\"no\",2,\"1x1x1\",measured\r\n"));
+  EXPECT_THAT(csv, HasSubstr(",\"no\",\"no\",2,\"1x1x1\",measured\r\n"));
   EXPECT_THAT(csv, Not(HasSubstr("\"1x1x1\",,complete")));
   const std::string metrics = text_of(print_prometheus, scaling_set());
   EXPECT_THAT(metrics, testing::ContainsRegex(
@@ -259,7 +259,7 @@ TEST(ReportText, PrometheusEscapesLabels) {
   const std::string labels =
       "{arm=\"a\\\"\\n\\\\\",model=\"m\\\"\\n\\\\\",device=\"cuda\",precision=\"fp16\",batch="
       "\"256\","
-      "forward_only=\"no\"";
+      "forward_only=\"no\",inference=\"no\"";
   EXPECT_THAT(text, HasSubstr("# TYPE nearmetal_throughput_images_per_second gauge\n"
                               "nearmetal_throughput_images_per_second" +
                               labels + "} 1004."));

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "reports/json/kernel_cache.h"
 #include "tests/support/cmd_run_fixture.h"
@@ -7,6 +8,8 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 
 TEST_F(CmdRun, MeasuresAndReports) {
   EXPECT_EQ(run({"--steps", "40", "--batch", "8", "--plan-cache", "off"}), ExitCode::ok);
@@ -44,6 +47,33 @@ TEST_F(CmdRun, HandsTheSettingsToTheProgram) {
   EXPECT_TRUE(script.options.forward_only);
   EXPECT_EQ(script.restarts, 1) << "seeded parameters";
   EXPECT_FALSE(only_run().proof.window_start_gradient_norm);
+}
+
+TEST_F(CmdRun, InferenceHasLogitsAndLatencyInPlaceOfALoss) {
+  EXPECT_EQ(run({"--inference", "--steps", "3", "--batch", "8"}), ExitCode::ok);
+  EXPECT_TRUE(script.options.forward_only);
+  const nearmetal::Run measured = only_run();
+  EXPECT_EQ(measured.ranks.at(0).latency->steps, 1000);
+  EXPECT_GT(*measured.ranks.at(0).latency->p99_seconds, 0);
+  EXPECT_EQ(measured.proof.outputs_finite, true);
+  EXPECT_FALSE(measured.proof.window_end_loss);
+  EXPECT_THAT(measured.ranks.at(0).loss, IsEmpty());
+  EXPECT_THAT(out.str(), HasSubstr(" inference, fp32"));
+  EXPECT_THAT(out.str(), HasSubstr("of 1000 steps one at a time"));
+  EXPECT_THAT(out.str(), Not(HasSubstr("loss")));
+}
+
+TEST_F(CmdRun, InferenceFailsWhoseOutputsAreNotFinite) {
+  script.logits = {1, std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(run({"--inference", "--steps", "3"}), ExitCode::run_failed);
+  EXPECT_EQ(only_run().failure, "the outputs of the network are not finite");
+  EXPECT_FALSE(only_run().throughput);
+}
+
+TEST_F(CmdRun, OnlyInferenceHasLatency) {
+  run({"--forward-only", "--steps", "3"});
+  EXPECT_EQ(only_run().ranks.at(0).latency.reason, "not inference");
+  EXPECT_EQ(only_run().proof.outputs_finite, std::nullopt);
 }
 
 TEST_F(CmdRun, ShareOfPeakWhereThePeakIsKnown) {

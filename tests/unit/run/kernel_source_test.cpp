@@ -68,13 +68,14 @@ TEST_F(PlaceOfPlans, IsNowhereWithoutPlansOfThatWork) {
                 ThrowsMessage<std::invalid_argument>(
                     HasSubstr("holds no plans for `run --device=cuda --model=resnet50 ")));
   }
-  std::vector<RunConfig> others(6, config(64));
+  std::vector<RunConfig> others(7, config(64));
   others[0].device = Device::cpu;
   others[1].model = "resnet18";
   others[2].precision = Precision::bf16;
   others[3].image_size = 32;
   others[4].classes = 10;
   others[5].forward_only = true;
+  others[6].inference = true;
   ASSERT_EQ(place_of_kernel_choices(config(64), "a"), path()) << "the work itself";
   for (const RunConfig& other : others) {
     EXPECT_THROW(place_of_kernel_choices(other, "a"), std::invalid_argument);

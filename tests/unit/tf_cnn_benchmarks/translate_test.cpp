@@ -181,5 +181,15 @@ TEST(TfTranslation, StepsAreShownAsTheCommandLineSays) {
   EXPECT_EQ(display_every_of({}), 10);
 }
 
+TEST(TfTranslation, ForwardOnlyIsInference) {
+  EXPECT_EQ(command_for({"--forward_only", "--use_fp16", "--momentum=0.8", "--num_gpus=2"}),
+            "sweep 1x1x2 --repeats 1 --job-limit 240h --model resnet50_v1 --classes 1001 "
+            "--precision fp16 --batch 64 --inference --steps 100 --warmup 10");
+  EXPECT_THAT(
+      translated(values_of({"--model=resnet50", "--forward_only", "--momentum=0.8"}), {}, false)
+          .remarks,
+      ElementsAre(HasSubstr("without effect here: --momentum")));
+}
+
 }  // namespace
 }  // namespace nearmetal
