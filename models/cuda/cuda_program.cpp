@@ -210,7 +210,7 @@ void CudaProgram::restart(std::span<const float> parameters) {
   const std::vector<float> values = layout_.to_flat(graph_, parameters);
   const int64_t bytes = layout_.elements() * static_cast<int64_t>(sizeof(float));
   upload(flat.values, values.data(), bytes);
-  NM_CALL(cudaMemsetAsync(flat.momentum, 0, bytes, stream_.get()));
+  if (flat.momentum != nullptr) NM_CALL(cudaMemsetAsync(flat.momentum, 0, bytes, stream_.get()));
   launch_copy_values(options_.precision, flat, stream_.get());
 
   std::vector<float> statistics;  // mean 0, variance 1
@@ -234,12 +234,14 @@ std::vector<float> CudaProgram::parameters() {
 }
 
 std::vector<float> CudaProgram::momentum() {
+  if (options_.forward_only) return std::vector<float>(graph_.parameter_count());
   wait_until_idle();
   return layout_.to_canonical(graph_,
                               download<float>(resources_.parameters.momentum, layout_.elements()));
 }
 
 std::vector<float> CudaProgram::gradients() {
+  if (options_.forward_only) return std::vector<float>(graph_.parameter_count());
   wait_until_idle();
   const FlatParameters& flat = resources_.parameters;
   std::vector<float> scaled =

@@ -37,14 +37,16 @@ class Carver {
   int64_t bytes_ = 0;
 };
 
-void carve_parameters(Carver& carver, const FlatLayout& layout, int64_t element_size,
+void carve_parameters(Carver& carver, const FlatLayout& layout, const ProgramOptions& options,
                       FlatParameters& flat) {
+  const int64_t element_size = element_bytes(options.precision);
   flat.matrix_elements = layout.matrix_elements;
   flat.vector_elements = layout.vector_elements;
   flat.values = carver.take<float>(layout.elements());
-  flat.momentum = carver.take<float>(layout.elements());
   const bool copies = element_size < static_cast<int64_t>(sizeof(float));
   flat.copies = copies ? carver.take<char>(layout.elements() * element_size) : nullptr;
+  if (options.forward_only) return;
+  flat.momentum = carver.take<float>(layout.elements());
   flat.matrix_gradients = carver.take<char>(layout.matrix_elements * element_size);
   flat.vector_gradients = carver.take<float>(layout.vector_elements);
 }
@@ -89,8 +91,10 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
     }
     state.scale = flat.values + layout.offset(scale);
     state.bias = flat.values + layout.offset(bias);
-    state.scale_gradient = flat.vector_gradients + layout.slices[scale].offset;
-    state.bias_gradient = flat.vector_gradients + layout.slices[bias].offset;
+    if (flat.vector_gradients != nullptr) {
+      state.scale_gradient = flat.vector_gradients + layout.slices[scale].offset;
+      state.bias_gradient = flat.vector_gradients + layout.slices[bias].offset;
+    }
     state.running_mean = take(next_statistic);
     state.running_variance = take(next_statistic);
     for (float** array : {&state.mean, &state.inverse_deviation, &state.multiplier, &state.shift,
@@ -102,7 +106,7 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
 
 uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
                const FlatLayout& layout, int multiprocessors, StepResources& resources) {
-  carve_parameters(carver, layout, element_bytes(options.precision), resources.parameters);
+  carve_parameters(carver, layout, options, resources.parameters);
   carve_sent(carver, layout, options, resources);
   carve_norms(carver, graph, layout, resources);
   const int64_t partial_sums_bytes = ReductionScratch::partial_sums_bytes(multiprocessors);

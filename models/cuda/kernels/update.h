@@ -40,11 +40,12 @@ struct DeviceRecord {
 struct FlatParameters {
   int64_t matrix_elements = 0;
   int64_t vector_elements = 0;
-  float* values = nullptr;            // master: matrices, then vectors
+  float* values = nullptr;  // master: matrices, then vectors
+  void* copies = nullptr;   // values in the type of the activations; null: that is fp32
+  // Null where nothing is trained:
   float* momentum = nullptr;          // like values
   void* matrix_gradients = nullptr;   // scaled by the loss scale
   float* vector_gradients = nullptr;  // likewise
-  void* copies = nullptr;             // values in the type of the activations; null: that is fp32
 
   /// A matrix or vector in the type of the activations, and the gradient of a matrix.
   void* operand(int64_t offset, int64_t element_size) const {

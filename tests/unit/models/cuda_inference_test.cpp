@@ -62,5 +62,18 @@ TEST(CudaInference, AResidualIsThereBeforeItIsAdded) {
   }
 }
 
+// ResNet-50: 25.6 million parameters, of which training holds gradient and momentum, too.
+TEST(CudaInference, HoldsNoGradientsAndNoMomentum) {
+  const Graph graph = build_network("resnet50", {224, 1000});
+  const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
+  const auto bytes = [&](bool forward_only) {
+    ProgramOptions options = options_of(Precision::fp16);
+    options.forward_only = forward_only;
+    return PersistentMemory::bytes_needed(graph, options, layout, 132);
+  };
+  EXPECT_NEAR(static_cast<double>(bytes(false) - bytes(true)),
+              (2.0 + 4) * static_cast<double>(layout.elements()), 1e6);
+}
+
 }  // namespace
 }  // namespace nearmetal::cuda
