@@ -187,7 +187,7 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   int64_t free_memory_bytes = 0;
   std::map<std::string, std::string> libraries;  // name to version, as loaded
-  // By data sheet arithmetic (units x clock x operations per clock), dense; 0 when not known.
+  // By the data sheet, dense; not there when not known.
   std::map<Precision, double> peak_flops_per_second;
   double peak_memory_bytes_per_second = 0;
   // In which kernels may find their operands; infinite: not known. Of a GPU 0: its kernels are

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "models/cuda/compiler/lowering.h"
+#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
 #include "models/synthetic.h"
 
@@ -41,6 +42,7 @@ std::vector<float> download_as_float(const void* device, int64_t count, Precisio
 
 CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory)
     : graph_(graph), options_(options), multiprocessors_(use_gpu(options.gpu)) {
+  require_units(options_.precision, options_.gpu);
   require_memory(graph_, options_);
   stream_ = make_stream();
   cudnnHandle_t cudnn = nullptr;

@@ -1,5 +1,6 @@
 // The entry of libnearmetal_cuda.so.
 #include "models/cuda/cuda_program.h"
+#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
 #include "models/load_module.h"
 
@@ -29,6 +30,7 @@ class CudaBackend : public Backend {
 
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
     use_gpu(options.gpu);
+    require_units(options.precision, options.gpu);
     size_t free = 0, total = 0;
     NM_CALL(cudaMemGetInfo(&free, &total));
     return CudaProgram::largest_batch(graph, options, static_cast<int64_t>(free));

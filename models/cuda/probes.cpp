@@ -5,6 +5,7 @@
 #include <string>
 
 #include "models/cuda/cuda_program.h"
+#include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/kernels/probe_kernels.h"
@@ -227,9 +228,10 @@ std::vector<Probe> gpu_probes(int gpu) {
   for (const bool to_device : {true, false}) {
     for (const bool pinned : {true, false}) probes.push_back(host_copy_probe(to_device, pinned));
   }
+  const int capability = compute_capability(gpu);
   for (const auto precision :
        {Precision::fp16, Precision::bf16, Precision::tf32, Precision::fp32}) {
-    probes.push_back(product_probe(precision));
+    if (has_units(precision, capability)) probes.push_back(product_probe(precision));
   }
   int gpus = 0;
   NM_CALL(cudaGetDeviceCount(&gpus));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/cuda/device/check.h"
+#include "models/cuda/device/chip.h"
 #include "models/errors.h"
 
 namespace nearmetal::cuda {
@@ -105,25 +106,6 @@ std::optional<bool> shares_dma_buf(int gpu) {
   return std::nullopt;
 }
 
-// Dense operations per clock and multiprocessor, from NVIDIA's architecture white papers (Ampere
-// GA100, Hopper GH100): fp16/bf16, tf32, fp32.
-struct Rates {
-  int capability;
-  double half, tf32, fp32;
-};
-constexpr Rates known_rates[] = {{80, 2048, 1024, 128}, {90, 4096, 2048, 256}};
-
-std::map<Precision, double> peak_rates(int capability, double multiprocessor_clocks) {
-  for (const Rates& rates : known_rates) {
-    if (rates.capability != capability) continue;
-    return {{Precision::fp16, rates.half * multiprocessor_clocks},
-            {Precision::bf16, rates.half * multiprocessor_clocks},
-            {Precision::tf32, rates.tf32 * multiprocessor_clocks},
-            {Precision::fp32, rates.fp32 * multiprocessor_clocks}};
-  }
-  return {};
-}
-
 std::string version_text(int64_t version, int64_t major_unit, int64_t minor_unit) {
   return std::to_string(version / major_unit) + "." +
          std::to_string(version % major_unit / minor_unit);
@@ -202,10 +184,7 @@ DeviceInfo describe_gpu(int gpu) {
       {"cuda_runtime", version_text(runtime, 1000, 10)},
       {"cudnn", version_text(cudnn, 10000, 100) + "." + std::to_string(cudnn % 100)},
       {"cublaslt", version_text(cublas, 10000, 100) + "." + std::to_string(cublas % 100)}};
-  // kHz; the clock is the highest the part may reach, as the data sheets count.
-  const double clock_hertz = 1e3 * attribute(cudaDevAttrClockRate, gpu);
-  info.peak_flops_per_second =
-      peak_rates(properties.major * 10 + properties.minor, clock_hertz * multiprocessors);
+  info.peak_flops_per_second = peak_rates(info.name, multiprocessors);
   // Two transfers a clock (double data rate), bus width in bits.
   info.peak_memory_bytes_per_second = 2 * 1e3 * attribute(cudaDevAttrMemoryClockRate, gpu) *
                                       attribute(cudaDevAttrGlobalMemoryBusWidth, gpu) / 8;
