@@ -39,7 +39,7 @@ FLOORS = {
 FENCES = [
     ("CLI/**", ["bench/cli/command_line.cpp"], None),
     ("nlohmann/**", ["reports/**json*", "reports/files/safetensors.cpp", "comm/**json*"], None),
-    ("yaml-cpp/**", ["comm/layout/yaml*"], None),
+    ("yaml-cpp/**", ["comm/**yaml*"], None),
     ("mpi.h", ["comm/mpi/*"], 3),
     ("nccl*", ["comm/gpu/*"], None),
     ("hwloc.h", ["bench/environment/*"], None),

@@ -1,3 +1,4 @@
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 
@@ -6,9 +7,11 @@
 #include "bench/commands/program.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/launch_plan_text.h"
+#include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/peer_rules.h"
 #include "reports/files/atomic_file.h"
 #include "reports/text/fit_table.h"
+#include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
@@ -28,43 +31,84 @@ time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between 
 struct PlanFormat {
   const char* name;
   Starter starter;
-  void (*print)(std::ostream& out, const LaunchPlan& plan, const std::string& image);
+  void (*print)(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods);
 };
 
-void print_table(std::ostream& out, const LaunchPlan& plan, const std::string&) {
+void print_table(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
   print_plan(out, plan);
 }
 
 template <std::string (*text)(const LaunchPlan&)>
-void without_image(std::ostream& out, const LaunchPlan& plan, const std::string&) {
+void without_pods(std::ostream& out, const LaunchPlan& plan, const MpiJobPods&) {
   out << text(plan);
 }
 
-void print_mpi_job(std::ostream& out, const LaunchPlan& plan, const std::string& image) {
-  out << mpi_job_json(plan, image);
+void print_mpi_job(std::ostream& out, const LaunchPlan& plan, const MpiJobPods& pods) {
+  out << mpi_job_yaml(plan, pods);
 }
 
 constexpr PlanFormat plan_formats[] = {
     {"text", Starter::sweep, print_table},
-    {"json", Starter::sweep, without_image<plan_json>},
-    {"sh", Starter::script, without_image<shell_script>},
-    {"slurm", Starter::slurm, without_image<slurm_script>},
+    {"json", Starter::sweep, without_pods<plan_json>},
+    {"sh", Starter::script, without_pods<shell_script>},
+    {"slurm", Starter::slurm, without_pods<slurm_script>},
     {"mpijob", Starter::mpi_job, print_mpi_job},
 };
 
 struct PlanForm {
   PlanRequest request;
   const PlanFormat* format = &plan_formats[0];
-  std::optional<std::string> image;  // of containers
+  MpiJobPods pods;
   std::optional<std::string> output;
   bool force = false;
 };
 
+// The text, where all of it is as the pattern says.
+std::string matching(const std::string& flag, const std::string& text, const char* pattern,
+                     const char* such_as) {
+  if (std::regex_match(text, std::regex(pattern))) return text;
+  throw std::invalid_argument(flag + " takes a value such as " + such_as + ", not '" +
+                              printable(text) + "'");
+}
+
+MpiJobPods::Devices devices_of(const std::string& text) {
+  matching("--rdma", text, R"([a-z0-9.-]+/[A-Za-z0-9_.-]+(=[1-9][0-9]{0,3})?)",
+           "rdma/hca_shared_devices_a or nvidia.com/rdma=4");
+  const size_t end = std::min(text.find('='), text.size());
+  MpiJobPods::Devices devices{text.substr(0, end)};
+  if (end < text.size()) devices.count = std::stoll(text.substr(end + 1));
+  return devices;
+}
+
+void add_pod_options(Options& options, MpiJobPods& pods) {
+  options.value("--image", "NAME", "of the containers, for mpijob",
+                [&](const std::string& text) { pods.image = plain_text("--image", text); });
+  options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
+                [&](const std::string& text) { pods.rdma = devices_of(text); });
+  options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
+                [&](const std::string& text) {
+                  pods.memory = matching("--memory", text, "[1-9][0-9]{0,6}[MGT]i?", "64Gi");
+                });
+  options.value("--volume-claim", "NAME", "of the volume that takes the reports, for mpijob",
+                [&](const std::string& text) {
+                  pods.volume_claim = matching("--volume-claim", text,
+                                               "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports");
+                });
+}
+
+void require_pods(const MpiJobPods& pods, bool mpi_job) {
+  if (mpi_job && pods.image.empty()) {
+    throw std::invalid_argument("--format mpijob needs --image, that of its containers");
+  }
+  if (mpi_job || (pods.image.empty() && !pods.rdma && !pods.memory && !pods.volume_claim)) return;
+  throw std::invalid_argument(
+      "--image, --rdma, --memory and --volume-claim are for --format mpijob");
+}
+
 void add_plan_options(Options& options, PlanForm& form) {
   add_layout_options(options, form.request);
   options.row("--format", form.format, plan_formats, "");
-  options.value("--image", "NAME", "of the containers, for mpijob",
-                [&form](const std::string& text) { form.image = plain_text("--image", text); });
+  add_pod_options(options, form.pods);
   options.path("--output", "FILE", form.output, "file; - is stdout [-]");
   options.toggle("--force", form.force, "replace an existing file");
   add_workload_options(options, form.request.workload);
@@ -73,13 +117,11 @@ void add_plan_options(Options& options, PlanForm& form) {
 ExitCode run_plan(const PlanForm& form, const Context& context) {
   PlanRequest request = form.request;
   request.starter = form.format->starter;
-  if ((request.starter == Starter::mpi_job) != form.image.has_value()) {
-    throw std::invalid_argument("--format mpijob and --image, that of its containers, go together");
-  }
+  require_pods(form.pods, request.starter == Starter::mpi_job);
   const LaunchPlan plan = make_launch_plan(request);
   std::ostringstream text;
   if (form.output.value_or("-") == "-") take_column_limit(text, context.terminal.out);
-  form.format->print(text, plan, form.image.value_or(""));
+  form.format->print(text, plan, form.pods);
   if (form.output) require_no_input(*form.output, files_of(plan, request));
   write_output(text.str(), form.output, form.force, context.terminal);
   for (const Finding& found : peer_findings(plan.placements, plan.file.hosts)) {

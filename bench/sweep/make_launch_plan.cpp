@@ -17,6 +17,7 @@
 #include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/launch/launch_plan_json.h"
+#include "comm/launch/mpi_job_yaml.h"
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"

@@ -150,7 +150,7 @@ class LayoutFile(cli.CliTest):
             (["--hosts", self.write("empty", "# none\n")], ["there is no host"]),
             (["--format", "yaml"], ["text, json, sh, slurm, mpijob"]),
             (["--format", "mpijob"], ["--image"]),
-            (["--image", "i"], ["--format mpijob"]),
+            (["--image", "i"], ["are for --format mpijob"]),
             (["--repeats", "0"], ["--repeats", "'0'"]),
             (["--batch", "0"], ["--batch", "'0'"]),
             (["--steps", "2", "--duration", "2"], ["one of them"]),

@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 
+import yaml
+
 import cli
 import plans
 
@@ -126,7 +128,7 @@ class Scripts(plans.Plan):
         self.assertEqual(calls, [self.jobs(path)[0]["command"][1:]])
         self.assertIn("HOSTILE=" + hostile, calls[0])
         self.assertIn(hostile, process.stderr)
-        manifest = json.loads(self.plan(path, "--format", "mpijob", "--image", hostile))
+        manifest = yaml.safe_load(self.plan(path, "--format", "mpijob", "--image", hostile))
         launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
         self.assertEqual(launcher["containers"][0]["image"], hostile)
         self.assertFalse(os.path.exists(self.path("pwned")))
@@ -143,16 +145,19 @@ class Scripts(plans.Plan):
                                      (0, "", ""), checker)
 
     def test_the_launcher_of_a_mpi_job_runs_the_script(self):
-        manifest = json.loads(self.plan("2x1x2", "--hosts", "2*2", "--repeats", "2", "--image", "i",
-                                        "--format", "mpijob"))
+        manifest = yaml.safe_load(self.plan("2x1x2", "--hosts", "2*2", "--repeats", "2", "--image",
+                                            "i", "--volume-claim", "r", "--format", "mpijob"))
         replicas = manifest["spec"]["mpiReplicaSpecs"]
         worker = replicas["Worker"]["template"]["spec"]["containers"][0]
         self.assertEqual(replicas["Worker"]["replicas"], 2)
         self.assertEqual(worker["resources"]["limits"]["nvidia.com/gpu"], 2)
         container = replicas["Launcher"]["template"]["spec"]["containers"][0]
         self.assertEqual(container["command"], ["bash", "-c"])
-        process, calls = self.run_script(container["args"][0])
+        script = re.sub(r"\$\$", "$", container["args"][0])  # as Kubernetes reads it
+        process, calls = self.run_script(script)
         self.assertEqual(process.returncode, 0, process.stderr)
+        folders = [name for name in os.listdir(self.folder) if re.fullmatch(r"\d{8}T\d{6}Z", name)]
+        self.assertEqual(len(os.listdir(self.path(folders[0]))), 2)
         self.assertEqual(process.stdout, '{"fake": "report"}\n' * 2)
         self.assertIn("nearmetal-worker-0.nearmetal:2,nearmetal-worker-1.nearmetal:2", calls[0])
 

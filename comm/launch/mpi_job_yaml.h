@@ -1,0 +1,33 @@
+// A plan as a job of Kubernetes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/launch/launch_plan.h"
+
+namespace nearmetal {
+
+/// What the pods of a MPIJob have beside GPUs.
+struct MpiJobPods {
+  struct Devices {
+    std::string resource;  // as the device plugin calls it: "rdma/hca_shared_devices_a"
+    int64_t count = 1;     // for each worker
+  };
+
+  std::string image;  // made by scripts/container/Containerfile, or like it
+  std::optional<Devices> rdma;
+  std::optional<std::string> memory;        // of each worker: "64Gi"
+  std::optional<std::string> volume_claim;  // for the reports; else they go with the launcher
+};
+
+/// A MPIJob of Kubeflow's MPI operator, version v2beta1. A worker with all GPUs of a node stands
+/// for each host; the launcher runs the shell script in the volume of the reports and prints them
+/// to its log at the end. The addresses of the hosts must be those of mpi_job_worker().
+std::string mpi_job_yaml(const LaunchPlan& plan, const MpiJobPods& pods);
+
+/// The name of a worker in the network of the job.
+std::string mpi_job_worker(int64_t index);
+
+}  // namespace nearmetal

@@ -1,0 +1,145 @@
+"""`nearmetal plan --format mpijob`: the manifest, its commands, and what it refuses."""
+
+import os
+import re
+
+import yaml
+
+import cli
+import plans
+
+POD = ["--image", "registry.example/nearmetal:1"]
+JOB = ["2x1x2", "1x1x2", "--hosts", "2*2", "--repeats", "2", "--format", "mpijob", *POD]
+
+# The fields of MPIJob, kubeflow.org/v2beta1, and of pods in it that are used here, with the type of
+# each, as the operator's definition has them; [type] is a list. Servers drop what they do not know.
+QUANTITIES = {"nvidia.com/gpu": int, "memory": str, "rdma/hca": int}
+POD_SPEC = {
+    "securityContext": {"fsGroup": int},
+    "containers": [{"name": str, "image": str, "command": [str], "args": [str], "workingDir": str,
+                    "volumeMounts": [{"name": str, "mountPath": str}],
+                    "resources": {"limits": QUANTITIES},
+                    "securityContext": {"capabilities": {"add": [str]}}}],
+    "volumes": [{"name": str, "emptyDir": {"medium": str},
+                 "persistentVolumeClaim": {"claimName": str}}],
+    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"nearmetal.role": str}}, "topologyKey": str}]}},
+}
+REPLICAS = {"replicas": int,
+            "template": {"metadata": {"labels": {"nearmetal.role": str}}, "spec": POD_SPEC}}
+MPI_JOB = {
+    "apiVersion": str, "kind": str, "metadata": {"name": str},
+    "spec": {"slotsPerWorker": int, "launcherCreationPolicy": str, "sshAuthMountPath": str,
+             "runPolicy": {"cleanPodPolicy": str, "backoffLimit": int,
+                           "activeDeadlineSeconds": int},
+             "mpiReplicaSpecs": {"Launcher": REPLICAS, "Worker": REPLICAS}},
+}
+
+
+def breaches(value, form, place=""):
+    """Places of fields that the form does not know, or that have another type."""
+    if isinstance(form, dict) and isinstance(value, dict):
+        for key, member in value.items():
+            yield from breaches(member, form[key], f"{place}/{key}") if key in form else [f"{place}/{key}"]
+    elif isinstance(form, list) and isinstance(value, list):
+        for item in value:
+            yield from breaches(item, form[0], place + "[]")
+    elif not isinstance(form, type) or type(value) is not form:
+        yield place
+
+
+def expanded(text):
+    """As Kubernetes does it with the arguments of a container, where no variable is defined."""
+    return re.sub(r"\$\$", "$", text)
+
+
+class MpiJob(plans.Plan):
+    def manifest(self, *arguments):
+        manifest = yaml.safe_load(self.plan(*arguments))
+        self.assertEqual(list(breaches(manifest, MPI_JOB)), [])
+        return manifest
+
+    def pod(self, role, *arguments):
+        replicas = self.manifest(*JOB, *arguments)["spec"]["mpiReplicaSpecs"][role]
+        return replicas["template"]["spec"]
+
+    def test_it_has_the_fields_of_its_definition(self):
+        manifest = self.manifest(*JOB, "--rdma", "rdma/hca", "--memory", "64Gi",
+                                 "--volume-claim", "reports")
+        self.assertEqual((manifest["apiVersion"], manifest["kind"]),
+                         ("kubeflow.org/v2beta1", "MPIJob"))
+        spec = manifest["spec"]
+        self.assertEqual(spec["slotsPerWorker"], 2)
+        replicas = spec["mpiReplicaSpecs"]
+        self.assertEqual((replicas["Launcher"]["replicas"], replicas["Worker"]["replicas"]), (1, 2))
+        self.assertEqual(list(breaches({**manifest, "other": 1}, MPI_JOB)), ["/other"])
+
+    def test_it_runs_the_commands_of_the_plan(self):
+        jobs = self.jobs(*JOB[:2], "--hosts", "a:2,b:2")
+        script = expanded(self.pod("Launcher")["containers"][0]["args"][0])
+        for job in jobs:
+            words = [word for word in job["command"] if not word.startswith("/opt/nearmetal")]
+            # Hosts are the workers of the job there, and the program is that of the image.
+            hosts = words.index("--host") + 1
+            workers = [f"nearmetal-worker-{i}.nearmetal:2" for i in range(words[hosts].count(":2"))]
+            words[hosts] = ",".join(workers)
+            command = [line for line in script.splitlines() if f"--arm={words[-2][6:]} " in line]
+            self.assertEqual(len(command), 1, script)
+            self.assertEqual([word for word in command[0].split() if word not in ("nearmetal", "\\")],
+                             words)
+
+    def test_workers_have_what_is_asked_for(self):
+        def limits(*arguments):
+            return self.pod("Worker", *arguments)["containers"][0]["resources"]["limits"]
+
+        self.assertEqual(limits(), {"nvidia.com/gpu": 2})
+        self.assertEqual(limits("--memory", "64Gi", "--rdma", "rdma/hca=4"),
+                         {"nvidia.com/gpu": 2, "rdma/hca": 4, "memory": "64Gi"})
+        worker = self.pod("Worker", "--rdma", "rdma/hca")["containers"][0]
+        self.assertEqual(worker["resources"]["limits"]["rdma/hca"], 1)
+        self.assertEqual(worker["securityContext"]["capabilities"]["add"], ["IPC_LOCK"])
+        on_cpus = yaml.safe_load(self.plan("2x1x1", "--hosts", "a:0,b:0", "--format", "mpijob", *POD))
+        worker = on_cpus["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+        self.assertNotIn("resources", worker)
+
+    def test_reports_go_to_the_volume(self):
+        for arguments, volume in (([], {"name": "reports", "emptyDir": {}}),
+                                  (["--volume-claim", "r.1"],
+                                   {"name": "reports",
+                                    "persistentVolumeClaim": {"claimName": "r.1"}})):
+            pod = self.pod("Launcher", *arguments)
+            container = pod["containers"][0]
+            self.assertEqual(pod["volumes"], [volume])
+            self.assertEqual(container["volumeMounts"][0]["mountPath"], container["workingDir"])
+            self.assertEqual("mkdir" in container["args"][0], bool(arguments))
+
+    def test_dollars_come_through_kubernetes(self):
+        hosts = [{"name": "a", "gpus": 1}]
+        for value in ("a$$b", "$(HOME)", "$$(HOME)", "$$$", "$"):
+            path = self.write("a.json", plans.json.dumps({
+                "hosts": hosts, "launcher": {"variables": {"VALUE": value}},
+                "layouts": [{"shape": "1x1x1"}]}))
+            manifest = self.manifest(path, "--format", "mpijob", *POD)
+            launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+            self.assertIn(f"'VALUE={value}'", expanded(launcher["containers"][0]["args"][0]))
+
+    def test_what_is_no_value_is_refused(self):
+        for arguments, fragments in (
+                (["--rdma", "hca"], ["--rdma", "rdma/hca_shared_devices_a", "'hca'"]),
+                (["--rdma", "rdma/hca=0"], ["--rdma", "'rdma/hca=0'"]),
+                (["--rdma", "rdma/hca: 1\nx"], ["--rdma"]),
+                (["--memory", "64 GB"], ["--memory", "64Gi", "'64 GB'"]),
+                (["--memory", "0Gi"], ["--memory", "'0Gi'"]),
+                (["--volume-claim", "Reports"], ["--volume-claim", "'Reports'"]),
+                (["--volume-claim", "-r"], ["--volume-claim"])):
+            self.assert_refused(self.call("plan", *JOB, *arguments), 2, *fragments)
+        for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"], POD):
+            self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", *option), 2,
+                                option[0], "are for --format mpijob")
+        self.assert_refused(self.call("plan", *JOB[:-2]), 2, "--format mpijob needs --image")
+        self.assert_refused(self.call("plan", *JOB, "--output", self.folder), 9)
+        self.assertFalse(os.listdir(self.folder))
+
+
+if __name__ == "__main__":
+    cli.main()
