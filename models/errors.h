@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace nearmetal {
 
@@ -33,6 +34,13 @@ enum class ExitCode : int {
 /// Thrown for what this build or this machine cannot do (exit code 8).
 struct NotSupported : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+/// The driver does not take the CUDA that this program was built for.
+struct DriverTooOld : NotSupported {
+  DriverTooOld(const std::string& what, std::string remedy)
+      : NotSupported(what), fix(std::move(remedy)) {}
+  std::string fix;
 };
 
 /// Of what was left out of the build.

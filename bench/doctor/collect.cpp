@@ -62,6 +62,8 @@ BackendCheck check_backend(const std::string& name) {
     return {};
   } catch (const NotBuilt& error) {
     return {Obstacle::not_built, error.what()};
+  } catch (const DriverTooOld& error) {
+    return {Obstacle::old_driver, error.what(), error.fix};
   } catch (const std::exception& error) {
     return {next, error.what()};
   }

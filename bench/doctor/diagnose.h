@@ -27,11 +27,12 @@ struct MpiLaunch {
 };
 
 /// What keeps a backend from working, from the build to the device.
-enum class Obstacle { none, not_built, not_loaded, no_device };
+enum class Obstacle { none, not_built, not_loaded, old_driver, no_device };
 
 struct BackendCheck {
   Obstacle obstacle = Obstacle::none;
   std::string reason;
+  std::string fix{};  // of an old driver
 };
 
 /// What a sweep of a layout file would meet before it starts anything.

@@ -39,14 +39,16 @@ void add_driver(const Checkup& checkup, std::vector<Finding>& findings) {
   }
 }
 
-const char* fix_of(Obstacle obstacle) {
-  switch (obstacle) {
+std::string fix_of(const BackendCheck& backend) {
+  switch (backend.obstacle) {
     case Obstacle::none:
       return "";
     case Obstacle::not_built:
       return "build with this backend (scripts/setup.sh)";
     case Obstacle::not_loaded:
       return "install the library that is named, or add its folder to LD_LIBRARY_PATH";
+    case Obstacle::old_driver:
+      return backend.fix;
     case Obstacle::no_device:
       return "install the driver of the GPU, or a newer one, or give the container or VM its GPU";
   }
@@ -63,9 +65,10 @@ void add_backends(const Checkup& checkup, std::vector<Finding>& findings) {
       continue;
     }
     const bool needed = !any || (name == "cuda" && checkup.gpu_device_files);
-    findings.push_back({needed ? Urgency::blocker : Urgency::note, "backend_unusable",
-                        name + ": " + backend.reason,
-                        "runs with --device " + name + " cannot start", fix_of(backend.obstacle)});
+    const bool old = backend.obstacle == Obstacle::old_driver;
+    findings.push_back({needed ? Urgency::blocker : Urgency::note,
+                        old ? "driver_too_old" : "backend_unusable", name + ": " + backend.reason,
+                        "runs with --device " + name + " cannot start", fix_of(backend)});
   }
 }
 

@@ -53,13 +53,18 @@ void require_trainable(const Graph& graph, const RunConfig& config) {
 }
 
 DeviceInfo describe(const PreparedDevice& device) {
+  const bool cuda = device.config.device == Device::cuda;
+  const auto not_supported = [&](const std::string& what) {
+    return NotSupported(std::string("the ") + to_string(device.config.device) + " device (" +
+                        device.why + ") does not work: " + what +
+                        (cuda ? "; --device cpu does without" : ""));
+  };
   try {
     return device.backend.describe(static_cast<int>(device.config.gpu));
+  } catch (const DriverTooOld& error) {
+    throw not_supported(std::string(error.what()) + ": " + error.fix);
   } catch (const std::runtime_error& error) {
-    const bool cuda = device.config.device == Device::cuda;
-    throw NotSupported(std::string("the ") + to_string(device.config.device) + " device (" +
-                       device.why + ") does not work: " + error.what() +
-                       (cuda ? "; --device cpu does without" : ""));
+    throw not_supported(error.what());
   }
 }
 

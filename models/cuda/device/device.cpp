@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <cudnn_graph.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <optional>
@@ -111,6 +112,27 @@ std::string version_text(int64_t version, int64_t major_unit, int64_t minor_unit
          std::to_string(version % major_unit / minor_unit);
 }
 
+// By NVIDIA's "CUDA Compatibility" (docs.nvidia.com/deploy/cuda-compatibility): the branch of the
+// driver that takes all toolkits of this major version, and the oldest one beside which the
+// package cuda-compat brings the driver's libraries of this toolkit.
+static_assert(CUDART_VERSION >= 12000 && CUDART_VERSION < 14000);
+constexpr bool is_cuda_12 = CUDART_VERSION < 13000;
+constexpr int oldest_driver = is_cuda_12 ? 525 : 580;
+constexpr int oldest_with_package = is_cuda_12 ? 470 : 535;
+
+DriverTooOld too_old(int driver) {
+  const std::string built_for = version_text(CUDART_VERSION, 1000, 10);
+  std::string package = "cuda-compat-" + built_for;
+  std::replace(package.begin(), package.end(), '.', '-');
+  return {"the driver takes CUDA " + version_text(driver, 1000, 10) +
+              " at most, and this program was built for CUDA " + built_for,
+          "install driver " + std::to_string(oldest_driver) +
+              " or later, or, for a data-centre GPU with driver " +
+              std::to_string(oldest_with_package) + " or later, NVIDIA's package " + package +
+              ", and put its folder (/usr/local/cuda-" + built_for +
+              "/compat) first in LD_LIBRARY_PATH"};
+}
+
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
@@ -130,6 +152,12 @@ int use_gpu(int gpu) {
   // Without a driver the runtime says that its version is too low.
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
     throw std::runtime_error("no NVIDIA driver is loaded");
+  }
+  if (status == cudaErrorInsufficientDriver) throw too_old(driver);
+  if (status == cudaErrorCompatNotSupportedOnDevice) {
+    throw DriverTooOld("the package cuda-compat stands in for a newer driver, and not for this GPU",
+                       "take its folder out of LD_LIBRARY_PATH and install driver " +
+                           std::to_string(oldest_driver) + " or later");
   }
   if (status != cudaSuccess) {
     throw std::runtime_error(std::string("no usable NVIDIA GPU: ") + cudaGetErrorString(status));

@@ -3,14 +3,42 @@
 // cuDNN looks it up when it plans with engines that compile at run time. Where there is none it
 // looks again for each graph, three times as slow in all. These engines are offered as on a machine
 // with a GPU; none of them is built, since the compiler takes none.
+//
+// FAKE_CUDA_VERSION is the newest CUDA that the driver takes, such as 12020; where it is set,
+// CUDA's runtime finds the driver, too.
+
+#include <cstdlib>
+#include <cstring>
 
 extern "C" int cuDriverGetVersion(int* version) {
-  *version = 13000;
+  const char* fake = std::getenv("FAKE_CUDA_VERSION");
+  *version = fake == nullptr ? 13000 : std::atoi(fake);
+  return 0;
+}
+
+namespace {
+
+constexpr int no_device = 100;
+
+int has_no_device() { return no_device; }
+
+}  // namespace
+
+extern "C" int cuGetProcAddress_v2(const char* symbol, void** function, int, unsigned long long,
+                                   int* status) {
+  if (std::getenv("FAKE_CUDA_VERSION") == nullptr) return no_device;
+  if (status != nullptr) *status = 0;
+  *function = reinterpret_cast<void*>(&has_no_device);
+  if (std::strcmp(symbol, "cuDriverGetVersion") == 0) {
+    *function = reinterpret_cast<void*>(&cuDriverGetVersion);
+  } else if (std::strcmp(symbol, "cuGetProcAddress") == 0) {
+    *function = reinterpret_cast<void*>(&cuGetProcAddress_v2);
+  }
   return 0;
 }
 
 #define NO_DEVICE(name) \
-  extern "C" int name() { return 100; }
+  extern "C" int name() { return no_device; }
 
 NO_DEVICE(cuCtxGetCurrent)
 NO_DEVICE(cuCtxGetLimit)
@@ -21,7 +49,6 @@ NO_DEVICE(cuDeviceGetCount)
 NO_DEVICE(cuGetErrorName)
 NO_DEVICE(cuGetErrorString)
 NO_DEVICE(cuGetProcAddress)
-NO_DEVICE(cuGetProcAddress_v2)
 NO_DEVICE(cuInit)
 NO_DEVICE(cuKernelGetAttribute)
 NO_DEVICE(cuKernelSetAttribute)

@@ -201,6 +201,9 @@ TEST(Doctor, AdviceIsForWhatABackendLacks) {
     checkup.backends["cuda"] = {obstacle, "?"};
     EXPECT_THAT(fix_of(checkup, "backend_unusable"), HasSubstr(fix));
   }
+  checkup.backends["cuda"] = {Obstacle::old_driver, "the driver takes CUDA 12.2", "a package"};
+  EXPECT_EQ(fix_of(checkup, "driver_too_old"), "a package");
+  EXPECT_EQ(worst(checkup), "blocker driver_too_old");
 }
 
 TEST(Doctor, WhatIsNotKnownIsNoFault) {
