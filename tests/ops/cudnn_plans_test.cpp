@@ -1,10 +1,11 @@
 // What cuDNN offers for the convolutions of a training step and of inference, for GPUs that are not
 // there.
 //
-// tests/data/cudnn describes GPUs as cuDNN does (h200.json was recorded, a100.json is made from it
-// and the data sheet) and says what was offered for them: for each convolution and batch the
-// numbers of engines, each with the number of its configurations that the compiler would time.
-// Where cuDNN is another version, the test prints what is different and is skipped. To accept that:
+// tests/data/cudnn describes GPUs as cuDNN does (h200.json was recorded, the others are made from
+// it, the data sheet and the limits of their compute capability) and says what was offered for
+// them: for each convolution and batch the numbers of engines, each with the number of its
+// configurations that the compiler would time. Where cuDNN is another version, the test prints what
+// is different and is skipped. To accept that:
 //   NEARMETAL_ACCEPT_PLANS=1 ctest --test-dir build -C slow -R cudnn_plans
 // On a GPU, what is offered for it is held against what is offered for its description.
 #include <gtest/gtest.h>
@@ -27,6 +28,7 @@ namespace {
 
 const std::string data_folder = NM_TESTS_FOLDER "/data/cudnn/";
 const std::vector<int64_t> all_batches{1, 32, 64, 128, 256, 512, 1024};
+const std::vector<const char*> all_networks{"resnet50", "vgg16"};
 
 std::string cudnn_version() {
   const size_t version = cudnnGetVersion();
@@ -58,15 +60,22 @@ void add_problems_of(const Graph& graph, Precision precision, int64_t batch,
   }
 }
 
+struct PlansCase {
+  const char* device;
+  Precision precision;
+  std::vector<const char*> networks;
+  std::vector<int64_t> batches;
+  bool whole;  // all that the file of the device holds
+};
+
 // The convolutions that the compiler asks cuDNN for, in every form of the first one.
-std::vector<ConvolutionProblem> problems_of(Precision precision,
-                                            const std::vector<int64_t>& batches) {
+std::vector<ConvolutionProblem> problems_of(const PlansCase& tested) {
   std::map<std::string, ConvolutionProblem> found;
-  for (const char* const network : {"resnet50", "vgg16"}) {
+  for (const char* const network : tested.networks) {
     const Graph graph = build_network(network, {224, 1000});
-    for (const int64_t batch : batches) {
-      add_problems_of(graph, precision, batch, found);
-      add_problems_of(inference_graph(graph), precision, batch, found);
+    for (const int64_t batch : tested.batches) {
+      add_problems_of(graph, tested.precision, batch, found);
+      add_problems_of(inference_graph(graph), tested.precision, batch, found);
     }
   }
   std::vector<ConvolutionProblem> problems;
@@ -101,9 +110,8 @@ std::string without_batch(const ConvolutionProblem& problem) {
   return key.replace(key.find(batch), batch.size(), " xNx");
 }
 
-Offers offers_for(const std::string& properties, Precision precision,
-                  const std::vector<int64_t>& batches) {
-  const std::vector<ConvolutionProblem> problems = problems_of(precision, batches);
+Offers offers_for(const std::string& properties, const PlansCase& tested) {
+  const std::vector<ConvolutionProblem> problems = problems_of(tested);
   std::optional<PlanDevice> device;  // of the child
   const std::vector<std::string> answers = answers_of_children(problems.size(), [&](size_t i) {
     if (!device) device.emplace(properties);
@@ -161,12 +169,6 @@ std::string difference(Offers expected, const Offers& actual) {
   return text;
 }
 
-struct PlansCase {
-  const char* device;
-  Precision precision;
-  std::vector<int64_t> batches;
-};
-
 std::ostream& operator<<(std::ostream& out, const PlansCase& tested) {
   return out << tested.device << '_' << to_string(tested.precision);
 }
@@ -176,10 +178,13 @@ class CudnnPlans : public ::testing::TestWithParam<PlansCase> {};
 TEST_P(CudnnPlans, AreTheAcceptedOnes) {
   const PlansCase& tested = GetParam();
   const std::string path = data_folder + ::testing::PrintToString(tested) + ".txt";
-  const Offers offers =
-      offers_for(contents(data_folder + tested.device + ".json"), tested.precision, tested.batches);
+  const Offers offers = offers_for(contents(data_folder + tested.device + ".json"), tested);
+  for (const auto& [what, offered] : offers) {
+    const bool has_sweep = what.first.starts_with("conv forward_");  // beside a plain convolution
+    EXPECT_TRUE(has_sweep || offered != "none") << what.first;
+  }
   if (std::getenv("NEARMETAL_ACCEPT_PLANS") != nullptr) {
-    if (tested.batches != all_batches) GTEST_SKIP() << "only all batches can be accepted";
+    if (!tested.whole) GTEST_SKIP() << "only all batches can be accepted";
     std::ofstream file(path);
     file << cudnn_version();
     write_offers(file, offers);
@@ -208,13 +213,25 @@ std::vector<PlansCase> cases(const std::vector<const char*>& devices,
   for (const char* device : devices) {
     for (const Precision precision :
          {Precision::fp16, Precision::bf16, Precision::tf32, Precision::fp32}) {
-      cases.push_back({device, precision, batches});
+      cases.push_back({device, precision, all_networks, batches, batches == all_batches});
     }
   }
   return cases;
 }
 
+// Of the other generations enough to see that each operation is offered something.
+std::vector<PlansCase> generations() {
+  std::vector<PlansCase> cases;
+  for (const char* device : {"t4", "a10", "l4", "b200"}) {
+    cases.push_back({device, Precision::fp16, {"resnet18"}, {32}, true});
+  }
+  cases.push_back({"t4", Precision::fp32, {"resnet18"}, {32}, true});
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(OneBatch, CudnnPlans, ::testing::ValuesIn(cases({"h200"}, {256})),
+                         ::testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Generations, CudnnPlans, ::testing::ValuesIn(generations()),
                          ::testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(AllBatches, CudnnPlans,
                          ::testing::ValuesIn(cases({"a100", "h200"}, all_batches)),
@@ -255,7 +272,7 @@ TEST_P(CudnnPlansOnGpu, AreThoseOfItsDescription) {
     return std::to_string(cudaGetDeviceCount(&count) == cudaSuccess ? count : 0);
   });
   if (gpus.front() == "0") GTEST_SKIP() << "no GPU";
-  const std::vector<ConvolutionProblem> problems = problems_of(GetParam().precision, all_batches);
+  const std::vector<ConvolutionProblem> problems = problems_of(GetParam());
   cudnnHandle_t gpu = nullptr;  // of the child
   const std::vector<std::string> answers = answers_of_children(problems.size(), [&](size_t i) {
     if (gpu == nullptr) NM_CALL(cudnnCreate(&gpu));
