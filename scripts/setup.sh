@@ -146,8 +146,8 @@ find_cuda() {
     return 1
   fi
   release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-  if ((${release%%.*} < 13)); then
-    say "CUDA toolkit $release: too old, 13.0 or later is needed ($nvcc)"
+  if ((${release%%.*} * 100 + ${release#*.} < 1208)); then
+    say "CUDA toolkit $release: too old, 12.8 or later is needed ($nvcc)"
     return 1
   fi
   say "CUDA toolkit $release: found ($nvcc)"
@@ -192,7 +192,7 @@ main() {
       printf 'gpu-only\n'
       ;;
     no-yes)
-      say "no CUDA toolkit 13 with cuDNN 9: building the CPU backend alone"
+      say "no CUDA toolkit 12.8 or later with cuDNN 9: building the CPU backend alone"
       printf 'cpu-only\n'
       ;;
     no-no)
