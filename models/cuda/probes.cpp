@@ -87,8 +87,9 @@ Probe hold_probe() {
   constexpr int blocks = 2048;
   constexpr int64_t clocks = 100'000;
   return {.name = hold_probe_name,
-          .work = std::to_string(blocks) + " blocks that each hold half a multiprocessor for " +
-                  std::to_string(clocks) + " clocks",
+          .work = std::to_string(blocks) +
+                  " blocks, of which a multiprocessor holds one or two, for " +
+                  std::to_string(clocks) + " clocks each",
           .start = [] {
             return by_events([](cudaStream_t stream) { launch_hold(blocks, clocks, stream); });
           }};

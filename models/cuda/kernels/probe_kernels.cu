@@ -17,9 +17,9 @@ __global__ void read(const uint4* __restrict__ memory, int64_t count, unsigned* 
   if (both == ~0u && all_ones != nullptr) *all_ones = 1;
 }
 
-constexpr int threads_of_half = 1024;
+constexpr int most_threads = 1024;  // of a block: half a multiprocessor, or all of a smaller one
 
-__global__ void __launch_bounds__(threads_of_half) hold(int64_t clocks) {
+__global__ void __launch_bounds__(most_threads) hold(int64_t clocks) {
   const int64_t begin = clock64();
   while (clock64() - begin < clocks) {
   }
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads_of_half) hold(int64_t clocks) {
 }  // namespace
 
 void launch_hold(int blocks, int64_t clocks, cudaStream_t stream) {
-  hold<<<blocks, threads_of_half, 0, stream>>>(clocks);
+  hold<<<blocks, most_threads, 0, stream>>>(clocks);
   NM_CHECK_LAUNCH();
 }
 

@@ -10,8 +10,8 @@ namespace nearmetal::cuda {
 /// A kernel that does nothing.
 void launch_nothing(cudaStream_t stream);
 
-/// Blocks that each hold half a multiprocessor for this many of its clocks and need nothing else,
-/// so that all together take as long as there are few multiprocessors.
+/// Blocks, of which a multiprocessor holds one or two, that take this many of its clocks and need
+/// nothing else, so that all together take as long as there are few multiprocessors.
 void launch_hold(int blocks, int64_t clocks, cudaStream_t stream);
 
 /// Reads `bytes` (of 16 each): what the cache then holds is these, and nothing that must be
