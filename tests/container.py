@@ -48,7 +48,7 @@ def buildah(*arguments, log=None):
 
 
 def make_image():
-    """A base by debootstrap, and the image on it, from a copy of what is committed."""
+    """A base by debootstrap, and the image on it, from a copy of what is committed; its commit."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as made:
         call("unshare", "--mount", "debootstrap", "--variant=minbase", RELEASE, made + "/base", mirror(),
              log="debootstrap.log")
@@ -59,6 +59,7 @@ def make_image():
         buildah("build", "--isolation", "chroot", "--build-arg", "build_base=" + BASE, "--build-arg",
                 "run_base=" + BASE, "--file", made + "/source/scripts/container/Containerfile", "--tag",
                 IMAGE, made + "/source", log="build.log")
+        return call("git", "-C", made + "/source", "rev-parse", "HEAD").strip()
 
 
 class Image(unittest.TestCase):
@@ -68,7 +69,7 @@ class Image(unittest.TestCase):
     def setUpClass(cls):
         shutil.rmtree(FOLDER, ignore_errors=True)
         FOLDER.mkdir(parents=True)
-        make_image()
+        cls.commit = make_image()
         cls.container = buildah("from", IMAGE).strip()
 
     @classmethod
@@ -80,8 +81,7 @@ class Image(unittest.TestCase):
         return buildah("run", "--isolation", "chroot", self.container, "--", "bash", "-euc", script)
 
     def test_the_program_is_of_this_commit_and_not_of_root(self):
-        commit = call("git", "-C", PROJECT, "rev-parse", "HEAD").strip()
-        self.assertIn(f"commit {commit}\n", self.run_in("nearmetal --version"))
+        self.assertIn(f"commit {self.commit}\n", self.run_in("nearmetal --version"))
         self.assertEqual(self.run_in("id -u; id -un").split(), ["1000", "nearmetal"])
         self.assertEqual(self.run_in("test -w /opt/nearmetal/bin || echo no").strip(), "no")
         inspected = json.loads(buildah("inspect", "--type", "image", IMAGE))
