@@ -1,5 +1,6 @@
 #include "models/cuda/compiler/resources.h"
 
+#include <memory>
 #include <stdexcept>
 
 #include "models/cuda/compiler/patterns.h"
@@ -163,6 +164,8 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
   void* records = nullptr;
   NM_CALL(cudaHostAlloc(&records, ring_size * sizeof(DeviceRecord), cudaHostAllocMapped));
   records_.reset(records);
+  // A step without a loss leaves no record of its own.
+  std::uninitialized_fill_n(static_cast<DeviceRecord*>(records), ring_size, DeviceRecord{});
   void* device_records = nullptr;
   NM_CALL(cudaHostGetDevicePointer(&device_records, records, 0));
   resources.ring = static_cast<DeviceRecord*>(device_records);
