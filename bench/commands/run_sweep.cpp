@@ -114,9 +114,11 @@ class Sweep {
     unsupported_ = layouts_without_parts(plan_, stop_, [this](const std::string& warning) {
       terminal_.err << "nearmetal: warning: " << printable(warning) << std::endl;
     });
-    if (unsupported_.empty() || form_.request.fractions) return;
-    const auto& [layout, reason] = *unsupported_.begin();
-    throw NotSupported(plan_.file.layouts.at(layout).source + ": " + reason);
+    for (const auto& [layout, reason] : unsupported_) {
+      const Layout& asked = plan_.file.layouts.at(layout);
+      if (form_.request.fractions || asked.portable) continue;
+      throw NotSupported(asked.source + ": " + reason);
+    }
   }
 
   // The plan as it was asked for is what a journal belongs to.
@@ -202,7 +204,7 @@ class Sweep {
   // An arm has one configuration, which is that of each of its runs.
   void require_work_as_before(size_t layout, LaunchOutcome& outcome) const {
     if (outcome.reports.empty()) return;
-    const std::string other = runs_->other_work_than_before(layout, outcome.reports.front());
+    const std::string other = runs_->other_work_than_before(layout, outcome.reports);
     if (other.empty()) return;
     outcome = {{}, ExitCode::run_failed, "it did other work than the runs before: " + other};
   }

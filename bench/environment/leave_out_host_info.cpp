@@ -199,6 +199,7 @@ void leave_out_host_info(Report& report, const std::vector<std::string>& host_na
   leave_out_folders(report.invocation.config, secrets);
   for (Arm& arm : report.arms) {
     if (arm.config) leave_out_folders(*arm.config, secrets);
+    for (RunConfig& workload : arm.workloads) leave_out_folders(workload, secrets);
     if (arm.executable) leave_out_folders(arm.executable->path, secrets);
   }
   for (Environment& environment : report.environments) leave_out(environment, secrets);

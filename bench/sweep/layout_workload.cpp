@@ -106,8 +106,9 @@ int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
 }
 
 // Strong scaling is asked for by the batch of all ranks of a job, of which each takes its share.
+// `job`: the one whose own settings they are; none: of all jobs of the layout.
 Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
-                              const std::string& workload) {
+                              const std::string& workload, std::optional<size_t> job = {}) {
   const auto asked = settings.texts.find(global_batch);
   if (asked == settings.texts.end()) return settings;
   const std::string place = workload + "/" + global_batch;
@@ -115,7 +116,8 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
     throw std::invalid_argument(place + ": there is a batch of each rank, too; give one of them");
   }
   const auto images = parse_number<int64_t>(place, asked->second, {1, 1e9});
-  const int64_t ranks = ranks_of_a_job(placement, place);
+  const int64_t ranks =
+      job ? std::ssize(placement.jobs.at(*job).ranks) : ranks_of_a_job(placement, place);
   if (images % ranks != 0) {
     throw std::invalid_argument(place + ": " + std::to_string(images) +
                                 " images cannot be shared evenly by the " + std::to_string(ranks) +
@@ -126,32 +128,70 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
   return settings;
 }
 
-}  // namespace
+// What a job has by itself must not be of the run as a whole.
+void require_of_one_job(const Settings& settings, const std::string& place) {
+  for_each_setting([&](const Setting& setting, auto) {
+    const std::string name = layout_name_of(setting);
+    const bool is_refused = (setting.commands & in_sweep) != 0 && holds_for_all_jobs(setting);
+    if (!is_refused || !settings.texts.contains(name)) return;
+    throw std::invalid_argument(place + "/" + name +
+                                ": it holds for all jobs of a layout; put it into the workload of "
+                                "the layout or of the file");
+  });
+}
 
-Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
-                         const Workload& asked) {
-  const Device device = placement.on_gpus() ? Device::cuda : Device::cpu;
+// Before the command line has its say.
+Workload workload_in_file(const LayoutFile& file, const Layout& layout,
+                          const Placement& placement) {
   Workload workload;
-  RunConfig& config = workload.config;
-  config.device = device;
+  workload.config.device = placement.on_gpus() ? Device::cuda : Device::cpu;
   workload.given = {"device"};
   for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
                                         std::pair(layout.workload, layout.source + "/workload")}) {
     override_with(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
   }
+  return workload;
+}
+
+// With what was asked for on the command line, and nothing left to choose.
+Workload settled(Workload workload, const LayoutFile& file, const Layout& layout,
+                 const Placement& placement, const Workload& asked) {
+  RunConfig& config = workload.config;
   override_with(workload, asked);
   if (placement.share() && config.batch == largest_that_fits) {
     throw std::invalid_argument(layout.source +
-                                ": jobs that share a GPU need one batch for all: "
-                                "--batch=auto would be another in each; give a number");
+                                ": jobs that share a GPU need a batch that is known: "
+                                "--batch=auto would find another in each; give a number");
   }
   if (layout.expect.gpu && !placement.on_gpus()) {
     throw std::invalid_argument(layout.source + "/expect/gpu: the ranks compute on CPUs");
   }
   apply_claim(config, placement, file.hosts, layout.source);
-  fill_defaults(config, device);
+  fill_defaults(config, config.device);
   check_settings(workload);
   return workload;
+}
+
+}  // namespace
+
+Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
+                         const Workload& asked) {
+  return settled(workload_in_file(file, layout, placement), file, layout, placement, asked);
+}
+
+Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
+                      const Placement& placement, const Workload& asked) {
+  const std::string place = layout.source + "/jobs/" + std::to_string(job) + "/workload";
+  const Settings& own = layout.jobs.at(job).workload;
+  require_of_one_job(own, place);
+  Workload workload = workload_in_file(file, layout, placement);
+  override_with(workload, workload_of(with_batch_of_a_rank(own, placement, place, job), place));
+  try {
+    return settled(std::move(workload), file, layout, placement, asked);
+  } catch (const std::invalid_argument& error) {
+    const std::string reason = error.what();
+    throw std::invalid_argument(reason.starts_with(layout.source) ? reason : place + ": " + reason);
+  }
 }
 
 }  // namespace nearmetal

@@ -13,8 +13,8 @@
 #include "bench/run/prepare_device.h"
 #include "bench/sweep/executable.h"
 #include "bench/sweep/hosts_found.h"
+#include "bench/sweep/layouts_left_out.h"
 #include "bench/sweep/mig_found.h"
-#include "bench/sweep/mps_daemon.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/launch/launch_plan_json.h"
 #include "comm/launch/mpi_job_yaml.h"
@@ -31,10 +31,6 @@
 
 namespace nearmetal {
 namespace {
-
-SharingMode way_of(const Layout& layout) { return layout.jobs.front().share->mode; }
-
-bool is_through_mps(const Layout& layout) { return through_mps(*layout.jobs.front().share); }
 
 constexpr const char* fraction_batch = "64";  // that fits a small share, too
 // Steps. Beside neighbours that fill the GPU, each may take seconds.
@@ -144,6 +140,7 @@ LayoutFile asked_file(const PlanRequest& request) {
   if (std::ranges::any_of(file.layouts, [](const Layout& one) { return one.shape.has_value(); })) {
     for (Host& host : file.hosts) add_gpu_places(host);
   }
+  settle_instances(file);
   settle_mig(file, request.mig_config, from_file ? request.layouts.front() : "");
   if (from_file) settle_executables(file, request.layouts.front());
   if (request.repeats) file.repeats = *request.repeats;
@@ -174,7 +171,7 @@ void settle_addresses(LayoutFile& file, Starter starter) {
 // Scripts start the jobs of a layout at once, and nothing else.
 void require_script_can(const Layout& layout, const Placement& placement) {
   const std::optional<Share>& share = placement.share();
-  if (placement.jobs_that_train() < placement.jobs.size()) {
+  if (placement.training_jobs().size() < placement.jobs.size()) {
     throw std::invalid_argument(layout.source + ": neighbours that disturb are for `nearmetal " +
                                 "sweep`; a script cannot end them");
   }
@@ -198,47 +195,24 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
                               "jobs have several: " + joined({sizes.begin(), sizes.end()}));
 }
 
-// Takes out of the layouts of --fractions those that cannot be had on its host, and tells why, by
-// their names; where there are none to take out, of the way.
-std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fractions& fractions) {
-  const Host& host = file.hosts.front();
-  const std::string nowhere = host.gpus == 0                      ? "there is no GPU"
-                              : is_this_machine(address_of(host)) ? ""
-                                                                  : "it is for this machine alone";
-  std::vector<UnsupportedArm> left_out;
-  const auto leave_out = [&](const auto& unwanted, const auto& reason_of) {
-    std::erase_if(file.layouts, [&](const Layout& layout) {
-      if (!unwanted(layout)) return false;
-      left_out.push_back({layout.name, reason_of(way_of(layout))});
-      return true;
-    });
-  };
-  const auto leave_out_way = [&](const char* way, const std::string& reason) {
-    for (const std::string& name : fraction_names(fractions)) {
-      left_out.push_back({name + way, reason});
-    }
-  };
-  const std::string no_mps = nowhere.empty() ? no_mps_reason() : nowhere;
-  const auto why_not_mps = [&](SharingMode way) {
-    return (way == SharingMode::sm ? "they go through MPS: " : "") + no_mps;
-  };
-  if (!no_mps.empty() && std::ranges::any_of(file.layouts, is_through_mps)) {
-    leave_out(is_through_mps, why_not_mps);
-  } else if (!no_mps.empty()) {
-    leave_out_way("MPS", why_not_mps(SharingMode::mps));
-    leave_out_way("SMs", why_not_mps(SharingMode::sm));
+// What the jobs of a layout do.
+void add_workloads(LaunchPlan& plan, size_t index, const Workload& asked) {
+  const Layout& layout = plan.file.layouts[index];
+  const Placement& placement = plan.placements[index];
+  plan.workloads.push_back(layout_workload(plan.file, layout, placement, asked));
+  for (size_t job = 0; job < layout.jobs.size(); ++job) {
+    if (layout.jobs[job].workload.texts.empty()) continue;
+    plan.job_workloads.emplace(std::pair(index, job),
+                               job_workload(plan.file, layout, job, placement, asked));
   }
-  const int64_t gpu = first_gpu_of(host);
-  if (is_divided(host, gpu)) {
-    leave_out([](const Layout& layout) { return way_of(layout) != SharingMode::mig; },
-              [&](SharingMode) { return no_whole_gpu_reason(gpu); });
+  RunConfig& config = plan.workloads.back().config;
+  if (!config.plans) return;
+  if (has_own_workloads(plan, index)) {
+    throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +
+                                "have their own");
   }
-  const std::string no_mig = nowhere.empty() ? no_mig_reason(host, fractions.jobs) : nowhere;
-  if (!no_mig.empty() && file.layouts.empty()) {
-    throw NotSupported("--fractions " + std::to_string(fractions.jobs) + ": " + no_mig);
-  }
-  if (!no_mig.empty()) leave_out_way("MIG", no_mig);
-  return left_out;
+  require_equal_shares(layout, placement);
+  config.plans = place_of_kernel_choices(config, layout.name);
 }
 
 }  // namespace
@@ -251,7 +225,8 @@ LaunchPlan make_launch_plan(PlanRequest request) {
   LaunchPlan plan;
   plan.file = asked_file(request);
   plan.source = is_file(request.layouts) ? request.layouts.front() + ": " : "";
-  if (request.fractions) plan.unsupported = leave_out_fractions(plan.file, fractions_in(request));
+  plan.unsupported = request.fractions ? leave_out_fractions(plan.file, fractions_in(request))
+                                       : leave_out_portable(plan.file);
   settle_addresses(plan.file, request.starter);
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
@@ -266,12 +241,7 @@ LaunchPlan make_launch_plan(PlanRequest request) {
       if (!script && layout.executable) {
         plan.executables.emplace(i, find_executable(*layout.executable, layout.source));
       }
-      plan.workloads.push_back(
-          layout_workload(plan.file, layout, plan.placements[i], request.workload));
-      RunConfig& config = plan.workloads.back().config;
-      if (!config.plans) continue;
-      require_equal_shares(layout, plan.placements[i]);
-      config.plans = place_of_kernel_choices(config, layout.name);
+      add_workloads(plan, i, request.workload);
     }
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());

@@ -52,4 +52,9 @@ std::string plan_sha256(const LaunchPlan& plan);
 Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
                          const Workload& asked);
 
+/// The same of a job, by its index, whose own settings stand over those of its layout. Throws the
+/// same, and for settings that the jobs of a layout cannot differ in.
+Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
+                      const Placement& placement, const Workload& asked);
+
 }  // namespace nearmetal

@@ -72,6 +72,7 @@ class RepeatedLayout {
  public:
   RepeatedLayout(const Report& report, const Arm& arm, const std::optional<std::string>& hosts)
       : report_(report), arm_(arm), run_(first_complete_run(arm)) {
+    require_one_workload();
     find_hosts(hosts);
     layout_.name = arm.name;
     layout_.emulate = arm.kind == Kind::emulated;
@@ -96,6 +97,13 @@ class RepeatedLayout {
   }
 
   bool on_gpus() const { return run_.device == Device::cuda; }
+
+  // Its jobs' own settings would have to be those of a layout file.
+  void require_one_workload() const {
+    if (arm_.workloads.empty()) return;
+    refuse(
+        "its jobs have workloads of their own: repeat it by `nearmetal sweep` of its layout file");
+  }
 
   void find_hosts(const std::optional<std::string>& named) {
     const std::vector<int64_t> environments = environments_of(run_);

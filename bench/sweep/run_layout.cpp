@@ -144,12 +144,13 @@ std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
   return error.what();
 }
 
-// Of a job; what it measured is not what was asked for.
-std::string refusal_of(const Workload& asked, const std::vector<Report>& jobs) {
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const std::string other = other_work(asked, jobs[i]);
+// Of a job; what it measured is not what was asked for. `reports`: of the first jobs that train.
+std::string refusal_of(const LaunchPlan& plan, size_t layout, const std::vector<Report>& reports) {
+  const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const std::string other = other_work(workload_of(plan, layout, jobs.at(i)), reports[i]);
     if (other.empty()) continue;
-    const std::string name = jobs.size() > 1 ? "job " + std::to_string(i + 1) : "it";
+    const std::string name = reports.size() > 1 ? "job " + std::to_string(i + 1) : "it";
     return name + " did other work than it was started for: " + other;
   }
   return "";
@@ -250,7 +251,7 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
   if (!change.empty()) return {{}, ExitCode::run_failed, change};
   LaunchOutcome outcome =
       run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
-  const std::string refusal = refusal_of(plan.workloads.at(layout), outcome.reports);
+  const std::string refusal = refusal_of(plan, layout, outcome.reports);
   if (!refusal.empty()) return {{}, ExitCode::run_failed, refusal};
   return outcome;
 }
@@ -269,13 +270,14 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
   std::set<std::tuple<std::string, std::string, std::string>> chosen;  // work, cache, share
   LaunchPlan brief = plan;
   for (Workload& workload : brief.workloads) shorten_to_one_step(workload);
+  for (auto& [job, workload] : brief.job_workloads) shorten_to_one_step(workload);
   for (const size_t layout : layouts) {
     const Placement& placement = plan.placements.at(layout);
-    const RunConfig& config = brief.workloads.at(layout).config;
-    const std::string work = config_sha256(config);
     const Commands commands = commands_of(brief, layout);
-    for (size_t job = 0; job < placement.jobs.size() && stop == 0; ++job) {
-      if (placement.jobs[job].stress) continue;
+    for (const size_t job : placement.training_jobs()) {
+      if (stop != 0) break;
+      const RunConfig& config = workload_of(brief, layout, job).config;
+      const std::string work = config_sha256(config);
       const std::string part = part_of(placement.jobs[job]);
       if (!chosen.emplace(work, config.plan_cache.value_or(""), part).second) continue;
       const LaunchOutcome outcome = run({commands[job]}, placement, plan.file.limits, stop, show);

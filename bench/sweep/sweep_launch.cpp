@@ -173,13 +173,21 @@ class RunningLaunch {
   }
 
   std::string progress() const {
-    double samples_per_second = 0;
+    std::vector<double> speeds;  // which do not add where jobs do unlike work
+    std::vector<SampleUnit> units;
     for (const auto& job : jobs_) {
-      samples_per_second += job->progress().samples_per_second;
+      const Event told = job->progress();
+      if (told.samples_per_second <= 0) continue;
+      speeds.push_back(told.samples_per_second);
+      units.push_back(told.sample);
     }
     const Event first = jobs_[0]->progress();
-    if (samples_per_second <= 0) return first.phase ? to_string(*first.phase) : "";
-    return std::to_string(std::llround(samples_per_second)) + " " + words_of(first.sample).rate;
+    if (speeds.empty()) return first.phase ? to_string(*first.phase) : "";
+    const auto [slowest, fastest] = std::ranges::minmax(speeds);
+    const auto whole = [](double speed) { return std::to_string(std::llround(speed)); };
+    const std::string rate = words_of(units).rate;
+    if (jobs_.size() == 1) return whole(fastest) + " " + rate;
+    return whole(slowest) + " to " + whole(fastest) + " " + rate + " each";
   }
 
   const TimeLimits& limits_;

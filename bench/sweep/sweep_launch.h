@@ -21,7 +21,7 @@ struct LaunchOutcome {
   std::optional<FailureCode> failure_code{};
 };
 
-/// "warm-up", or the throughput of all jobs so far.
+/// "warm-up", or the throughput so far, of several jobs that of the slowest and of the fastest.
 using ShowProgress = std::function<void(const std::string& text)>;
 
 /// Starts the commands all at once. When every job is warm, their windows open at one time; their

@@ -12,6 +12,7 @@
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/unlike_jobs.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
 #include "reports/formats/scaling_text.h"
@@ -25,8 +26,7 @@ namespace nearmetal {
 namespace {
 
 // Of a job that ended without a report.
-Run run_without_report(const LaunchPlan& plan, size_t layout) {
-  const RunConfig& config = plan.workloads.at(layout).config;
+Run run_without_report(const LaunchPlan& plan, size_t layout, const RunConfig& config) {
   Run run = unmeasured_run(build_network(config.model, {config.image_size, config.classes}), config,
                            {"the job ended without a report"});
   run.started_at = time_stamp();
@@ -52,7 +52,7 @@ std::optional<ArmShare> share_of(const Placement& placement) {
     return any ? values : std::vector<int64_t>{};
   };
   ArmShare share{.mode = placement.share()->mode,
-                 .jobs = static_cast<int64_t>(placement.jobs_that_train()),
+                 .jobs = std::ssize(placement.training_jobs()),
                  .threads_percent = limits(&Share::threads_percent, 100),
                  .memory_gib = limits(&Share::memory_gib, 0)};
   for (const PlacedJob* job : jobs) {
@@ -67,10 +67,25 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   return share;
 }
 
+// Of each job where they have their own; of jobs that have run, as they did.
+std::vector<RunConfig> workloads_of(const LaunchPlan& plan, size_t layout,
+                                    const std::vector<Report>& reports) {
+  if (!has_own_workloads(plan, layout)) return {};
+  std::vector<RunConfig> workloads;
+  for (const size_t job : plan.placements.at(layout).training_jobs()) {
+    const size_t next = workloads.size();
+    workloads.push_back(next < reports.size() ? reports[next].invocation.config
+                                              : workload_of(plan, layout, job).config);
+  }
+  return workloads;
+}
+
 std::pair<Run, std::vector<Environment>> merged(const Placement& placement,
+                                                const std::vector<RunConfig>& workloads,
                                                 const std::vector<Report>& jobs) {
   const bool serial = placement.share() && placement.share()->mode == SharingMode::serial;
-  auto found = serial ? merge_serial_jobs(jobs) : merge_jobs(jobs);
+  const bool unlike = does_unlike_work(workloads);
+  auto found = serial ? merge_serial_jobs(jobs, unlike) : merge_jobs(jobs, unlike);
   const bool own_devices = placement.share() && (placement.share()->mode == SharingMode::mig ||
                                                  placement.share()->mode == SharingMode::vgpu);
   if (placement.share() && !own_devices && jobs.size() > 1) {
@@ -149,6 +164,13 @@ void label_scaling(Report& report) {
 }  // namespace
 
 std::string result_text(const Run& run) {
+  if (run.status == Status::complete && !run.throughput && !run.jobs.empty()) {
+    std::vector<std::string> speeds;
+    for (const ConcurrentJob& job : run.jobs) {
+      speeds.push_back(significant(job.throughput) + " " + words_of(job.sample).rate);
+    }
+    return "throughput of each job " + joined(speeds);
+  }
   if (!run.throughput) return "no throughput: " + run.throughput.reason;
   return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate;
 }
@@ -156,12 +178,14 @@ std::string result_text(const Run& run) {
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {
   const Placement& placement = plan.placements.at(layout);
   Report report;
-  report.invocation.config = plan.workloads.at(layout).config;
-  Run run = run_without_report(plan, layout);
-  if (outcome.reports.size() == placement.jobs_that_train()) {
+  const std::vector<size_t> jobs = placement.training_jobs();
+  const std::vector<RunConfig> workloads = workloads_of(plan, layout, outcome.reports);
+  report.invocation.config = workload_of(plan, layout, jobs.front()).config;
+  Run run = run_without_report(plan, layout, report.invocation.config);
+  if (outcome.reports.size() == jobs.size()) {
     report.tool = outcome.reports[0].tool;
     report.invocation.config = outcome.reports[0].invocation.config;
-    std::tie(run, report.environments) = merged(placement, outcome.reports);
+    std::tie(run, report.environments) = merged(placement, workloads, outcome.reports);
     run.neighbours = outcome.neighbours;
     tell_vms(placement, run);
     warn_of_builds(outcome.reports, run);
@@ -179,6 +203,7 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   Arm arm;
   arm.name = placement.layout;
   arm.kind = placement.kind;
+  arm.workloads = workloads;
   arm.share = share_of(placement);
   arm.executable = executable_of(plan, layout);
   arm.runs = {std::move(run)};
@@ -207,6 +232,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     if (!of_layout.empty()) {
       const JournalEntry* known = measured == of_layout.end() ? of_layout.front() : *measured;
       arm.config = known->report.invocation.config;
+      arm.workloads = known->report.arms.at(0).workloads;
     }
     for (const JournalEntry* entry : of_layout) {
       const Arm& then = entry->report.arms.at(0);

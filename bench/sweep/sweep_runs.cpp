@@ -110,13 +110,21 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
 }
 
 // What was settled by the job itself counts, too.
-std::string SweepRuns::other_work_than_before(size_t layout, const Report& job) const {
+std::string SweepRuns::other_work_than_before(size_t layout,
+                                              const std::vector<Report>& jobs) const {
   const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {
     return entry.layout == static_cast<int64_t>(layout) &&
            took_steps(entry.report.arms.at(0).runs.at(0));
   });
-  if (before == entries_.end() || !took_steps(job.arms.at(0).runs.at(0))) return "";
-  return other_work(before->report.invocation.config, job.invocation.config);
+  if (before == entries_.end()) return "";
+  std::vector<RunConfig> then = before->report.arms.at(0).workloads;
+  if (then.empty()) then = {before->report.invocation.config};
+  for (size_t i = 0; i < std::min(then.size(), jobs.size()); ++i) {
+    if (!took_steps(jobs[i].arms.at(0).runs.at(0))) continue;
+    const std::string other = other_work(then[i], jobs[i].invocation.config);
+    if (!other.empty()) return (i > 0 ? "job " + std::to_string(i + 1) + ": " : "") + other;
+  }
+  return "";
 }
 
 void SweepRuns::tell(const std::string& text) const {

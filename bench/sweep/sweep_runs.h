@@ -34,8 +34,9 @@ class SweepRuns {
   /// That of the first run that failed.
   ExitCode exit_code() const;
 
-  /// In what a job of a layout did other work than that layout's runs so far, as other_work() says.
-  std::string other_work_than_before(size_t layout, const Report& job) const;
+  /// In what the jobs of a layout did other work than in that layout's runs so far, as other_work()
+  /// says; where all are to do the same, the first tells for all.
+  std::string other_work_than_before(size_t layout, const std::vector<Report>& jobs) const;
 
   /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,
   /// says why on the terminal and returns the exit code: the journal cannot be written, which loses

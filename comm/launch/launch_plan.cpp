@@ -154,9 +154,10 @@ std::string arm_argument(const Placement& placement, const PlacedJob& job) {
   return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
 }
 
-std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, const PlacedJob& job) {
+std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, size_t index) {
   const Placement& placement = plan.placements.at(layout);
-  const Workload& workload = plan.workloads.at(layout);
+  const PlacedJob& job = placement.jobs.at(index);
+  const Workload& workload = workload_of(plan, layout, index);
   std::vector<std::string> arguments;
   if (job.stress) {
     const char* device = placement.on_gpus() ? "--device=cuda" : "--device=cpu";
@@ -185,6 +186,16 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, con
 }
 
 }  // namespace
+
+const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job) {
+  const auto own = plan.job_workloads.find({layout, job});
+  return own == plan.job_workloads.end() ? plan.workloads.at(layout) : own->second;
+}
+
+bool has_own_workloads(const LaunchPlan& plan, size_t layout) {
+  return std::ranges::any_of(plan.job_workloads,
+                             [&](const auto& own) { return own.first.first == layout; });
+}
 
 bool starts_plainly(const LaunchPlan& plan, const Placement& placement) {
   return plan.options.plain_alone && placement.ranks() == 1 && !placement.share() &&
@@ -242,13 +253,13 @@ std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t
   Launcher launcher = plan.file.launcher;
   const std::optional<std::string>& executable = plan.file.layouts.at(layout).executable;
   if (executable) launcher.program = executable;
-  for (const PlacedJob& job : placement.jobs) {
+  for (size_t job = 0; job < placement.jobs.size(); ++job) {
     std::vector<std::string> arguments = arguments_of(plan, layout, job);
     if (starts_plainly(plan, placement)) {
       arguments.insert(arguments.begin(), launcher.program.value_or("nearmetal"));
       commands.push_back(std::move(arguments));
     } else {
-      commands.push_back(launch_command(job, launcher, arguments, plan.options));
+      commands.push_back(launch_command(placement.jobs[job], launcher, arguments, plan.options));
     }
   }
   return commands;

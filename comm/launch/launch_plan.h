@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/layout/layout.h"
@@ -28,16 +29,23 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
                                         const LaunchOptions& options = {});
 
 struct LaunchPlan {
-  LayoutFile file;                             // nothing left to find
-  std::vector<Placement> placements;           // by layout
-  std::vector<Workload> workloads;             // by layout, defaults filled
-  std::vector<Launch> launches;                // in the order of their start
+  LayoutFile file;                                                // nothing left to find
+  std::vector<Placement> placements;                              // by layout
+  std::vector<Workload> workloads;                                // by layout, defaults filled
+  std::map<std::pair<size_t, size_t>, Workload> job_workloads{};  // of jobs that have their own
+  std::vector<Launch> launches;                                   // in the order of their start
   std::map<size_t, Executable> executables{};  // of layouts that name one, as it is now
   LaunchOptions options;
   bool conducted = true;  // by a sweep; else each job runs by itself and prints its report
   std::vector<UnsupportedArm> unsupported{};
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
+
+/// What a job of a layout does, both by their indices.
+const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job);
+
+/// Whether jobs of the layout have workloads of their own.
+bool has_own_workloads(const LaunchPlan& plan, size_t layout);
 
 /// Whether a layout's rank starts without mpirun: nothing is set for it, and it has what its user
 /// has in this shell.

@@ -105,16 +105,20 @@ void check_device_share(const Job& job, const std::string& place) {
   size_t gpus = 0;
   for (const Instance& instance : job.instances) {
     gpus += instance.gpus.size();
-    if (instance.gpus.empty())
+    if (instance.ranks > 0)
       refuse(place, std::string(to_string(share.mode)) + " is of GPUs, and the ranks are on CPUs");
   }
   if (share.instance && gpus > 1) refuse(place + "/instance", "one instance is for one rank");
 }
 
+// Whether its host decides what it takes.
+bool is_open(const Instance& instance) { return instance.gpus.empty() && instance.ranks == 0; }
+
 size_t ranks_of(const Job& job) {
   size_t ranks = 0;
   for (const Instance& instance : job.instances) {
-    ranks += instance.gpus.size() + static_cast<size_t>(instance.ranks);
+    const bool open = is_open(instance);
+    ranks += open ? 1 : instance.gpus.size() + static_cast<size_t>(instance.ranks);
   }
   return ranks;
 }
@@ -162,8 +166,13 @@ void check_stress(const Layout& layout, const Job& job, const std::string& place
   const bool any_trains =
       std::ranges::any_of(layout.jobs, [](const Job& other) { return !other.stress; });
   if (!any_trains) refuse(place, "there is no job that trains");
-  if (*job.stress == NeighbourLoad::pcie && job.instances[0].gpus.empty()) {
+  if (*job.stress == NeighbourLoad::pcie && job.instances[0].ranks > 0) {
     refuse(place, "without a GPU there is nothing to copy to");
+  }
+  for (const auto& [name, text] : job.workload.texts) {
+    const bool twice = name == "stress";
+    refuse(place, twice ? "the job says it beside its workload, too; give it once"
+                        : "a job that disturbs trains nothing; leave " + name + " out");
   }
 }
 
@@ -178,9 +187,9 @@ void check_layout(const Layout& layout, const std::string& place) {
     if (instances.empty()) refuse(job + "/instances", "a job needs at least one");
     check_share(layout, layout.jobs[j], job + "/share");
     check_parts(layout.jobs[j], parts, job + "/share/threads_percent");
-    check_stress(layout, layout.jobs[j], job + "/stress");
+    check_stress(layout, layout.jobs[j], job + "/workload/stress");
     for (size_t k = 0; k < instances.size(); ++k) {
-      if (instances[k].gpus.empty() == (instances[k].ranks == 0)) {
+      if (!instances[k].gpus.empty() && instances[k].ranks > 0) {
         refuse(job + "/instances/" + std::to_string(k),
                "it has either GPUs or, on CPUs, a number of ranks");
       }
@@ -205,6 +214,25 @@ void check(const LayoutFile& file) {
       refuse(place + "/name", "there is another layout '" + file.layouts[i].name + "'");
     }
     check_layout(file.layouts[i], place);
+  }
+}
+
+void settle_instances(LayoutFile& file) {
+  for (Layout& layout : file.layouts) {
+    layout.portable = !layout.jobs.empty();
+    for (Job& job : layout.jobs) {
+      for (Instance& instance : job.instances) {
+        const bool open = is_open(instance);
+        layout.portable = layout.portable && open;
+        const auto host = std::ranges::find(file.hosts, instance.host, &Host::name);
+        if (!open || host == file.hosts.end()) continue;
+        if (visible_gpus_of(*host).empty()) {
+          instance.ranks = 1;
+        } else {
+          instance.gpus = {first_gpu_of(*host)};
+        }
+      }
+    }
   }
 }
 

@@ -68,7 +68,8 @@ struct Host {
   std::vector<GpuPlace> places{};  // the same
 };
 
-/// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`.
+/// The ranks of a job on one operating-system instance: one for each GPU, or on CPUs `ranks`. With
+/// neither, one rank on what the host has: its first GPU, else its CPUs.
 struct Instance {
   std::string host;
   std::vector<int64_t> gpus;
@@ -95,16 +96,17 @@ inline bool through_mps(const Share& share) {
 enum class NeighbourLoad { copy, compute, pcie };
 constexpr auto names_of(NeighbourLoad) { return std::array{"copy", "compute", "pcie"}; }
 
+/// Settings of `nearmetal run` by name, such as image_size, as their text.
+struct Settings {
+  std::map<std::string, std::string> texts;
+};
+
 /// Ranks that train together; or one process that only disturbs those beside it.
 struct Job {
   std::vector<Instance> instances;
   std::optional<Share> share{};           // none: what it takes is its own
   std::optional<NeighbourLoad> stress{};  // in place of training
-};
-
-/// Settings of `nearmetal run` by name, such as image_size, as their text.
-struct Settings {
-  std::map<std::string, std::string> texts;
+  Settings workload{};                    // over the layout's
 };
 
 /// Of the network that ranks of several hosts use: read, never set.
@@ -138,6 +140,7 @@ struct Layout {
   Expectation expect;
   std::optional<std::string> executable{};  // instead of that of the launcher
   std::string source;                       // where it was written, for messages
+  bool portable = false;  // its instances took what their hosts have. Not in the file
 };
 
 /// How processes get to their hosts.
@@ -174,6 +177,10 @@ struct LayoutFile {
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,
 /// jobs that share in different ways.
 void check(const LayoutFile& file);
+
+/// Gives one rank to each instance that names neither GPUs nor a number of ranks: on the first
+/// visible GPU of its host, else on its CPUs.
+void settle_instances(LayoutFile& file);
 
 /// The CPUs that ranks may use, or none where that is not known.
 std::vector<int64_t> cpus_of(const Host& host);

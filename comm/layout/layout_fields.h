@@ -103,7 +103,10 @@ void fields(Archive& field, In<Archive, Host> host) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Instance> instance) {
-  field.type("instance", "The ranks on one host: one for each of the GPUs, or so many on CPUs");
+  field.type("instance",
+             "The ranks on one host: one for each of the GPUs, or so many on CPUs. With neither, "
+             "one rank on what the host has: its first GPU, else its CPUs. A layout of such "
+             "instances is left out, and said to be, where the machine cannot share so");
   field("host", instance.host, name_of_host);
   field.optional("gpus", instance.gpus, gpu_index,
                  "By their index on the host, in the order of the PCI bus");
@@ -131,14 +134,38 @@ void fields(Archive& field, In<Archive, Share> share) {
                  "With mig, instead of a profile: the MIG device itself");
 }
 
+// What a job is asked for by itself.
+struct JobWorkload {
+  Settings settings;
+  std::optional<NeighbourLoad> stress{};
+};
+
+template <class Archive>
+void fields(Archive& field, In<Archive, JobWorkload> workload) {
+  field.type("job_workload",
+             "Settings of `nearmetal run` for one job, but those that hold for all jobs of a "
+             "layout; or what it does in place of training");
+  field.optional("stress", workload.stress,
+                 "Disturb the jobs beside it: copy within the GPU's memory, matrix products, or "
+                 "copies from pinned host memory; needs a share, at once, and no other setting");
+  field.scalars(workload.settings.texts);  // the parser of the command line knows them
+  if constexpr (!Archive::writes) workload.settings.texts.erase("stress");
+}
+
 template <class Archive>
 void fields(Archive& field, In<Archive, Job> job) {
   field.type("job", "Ranks that train together");
   field("instances", job.instances);
   field.optional("share", job.share);
+  JobWorkload workload;
+  field.optional("workload", workload, "Over that of the layout");
   field.optional("stress", job.stress,
-                 "Instead of training, disturb the jobs beside it: copy within the GPU's memory, "
-                 "matrix products, or copies from pinned host memory; needs a share, at once");
+                 "As in the workload, where earlier versions did not have it");
+  if constexpr (!Archive::writes) {
+    job.workload = std::move(workload.settings);
+    if (workload.stress && job.stress) job.workload.texts["stress"] = to_string(*job.stress);
+    if (workload.stress) job.stress = workload.stress;
+  }
 }
 
 template <class Archive>

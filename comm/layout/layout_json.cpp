@@ -89,12 +89,14 @@ Json type_of(const std::optional<T>&) {
   return type_of(T{});
 }
 
-Json workload_properties() {
+// Of all jobs of a layout, or of one.
+Json workload_properties(bool of_one_job) {
   Json properties = Json::object();
   const RunConfig config;
   visit_settings(
       [&](const Setting& setting, const auto& value) {
         if ((setting.commands & in_sweep) == 0) return;
+        if (of_one_job && holds_for_all_jobs(setting)) return;
         properties[layout_name_of(setting)] = {{"description", setting.help},
                                                {"type", type_of(value)}};
       },
@@ -176,7 +178,8 @@ std::string layout_schema() {
   variables["propertyNames"] = {{"pattern", "^[A-Za-z_][A-Za-z0-9_]{0,199}$"}};
   variables["additionalProperties"] = {{"type", "string"},
                                        {"pattern", R"(^[^\u0000-\u001f\u007f]{0,999}$)"}};
-  types["workload"]["properties"] = workload_properties();
+  types["workload"]["properties"] = workload_properties(false);
+  types["job_workload"]["properties"].update(workload_properties(true));
   return json::schema_text(schema);
 }
 

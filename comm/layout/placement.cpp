@@ -274,8 +274,12 @@ int64_t Placement::ranks() const {
   });
 }
 
-size_t Placement::jobs_that_train() const {
-  return std::ranges::count_if(jobs, [](const PlacedJob& job) { return !job.stress; });
+std::vector<size_t> Placement::training_jobs() const {
+  std::vector<size_t> indices;
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    if (!jobs[job].stress) indices.push_back(job);
+  }
+  return indices;
 }
 
 bool Placement::on_gpus() const { return jobs.front().ranks.front().gpu.has_value(); }

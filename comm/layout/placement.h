@@ -41,7 +41,7 @@ struct Placement {
 
   const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
   int64_t ranks() const;
-  size_t jobs_that_train() const;
+  std::vector<size_t> training_jobs() const;  // their indices; others disturb them
   bool on_gpus() const;  // all, or none
 };
 

@@ -58,24 +58,63 @@ void for_each_in_key(Decides decides, const Add& add) {
   for (const auto& [place, call] : calls) call();
 }
 
+// What the jobs of a run were asked for: one for all of them, or one for each.
+struct JobSettings {
+  RunConfig config;
+  bool exchanges = false;  // gradients
+};
+using AllSettings = std::vector<JobSettings>;
+
+AllSettings settings_of(const Report& report, const Arm& arm, const Run& run) {
+  const RunConfig& config = config_of(report, arm);
+  if (arm.workloads.empty()) return {{config, exchanges_gradients(config, run.world_size)}};
+  AllSettings all;
+  for (const RunConfig& workload : arm.workloads) {
+    const bool told = all.size() < run.jobs.size();
+    const int64_t ranks = told ? run.jobs[all.size()].ranks : run.world_size;
+    all.push_back({workload, exchanges_gradients(workload, ranks)});
+  }
+  return all;
+}
+
+// "resnet50", or of jobs that differ "resnet50 + resnet18".
+template <class Member>
+void add_setting(Key& key, const Setting& setting, Member member, const AllSettings& jobs,
+                 Severity severity) {
+  std::vector<Key> of_jobs;
+  for (const JobSettings& job : jobs) {
+    add_setting(of_jobs.emplace_back(), setting.name, job.config.*member, severity);
+  }
+  for (size_t part = 0; part < of_jobs.front().size(); ++part) {
+    std::vector<std::string> values;
+    for (const Key& of_job : of_jobs) values.push_back(of_job[part].value);
+    const bool same = std::ranges::count(values, values.front()) == std::ssize(values);
+    key.push_back({of_jobs[0][part].name, same ? values.front() : joined(values, " + "), severity});
+  }
+}
+
 // A setting that earlier reports lack is in the key where it is not the default alone, so that the
 // folders of baselines, which are named after the key, stay theirs.
-void add_work(Key& key, const RunConfig& config) {
+void add_work(Key& key, const AllSettings& jobs) {
   const RunConfig standard;
   for_each_in_key(Decides::work, [&](const Setting& setting, auto member) {
-    if (setting.added && config.*member == standard.*member) return;
-    add_setting(key, setting.name, config.*member, Severity::work);
+    const bool counts = !setting.added || std::ranges::any_of(jobs, [&](const JobSettings& job) {
+      return job.config.*member != standard.*member;
+    });
+    if (counts) add_setting(key, setting, member, jobs, Severity::work);
   });
 }
 
 // Of what only matters where gradients are exchanged, the key has what is not the default there:
 // one rank alone is the reference of several, whatever their type.
-void add_exchange(Key& key, const RunConfig& config, bool exchanges) {
+void add_exchange(Key& key, const AllSettings& jobs) {
   const RunConfig standard;
   for_each_in_key(Decides::layout, [&](const Setting& setting, auto member) {
     const bool counts =
-        setting.needs != Needs::exchange || (exchanges && config.*member != standard.*member);
-    if (counts) add_setting(key, setting.name, config.*member, Severity::layout);
+        setting.needs != Needs::exchange || std::ranges::any_of(jobs, [&](const JobSettings& job) {
+          return job.exchanges && job.config.*member != standard.*member;
+        });
+    if (counts) add_setting(key, setting, member, jobs, Severity::layout);
   });
 }
 
@@ -123,7 +162,17 @@ std::string chip_of(const Environment& environment, const Rank& rank) {
   return gpu < environment.gpus.size() ? gpu_chip(environment.gpus[gpu].name) : "unknown";
 }
 
-void add_hardware(Key& key, const Report& report, const RunConfig& config, const Run& run) {
+// Of the rank's job, as it was asked for; 0: all.
+int64_t threads_of(const Rank& rank, const AllSettings& jobs, const Run& run) {
+  size_t job = 0;
+  int64_t ranks = run.jobs.empty() ? 0 : run.jobs[0].ranks;
+  while (rank.rank >= ranks && job + 1 < std::min(jobs.size(), run.jobs.size())) {
+    ranks += run.jobs[++job].ranks;
+  }
+  return jobs[job].config.threads;
+}
+
+void add_hardware(Key& key, const Report& report, const AllSettings& jobs, const Run& run) {
   if (run.device == Device::cuda) {
     key.push_back({"gpu_chip", of_each_rank(report, run, chip_of), Severity::hardware});
     return;
@@ -131,8 +180,8 @@ void add_hardware(Key& key, const Report& report, const RunConfig& config, const
   const auto cpu = [](const Environment& environment, const Rank&) {
     return environment.cpu_model.value.value_or("unknown");
   };
-  const int64_t asked = config.threads;
-  const auto threads = [asked](const Environment& environment, const Rank&) {
+  const auto threads = [&](const Environment& environment, const Rank& rank) {
+    const int64_t asked = threads_of(rank, jobs, run);
     return std::to_string(asked > 0 ? asked : environment.usable_cpus);
   };
   key.push_back({"cpu_model", of_each_rank(report, run, cpu), Severity::hardware});
@@ -193,16 +242,16 @@ std::string gpu_board(const std::string& product) {
 Key comparable_key(const Report& report, const Arm& arm, const Run& run) {
   Key key;
   key.push_back({"kind", std::string(to_string(arm.kind)), Severity::kind});
-  const RunConfig& config = config_of(report, arm);
-  add_work(key, config);
-  add_exchange(key, config, exchanges_gradients(config, run.world_size));
+  const AllSettings jobs = settings_of(report, arm, run);
+  add_work(key, jobs);
+  add_exchange(key, jobs);
   if (run.communication)
     key.push_back({"communication", run.communication->library, Severity::layout});
   if (arm.share) key.push_back({"share", share_text(*arm.share), Severity::layout});
   if (!run.jobs.empty()) key.push_back({"ranks_per_job", ranks_per_job(run), Severity::layout});
   key.push_back({"world_size", key_text(run.world_size), Severity::layout});
   key.push_back({"ranks_per_instance", ranks_per_instance(run), Severity::layout});
-  add_hardware(key, report, config, run);
+  add_hardware(key, report, jobs, run);
   add_libraries(key, report, run);
   return key;
 }
@@ -226,58 +275,6 @@ std::vector<std::string> fields_that_may_differ() {
   }
   names.insert(names.end(), imported_work.begin(), imported_work.end());
   return names;
-}
-
-std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
-                                           const std::vector<KeyField>& other) {
-  const auto value_in = [](const std::vector<KeyField>& key, const std::string& name) {
-    const auto found = std::ranges::find(key, name, &KeyField::name);
-    return found == key.end() ? std::string("none") : found->value;
-  };
-  std::vector<KeyDifference> differences;
-  for (const KeyField& field : base) {
-    const std::string value = value_in(other, field.name);
-    if (value != field.value) {
-      differences.push_back({field.name, field.severity, field.value, value});
-    }
-  }
-  for (const KeyField& field : other) {
-    const bool is_new =
-        std::ranges::none_of(base, [&](const KeyField& known) { return known.name == field.name; });
-    if (is_new) differences.push_back({field.name, field.severity, "none", field.value});
-  }
-  std::ranges::stable_sort(differences, {}, &KeyDifference::severity);
-  return differences;
-}
-
-bool KeyDifference::can_be_allowed() const {
-  if (severity != Severity::kind) return true;
-  const auto ran = [](const std::string& kind) {
-    return kind == to_string(Kind::measured) || kind == to_string(Kind::emulated);
-  };
-  return ran(base) && ran(other);
-}
-
-bool KeyDifference::is_treatment(ComparisonForm form) const {
-  if (form == ComparisonForm::sets) return false;
-  return name == "ranks_per_instance" || (form == ComparisonForm::vm && name == "cpu_model");
-}
-
-bool covers(const std::string& allowed, const std::string& field) {
-  return allowed == field || allowed == field.substr(0, field.find('.'));
-}
-
-bool follows_batch(const KeyField& field) {
-  return field.name == "learning_rate" || covers("loss_scale", field.name);
-}
-
-std::string context_sha256(const std::vector<KeyField>& key) {
-  std::string text;
-  for (const KeyField& field : key) {
-    if (field.severity == Severity::layout) continue;
-    text += field.name + '\0' + field.value + '\0';
-  }
-  return sha256(text);
 }
 
 }  // namespace nearmetal

@@ -18,23 +18,15 @@ std::pair<std::string, std::string> named_place(const std::string& place) {
 
 RunSet with_group(const NamedRuns& group) {
   RunSet set = group.set;
-  for (RunArm& arm : set.arms) {
-    arm.name += ", " + group.name;
-    arm.group = group.name;
+  for (std::vector<RunArm>* arms : {&set.arms, &set.wholes}) {
+    for (RunArm& arm : *arms) {
+      arm.name += ", " + group.name;
+      if (!arm.whole.empty()) arm.whole += ", " + group.name;
+      arm.group = group.name;
+    }
   }
   for (UnsupportedArm& arm : set.unsupported) arm.name += ", " + group.name;
   return set;
-}
-
-void add_group(RunSet& all, const RunSet& set) {
-  for (const RunArm& arm : set.arms) {
-    RunArm& added = arm_named(all, arm.name);
-    added.share = arm.share;
-    added.group = arm.group;
-    for (const SetRun& run : arm.runs) add_run(all, arm.name, run, set.environments);
-  }
-  all.unsupported.insert(all.unsupported.end(), set.unsupported.begin(), set.unsupported.end());
-  all.foreign.insert(all.foreign.end(), set.foreign.begin(), set.foreign.end());
 }
 
 }  // namespace
@@ -69,7 +61,7 @@ GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps) {
   }
   for (size_t i = 0; i < sets.size(); ++i) {
     runs.groups.push_back({places[i].first, std::move(sets[i])});
-    add_group(runs.all, with_group(runs.groups.back()));
+    add_set(runs.all, with_group(runs.groups.back()));
   }
   return runs;
 }

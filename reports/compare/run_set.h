@@ -27,7 +27,8 @@ struct KeyField {
   bool operator==(const KeyField&) const = default;
 };
 
-/// The comparable key of one run of a report: kind, settings that decide what is computed, what
+/// The comparable key of one run of a report: kind, settings that decide what is computed (of jobs
+/// that differ in them those of each: "resnet50 + resnet18"), what
 /// sums the gradients of several ranks and in which type, world size, ranks per operating-system
 /// instance, the GPU's chip or the CPU's model and threads, and versions of libraries. Neither
 /// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
@@ -84,6 +85,8 @@ struct SetRun {
   Tool tool;           // the build that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
+  // Of one of several unlike jobs: the key as if the others did the same, which tells its own work.
+  std::vector<KeyField> own_key{};
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
   std::string session{};   // hosts, their boots, and the day: what they did to all runs alike
@@ -101,11 +104,14 @@ struct RunArm {
   std::vector<SetRun> runs;
   std::optional<ArmShare> share{};
   std::string group{};  // it is held against arms of the same alone; empty: there are no groups
+  std::string whole{};  // the arm whose unlike jobs it is one of; empty: none
 };
 
 struct RunSet {
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once
+  // With jobs that do unlike work. In `arms` is each of their jobs by itself, as "ARM, job 2".
+  std::vector<RunArm> wholes{};
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
@@ -121,6 +127,9 @@ RunArm& arm_named(RunSet& set, const std::string& name);
 /// `environments`.
 void add_run(RunSet& set, const std::string& arm, SetRun run,
              const std::vector<Environment>& environments);
+
+/// Adds all that another set holds.
+void add_set(RunSet& set, RunSet other);
 
 /// File and arm (empty: all) of a place as a user names it: FILE, or FILE#ARM where no file has
 /// that whole name.

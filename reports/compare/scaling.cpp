@@ -117,7 +117,8 @@ std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   std::vector<MeasuredArm> arms;
   for (const RunArm& arm : set.arms) {
     if (is_imported(arm) && arm.runs.front().run.world_size < 1) continue;  // not told
-    if (shares(arm)) continue;  // more of its jobs are not more GPUs
+    if (shares(arm)) continue;         // more of its jobs are not more GPUs
+    if (!arm.whole.empty()) continue;  // beside jobs of other work
     MeasuredArm found = measured(arm);
     if (!found.values.empty()) arms.push_back(std::move(found));
   }

@@ -85,8 +85,9 @@ std::string published_line(const RunSet& set) {
 }  // namespace
 
 std::string key_value(const SetRun& run, const std::string& field) {
-  const auto found = std::ranges::find(run.key, field, &KeyField::name);
-  return found == run.key.end() ? "" : found->value;
+  const std::vector<KeyField>& key = run.own_key.empty() ? run.key : run.own_key;
+  const auto found = std::ranges::find(key, field, &KeyField::name);
+  return found == key.end() ? "" : found->value;
 }
 
 std::string told_value(const SetRun& run, const std::string& field) {

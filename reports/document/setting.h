@@ -52,6 +52,7 @@ struct Setting {
   bool repeated = true;   // by a rerun
   bool added = false;     // to documents after version 1.0
   bool last = false;      // in the help, after the others of its group
+  bool proves = false;    // or looks into a run as a whole, with all its jobs
   const char* name = "";  // in documents; in time settings with the unit: duration_seconds
   SettingGroup group{};
 };

@@ -14,6 +14,10 @@ bool is_time(const Setting& setting) {
   return std::string_view(setting.name).ends_with(unit_of_times);
 }
 
+bool holds_for_all_jobs(const Setting& setting) {
+  return setting.proves || setting.decides == Decides::display;
+}
+
 std::string layout_name_of(const Setting& setting) {
   const std::string name = setting.name;
   return is_time(setting) ? name.substr(0, name.size() - unit_of_times.size()) : name;
@@ -23,6 +27,14 @@ std::string flag_of(const Setting& setting) {
   std::string name = layout_name_of(setting);
   std::ranges::replace(name, '_', '-');
   return "--" + name;
+}
+
+bool same_work(const RunConfig& a, const RunConfig& b) {
+  bool same = true;
+  for_each_setting([&](const Setting& setting, auto member) {
+    same = same && (setting.decides != Decides::work || a.*member == b.*member);
+  });
+  return same;
 }
 
 bool Workload::is_given(const std::string& name) const {

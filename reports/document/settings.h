@@ -209,9 +209,9 @@ inline constexpr std::tuple settings_of_run{
              .commands = in_run | in_sweep | in_export | in_micro,
              .added = true}),
     setting(&RunConfig::verify, "verify", SettingGroup::length,
-            {.help = "prove that the network memorises a small set"}),
+            {.help = "prove that the network memorises a small set", .proves = true}),
     setting(&RunConfig::profile, "profile", SettingGroup::length,
-            {.help = "show where the step goes"}),
+            {.help = "show where the step goes", .proves = true}),
     setting(&RunConfig::attribute, "attribute", SettingGroup::length,
             {.help = "time the machine, for compare to say why runs differ",
              .meaning = "Time the machine right after the window",
@@ -305,6 +305,13 @@ std::string layout_name_of(const Setting& setting);
 
 /// Whether it is a time, in seconds.
 bool is_time(const Setting& setting);
+
+/// Whether the jobs of a layout cannot differ in it: it says what is shown, kept or proven of the
+/// run that they are together.
+bool holds_for_all_jobs(const Setting& setting);
+
+/// Whether they ask for the same work, whatever its length and means: what both do adds.
+bool same_work(const RunConfig& a, const RunConfig& b);
 
 /// A configuration, and which of its settings somebody chose, by name, in the order of the choices.
 struct Workload {

@@ -203,11 +203,13 @@ struct StepProfile {
 };
 
 struct ConcurrentJob {
-  int64_t ranks = 1;                    // they follow those of the job before
-  double throughput = 0;                // samples per second
-  double start_seconds = 0;             // of its window, after that of the first
-  std::optional<int64_t> first_step{};  // of its window
-  std::optional<int64_t> steps{};       // in its window
+  int64_t ranks = 1;                         // they follow those of the job before
+  double throughput = 0;                     // samples per second
+  double start_seconds = 0;                  // of its window, after that of the first
+  std::optional<int64_t> first_step{};       // of its window
+  std::optional<int64_t> steps{};            // in its window
+  SampleUnit sample = SampleUnit::image;     // in which its throughput is
+  std::optional<double> flops_per_sample{};  // null: not told
 
   bool operator==(const ConcurrentJob&) const = default;
 };
@@ -232,13 +234,14 @@ struct Run {
   std::string device_name;
   std::string device_reason;  // why this device
   int64_t world_size = 1;
-  int64_t parameters = 0;
+  int64_t parameters = 0;  // of unlike jobs, of all their networks
   Maybe<WarmUp> warm_up;
   Maybe<TimedWindow> window;
   SampleUnit sample = SampleUnit::image;
   Maybe<double> throughput;             // samples per second: window.samples / window.seconds
-  double flops_per_sample = 0;          // of a step: training, or forward alone
-  Maybe<double> flops_per_second;       // throughput x flops_per_sample
+  double flops_per_sample = 0;          // of a step: training, or forward alone; of unlike jobs the
+                                        // mean over the samples of all
+  Maybe<double> flops_per_second;       // throughput x flops_per_sample, or the sum over the jobs
   Maybe<double> peak_flops_per_second;  // of all ranks' devices, by the data sheet
   Maybe<double> share_of_peak;
   Proof proof;
@@ -272,11 +275,12 @@ struct Executable {
 struct Arm {
   std::string name;
   Kind kind = Kind::measured;
-  std::optional<RunConfig> config{};         // where it is not that of the invocation
-  std::optional<Scaling> scaling{};          // of a sweep over several numbers of ranks
-  std::optional<ArmSpeedup> speedup{};       // the same
-  std::optional<ArmShare> share{};           // none: what a job takes is its own
-  std::optional<Executable> executable{};    // none: that of the report
+  std::optional<RunConfig> config{};       // where it is not that of the invocation
+  std::vector<RunConfig> workloads{};      // of each job, where they differ; `config` is the first
+  std::optional<Scaling> scaling{};        // of a sweep over several numbers of ranks
+  std::optional<ArmSpeedup> speedup{};     // the same
+  std::optional<ArmShare> share{};         // none: what a job takes is its own
+  std::optional<Executable> executable{};  // none: that of the report
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
   std::vector<ImportedRun> imported{};  // in place of runs, of kind imported alone
@@ -285,7 +289,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.9";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.10";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

@@ -100,8 +100,9 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
   }
   if (best == nullptr) return {};
   return {"The best way to share is '" + best->arm +
-          "': " + estimate_text(best->of_serial->value, best->of_serial->interval) +
-          " times the throughput of as many jobs one after another"};
+          "': " + estimate_text(best->of_serial->value, best->of_serial->interval) + " times " +
+          (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
+          " of as many jobs one after another"};
 }
 
 // Of each reference the arms with the most ranks.

@@ -59,7 +59,8 @@ TextTable scaling_table(const RunSet& set) {
                    {"against", false, true}},
                   {}};
   for (const RunArm& arm : set.arms) {
-    if (arm.share) continue;
+    const bool shares = !arm.runs.empty() && !key_value(arm.runs.front(), "share").empty();
+    if (arm.share || shares) continue;
     const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
     table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
   }

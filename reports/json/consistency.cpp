@@ -6,6 +6,7 @@
 
 #include "models/errors.h"
 #include "reports/document/metric.h"
+#include "reports/document/unlike_jobs.h"
 #include "reports/json/json.h"
 #include "reports/json/json_reader.h"
 #include "reports/statistics/statistics.h"
@@ -142,6 +143,21 @@ void check_run(const Run& run, const RunConfig& config, const Place& place) {
   for (size_t i = 0; i < run.ranks.size(); ++i) check_rank(run, i, Place{&ranks, {}, i});
 }
 
+// Each of them is that of a job.
+void check_workloads(const Arm& arm, const Place& place) {
+  const auto count = std::ssize(arm.workloads);
+  for (const Run& run : arm.runs) {
+    if (count == 0 || run.jobs.empty() || std::ssize(run.jobs) == count) continue;
+    contradict(place, "workloads", "of " + counted(count, "job"),
+               "a run has " + counted(std::ssize(run.jobs), "job"));
+  }
+  const bool has_sum =
+      does_unlike_work(arm.workloads) && std::ranges::any_of(arm.runs, [](const Run& run) {
+        return run.throughput.value.has_value();
+      });
+  if (has_sum) contradict(place, "workloads", "of unlike work", "a run has a throughput of all");
+}
+
 void check_sources(const Report& report) {
   const Place root, arms{&root, "arms", {}};
   for (size_t i = 0; i < report.arms.size(); ++i) {
@@ -173,6 +189,7 @@ void require_consistent_runs(const Report& report) {
   for (size_t i = 0; i < report.arms.size(); ++i) {
     const Place arm{&arms, {}, i}, runs{&arm, "runs", {}};
     const RunConfig& config = config_of(report, report.arms[i]);
+    check_workloads(report.arms[i], arm);
     for (size_t j = 0; j < report.arms[i].runs.size(); ++j) {
       const Run& run = report.arms[i].runs[j];
       const Place place{&runs, {}, j}, ranks{&place, "ranks", {}};

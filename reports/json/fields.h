@@ -69,6 +69,9 @@ void fields(Archive& field, In<Archive, Arm> arm) {
   field("kind", arm.kind);
   field.added("config", arm.config,
               "Settings by name, where they are not those of the invocation; else null");
+  field.added("workloads", arm.workloads,
+              "Settings of each job by name, where jobs differ in them: then `config` is that of "
+              "the first; else empty. Since 1.10");
   field.added("scaling", arm.scaling,
               "In a sweep over several numbers of ranks: the same batch on each rank, or in all; "
               "null: one number, or no sweep");

@@ -83,8 +83,8 @@ Json Writer::take() {
 }
 
 void Writer::unit(const char* key, SampleUnit value) {
+  if (value != unit_) put(key, json_of(value));
   unit_ = value;
-  if (value != SampleUnit::image) put(key, json_of(value));
 }
 
 Json Writer::json_of(const std::map<std::string, std::string>& values, SampleUnit) {

@@ -121,7 +121,8 @@ class Writer {
   void optional(const char* key, const std::optional<T>& value, const More&...) {
     if (value) (*this)(key, *value);
   }
-  /// What the object and those in it count; images go without saying, as they were all there was.
+  /// What the object and those in it count. It is said where it is not that of the object around;
+  /// at first that is images, which were all there was.
   void unit(const char* key, SampleUnit value);
   /// The keys of counts and rates in that unit.
   const UnitWords& words() const { return words_of(unit_); }

@@ -101,6 +101,7 @@ class BasicReader {
   }
   /// As Writer::unit().
   void unit(const char* key, SampleUnit& value) {
+    value = unit_;
     optional(key, value);
     unit_ = value;
   }

@@ -118,12 +118,15 @@ void fields(Archive& field, In<Archive, ConcurrentJob> job) {
              "One of several jobs that ran at once, in the time in which all were in their "
              "windows; or, where the arm's share is serial, one after another, each in its own");
   field("ranks", job.ranks, at_least(1), "They follow those of the job before");
+  field.unit("sample", job.sample);
   field(field.words().throughput_key, job.throughput, above(0));
   field("start_seconds", job.start_seconds, at_least(0),
         "Start of its window, after that of the first");
   field.added("first_step", job.first_step, at_least(0),
               "First step of its window, counted from 0 with the warm-up; since 1.6");
   field.added("steps", job.steps, at_least(1), "Steps in its window; since 1.6");
+  field.added(field.words().flops_key, job.flops_per_sample, above(0),
+              "Operations of a step, as those of the run; null: not told; since 1.10");
 }
 
 template <class Archive>
@@ -163,16 +166,19 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("device_name", run.device_name);
   field("device_reason", run.device_reason, "Why this device");
   field("world_size", run.world_size, at_least(1), "Number of ranks");
-  field("parameters", run.parameters, at_least(1), "Trained values of the model");
+  field("parameters", run.parameters, at_least(1),
+        "Trained values of the model; of unlike jobs those of all their models");
   field.unit("sample", run.sample);
   field(field.words().throughput_key, run.throughput, above(0),
         "Those in the window / window.seconds; for ranks independent of each other the sum of "
-        "theirs");
+        "theirs; unknown of jobs that do unlike work, which does not add");
   field("window", run.window);
   field("warm_up", run.warm_up);
   field(field.words().flops_key, run.flops_per_sample, above(0),
-        "Operations of a step (training, or forward alone), 2 for each multiply-add");
-  field("flops_per_second", run.flops_per_second, above(0), "throughput x flops of a sample");
+        "Operations of a step (training, or forward alone), 2 for each multiply-add; of unlike "
+        "jobs the mean over the samples of all");
+  field("flops_per_second", run.flops_per_second, above(0),
+        "throughput x flops of a sample; of unlike jobs the sum of theirs");
   field("peak_flops_per_second", run.peak_flops_per_second, above(0),
         "Sum over all ranks' devices, by the data sheet");
   field("share_of_peak", run.share_of_peak, above(0));

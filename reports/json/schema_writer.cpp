@@ -89,17 +89,19 @@ Json SchemaWriter::take_reference() {
 
 void SchemaWriter::unit(const char* key, SampleUnit) {
   unit_key_ = key;
-  put(key, {{"const", to_string(unit_)}}, "What is counted; not there: images", false);
+  put(key, {{"const", to_string(unit_)}},
+      "What is counted; not there: as around it, at first images", false);
   required_.pop_back();
 }
 
-Json SchemaWriter::by_unit(SchemaWriter& of_images, SchemaWriter& of_sequences) {
-  const std::string& key = of_sequences.unit_key_;
-  const Json named = of_sequences.properties_[key];
-  const Json images = of_images.take_reference();  // first: shared types have their names
+// Without a word the unit is that of the object around.
+Json SchemaWriter::by_unit(SchemaWriter& around, SchemaWriter& other) {
+  const std::string& key = other.unit_key_;
+  const Json named = other.properties_[key];
+  const Json unsaid = around.take_reference();  // first: shared types have their names
   return {{"if", {{"required", Json::array({key})}, {"properties", {{key, named}}}}},
-          {"then", of_sequences.take_reference()},
-          {"else", images}};
+          {"then", other.take_reference()},
+          {"else", unsaid}};
 }
 
 Json SchemaWriter::take_settings() {

@@ -84,9 +84,10 @@ class SchemaWriter {
       SchemaWriter writer(types_, strict_, unit_);
       fields(writer, value);
       if (writer.unit_key_.empty()) return writer.take_reference();
-      SchemaWriter of_sequences(types_, strict_, SampleUnit::sequence);
-      fields(of_sequences, value);
-      return by_unit(writer, of_sequences);
+      const bool images = unit_ == SampleUnit::image;
+      SchemaWriter other(types_, strict_, images ? SampleUnit::sequence : SampleUnit::image);
+      fields(other, value);
+      return by_unit(writer, other);
     }
   }
   template <class T>
@@ -107,7 +108,7 @@ class SchemaWriter {
   Json take_object();
   Json take_reference();
   Json take_settings();
-  static Json by_unit(SchemaWriter& of_images, SchemaWriter& of_sequences);
+  static Json by_unit(SchemaWriter& around, SchemaWriter& other);
   Json take_document(const char* title);
   static Json integer(Range range);
   static Json number(const Range& range);

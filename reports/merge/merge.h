@@ -19,13 +19,15 @@ Report merge_ranks(std::vector<Report> reports);
 /// with one run. The ranks follow each other. Only the time counts in which every rank of every job
 /// was in its window: images are those of the steps in it, a step that it cuts by its share;
 /// throughput is cumulative. Where a job is not complete, or there is no such time, there is none.
-/// One job alone stays as it is.
-std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs);
+/// One job alone stays as it is. `unlike`: they did unlike work, of which operations per second are
+/// summed, and nothing else.
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike = false);
 
 /// The same of jobs that ran one after another: images and seconds are the sums of their windows,
 /// so that with equal windows the throughput is the mean, and with equal steps what all took
 /// together.
-std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs);
+std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
+                                                           bool unlike = false);
 
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.

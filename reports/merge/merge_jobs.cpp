@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "reports/document/metric.h"
+#include "reports/document/unlike_jobs.h"
 #include "reports/merge/merge.h"
 
 namespace nearmetal {
@@ -74,10 +75,27 @@ double first_start(const std::vector<Report>& jobs) {
 int64_t ranks_of(const Report& job) { return std::ssize(job.arms[0].runs[0].ranks); }
 
 void fill_window(double samples, double seconds, Run& run) {
-  run.jain_fairness = jain_fairness(run.jobs);
   run.window.value->samples = std::llround(samples);
   run.window.value->seconds = seconds;
+  run.jain_fairness = jain_fairness(run.jobs);
   set_throughput(throughput_of(samples, seconds), run);
+}
+
+// Neither their samples add nor their speeds tell who got more; operations do add.
+void separate_unlike_jobs(const std::vector<Report>& jobs, Run& run) {
+  double flops_per_second = 0, samples_per_second = 0;
+  run.parameters = 0;
+  for (const Report& report : jobs) run.parameters += report.arms[0].runs[0].parameters;
+  for (const ConcurrentJob& job : run.jobs) {
+    flops_per_second += job.throughput * job.flops_per_sample.value_or(0);
+    samples_per_second += job.throughput;
+  }
+  run.jain_fairness.reset();
+  set_throughput(Unknown{unlike_work}, run);
+  run.flops_per_sample = flops_per_second / samples_per_second;
+  run.flops_per_second = flops_per_second;
+  run.share_of_peak = Unknown{run.peak_flops_per_second.reason};
+  if (run.peak_flops_per_second) run.share_of_peak = flops_per_second / *run.peak_flops_per_second;
 }
 
 void add_job(const Report& report, double samples_per_second, double first_start, Run& run) {
@@ -86,7 +104,9 @@ void add_job(const Report& report, double samples_per_second, double first_start
                       .throughput = samples_per_second,
                       .start_seconds = start_of(report) - first_start,
                       .first_step = window.first_step,
-                      .steps = window.steps});
+                      .steps = window.steps,
+                      .sample = report.arms[0].runs[0].sample,
+                      .flops_per_sample = report.arms[0].runs[0].flops_per_sample});
 }
 
 void merge_throughput(const std::vector<Report>& jobs, Run& run) {
@@ -135,7 +155,7 @@ bool all_complete(const std::vector<Report>& jobs, Run& run) {
 }
 
 template <class MergeThroughput>
-std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs,
+std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs, bool unlike,
                                                 const MergeThroughput& merge_throughput) {
   std::pair found(jobs.at(0).arms.at(0).runs.at(0), jobs[0].environments);
   if (jobs.size() == 1) return found;
@@ -159,7 +179,9 @@ std::pair<Run, std::vector<Environment>> merged(std::vector<Report> jobs,
       run.peak_flops_per_second = *run.peak_flops_per_second + *job.peak_flops_per_second;
     }
   }
-  if (all_complete(jobs, run)) merge_throughput(jobs, run);
+  if (!all_complete(jobs, run)) return found;
+  merge_throughput(jobs, run);
+  if (unlike && run.status == Status::complete) separate_unlike_jobs(jobs, run);
   return found;
 }
 
@@ -188,12 +210,12 @@ int64_t place_of(const Gpu& gpu, std::vector<Gpu>& gpus) {
 
 }  // namespace
 
-std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs) {
-  return merged(std::move(jobs), merge_throughput);
+std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bool unlike) {
+  return merged(std::move(jobs), unlike, merge_throughput);
 }
 
-std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs) {
-  return merged(std::move(jobs), merge_serial_throughput);
+std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs, bool unlike) {
+  return merged(std::move(jobs), unlike, merge_serial_throughput);
 }
 
 void merge_environments(const std::vector<Environment>& found, std::vector<Rank>& ranks,

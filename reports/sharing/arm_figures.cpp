@@ -108,10 +108,18 @@ std::string known(const Maybe<std::string>& value) {
 std::vector<const Run*> timed_runs(const RunArm& arm) {
   std::vector<const Run*> runs;
   for (const SetRun& run : arm.runs) {
-    const Maybe<double>& value = run.run.throughput;
-    if (run.run.status == Status::complete && value) runs.push_back(&run.run);
+    const bool timed = run.run.throughput || !run.run.jobs.empty();
+    if (run.run.status == Status::complete && timed) runs.push_back(&run.run);
   }
   return runs;
+}
+
+std::vector<double> throughputs(const RunArm& arm) {
+  std::vector<double> values;
+  for (const Run* run : timed_runs(arm)) {
+    if (run->throughput) values.push_back(*run->throughput);
+  }
+  return values;
 }
 
 Maybe<double> worst_p99_seconds(const RunArm& arm) {
@@ -132,6 +140,7 @@ Maybe<Interval> job_speeds_of(const RunArm& arm) {
   std::vector<double> slowest, fastest;
   for (const Run* run : timed_runs(arm)) {
     if (run->jobs.empty()) return Unknown{"one job"};
+    if (!run->throughput) return Unknown{run->throughput.reason};
     const auto [worst, best] = slowest_and_fastest(*run);
     slowest.push_back(worst);
     fastest.push_back(best);

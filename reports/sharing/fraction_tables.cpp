@@ -20,6 +20,11 @@ std::string cell(const Maybe<double>& value, double scale = 1, int digits = 3) {
   return value ? significant(scale * *value, digits) : "-";
 }
 
+std::string cell(const Maybe<double>& mean, const Maybe<Interval>& interval) {
+  if (!mean) return "-";
+  return interval ? with_interval(*mean, *interval) : significant(*mean);
+}
+
 // "2436 to 2440", or one where they do not differ to four digits.
 std::string cell(const Maybe<Interval>& speeds) {
   if (!speeds) return "-";
@@ -30,6 +35,9 @@ std::string cell(const Maybe<Interval>& speeds) {
 constexpr const char* speed_legend =
     "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
     "long a job takes as alone on the whole; by neighbours: as alone on the same share";
+constexpr const char* unlike_legend =
+    "; weighted speedup: sum over the jobs of their speeds, each over its own alone (in turn each "
+    "has its part of the time), which stands for the throughput of unlike jobs";
 std::string cost_legend(const UnitWords& words) {
   return std::string("each job: ") + words.rate +
          " of the slowest and of the fastest; fairness: Jain's index; p99 step: over that of one "
@@ -46,13 +54,39 @@ TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords&
                    {"slowdown", true},
                    {"by neighbours", true}},
                   {}};
+  const bool unlike = has_unlike_jobs(points);
+  if (unlike) table.columns.insert(table.columns.begin() + 3, {"weighted speedup", true});
   for (const FractionPoint& point : points) {
-    table.rows.push_back({point.arm, std::to_string(point.runs),
-                          point.throughput_interval
-                              ? with_interval(point.throughput, *point.throughput_interval)
-                              : significant(point.throughput),
-                          cell(point.of_serial), cell(point.of_timeslice),
-                          plain_cell(point.slowdown), plain_cell(point.interference)});
+    std::vector<std::string> row = {point.arm,
+                                    std::to_string(point.runs),
+                                    cell(point.throughput, point.throughput_interval),
+                                    cell(point.of_serial),
+                                    cell(point.of_timeslice),
+                                    plain_cell(point.slowdown),
+                                    plain_cell(point.interference)};
+    if (unlike) row.insert(row.begin() + 3, cell(point.weighted_speedup));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// A row for each of an arm's jobs, in the unit of its own work.
+TextTable unlike_table(const std::vector<FractionPoint>& points) {
+  TextTable table{{{"arm"},
+                   {"job", true},
+                   {"work"},
+                   {"speed [95 %]", true},
+                   {"unit"},
+                   {"alone", true},
+                   {"x alone", true}},
+                  {}};
+  for (const FractionPoint& point : points) {
+    for (size_t job = 0; job < point.unlike_jobs.size(); ++job) {
+      const JobPoint& told = point.unlike_jobs[job];
+      table.rows.push_back({point.arm, std::to_string(job + 1), told.work,
+                            cell(told.throughput, told.throughput_interval), told.rate,
+                            cell(told.alone, 1, 4), cell(told.of_alone)});
+    }
   }
   return table;
 }
@@ -133,9 +167,12 @@ std::string unsupported_text(const UnsupportedArm& arm) {
 std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   const UnitWords& words = words_of(units_of(set));
-  std::vector<TitledTable> tables = {
-      {"Jobs that share a GPU", speed_table(points, words), speed_legend},
-      {"Each job, and what the GPU takes", cost_table(points, words), cost_legend(words)}};
+  const bool unlike = has_unlike_jobs(points);
+  std::vector<TitledTable> tables = {{"Jobs that share a GPU", speed_table(points, words),
+                                      std::string(speed_legend) + (unlike ? unlike_legend : "")}};
+  if (unlike) tables.push_back({"Each of unlike jobs, beside itself alone", unlike_table(points)});
+  tables.push_back(
+      {"Each job, and what the GPU takes", cost_table(points, words), cost_legend(words)});
   TextTable neighbours = neighbours_table(set);
   if (!neighbours.rows.empty()) {
     tables.push_back({"What the neighbours did", std::move(neighbours)});

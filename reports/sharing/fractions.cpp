@@ -2,33 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <optional>
 #include <set>
 
+#include "reports/compare/compare.h"
+#include "reports/compare/work_text.h"
+#include "reports/document/unlike_jobs.h"
 #include "reports/sharing/arm_figures.h"
+#include "reports/sharing/references.h"
 #include "reports/statistics/statistics.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr double confidence = 0.95;
-
-std::vector<double> throughputs(const RunArm& arm) {
-  std::vector<double> values;
-  for (const Run* run : timed_runs(arm)) values.push_back(*run->throughput);
-  return values;
-}
-
-// Speed of `arm` / speed of `base`.
-SpeedRatio ratio(const RunArm& arm, const RunArm& base) {
-  const std::vector<double> of_arm = throughputs(arm), of_base = throughputs(base);
-  SpeedRatio result{geometric_mean(of_arm) / geometric_mean(of_base), Unknown{"fewer than 2 runs"}};
-  const auto next = log_mean(of_arm), first = log_mean(of_base);
-  if (next && first) result.interval = interval(difference(*first, *next), confidence);
-  return result;
-}
 
 // Of each run, the geometric mean over its jobs.
 std::vector<double> job_speeds(const RunArm& arm) {
@@ -62,168 +47,138 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
     add_term(weight, throughputs(*other));
   }
   SpeedRatio result{std::exp(logarithm), Unknown{"fewer than 2 runs"}};
-  if (terms.size() == weights.size() + 1) result.interval = interval(combined(terms), confidence);
+  if (terms.size() == weights.size() + 1)
+    result.interval = interval(combined(terms), side_confidence);
   return result;
+}
+
+// By the worst rank of the worst job, each beside the one alone.
+Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
+                            const std::vector<const RunArm*>& alone) {
+  double worst = 0;
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    if (alone.at(job) == nullptr) return Unknown{"no such job ran alone"};
+    if (alone[job] == jobs[job]) return Unknown{"it is the reference"};
+    const Maybe<double> of_job = worst_p99_seconds(*jobs[job]);
+    const Maybe<double> of_alone = worst_p99_seconds(*alone[job]);
+    if (!of_job || !of_alone) return Unknown{of_job ? of_alone.reason : of_job.reason};
+    worst = std::max(worst, *of_job / *of_alone);
+  }
+  return worst;
+}
+
+Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
+  const auto estimate = log_mean(values);
+  if (!estimate) return Unknown{"fewer than 2 runs"};
+  return interval(*estimate, side_confidence);
+}
+
+JobPoint job_point(const RunArm& job, const RunArm* alone) {
+  const std::vector<double> values = throughputs(job);
+  JobPoint point{.work = work_of(job.runs.front()),
+                 .rate = words_of(unit_of(job)).rate,
+                 .runs = std::ssize(values)};
+  point.throughput = geometric_mean(values);
+  point.throughput_interval = interval_of_mean(values);
+  const Unknown none{"no such job ran alone"};
+  point.alone = none;
+  point.of_alone = none;
+  if (alone == nullptr) return point;
+  point.alone = geometric_mean(throughputs(*alone));
+  point.of_alone = speed_ratio(job, *alone);
+  return point;
 }
 
 class Fractions {
  public:
-  Fractions(const RunSet& set, bool any_batch) : set_(set), any_batch_(any_batch) {
-    for (const RunArm& arm : set.arms) {
-      if (arm.share && !timed_runs(arm).empty()) arms_.push_back(&arm);
-    }
-  }
+  Fractions(const RunSet& set, bool any_batch) : set_(set), references_(set, any_batch) {}
 
   std::vector<FractionPoint> points() const {
     std::vector<FractionPoint> points;
-    for (const RunArm* arm : arms_) points.push_back(point_of(*arm));
+    for (const RunArm* arm : references_.arms()) points.push_back(point_of(*arm));
     return points;
   }
 
-  // Whether they did the same work on the same hardware, each job with as many ranks.
-  bool same_context(const RunArm& a, const RunArm& b) const {
-    return context_of(a) == context_of(b);
-  }
-
  private:
-  // Of those that did the same work on the same hardware as `arm`, undisturbed.
-  const RunArm* find(const RunArm& arm,
-                     const std::function<bool(const ArmShare& share)>& wanted) const {
-    const std::string context = context_of(arm);
-    for (const RunArm* other : arms_) {
-      if (!other->share->neighbours.empty() || is_on_a_part(*other)) continue;
-      if (wanted(*other->share) && context_of(*other) == context) return other;
-    }
-    return nullptr;
-  }
-  std::string context_of(const RunArm& arm) const {
-    std::vector<KeyField> key = arm.runs.front().key;
-    if (any_batch_) {
-      std::erase_if(
-          key, [](const KeyField& field) { return field.name == "batch" || follows_batch(field); });
-    }
-    return arm.group + '\0' + context_sha256(key) + boards_of(arm) + ranks_of_jobs(arm);
-  }
-  // A job of two ranks is no faster than one of one because it shares less.
-  std::string ranks_of_jobs(const RunArm& arm) const {
-    const Run& run = *timed_runs(arm).front();  // a failed one may not tell
-    std::set<int64_t> ranks;
-    for (const ConcurrentJob& job : run.jobs) ranks.insert(job.ranks);
-    if (run.jobs.empty()) ranks.insert(run.world_size);
-    std::string text;
-    for (const int64_t count : ranks) text += '\0' + std::to_string(count);
-    return text;
-  }
-  // Whether it was not by MIG, and had a MIG device in place of the GPU: where MIG is on, CUDA
-  // shows no more than the first. Reports of old tell it by the name alone.
-  bool is_on_a_part(const RunArm& arm) const {
-    if (arm.share->mode == SharingMode::mig) return false;
-    const std::vector<Rank>& ranks = arm.runs.front().run.ranks;
-    return std::ranges::any_of(ranks, [&](const Rank& rank) {
-      const Gpu* gpu = gpu_of(set_, rank);
-      return gpu != nullptr && (gpu->mig_profile || gpu_board(gpu->name) != gpu->name);
-    });
-  }
-  // The key has their chips alone. A MIG device is part of its board where jobs share by MIG; a
-  // vGPU is none of a board that is not divided like it.
-  std::string boards_of(const RunArm& arm) const {
-    std::set<std::string> boards;
-    for (const Rank& rank : arm.runs.front().run.ranks) {
-      const Gpu* gpu = gpu_of(set_, rank);
-      if (gpu == nullptr) continue;
-      boards.insert((arm.share->mode == SharingMode::mig ? gpu_board(gpu->name) : gpu->name) +
-                    '\0' + gpu->vgpu_profile.value.value_or(""));
-    }
-    std::string text;
-    for (const std::string& board : boards) text += '\0' + board;
-    return text;
-  }
-  const RunArm* alone(const RunArm& arm) const {
-    return find(arm, [](const ArmShare& share) { return share.mode == SharingMode::alone; });
-  }
-  const RunArm* alone_on(const RunArm& arm, int64_t percent) const {
-    return find(arm, [&](const ArmShare& share) {
-      return share.mode == arm.share->mode && share.jobs == 1 &&
-             share.threads_percent == std::vector<int64_t>{percent};
-    });
-  }
-  const RunArm* alone_on_a(const RunArm& arm, const std::string& profile) const {
-    return find(arm, [&](const ArmShare& share) {
-      return share.mode == arm.share->mode && share.jobs == 1 &&
-             share.profiles == std::vector<std::string>{profile};
-    });
-  }
-  // For each job the arm of one that has the same share, and no neighbours; null: there is none.
-  std::vector<const RunArm*> alone_on_the_shares_of(const RunArm& arm) const {
-    const ArmShare& share = *arm.share;
-    const auto jobs = static_cast<size_t>(share.jobs);
-    const bool on_all = share.mode == SharingMode::timeslice || share.mode == SharingMode::serial;
-    std::vector<const RunArm*> arms(jobs, on_all ? alone(arm) : nullptr);
-    for (size_t job = 0; !on_all && job < std::min(jobs, share.threads_percent.size()); ++job) {
-      arms.at(job) = alone_on(arm, share.threads_percent[job]);
-    }
-    for (size_t job = 0; job < std::min(jobs, share.profiles.size()); ++job) {
-      arms[job] = alone_on_a(arm, share.profiles[job]);
-    }
-    return arms;
-  }
-
   FractionPoint point_of(const RunArm& arm) const {
-    const std::vector<double> values = throughputs(arm);
     FractionPoint point;
     point.arm = arm.name;
     point.jobs = arm.share->jobs;
-    point.runs = std::ssize(values);
-    point.throughput = geometric_mean(values);
-    const auto estimate = log_mean(values);
-    point.throughput_interval = Unknown{"fewer than 2 runs"};
-    if (estimate) point.throughput_interval = interval(*estimate, confidence);
-    compare(arm, point);
+    point.runs = std::ssize(timed_runs(arm));
     point.fairness = fairness_of(arm);
     point.worst_of_best = worst_of_best(arm);
     point.memory_bytes = memory_of(arm);
     point.power_watts = power_of(set_, arm);
     point.job_speeds = job_speeds_of(arm);
-    point.samples_per_joule = samples_per_joule(set_, arm, point.throughput);
     point.given = share_limits_text(set_, *arm.share, *timed_runs(arm).front());
+    const std::vector<const RunArm*> unlike = references_.unlike_jobs_of(arm);
+    const std::vector<const RunArm*> alone = references_.alone(arm);
+    add_throughput(arm, !unlike.empty(), point);
+    compare(arm, unlike, alone, point);
+    for (size_t job = 0; job < unlike.size(); ++job) {
+      point.unlike_jobs.push_back(job_point(*unlike[job], alone.at(job)));
+    }
     return point;
   }
 
-  void compare(const RunArm& arm, FractionPoint& point) const {
-    const int64_t jobs = arm.share->jobs;
-    for (const auto& [way, member] :
-         {std::pair(SharingMode::serial, &FractionPoint::of_serial),
-          std::pair(SharingMode::timeslice, &FractionPoint::of_timeslice)}) {
-      const RunArm* other = find(arm, [&, way = way](const ArmShare& share) {
-        return share.mode == way && share.jobs == jobs;
-      });
-      point.*member = Unknown{"no arm of as many jobs is so"};
-      if (!arm.share->neighbours.empty()) {
-        point.*member = Unknown{"its neighbours train nothing"};
-        continue;
-      }
-      if (other == &arm) point.*member = Unknown{"it is the reference"};
-      if (other != nullptr && other != &arm) point.*member = ratio(arm, *other);
+  void add_throughput(const RunArm& arm, bool unlike, FractionPoint& point) const {
+    if (unlike) {
+      point.throughput = point.samples_per_joule = Unknown{unlike_work};
+      point.throughput_interval = Unknown{unlike_work};
+      return;
     }
-    const RunArm* on_all = alone(arm);
-    point.slowdown = slowdown(arm, std::vector<const RunArm*>(static_cast<size_t>(jobs), on_all));
-    point.interference = slowdown(arm, alone_on_the_shares_of(arm));
-    point.p99_inflation = Unknown{"no job ran alone"};
-    if (on_all == nullptr || on_all == &arm) return;
-    const Maybe<double> of_arm = worst_p99_seconds(arm);
-    const Maybe<double> of_alone = worst_p99_seconds(*on_all);
-    if (of_arm && of_alone) point.p99_inflation = *of_arm / *of_alone;
+    const std::vector<double> values = throughputs(arm);
+    point.throughput = geometric_mean(values);
+    point.throughput_interval = interval_of_mean(values);
+    point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
+  }
+
+  // With as many jobs, which did the same.
+  Maybe<SpeedRatio> against(const RunArm& arm, SharingMode way, bool unlike) const {
+    if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
+    const RunArm* other = references_.find(arm, [&](const ArmShare& share) {
+      return share.mode == way && share.jobs == arm.share->jobs;
+    });
+    if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
+    if (other == &arm) return Unknown{"it is the reference"};
+    if (!unlike) return speed_ratio(arm, *other);
+    const Maybe<JobProgress> progress = progress_of(arm, references_.alone(arm));
+    const Maybe<JobProgress> base = progress_of(*other, references_.alone(*other));
+    if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
+    return ratio_of(*progress, *base);
+  }
+
+  void compare(const RunArm& arm, const std::vector<const RunArm*>& unlike,
+               const std::vector<const RunArm*>& alone, FractionPoint& point) const {
+    point.of_serial = against(arm, SharingMode::serial, !unlike.empty());
+    point.of_timeslice = against(arm, SharingMode::timeslice, !unlike.empty());
+    point.slowdown = slowdown(arm, alone);
+    point.interference = slowdown(arm, references_.alone_on_shares(arm));
+    point.p99_inflation =
+        unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
+    const Maybe<JobProgress> progress = progress_of(arm, alone);
+    point.weighted_speedup = Unknown{progress.reason};
+    if (!progress) return;
+    point.weighted_speedup = weighted_speedup(*progress);
+    if (unlike.empty()) return;
+    point.fairness = fairness_of(*progress);
+    point.worst_of_best = worst_of_best(*progress);
   }
 
   const RunSet& set_;
-  bool any_batch_;
-  std::vector<const RunArm*> arms_;
+  References references_;
 };
 
 }  // namespace
 
 bool shares_a_gpu(const RunSet& set) {
-  return std::ranges::any_of(set.arms, [](const RunArm& arm) { return arm.share.has_value(); });
+  const auto shares = [](const RunArm& arm) { return arm.share.has_value(); };
+  return std::ranges::any_of(set.arms, shares) || std::ranges::any_of(set.wholes, shares);
+}
+
+bool has_unlike_jobs(const std::vector<FractionPoint>& points) {
+  return std::ranges::any_of(points,
+                             [](const FractionPoint& point) { return !point.unlike_jobs.empty(); });
 }
 
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {
@@ -234,14 +189,14 @@ RunSet with_best_batches(const RunSet& set) {
   std::set<std::string> batches;
   RunSet best;
   best.environments = set.environments;
-  const Fractions fractions(set, true);
+  const References references(set, true);
   for (const RunArm& arm : set.arms) {
     if (!arm.share || timed_runs(arm).empty()) continue;
     for (const KeyField& field : arm.runs.front().key) {
       if (field.name == "batch") batches.insert(field.value);
     }
     const auto same = std::ranges::find_if(best.arms, [&](const RunArm& other) {
-      return other.share == arm.share && fractions.same_context(other, arm);
+      return other.share == arm.share && references.same_context(other, arm);
     });
     if (same == best.arms.end()) {
       best.arms.push_back(arm);

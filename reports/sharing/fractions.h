@@ -6,34 +6,44 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/sharing/job_progress.h"
 #include "reports/statistics/inference.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 
-/// A ratio of two arms' speeds, with its interval (95 %) from the spread of both over their runs.
-struct SpeedRatio {
-  double value = 1;
-  Maybe<Interval> interval{};
+/// One of the unlike jobs of an arm, beside itself alone on the whole GPU.
+struct JobPoint {
+  std::string work;  // in words
+  const char* rate = "";
+  int64_t runs = 0;
+  Maybe<double> throughput{};
+  Maybe<Interval> throughput_interval{};
+  Maybe<double> alone{};         // throughput
+  Maybe<SpeedRatio> of_alone{};  // throughput / that
 };
 
 /// One arm, over its complete runs; means of speeds are geometric. Where the shares are even, the
 /// ratios of throughputs are those of the times in which jobs of the same work are all done. It is
-/// held against arms that did the same work on the same hardware.
+/// held against arms that did the same work on the same hardware. The work of unlike jobs does not
+/// add: in place of throughputs stand sums of normalised progress.
 struct FractionPoint {
   std::string arm;
   int64_t jobs = 1;
   int64_t runs = 0;
-  double throughput = 0;  // of all jobs
+  Maybe<double> throughput{};  // of all jobs
   Maybe<Interval> throughput_interval{};
-  Maybe<SpeedRatio> of_serial{};     // throughput / that of the serial arm with as many jobs
-  Maybe<SpeedRatio> of_timeslice{};  // / that of the arm in time slices
+  Maybe<SpeedRatio> of_serial{};         // throughput / that of the serial arm with as many jobs
+  Maybe<SpeedRatio> of_timeslice{};      // / that of the arm in time slices
+  Maybe<SpeedRatio> weighted_speedup{};  // sum over jobs: speed / speed alone on the whole GPU
+  std::vector<JobPoint> unlike_jobs{};   // empty: they do the same
   // How many times as long a job takes (the geometric mean over jobs) as alone on the whole GPU,
   // and as alone on the same share of it, which is what its neighbours cost.
   Maybe<SpeedRatio> slowdown{};
   Maybe<SpeedRatio> interference{};
   Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
-  Maybe<double> fairness{};       // of the jobs' speeds, by Jain: 1 is even
+  // Of the jobs' speeds, of unlike jobs of their progress:
+  Maybe<double> fairness{};       // by Jain: 1 is even
   Maybe<double> worst_of_best{};  // slowest job / fastest
   Maybe<double> memory_bytes{};   // used of the GPU, at most
   Maybe<double> power_watts{};    // of the GPU
@@ -44,6 +54,9 @@ struct FractionPoint {
 
 bool shares_a_gpu(const RunSet& set);
 
+/// Whether jobs of some arm that shares do unlike work.
+bool has_unlike_jobs(const std::vector<FractionPoint>& points);
+
 /// In the order of the set; arms that share nothing or have no complete run are left out. Each is
 /// held against those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
@@ -52,8 +65,8 @@ std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = fals
 /// all have the same batch.
 RunSet with_best_batches(const RunSet& set);
 
-/// Of all arms; of the neighbours that disturbed; and where there are several batches of the best
-/// of each way.
+/// Of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there are
+/// several batches of the best of each way.
 std::vector<TitledTable> fraction_tables(const RunSet& set);
 
 /// "3905 GB/s", "650 TFLOP/s"

@@ -39,7 +39,7 @@ std::string percent_text(const ScalingPoint& point) {
 }
 
 struct FigureOfArm {
-  const char* name;  // empty where it is the only one
+  std::string name;  // empty where it is the only one
   std::function<Maybe<SpeedRatio>(const FractionPoint& point)> value_of;
 };
 
@@ -70,7 +70,7 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
   Bars bars{.axis = question.axis};
   if (question.against_one) bars.line = 1;
   for (const FigureOfArm& figure : question.figures) {
-    chart.table.columns.push_back({*figure.name == '\0' ? question.axis : figure.name, true});
+    chart.table.columns.push_back({figure.name.empty() ? question.axis : figure.name, true});
     bars.sides.emplace_back(figure.name);
   }
   chart.table.columns.push_back({"n", true});
@@ -109,8 +109,8 @@ std::vector<Question> questions(const UnitWords& words) {
   return {
       {{.name = "sharing",
         .title = "What does sharing gain?",
-        .caption = "Throughput of all jobs over that of as many one after another, and in time "
-                   "slices; whiskers: 95 % interval."},
+        .caption = "Throughput of all jobs, of unlike ones their weighted speedup, over that of as "
+                   "many one after another, and in time slices; whiskers: 95 % interval."},
        "times as fast",
        "no jobs ran one after another or in time slices",
        {ratio("against one after another", &Point::of_serial),
@@ -153,6 +153,40 @@ std::vector<Question> questions(const UnitWords& words) {
        "power was not monitored",
        {plain("", &Point::samples_per_joule)}},
   };
+}
+
+// Each of unlike jobs beside itself alone, and the sum of that, where throughputs do not add.
+std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>& points) {
+  size_t most_jobs = 0;
+  for (const FractionPoint& point : points) {
+    most_jobs = std::max(most_jobs, point.unlike_jobs.size());
+  }
+  if (most_jobs == 0) return {};
+  Question each{{.name = "progress",
+                 .title = "How fast is each job?",
+                 .caption = "Speed of each of unlike jobs over that alone on the whole GPU; "
+                            "whiskers: 95 % interval."},
+                "times as fast as alone",
+                "no such job ran alone",
+                {},
+                true};
+  for (size_t job = 0; job < most_jobs; ++job) {
+    each.figures.push_back(
+        {"job " + std::to_string(job + 1), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
+           if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
+           return point.unlike_jobs[job].of_alone;
+         }});
+  }
+  Question all{{.name = "weighted_speedup",
+                .title = "How much work gets done?",
+                .caption = "Weighted speedup: sum over the jobs of their speeds, each over its own "
+                           "alone on the whole GPU; in turn each has its part of the time; "
+                           "whiskers: 95 % interval."},
+               "jobs' worth of work",
+               "no such job ran alone",
+               {ratio("", &FractionPoint::weighted_speedup)},
+               true};
+  return {std::move(all), std::move(each)};
 }
 
 }  // namespace
@@ -223,6 +257,9 @@ Chart efficiency_chart(const ShownArms& shown) {
 std::vector<Chart> fraction_charts(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   std::vector<Chart> charts;
+  for (Question& question : questions_of_unlike_jobs(points)) {
+    charts.push_back(answered(std::move(question), points));
+  }
   for (Question& question : questions(words_of(units_of(set)))) {
     charts.push_back(answered(std::move(question), points));
   }

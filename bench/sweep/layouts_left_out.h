@@ -1,0 +1,20 @@
+// Layouts that were asked for and cannot be had where they would run.
+#pragma once
+
+#include <vector>
+
+#include "comm/layout/fraction_layouts.h"
+#include "comm/layout/layout.h"
+#include "reports/document/types.h"
+
+namespace nearmetal {
+
+/// Takes out those that name no GPUs (Layout::portable) and share in a way that their host does not
+/// have, and tells why. Throws NotSupported where none is left.
+std::vector<UnsupportedArm> leave_out_portable(LayoutFile& file);
+
+/// Takes out of the layouts of --fractions those that cannot be had on its host, and tells why, by
+/// their names; where there are none to take out, of the way. Throws NotSupported as above.
+std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fractions& fractions);
+
+}  // namespace nearmetal

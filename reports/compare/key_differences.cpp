@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "reports/compare/run_set.h"
+#include "reports/files/sha256.h"
+
+namespace nearmetal {
+
+std::vector<KeyDifference> key_differences(const std::vector<KeyField>& base,
+                                           const std::vector<KeyField>& other) {
+  const auto value_in = [](const std::vector<KeyField>& key, const std::string& name) {
+    const auto found = std::ranges::find(key, name, &KeyField::name);
+    return found == key.end() ? std::string("none") : found->value;
+  };
+  std::vector<KeyDifference> differences;
+  for (const KeyField& field : base) {
+    const std::string value = value_in(other, field.name);
+    if (value != field.value) {
+      differences.push_back({field.name, field.severity, field.value, value});
+    }
+  }
+  for (const KeyField& field : other) {
+    const bool is_new =
+        std::ranges::none_of(base, [&](const KeyField& known) { return known.name == field.name; });
+    if (is_new) differences.push_back({field.name, field.severity, "none", field.value});
+  }
+  std::ranges::stable_sort(differences, {}, &KeyDifference::severity);
+  return differences;
+}
+
+bool KeyDifference::can_be_allowed() const {
+  if (severity != Severity::kind) return true;
+  const auto ran = [](const std::string& kind) {
+    return kind == to_string(Kind::measured) || kind == to_string(Kind::emulated);
+  };
+  return ran(base) && ran(other);
+}
+
+bool KeyDifference::is_treatment(ComparisonForm form) const {
+  if (form == ComparisonForm::sets) return false;
+  return name == "ranks_per_instance" || (form == ComparisonForm::vm && name == "cpu_model");
+}
+
+bool covers(const std::string& allowed, const std::string& field) {
+  return allowed == field || allowed == field.substr(0, field.find('.'));
+}
+
+bool follows_batch(const KeyField& field) {
+  return field.name == "learning_rate" || covers("loss_scale", field.name);
+}
+
+std::string context_sha256(const std::vector<KeyField>& key) {
+  std::string text;
+  for (const KeyField& field : key) {
+    if (field.severity == Severity::layout) continue;
+    text += field.name + '\0' + field.value + '\0';
+  }
+  return sha256(text);
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <iterator>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "models/errors.h"
+#include "reports/compare/run_set.h"
+#include "reports/json/json.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+namespace fs = std::filesystem;
+
+double window_seconds(const Run& run) { return run.window ? run.window->seconds : 0; }
+
+// A run given twice would count as two that agree to the last digit.
+void require_distinct(const RunArm& arm) {
+  std::vector<const SetRun*> runs;
+  for (const SetRun& run : arm.runs) runs.push_back(&run);
+  const auto order = [](const SetRun* run) {
+    const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;
+    return std::pair(std::string_view(begun), window_seconds(run->run));
+  };
+  std::ranges::sort(runs, [&](const SetRun* a, const SetRun* b) { return order(a) < order(b); });
+  const auto twin = std::ranges::adjacent_find(runs, [&](const SetRun* a, const SetRun* b) {
+    return order(a) == order(b) && a->run.ranks == b->run.ranks;
+  });
+  if (twin == runs.end()) return;
+  throw std::invalid_argument("the same run is in " + (*twin)->source + " and in " +
+                              (*std::next(twin))->source + ": it would count twice");
+}
+
+struct Source {
+  size_t side = 0;
+  std::string file;
+  std::string arm{};       // empty: all
+  bool in_folder = false;  // and not named itself
+  RunSet runs{};
+  std::exception_ptr error{};
+};
+
+void add_sources(std::vector<Source>& sources, size_t side, const std::string& place) {
+  std::error_code ignored;
+  if (fs::is_directory(place, ignored)) {
+    for (const fs::path& file : reports_below(place)) {
+      sources.push_back({.side = side, .file = file.string(), .in_folder = true});
+    }
+  } else {
+    const auto [file, arm] = report_place(place);
+    sources.push_back({.side = side, .file = file, .arm = arm});
+  }
+}
+
+bool has_arm(const Report& report, const std::string& wanted) {
+  return std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end();
+}
+
+// Of several reports in a file one may have the arm that is asked for.
+void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
+  bool found = false;
+  for (ReportText& text : texts) {
+    const std::string place = text.source;
+    const Report report = read_report(std::move(text));
+    if (!source.arm.empty() && !has_arm(report, source.arm)) continue;
+    add_runs(source.runs, report, place, source.arm, with_steps);
+    found = true;
+  }
+  if (found) return;
+  throw std::invalid_argument("of the reports in " + source.file + " none has an arm '" +
+                              source.arm + "'");
+}
+
+void read(Source& source, bool with_steps) {
+  std::vector<ReportText> texts = report_texts(source.file);
+  if (texts.size() > 1) return read_some(source, std::move(texts), with_steps);
+  const bool foreign = source.in_folder && !claims_to_be_report(texts.front().text);
+  try {
+    const Report report = read_report(std::move(texts.front()));
+    add_runs(source.runs, report, source.file, source.arm, with_steps);
+  } catch (const InvalidReport&) {
+    if (!foreign) throw;
+    source.runs.foreign.push_back(source.file);
+  }
+}
+
+// Each thread takes the next file until there are none; what is thrown waits in its source.
+void read_in_parallel(std::vector<Source>& sources, bool with_steps) {
+  constexpr size_t most_threads = 4;  // each holds a file's document at a time
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) {
+      Source& source = sources[i];
+      try {
+        read(source, with_steps);
+      } catch (...) {
+        source.error = std::current_exception();
+      }
+    }
+  };
+  const size_t processors = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < std::min({processors, most_threads, sources.size()}); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+}
+
+// What one report could not have, and another has: by MIG the arm names the profile, too.
+void leave_out_what_is_there(RunSet& set) {
+  std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
+    return std::ranges::any_of(set.arms, [&](const RunArm& arm) {
+      const bool there = arm.name == missing.name || (missing.name.ends_with(", MIG") &&
+                                                      arm.name.starts_with(missing.name + " "));
+      return there && !arm.runs.empty();
+    });
+  });
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> report_place(const std::string& place) {
+  std::error_code ignored;
+  const size_t hash = place.rfind('#');
+  if (hash == place.npos || fs::exists(place, ignored)) return {place, ""};
+  return {place.substr(0, hash), place.substr(hash + 1)};
+}
+
+std::vector<fs::path> reports_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".json") {
+      files.push_back(entry.path());
+    }
+  }
+  if (files.empty()) throw InvalidReport(folder.string() + " holds no report (*.json)");
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> files_of(const std::vector<std::string>& places) {
+  std::vector<Source> sources;
+  for (const std::string& place : places) add_sources(sources, 0, place);
+  std::vector<std::string> files;
+  for (const Source& source : sources) files.push_back(source.file);
+  return files;
+}
+
+std::vector<RunSet> read_sides(const std::vector<Places>& sides, bool with_steps) {
+  std::vector<Source> sources;
+  for (size_t side = 0; side < sides.size(); ++side) {
+    for (const std::string& place : sides[side]) add_sources(sources, side, place);
+  }
+  read_in_parallel(sources, with_steps);
+  std::vector<RunSet> sets(sides.size());
+  for (Source& source : sources) {
+    if (source.error) std::rethrow_exception(source.error);
+    add_set(sets[source.side], std::move(source.runs));
+  }
+  require_one_nature(sets);
+  for (RunSet& set : sets) {
+    for (const RunArm& arm : set.arms) require_distinct(arm);
+    leave_out_what_is_there(set);
+    if (set.arms.empty() && set.unsupported.empty() && !set.foreign.empty()) {
+      throw InvalidReport(set.foreign.front() +
+                          " is no report of nearmetal, and there is no other");
+    }
+  }
+  return sets;
+}
+
+RunSet read_runs(const Places& places, bool with_steps) {
+  return std::move(read_sides({places}, with_steps).front());
+}
+
+}  // namespace nearmetal
