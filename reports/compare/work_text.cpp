@@ -21,11 +21,6 @@ std::string alternatives(const std::vector<std::string>& values) {
          std::to_string(values.size()) + " in all)";
 }
 
-std::string task_of_run(const SetRun& run) {
-  const auto is = [&](const char* setting) { return key_value(run, setting) == "yes"; };
-  return key_value(run, "model") + " " + pass_name(is("forward_only"), is("inference"));
-}
-
 template <class Text>
 std::string of_each_run(const RunSet& set, const Text& text_of) {
   std::vector<std::string> found;
@@ -94,6 +89,11 @@ std::string told_value(const SetRun& run, const std::string& field) {
   const std::string value = key_value(run, field);
   const bool left_out = value.empty() && field == "inference";
   return left_out && !key_value(run, "forward_only").empty() ? "no" : value;
+}
+
+std::string task_of_run(const SetRun& run) {
+  const auto is = [&](const char* setting) { return key_value(run, setting) == "yes"; };
+  return key_value(run, "model") + " " + pass_name(is("forward_only"), is("inference"));
 }
 
 std::string work_of(const SetRun& run) {

@@ -20,6 +20,9 @@ std::string key_value(const SetRun& run, const std::string& field);
 /// The same for tables: "no" where the key leaves out a setting that earlier versions did not have.
 std::string told_value(const SetRun& run, const std::string& field);
 
+/// "resnet50 training".
+std::string task_of_run(const SetRun& run);
+
 /// "resnet50 training, fp16, batch 256".
 std::string work_of(const SetRun& run);
 

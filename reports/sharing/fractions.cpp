@@ -75,7 +75,8 @@ Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
 
 JobPoint job_point(const RunArm& job, const RunArm* alone) {
   const std::vector<double> values = throughputs(job);
-  JobPoint point{.work = work_of(job.runs.front()),
+  JobPoint point{.task = task_of_run(job.runs.front()),
+                 .work = work_of(job.runs.front()),
                  .rate = words_of(unit_of(job)).rate,
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);

@@ -14,7 +14,8 @@ namespace nearmetal {
 
 /// One of the unlike jobs of an arm, beside itself alone on the whole GPU.
 struct JobPoint {
-  std::string work;  // in words
+  std::string task;  // in words: "resnet50 training"
+  std::string work;  // with precision and batch
   const char* rate = "";
   int64_t runs = 0;
   Maybe<double> throughput{};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
@@ -155,6 +156,22 @@ std::vector<Question> questions(const UnitWords& words) {
   };
 }
 
+// "job 2: resnet18 forward", or without its task where that is not the same in all arms.
+std::string name_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  std::set<std::string> tasks;
+  for (const FractionPoint& point : points) {
+    if (job < point.unlike_jobs.size()) tasks.insert(point.unlike_jobs[job].task);
+  }
+  return "job " + std::to_string(job + 1) + (tasks.size() == 1 ? ": " + *tasks.begin() : "");
+}
+
+FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job) {
+  return {name_of_job(points, job), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
+            if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
+            return point.unlike_jobs[job].of_alone;
+          }};
+}
+
 // Each of unlike jobs beside itself alone, and the sum of that, where throughputs do not add.
 std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>& points) {
   size_t most_jobs = 0;
@@ -171,18 +188,14 @@ std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>&
                 {},
                 true};
   for (size_t job = 0; job < most_jobs; ++job) {
-    each.figures.push_back(
-        {"job " + std::to_string(job + 1), [job](const FractionPoint& point) -> Maybe<SpeedRatio> {
-           if (job >= point.unlike_jobs.size()) return Unknown{"there is no such job"};
-           return point.unlike_jobs[job].of_alone;
-         }});
+    each.figures.push_back(progress_of_job(points, job));
   }
   Question all{{.name = "weighted_speedup",
                 .title = "How much work gets done?",
                 .caption = "Weighted speedup: sum over the jobs of their speeds, each over its own "
                            "alone on the whole GPU; in turn each has its part of the time; "
                            "whiskers: 95 % interval."},
-               "jobs' worth of work",
+               "weighted speedup",
                "no such job ran alone",
                {ratio("", &FractionPoint::weighted_speedup)},
                true};

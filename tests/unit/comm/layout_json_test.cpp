@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
+#include "tests/support/refusal_of_layout.h"
 #include "tests/support/temporary_folder.h"
 
 namespace nearmetal {
@@ -13,15 +12,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-std::string refusal_of_layout(const std::string& text) {
-  try {
-    layout_from_json(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 // A file with these members beside a layout.
 std::string with(const std::string& members) {
@@ -170,22 +160,6 @@ TEST(LayoutJson, RefusesMigAndVgpuThatCannotBe) {
   }
 }
 
-TEST(LayoutJson, WhoDisturbsOthersSharesWithThemAtOnce) {
-  const auto disturbed = [](const std::string& share, const std::string& first = "") {
-    const std::string instance = R"("instances": [{"host": "a", "gpus": [0]}], "share": )" + share;
-    return R"({"hosts": [{"name": "a", "gpus": 1}], "layouts": [{"name": "l", "jobs": [{)" +
-           instance + first + "}, {" + instance + R"(, "stress": "pcie"}]}]})";
-  };
-  const std::string slices = R"({"way": "timeslice"})";
-  EXPECT_EQ(layout_from_json(disturbed(slices)).layouts[0].jobs[1].stress, NeighbourLoad::pcie);
-  EXPECT_THAT(refusal_of_layout(disturbed(R"({"way": "serial"})")),
-              StartsWith("/layouts/0/jobs/1/stress: a job that disturbs others shares with them"));
-  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "copy")")),
-              StartsWith("/layouts/0/jobs/0/stress: there is no job that trains"));
-  EXPECT_THAT(refusal_of_layout(disturbed(slices, R"(, "stress": "noise")")),
-              StartsWith("/layouts/0/jobs/0/stress must be copy, compute or pcie"));
-}
-
 TEST(LayoutJson, LeavesTheDefaultsWhereNothingIsSaid) {
   const LayoutFile file = layout_from_json(with_layout(R"("shape": "1x1x1")"));
   EXPECT_EQ(file.repeats, 5);
@@ -285,7 +259,8 @@ TEST(LayoutJson, RefusesWhatContradictsItself) {
        "/layouts/0: a layout has either a shape or jobs"},
       {with_layout(R"("name": "a", "jobs": [{"instances": []}])"),
        "/layouts/0/jobs/0/instances: a job needs at least one"},
-      {with_layout(R"("name": "a", "jobs": [{"instances": [{"host": "a"}]}])"),
+      {with_layout(R"("name": "a", "jobs": [{"instances": [{"host": "a", "gpus": [0],
+                                                                    "ranks": 1}]}])"),
        "/layouts/0/jobs/0/instances/0: it has either GPUs or"},
   };
   for (const auto& [text, expected] : cases) {

@@ -67,7 +67,7 @@ TEST(SharePlacement, ANeighbourOnlyDisturbs) {
   workload.config.batch = 64;
   workload.given = {"batch"};
   plan.file.layouts.resize(1);
-  EXPECT_THAT(plan.placements[0].training_jobs(), testing::ElementsAre(0));
+  EXPECT_THAT(plan.placements[0].training_jobs(), testing::ElementsAre(1));
   const auto commands = commands_of(plan, 0);
   EXPECT_THAT(commands[0], testing::IsSupersetOf({"stress", "copy", "--device=cuda"}));
   EXPECT_THAT(commands[0], testing::Not(testing::Contains("--batch=64")));

@@ -58,7 +58,8 @@ TEST(SampleUnit, NamesTheKeysOfAReport) {
   Report report = of_sequences(sample_report());
   nearmetal::Run& run = report.arms[0].runs[0];
   run.ranks[0].monitoring->samples_per_joule = 3.5;
-  run.jobs = {{.ranks = 1, .throughput = 640.5}, {.ranks = 1, .throughput = 639.5}};
+  run.jobs = {{.ranks = 1, .throughput = 640.5, .sample = SampleUnit::sequence},
+              {.ranks = 1, .throughput = 639.5, .sample = SampleUnit::sequence}};
   const std::string text = to_json(report);
   for (const char* key :
        {"\"sample\": \"sequence\"", "\"throughput_sequences_per_second\": 1280.0",

@@ -101,5 +101,66 @@ TEST(LayoutWorkload, WhatNoWorkloadHasIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal({.of_file = {{"verify", "1"}}}), "/workload/verify must be true or false");
 }
 
+// Of the job with these settings, the second of two on a GPU each, of three ranks in all.
+struct AskedOfJob {
+  Texts of_job{};
+  Asked other{};
+};
+
+Workload workload(const AskedOfJob& asked) {
+  LayoutFile file;
+  file.hosts = {host("a", 3)};
+  file.workload.texts = asked.other.of_file;
+  Layout layout = listed({Job{{{"a", {0}, 0}}}, Job{{{"a", {1, 2}, 0}}}});
+  layout.workload.texts = asked.other.of_layout;
+  layout.jobs[1].workload.texts = asked.of_job;
+  return job_workload(file, layout, 1, place(layout, file.hosts),
+                      parse_run_flags(asked.other.flags));
+}
+
+std::string refusal(const AskedOfJob& asked) {
+  try {
+    workload(asked);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(JobWorkload, StandsOverThatOfItsLayoutAndUnderTheCommandLine) {
+  const Workload found = workload({.of_job = {{"model", "resnet18"}, {"forward_only", "true"}},
+                                   .other = {.of_file = {{"model", "resnet34"}, {"seed", "2"}},
+                                             .of_layout = {{"model", "resnet50"}, {"batch", "8"}},
+                                             .flags = {"--batch=4"}}});
+  EXPECT_EQ(found.config.model, "resnet18");
+  EXPECT_TRUE(found.config.forward_only);
+  EXPECT_EQ(found.config.batch, 4);
+  EXPECT_EQ(found.config.seed, 2);
+  EXPECT_LT(*found.config.learning_rate, 0.1) << "defaults follow its own model and batch";
+}
+
+TEST(JobWorkload, ABatchOfAllRanksIsThatOfTheJob) {
+  EXPECT_EQ(workload({.of_job = {{"global_batch", "64"}}}).config.batch, 32);
+  EXPECT_THAT(refusal({.of_job = {{"global_batch", "5"}}}),
+              testing::StartsWith("/layouts/0/jobs/1/workload/global_batch: 5 images cannot be"));
+}
+
+TEST(JobWorkload, WhatIsWrongIsRefusedWithItsPlace) {
+  const std::string place = "/layouts/0/jobs/1/workload";
+  EXPECT_EQ(refusal({.of_job = {{"nonsense", "1"}}}),
+            place + "/nonsense is no setting of a workload: `nearmetal run` has no --nonsense");
+  EXPECT_EQ(refusal({.of_job = {{"threads", "1"}}}),
+            place + ": --threads is for CPUs; leave it out with --device cuda");
+  for (const char* name : {"verify", "profile", "attribute", "no_host_info", "plan_cache"}) {
+    EXPECT_EQ(refusal({.of_job = {{name, "true"}}}),
+              place + "/" + name +
+                  ": it holds for all jobs of a layout; put it into the workload of the layout or "
+                  "of the file");
+  }
+  EXPECT_THAT(
+      refusal({.of_job = {{"forward_only", "true"}}, .other = {.of_layout = {{"verify", "true"}}}}),
+      testing::StartsWith(place + ": --verify trains"));
+}
+
 }  // namespace
 }  // namespace nearmetal
