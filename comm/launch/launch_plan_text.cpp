@@ -23,12 +23,30 @@ std::string gpu_text(const PlacedRank& rank) {
          rank.mig->uuid;
 }
 
-TextTable table_of(const Placement& placement) {
+// "batch 32, model vgg16", of what a job does by itself; empty: what its layout says.
+std::string own_workload(const Layout& layout, size_t job) {
+  if (job >= layout.jobs.size()) return "";
+  if (layout.jobs[job].stress) return std::string("stress ") + to_string(*layout.jobs[job].stress);
+  std::vector<std::string> settings;
+  for (const auto& [name, text] : layout.jobs[job].workload.texts) {
+    settings.push_back(name + " " + text);
+  }
+  return joined(settings);
+}
+
+bool has_own_workload(const Layout& layout) {
+  return std::ranges::any_of(
+      layout.jobs, [](const Job& job) { return job.stress || !job.workload.texts.empty(); });
+}
+
+TextTable table_of(const Placement& placement, const Layout& layout) {
   const bool emulated = placement.kind == Kind::emulated;
+  const bool own = has_own_workload(layout);
   TextTable table;
   table.columns = {{"job", true}, {"rank", true}, {"host"}};
   if (emulated) table.columns.push_back({"VM", true});
   table.columns.insert(table.columns.end(), {{"GPU", true}, {"CPUs"}});
+  if (own) table.columns.push_back({"workload of its own"});
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     for (const PlacedRank& rank : placement.jobs[job].ranks) {
       std::vector<std::string> row = {std::to_string(job + 1), std::to_string(rank.rank),
@@ -36,6 +54,7 @@ TextTable table_of(const Placement& placement) {
       if (emulated) row.push_back(std::to_string(*rank.vm));
       row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
+      if (own) row.push_back(own_workload(layout, job));
       table.rows.push_back(row);
     }
   }
@@ -75,7 +94,7 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   print_line(out, "layout " + placement.layout + ": " + to_string(placement.kind) + ", " +
                       counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
                       counted(placement.ranks(), "rank"));
-  print_aligned(out, table_of(placement));
+  print_aligned(out, table_of(placement, plan.file.layouts[index]));
   if (plan.file.layouts[index].shape) print_choices(out, placement, plan.file.hosts);
   for (const auto& command : commands_of(plan, index)) {
     out << "\n  " << printable(shell_quoted(command)) << "\n";

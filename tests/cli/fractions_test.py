@@ -142,7 +142,7 @@ class Fractions(cli.SweepTest):
 
     def test_a_batch_of_each_job_for_itself_is_refused(self):
         self.assert_refused(self.call("plan", "--fractions", "2", "--batch", "auto"), 2,
-                            "one batch for all")
+                            "need a batch that is known")
         plan = self.call("plan", "1x1x1", "--batch", "auto", "--hosts", "a:1")
         self.assertEqual(plan.returncode, 0, plan.err)
 
