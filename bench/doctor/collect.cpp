@@ -226,6 +226,7 @@ LayoutCheck check_layout(const std::string& file, const Checkup& checkup) {
     request.layouts = {file};
     const LaunchPlan plan = make_launch_plan(request);
     check.layouts = std::ssize(plan.placements);
+    check.left_out = plan.unsupported;
     hold(plan, checkup, check);
     check.peers = peer_findings(plan.placements, with_gpus_here(plan.file.hosts, checkup));
     require_shares(plan);

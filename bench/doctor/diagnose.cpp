@@ -43,6 +43,12 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
                             counted(layout.layouts, "layout") + ") needs of this machine is there",
                         "", ""});
   }
+  for (const UnsupportedArm& arm : layout.left_out) {
+    findings.push_back({Urgency::note, "layout_left_out",
+                        layout.file + ": " + arm.name + " is left out: " + arm.reason,
+                        "a sweep tells it as unsupported, and runs the others",
+                        "none, unless it is to run: use a machine that has it"});
+  }
   if (!checkup.host_names.empty()) return;
   findings.push_back({Urgency::note, "network_untried",
                       layout.file + " names no other host, so that no network was tried",

@@ -10,6 +10,7 @@
 #include "comm/layout/mig_config.h"
 #include "reports/document/environment.h"
 #include "reports/document/finding.h"
+#include "reports/document/types.h"
 
 namespace nearmetal {
 
@@ -39,8 +40,9 @@ struct BackendCheck {
 struct LayoutCheck {
   std::string file;
   int64_t layouts = 0;
-  std::vector<std::string> problems;  // each with its place in the file
-  std::vector<Finding> peers{};       // of its jobs: which ranks may not read others' memory
+  std::vector<std::string> problems;       // each with its place in the file
+  std::vector<Finding> peers{};            // of its jobs: which ranks may not read others' memory
+  std::vector<UnsupportedArm> left_out{};  // of its layouts, what this machine cannot do
 };
 
 /// All that doctor looks at. Collecting it changes nothing but the start of two short processes.

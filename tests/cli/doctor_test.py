@@ -45,6 +45,16 @@ class Doctor(cli.CliTest):
         self.assertEqual(found["network_untried"]["severity"], "note")
         self.assertIn("backend", found, "and the machine was looked at")
 
+    def test_what_a_layout_file_leaves_out_here_is_noted(self):
+        instance = {"instances": [{"host": "localhost"}]}
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}],
+                   "layouts": [{"name": "alone", "jobs": [{**instance, "share": {"way": "alone"}}]},
+                               {"name": "MPS", "jobs": [{**instance, "share": {"way": "mps"}}]}]}
+        found = self.findings(self.write("layouts.json", json.dumps(layouts)))
+        self.assertEqual(found["layout"]["severity"], "ok", found["layout"])
+        self.assertIn("(1 layout)", found["layout"]["seen"])
+        self.assertIn("MPS is left out: there is no GPU", found["layout_left_out"]["seen"])
+
     def test_what_a_layout_file_asks_for_and_is_not_there_blocks(self):
         machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
             "virtualisation"]["machine"]
