@@ -75,19 +75,20 @@ struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Machine-readable cause of a failed job: which expectation of `nearmetal run` does not hold. The
-/// names are those of the options.
+/// Machine-readable cause of a failed job: which expectation of `nearmetal run` does not hold, by
+/// the name of its option, or that the work does not fit into the memory.
 enum class FailureCode {
   expect_gpu,
   expect_uuid,
   expect_mig,
   expect_vgpu,
   expect_environment,
-  expect_link
+  expect_link,
+  out_of_memory
 };
 constexpr auto names_of(FailureCode) {
-  return std::array{"expect-gpu",  "expect-uuid",        "expect-mig",
-                    "expect-vgpu", "expect-environment", "expect-link"};
+  return std::array{"expect-gpu",         "expect-uuid", "expect-mig",   "expect-vgpu",
+                    "expect-environment", "expect-link", "out-of-memory"};
 }
 
 /// Thrown where a rank does not find what it is told to expect (10).

@@ -64,7 +64,8 @@ std::vector<std::string> host_names(const std::vector<Host>& hosts) {
 
 // With the place in the layout file where a job found something else than is expected there.
 std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
-  if (!outcome.failure_code) return outcome.failure;
+  const bool names_no_place = outcome.failure_code == FailureCode::out_of_memory;
+  if (!outcome.failure_code || names_no_place) return outcome.failure;
   std::string place = layout.source;
   if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
   if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";

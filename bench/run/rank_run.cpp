@@ -72,7 +72,8 @@ void with_memory_hint(const std::function<void()>& work) {
   try {
     work();
   } catch (const OutOfMemory& error) {
-    throw std::runtime_error(out_of_memory_text(error));
+    throw OutOfMemory(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
+                      error.largest_batch_size);
   }
 }
 
