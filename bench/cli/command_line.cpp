@@ -53,6 +53,11 @@ void add_option(CLI::App& app, const OptionSpec& spec) {
           spec.name, [set = spec.set](const std::string& text) { set({text}); }, spec.help);
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
       break;
+    case OptionSpec::Takes::each:
+      option = app.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
+      option->expected(1)->allow_extra_args(false);
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      break;
     case OptionSpec::Takes::many:
       option = app.add_option_function<std::vector<std::string>>(spec.name, spec.set, spec.help);
       break;

@@ -15,7 +15,8 @@
 namespace nearmetal {
 
 struct OptionSpec {
-  enum class Takes { nothing, one, many };  // of one that is repeated the last counts
+  // Of one that is repeated the last counts; each: one value, and those of all repetitions.
+  enum class Takes { nothing, one, each, many };
 
   std::string name;  // "--batch", "-h,--help"; without dashes that of an argument: "FILE"
   Takes takes{};
@@ -101,6 +102,8 @@ class Options {
                     const Setter& set);
   OptionSpec& values(const std::string& name, const std::string& value, const std::string& help,
                      const std::function<void(const Texts& texts)>& set);
+  OptionSpec& repeated(const std::string& name, const std::string& value, const std::string& help,
+                       const std::function<void(const Texts& texts)>& set);
   OptionSpec& toggle(const std::string& name, const std::string& help,
                      const std::function<void()>& set);
   OptionSpec& toggle(const std::string& name, bool& member, const std::string& help) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/cli/parse_value.h"
+#include "bench/sweep/grid.h"
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout.h"
 
@@ -46,15 +47,18 @@ void add_layout_options(Options& options, PlanRequest& request) {
                 [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "on one GPU, in every way; of batch 64 unless given");
-  const auto take_batches = [&](const std::string& text) {
-    request.batches.clear();
-    for (const std::string& number : comma_separated(text)) {
-      request.batches.push_back(parse_number<int64_t>("--batches", number, {1, 1e6}));
-    }
-    require_distinct("--batches", text, request.batches);
-  };
-  options.value("--batches", "N,N,...",
-                "of --fractions: each way with each of them, and the best of each", take_batches);
+  options.repeated("--grid", "NAME=VALUE,...",
+                   "each layout with each of these values of a setting; with more of these: with "
+                   "every combination",
+                   [&](const std::vector<std::string>& texts) {
+                     for (const std::string& text : texts) {
+                       request.grid.push_back(grid_axis_from(text));
+                     }
+                   });
+  options.value("--batches", "N,N,...", "the same as --grid batch=N,N,...",
+                [&](const std::string& text) {
+                  request.grid.push_back({"batch", comma_separated(text), "--batches"});
+                });
   const auto take_neighbours = [&](const std::string& text) {
     request.neighbours.clear();
     for (const std::string& load : comma_separated(text)) {

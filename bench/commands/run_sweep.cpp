@@ -14,6 +14,7 @@
 #include "bench/sweep/sweep_report.h"
 #include "bench/sweep/sweep_runs.h"
 #include "bench/sweep/time_left.h"
+#include "comm/launch/planned_time.h"
 #include "comm/layout/shell_text.h"
 #include "models/errors.h"
 #include "reports/files/atomic_file.h"
@@ -62,17 +63,6 @@ std::vector<std::string> host_names(const std::vector<Host>& hosts) {
   return names;
 }
 
-// With the place in the layout file where a job found something else than is expected there.
-std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
-  const bool names_no_place = outcome.failure_code == FailureCode::out_of_memory;
-  if (!outcome.failure_code || names_no_place) return outcome.failure;
-  std::string place = layout.source;
-  if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
-  if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
-  if (outcome.failure_code == FailureCode::expect_link) place += "/expect/link";
-  return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
-}
-
 class Sweep {
  public:
   Sweep(const SweepForm& form, const Context& context)
@@ -102,6 +92,7 @@ class Sweep {
     find_parts();
     choose_files();
     leave_out_unsupported();
+    tell_duration();
     choose_kernels();
     for (const Launch& launch : plan_.launches) {
       if (stop_ != 0 || ended_ != ExitCode::ok) break;
@@ -126,6 +117,15 @@ class Sweep {
   void leave_out_unsupported() {
     std::erase_if(plan_.launches,
                   [&](const Launch& launch) { return unsupported_.contains(launch.layout); });
+  }
+
+  void tell_duration() const {
+    std::vector<Launch> left = plan_.launches;
+    std::erase_if(left, [this](const Launch& launch) { return runs_->done(launch); });
+    const PlannedTime time = planned_time(plan_, left);
+    constexpr double long_seconds = 3600;
+    if (left.empty() || (plan_.file.grid.axes.empty() && time.seconds() < long_seconds)) return;
+    terminal_.remark("estimated duration: " + planned_time_text(time));
   }
 
   std::vector<std::string> inputs() const {
@@ -181,22 +181,25 @@ class Sweep {
 
   void start(const Launch& launch) {
     const std::string name = plan_.placements[launch.layout].layout;
-    const std::string what = "run " + std::to_string(runs_->entries().size() + 1) + " of " +
-                             std::to_string(plan_.launches.size()) + ": " + name;
-    time_left_.begin_run(std::ranges::count_if(
-        plan_.launches, [&](const Launch& each) { return !runs_->done(each); }));
+    const auto left = std::ranges::count_if(plan_.launches,
+                                            [&](const Launch& each) { return !runs_->done(each); });
+    const int64_t before = std::ssize(runs_->entries());
+    const std::string what =
+        "run " + std::to_string(before + 1) + " of " + std::to_string(before + left) + ": " + name;
+    time_left_.begin_run(left);
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     time_left_.end_run();
     terminal_.clear_progress();
     if (stop_ != 0 && outcome.reports.empty())
       outcome = {};  // killed by us before it told anything
-    outcome.failure = placed(outcome, plan_.file.layouts.at(launch.layout));
     require_work_as_before(launch.layout, outcome);
-    if (outcome.code != ExitCode::ok) {
-      tell(name + " failed: " + outcome.failure);
-    }
     JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
                        report_of_launch(plan_, launch.layout, outcome)};
+    std::optional<std::string>& unsupported = entry.report.arms.at(0).unsupported;
+    if (runs_->has_run(launch.layout)) unsupported.reset();  // what ran before can run
+    if (outcome.code != ExitCode::ok) {
+      tell(name + (unsupported ? ": unsupported: " : " failed: ") + outcome.failure);
+    }
     tell_result(what, entry.report);
     cut_short_ = stop_ != 0 && entry.report.status != Status::complete;
     ended_ = runs_->add(std::move(entry), cut_short_);

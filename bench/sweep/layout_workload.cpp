@@ -12,9 +12,14 @@
 namespace nearmetal {
 namespace {
 
-// Throws std::invalid_argument, with the place before it, for what `run` does not take.
-void set(Workload& workload, const std::string& name, const std::string& text,
-         const std::string& place) {
+// Settings that exclude each other: one that is given above takes the place of the other.
+constexpr std::pair<const char*, const char*> alternatives[] = {
+    {"steps", "duration_seconds"}, {"plans", "plan_cache"}, {"batch", global_batch}};
+
+}  // namespace
+
+void set_by_layout_name(Workload& workload, const std::string& name, const std::string& text,
+                        const std::string& place) {
   std::string flag = "--" + name;
   std::replace(flag.begin() + 2, flag.end(), '_', '-');
   std::string refusal = "`nearmetal run` has no " + flag;
@@ -42,21 +47,27 @@ void set(Workload& workload, const std::string& name, const std::string& text,
   throw std::invalid_argument(place + " is no setting of a workload: " + refusal);
 }
 
+bool exclude_each_other(const std::string& setting, const std::string& other) {
+  return std::ranges::any_of(alternatives, [&](const auto& pair) {
+    return (setting == pair.first && other == pair.second) ||
+           (setting == pair.second && other == pair.first);
+  });
+}
+
+namespace {
+
 Workload workload_of(const Settings& settings, const std::string& place) {
   Workload workload;
-  for (const auto& [name, text] : settings.texts) set(workload, name, text, place + "/" + name);
+  for (const auto& [name, text] : settings.texts) {
+    set_by_layout_name(workload, name, text, place + "/" + name);
+  }
   return workload;
 }
 
-// Settings that exclude each other: one that is given above takes the place of the other.
-constexpr std::pair<const char*, const char*> alternatives[] = {{"steps", "duration_seconds"},
-                                                                {"plans", "plan_cache"}};
-
 void override_with(Workload& workload, const Workload& above) {
   const auto is_above = [&](const std::string& name) {
-    return above.is_given(name) || std::ranges::any_of(alternatives, [&](const auto& pair) {
-             return (name == pair.first && above.is_given(pair.second)) ||
-                    (name == pair.second && above.is_given(pair.first));
+    return above.is_given(name) || std::ranges::any_of(above.given, [&](const std::string& other) {
+             return exclude_each_other(name, other);
            });
   };
   for_each_setting([&](const Setting& setting, auto member) {
@@ -91,8 +102,6 @@ void apply_claim(RunConfig& config, const Placement& placement, const std::vecto
   }
   config.environment = claim;
 }
-
-constexpr const char* global_batch = "global_batch";
 
 // How many ranks share the batch of a job.
 int64_t ranks_of_a_job(const Placement& placement, const std::string& place) {
@@ -146,8 +155,10 @@ Workload workload_in_file(const LayoutFile& file, const Layout& layout,
   Workload workload;
   workload.config.device = placement.on_gpus() ? Device::cuda : Device::cpu;
   workload.given = {"device"};
+  const Settings combination{layout.grid.value_or(GridPoint{}).settings};
   for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
-                                        std::pair(layout.workload, layout.source + "/workload")}) {
+                                        std::pair(layout.workload, layout.source + "/workload"),
+                                        std::pair(combination, std::string("grid"))}) {
     override_with(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
   }
   return workload;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,8 @@
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
 #include "bench/sweep/executable.h"
+#include "bench/sweep/fraction_arms.h"
+#include "bench/sweep/grid.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/layouts_left_out.h"
 #include "bench/sweep/mig_found.h"
@@ -21,7 +24,6 @@
 #include "comm/layout/fraction_layouts.h"
 #include "comm/layout/layout.h"
 #include "comm/layout/layout_json.h"
-#include "comm/layout/mig_placement.h"
 #include "comm/layout/short_form.h"
 #include "models/errors.h"
 #include "models/load_module.h"
@@ -91,7 +93,7 @@ bool is_file(const std::vector<std::string>& words) {
 }
 
 Fractions fractions_in(const PlanRequest& request) {
-  return {*request.fractions, request.batches, request.neighbours};
+  return {*request.fractions, request.neighbours};
 }
 
 void settle_executables(LayoutFile& file, const std::filesystem::path& path) {
@@ -110,9 +112,6 @@ LayoutFile asked_file(const PlanRequest& request) {
   }
   if (!request.fractions && !request.neighbours.empty()) {
     throw std::invalid_argument("--neighbours is for --fractions, which says how many jobs");
-  }
-  if (!request.fractions && !request.batches.empty()) {
-    throw std::invalid_argument("--batches is for --fractions; give --batch for one");
   }
   LayoutFile file = request.file ? *request.file
                     : from_file  ? read_layout(request.layouts.front())
@@ -195,38 +194,79 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
                               "jobs have several: " + joined({sizes.begin(), sizes.end()}));
 }
 
-// What the jobs of a layout do.
-void add_workloads(LaunchPlan& plan, size_t index, const Workload& asked) {
-  const Layout& layout = plan.file.layouts[index];
-  const Placement& placement = plan.placements[index];
-  plan.workloads.push_back(layout_workload(plan.file, layout, placement, asked));
+// What the jobs of a layout do, which is the next one of the plan.
+void add_workloads(LaunchPlan& plan, const Layout& layout, const Placement& placement,
+                   const Workload& asked) {
+  Workload workload = layout_workload(plan.file, layout, placement, asked);
+  decltype(plan.job_workloads) of_jobs;
   for (size_t job = 0; job < layout.jobs.size(); ++job) {
     if (layout.jobs[job].workload.texts.empty()) continue;
-    plan.job_workloads.emplace(std::pair(index, job),
-                               job_workload(plan.file, layout, job, placement, asked));
+    of_jobs.emplace(std::pair(plan.workloads.size(), job),
+                    job_workload(plan.file, layout, job, placement, asked));
   }
-  RunConfig& config = plan.workloads.back().config;
-  if (!config.plans) return;
-  if (has_own_workloads(plan, index)) {
+  RunConfig& config = workload.config;
+  if (config.plans && !of_jobs.empty()) {
     throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +
                                 "have their own");
   }
-  require_equal_shares(layout, placement);
-  config.plans = place_of_kernel_choices(config, layout.name);
+  if (config.plans) {
+    require_equal_shares(layout, placement);
+    config.plans = place_of_kernel_choices(config, layout.name);
+  }
+  plan.workloads.push_back(std::move(workload));
+  plan.job_workloads.merge(of_jobs);
+}
+
+// Where one layout has no combination of the grid left, it is at fault, and not these.
+void require_combinations(const std::vector<Layout>& kept, const std::vector<Layout>& left_out,
+                          const std::vector<UnsupportedArm>& reasons) {
+  for (size_t i = 0; i < left_out.size(); ++i) {
+    const bool any = std::ranges::any_of(kept, [&](const Layout& layout) {
+      return layout.grid->layout == left_out[i].grid->layout;
+    });
+    if (!any) throw std::invalid_argument(reasons.at(i).reason);
+  }
+}
+
+// Places and workloads of the file's layouts, but for combinations of a grid whose settings do not
+// go together.
+void add_layouts(LaunchPlan& plan, const PlanRequest& request) {
+  const bool script = request.starter != Starter::sweep;
+  std::vector<Layout> kept, left_out;
+  std::vector<UnsupportedArm> reasons;
+  for (const Layout& layout : plan.file.layouts) {
+    const Placement placement = place(layout, plan.file.hosts, plan.file.launcher.variables);
+    if (script) require_script_can(layout, placement);
+    try {
+      add_workloads(plan, layout, placement, request.workload);
+    } catch (const std::invalid_argument& error) {
+      if (!layout.grid) throw;
+      left_out.push_back(layout);
+      reasons.push_back({layout.name, error.what()});
+      continue;
+    }
+    if (!script && layout.executable) {
+      plan.executables.emplace(kept.size(), find_executable(*layout.executable, layout.source));
+    }
+    plan.placements.push_back(placement);
+    kept.push_back(layout);
+  }
+  require_combinations(kept, left_out, reasons);
+  plan.file.layouts = std::move(kept);
+  std::ranges::move(reasons, std::back_inserter(plan.unsupported));
 }
 
 }  // namespace
 
 LaunchPlan make_launch_plan(PlanRequest request) {
   if (is_file(request.layouts)) request.layouts.front() = layout_place(request.layouts.front());
-  if (!request.batches.empty() && request.workload.is_given("batch")) {
-    throw std::invalid_argument("--batch and --batches both say how large; give one of them");
-  }
   LaunchPlan plan;
   plan.file = asked_file(request);
   plan.source = is_file(request.layouts) ? request.layouts.front() + ": " : "";
   plan.unsupported = request.fractions ? leave_out_fractions(plan.file, fractions_in(request))
                                        : leave_out_portable(plan.file);
+  for (GridAxis& axis : plan.file.grid.axes) axis.source = plan.source + axis.source;
+  expand_grid(plan.file, request.grid, request.workload);
   settle_addresses(plan.file, request.starter);
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
@@ -234,15 +274,8 @@ LaunchPlan make_launch_plan(PlanRequest request) {
                   .plain_alone = request.plain_alone};
   plan.conducted = !script;
   try {
-    for (size_t i = 0; i < plan.file.layouts.size(); ++i) {
-      const Layout& layout = plan.file.layouts[i];
-      plan.placements.push_back(place(layout, plan.file.hosts, plan.file.launcher.variables));
-      if (script) require_script_can(layout, plan.placements[i]);
-      if (!script && layout.executable) {
-        plan.executables.emplace(i, find_executable(*layout.executable, layout.source));
-      }
-      add_workloads(plan, i, request.workload);
-    }
+    check(plan.file);
+    add_layouts(plan, request);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(plan.source + error.what());
   } catch (const NotSupported& error) {

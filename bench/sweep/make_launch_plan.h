@@ -21,8 +21,8 @@ struct PlanRequest {
   std::vector<std::string> layouts;  // a file, the name of a shipped one, or short forms
   std::optional<std::string> hosts;
   std::optional<int64_t> fractions;       // jobs that share a GPU in every way
-  std::vector<int64_t> batches;           // of those, each in turn
   std::vector<NeighbourLoad> neighbours;  // what all of those but one do
+  std::vector<GridAxis> grid;             // over that of the file
   std::optional<int64_t> repeats;
   std::optional<double> job_seconds;      // limit of a job, over that of the file
   std::optional<std::string> mig_config;  // FILE or FILE#LABEL, which the GPUs must have
@@ -44,8 +44,9 @@ std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& req
 /// under the same path. Builds that layouts name count by their paths alone.
 std::string plan_sha256(const LaunchPlan& plan);
 
-/// Device, workload of the file, that of the layout and what was asked on the command line, of
-/// which later ones stand over earlier ones, with defaults filled. A batch of all ranks
+/// Device, workload of the file, that of the layout, its combination of the grid and what was asked
+/// on the command line, of which later ones stand over earlier ones, with defaults filled. A batch
+/// of all ranks
 /// ("global_batch") becomes that of each. Throws std::invalid_argument, with the place in the file,
 /// for settings that `run` does not have or that the plan makes itself, that contradict each other
 /// or the device, a batch that cannot be shared, and hosts that claim different environments.
@@ -56,5 +57,13 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
 /// same, and for settings that the jobs of a layout cannot differ in.
 Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
                       const Placement& placement, const Workload& asked);
+
+/// Sets what layout files call `name`, from the text that its option takes. Throws
+/// std::invalid_argument, with the place before it, for what `run` does not take.
+void set_by_layout_name(Workload& workload, const std::string& name, const std::string& text,
+                        const std::string& place);
+
+/// Whether a run takes one of these settings alone, such as steps or duration_seconds.
+bool exclude_each_other(const std::string& setting, const std::string& other);
 
 }  // namespace nearmetal

@@ -144,6 +144,17 @@ std::string change_of_executable(const LaunchPlan& plan, size_t layout) try {
   return error.what();
 }
 
+// With the place in the layout file where a job found something else than is expected there.
+std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
+  const bool names_no_place = outcome.failure_code == FailureCode::out_of_memory;
+  if (!outcome.failure_code || names_no_place) return outcome.failure;
+  std::string place = layout.source;
+  if (outcome.failure_code == FailureCode::expect_gpu) place += "/expect/gpu";
+  if (outcome.failure_code == FailureCode::expect_environment) place += "/expect/environment";
+  if (outcome.failure_code == FailureCode::expect_link) place += "/expect/link";
+  return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
+}
+
 // Of a job; what it measured is not what was asked for. `reports`: of the first jobs that train.
 std::string refusal_of(const LaunchPlan& plan, size_t layout, const std::vector<Report>& reports) {
   const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
@@ -253,6 +264,7 @@ LaunchOutcome run_layout(const LaunchPlan& plan, size_t layout, const std::atomi
       run(commands_of(plan, layout), plan.placements.at(layout), plan.file.limits, stop, show);
   const std::string refusal = refusal_of(plan, layout, outcome.reports);
   if (!refusal.empty()) return {{}, ExitCode::run_failed, refusal};
+  outcome.failure = placed(outcome, plan.file.layouts.at(layout));
   return outcome;
 }
 

@@ -124,6 +124,12 @@ void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   }
 }
 
+// What its settings ask for is more than there is, or what this device does not do.
+bool cannot_run(const LaunchOutcome& outcome) {
+  return outcome.code == ExitCode::usage || outcome.code == ExitCode::not_supported ||
+         outcome.failure_code == FailureCode::out_of_memory;
+}
+
 std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
   const auto found = plan.executables.find(layout);
   return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
@@ -206,6 +212,8 @@ Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutco
   arm.workloads = workloads;
   arm.share = share_of(placement);
   arm.executable = executable_of(plan, layout);
+  arm.grid = plan.file.layouts.at(layout).grid;
+  if (arm.grid && cannot_run(outcome)) arm.unsupported = outcome.failure;
   arm.runs = {std::move(run)};
   report.arms = {std::move(arm)};
   return report;
@@ -219,6 +227,7 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     arm.kind = plan.placements[i].kind;
     arm.share = share_of(plan.placements[i]);
     arm.executable = executable_of(plan, i);
+    arm.grid = plan.file.layouts.at(i).grid;
     if (arm.kind != Kind::measured) report.kind = arm.kind;
     std::vector<const JournalEntry*> of_layout;
     for (const JournalEntry& entry : entries) {
@@ -236,6 +245,10 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
     }
     for (const JournalEntry* entry : of_layout) {
       const Arm& then = entry->report.arms.at(0);
+      if (then.unsupported) {
+        arm.unsupported = then.unsupported;
+        continue;
+      }
       Run run = then.runs.at(0);
       warn_of_executable(then, arm, run);
       merge_environments(entry->report.environments, run.ranks, report.environments);
@@ -250,6 +263,9 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
   for (const UnsupportedArm& asked : plan.unsupported) {
     report.arms.push_back({.name = asked.name, .unsupported = asked.reason, .runs = {}});
   }
+  const bool any =
+      std::ranges::any_of(report.arms, [](const Arm& arm) { return !arm.runs.empty(); });
+  if (!any && !entries.empty()) report.status = Status::failed;
   label_scaling(report);
   return report;
 }

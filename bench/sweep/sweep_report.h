@@ -12,11 +12,12 @@
 namespace nearmetal {
 
 /// What a launch left, as a report of one arm with one run, for the journal. Where a job failed,
-/// the run has failed and has no throughput.
+/// the run has failed and has no throughput; where a combination of a grid cannot run, the arm says
+/// why.
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome);
 
 /// All runs by layout, in the order of their repeats. Layouts without a run have none; of those
-/// that cannot be had here, `unsupported` says why.
+/// that cannot be had here `unsupported` says why, or the entry of a combination that cannot run.
 Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::string>& unsupported,
                        const std::vector<JournalEntry>& entries, Report report);
 

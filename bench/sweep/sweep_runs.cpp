@@ -31,7 +31,12 @@ Journal opened(const ResumeOptions& options, const fs::path& report, bool replac
   return Journal::create(journal_name(report), origin, replace && holds_journal(report));
 }
 
+bool is_unsupported(const JournalEntry& entry) {
+  return entry.report.arms.at(0).unsupported.has_value();
+}
+
 bool has_failed(const JournalEntry& entry) {
+  if (is_unsupported(entry)) return false;
   return entry.report.status == Status::failed || entry.report.exit_code != 0;
 }
 
@@ -67,7 +72,15 @@ SweepRuns::SweepRuns(const ResumeOptions& options, const fs::path& report, bool 
 
 bool SweepRuns::done(const Launch& launch) const {
   return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
-    return entry.layout == static_cast<int64_t>(launch.layout) && entry.repeat == launch.repeat;
+    return entry.layout == static_cast<int64_t>(launch.layout) &&
+           (entry.repeat == launch.repeat || is_unsupported(entry));
+  });
+}
+
+bool SweepRuns::has_run(size_t layout) const {
+  return std::ranges::any_of(entries_, [&](const JournalEntry& entry) {
+    return entry.layout == static_cast<int64_t>(layout) &&
+           took_steps(entry.report.arms.at(0).runs.at(0));
   });
 }
 
@@ -76,7 +89,9 @@ bool SweepRuns::any_failed() const {
 }
 
 ExitCode SweepRuns::exit_code() const {
+  const bool all_unsupported = std::ranges::all_of(entries_, is_unsupported);
   for (const JournalEntry& entry : entries_) {
+    if (is_unsupported(entry) && !all_unsupported) continue;
     if (entry.report.exit_code != 0) return static_cast<ExitCode>(entry.report.exit_code);
   }
   return ExitCode::ok;

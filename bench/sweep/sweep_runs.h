@@ -28,10 +28,13 @@ class SweepRuns {
             const JournalOrigin& origin, const Terminal& terminal);
 
   const std::vector<JournalEntry>& entries() const { return entries_; }
+  /// Whether it is among them, or its layout cannot run.
   bool done(const Launch& launch) const;
+  /// Whether a run of the layout took steps.
+  bool has_run(size_t layout) const;
   /// Whether there are some to take again.
   bool any_failed() const;
-  /// That of the first run that failed.
+  /// That of the first run that failed; of layouts that cannot run, where all are so.
   ExitCode exit_code() const;
 
   /// In what the jobs of a layout did other work than in that layout's runs so far, as other_work()

@@ -1,7 +1,8 @@
 #include "bench/sweep/time_left.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "reports/text/text.h"
 
 namespace nearmetal {
 
@@ -22,15 +23,6 @@ std::string TimeLeft::text() const {
   const double running = std::chrono::duration<double>(Clock::now() - begin_).count();
   const double behind_it = mean * static_cast<double>(left_ - 1);
   return ", about " + duration_text(std::max(mean - running, 0.0) + behind_it) + " left";
-}
-
-std::string duration_text(double seconds) {
-  constexpr int64_t minute = 60, hour = 60;
-  const auto whole = std::llround(seconds);
-  if (whole < 2 * minute) return std::to_string(whole) + " s";
-  const int64_t minutes = std::llround(seconds / minute);
-  if (minutes < 2 * hour) return std::to_string(minutes) + " min";
-  return std::to_string(minutes / hour) + " h " + std::to_string(minutes % hour) + " min";
 }
 
 }  // namespace nearmetal

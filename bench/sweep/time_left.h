@@ -24,7 +24,4 @@ class TimeLeft {
   int64_t left_ = 0;
 };
 
-/// "45 s", "80 min" or "2 h 5 min".
-std::string duration_text(double seconds);
-
 }  // namespace nearmetal

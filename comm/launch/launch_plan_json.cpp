@@ -1,5 +1,10 @@
 #include "comm/launch/launch_plan_json.h"
 
+#include <cmath>
+#include <stdexcept>
+
+#include "comm/launch/launch_plan_text.h"
+#include "comm/launch/planned_time.h"
 #include "reports/json/fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
@@ -24,6 +29,7 @@ struct PlannedLayout {
   std::optional<SharingMode> share{};
   std::vector<PlannedJob> jobs{};
   std::optional<Executable> executable{};
+  std::optional<GridPoint> grid{};
 };
 
 struct PlannedLimits {
@@ -34,11 +40,12 @@ struct PlannedLimits {
 
 struct PlanDocument {
   std::string schema = "nearmetal/plan";
-  std::string schema_version = "1.3";
+  std::string schema_version = "1.4";
   std::vector<PlannedLayout> layouts{};
   std::vector<UnsupportedArm> unsupported;
   std::vector<Launch> launches;
   PlannedLimits limits;
+  double estimated_seconds = 0;
 };
 
 std::optional<PlannedMig> mig_of(const PlacedRank& rank) {
@@ -103,6 +110,7 @@ void fields(Archive& field, In<Archive, PlannedLayout> layout) {
         "Jobs that are started at once; one after another where the share is serial");
   field.optional("executable", layout.executable,
                  "The build of nearmetal that the layout names; not there: the launcher's program");
+  field.optional("grid", layout.grid, "Not there: the sweep has no grid");
 }
 
 template <class Archive>
@@ -125,6 +133,10 @@ void fields(Archive& field, In<Archive, PlanDocument> plan) {
               "What was asked for and cannot be had on this machine");
   field("launches", plan.launches, "Fresh starts, in their order");
   field("limits", plan.limits);
+  field.added(
+      "estimated_seconds", plan.estimated_seconds, at_least(0),
+      "For all launches, 15 s of each for start and warm-up; windows that are given in steps "
+      "count nothing");
 }
 
 }  // namespace
@@ -143,6 +155,7 @@ json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   const auto commands = commands_of(plan, index);
   json::PlannedLayout layout{.name = placement.layout, .kind = to_string(placement.kind)};
   if (placement.share()) layout.share = placement.share()->mode;
+  layout.grid = plan.file.layouts[index].grid;
   if (const auto found = plan.executables.find(index); found != plan.executables.end()) {
     layout.executable = found->second;
   }
@@ -168,7 +181,8 @@ std::string plan_json(const LaunchPlan& plan) {
   json::PlanDocument document{
       .unsupported = plan.unsupported,
       .launches = plan.launches,
-      .limits = {limits.start_seconds, limits.step_seconds, limits.job_seconds}};
+      .limits = {limits.start_seconds, limits.step_seconds, limits.job_seconds},
+      .estimated_seconds = planned_time(plan, plan.launches).seconds()};
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     document.layouts.push_back(planned_layout(plan, i));
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "comm/launch/planned_time.h"
 #include "comm/layout/gpu_choice.h"
 #include "comm/layout/shell_text.h"
 #include "reports/sharing/fractions.h"
@@ -102,6 +103,12 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   out << "\n";
 }
 
+bool names_have_commas(const LaunchPlan& plan) {
+  return std::ranges::any_of(plan.placements, [](const Placement& placement) {
+    return placement.layout.find(',') != placement.layout.npos;
+  });
+}
+
 void print_order(std::ostream& out, const LaunchPlan& plan) {
   const bool random = plan.file.order == Order::randomised;
   print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "fresh start") +
@@ -111,14 +118,16 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
   for (const Launch& launch : plan.launches) {
     layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);
   }
+  const char* separator = names_have_commas(plan) ? "; " : ", ";
   for (const auto& [repeat, layouts] : layouts_of_repeats) {
-    print_line(out, joined(layouts), "  repeat " + std::to_string(repeat) + ": ");
+    print_line(out, joined(layouts, separator), "  repeat " + std::to_string(repeat) + ": ");
   }
   const TimeLimits& limits = plan.file.limits;
   std::ostringstream text;
   text << "limits: start " << limits.start_seconds << " s, step " << limits.step_seconds
        << " s, job " << limits.job_seconds << " s";
   print_line(out, text.str());
+  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
 }
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
@@ -221,6 +230,9 @@ std::string slurm_time(const LaunchPlan& plan) {
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
+  if (!plan.file.grid.axes.empty()) {
+    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
+  }
   print_order(out, plan);
   print_line(
       out, "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh");

@@ -133,16 +133,6 @@ void append(std::vector<Layout>& layouts, std::vector<Layout> more) {
   std::move(more.begin(), more.end(), std::back_inserter(layouts));
 }
 
-std::vector<Layout> with_batch(std::vector<Layout> layouts, int64_t batch) {
-  const std::string text = std::to_string(batch);
-  for (Layout& layout : layouts) {
-    layout.name += ", batch " + text;
-    layout.source = layout.name;
-    layout.workload.texts["batch"] = text;
-  }
-  return layouts;
-}
-
 }  // namespace
 
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions) {
@@ -151,10 +141,7 @@ std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fraction
                    ? training_at_once(host, fractions.jobs)
                    : beside_neighbours(host, fractions.jobs, fractions.neighbours));
   append(arms, alone_on_parts(host, fractions.jobs));
-  if (fractions.batches.empty()) return arms;
-  std::vector<Layout> layouts;
-  for (const int64_t batch : fractions.batches) append(layouts, with_batch(arms, batch));
-  return layouts;
+  return arms;
 }
 
 std::vector<std::string> fraction_names(const Fractions& fractions) {

@@ -11,7 +11,6 @@ namespace nearmetal {
 
 struct Fractions {
   int64_t jobs = 2;
-  std::vector<int64_t> batches{};           // empty: that of the workload
   std::vector<NeighbourLoad> neighbours{};  // what all jobs but one do
 };
 
@@ -20,8 +19,7 @@ struct Fractions {
 /// with multiprocessors of their own; and one alone on such shares, which tells what the neighbours
 /// cost from what the smaller share costs. Where the GPU has as many MIG devices
 /// (Host::mig), the same on them. Without GPUs there are only turns and time slices. With
-/// neighbours, in each way one job that trains, and the others as neighbours, of each load. With
-/// batches, all of that with each of them.
+/// neighbours, in each way one job that trains, and the others as neighbours, of each load.
 std::vector<Layout> fraction_layouts(const Host& host, const Fractions& fractions);
 
 /// What the names of those begin with that share the GPU at once: "4 jobs, "; with neighbours, for

@@ -12,6 +12,7 @@
 
 #include "comm/layout/cpu_list.h"
 #include "comm/layout/gpu_profiles.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -234,6 +235,21 @@ void settle_instances(LayoutFile& file) {
       }
     }
   }
+}
+
+size_t combinations_of(const Grid& grid) {
+  size_t count = 1;
+  for (const GridAxis& axis : grid.axes) {
+    if (count <= 1'000'000) count *= axis.values.size();
+  }
+  return count;
+}
+
+std::string grid_text(const Grid& grid) {
+  std::vector<std::string> axes;
+  for (const GridAxis& axis : grid.axes) axes.push_back(axis.setting + " " + joined(axis.values));
+  return joined(axes, " x ") + ": " +
+         counted(static_cast<int64_t>(combinations_of(grid)), "combination");
 }
 
 std::vector<int64_t> visible_gpus_of(const Host& host) {

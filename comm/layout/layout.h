@@ -9,6 +9,7 @@
 
 #include "models/names.h"
 #include "reports/document/environment.h"
+#include "reports/document/grid_point.h"
 #include "reports/document/sharing_mode.h"
 
 namespace nearmetal {
@@ -109,6 +110,20 @@ struct Job {
   Settings workload{};                    // over the layout's
 };
 
+/// Among them, the batch of all ranks of a job together, of which each takes its share.
+inline constexpr const char* global_batch = "global_batch";
+
+/// A setting of `nearmetal run` and the values that it takes in turn, each as its text.
+struct GridAxis {
+  std::string setting;  // image_size
+  std::vector<std::string> values;
+  std::string source;  // where it was written, for messages
+};
+
+struct Grid {
+  std::vector<GridAxis> axes;  // every value of each goes with every value of the others
+};
+
 /// Of the network that ranks of several hosts use: read, never set.
 struct LinkClaim {
   std::string rate;  // in bits per second: "10G"
@@ -139,6 +154,7 @@ struct Layout {
   Settings workload;     // over the file's
   Expectation expect;
   std::optional<std::string> executable{};  // instead of that of the launcher
+  std::optional<GridPoint> grid{};          // its combination. Not in the file
   std::string source;                       // where it was written, for messages
   bool portable = false;  // its instances took what their hosts have. Not in the file
 };
@@ -167,11 +183,18 @@ struct LayoutFile {
   Launcher launcher;
   std::vector<Layout> layouts;
   Settings workload;
+  Grid grid{};  // each layout runs with each combination
   int64_t repeats = 5;
   Order order = Order::randomised;
   int64_t seed = 1;  // of the order
   TimeLimits limits;
 };
+
+/// How many there are; of more than a million, some number above that.
+size_t combinations_of(const Grid& grid);
+
+/// "batch 32, 64 x precision fp16, bf16: 4 combinations".
+std::string grid_text(const Grid& grid);
 
 /// Throws std::invalid_argument, which names the place in the file, for what contradicts itself:
 /// hosts or layouts of one name, NUMA nodes that share CPUs or GPUs, variables that a plan sets,

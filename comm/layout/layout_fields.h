@@ -197,6 +197,21 @@ void fields(Archive& field, In<Archive, Settings> settings) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, Grid> grid) {
+  field.type(
+      "grid",
+      "Settings of `nearmetal run`, each with the values that it takes in turn: every layout "
+      "runs with every combination of them");
+  std::map<std::string, std::vector<std::string>> values;
+  field.scalar_lists(values);
+  if constexpr (!Archive::writes) {
+    for (const auto& [setting, texts] : values) {
+      grid.axes.push_back({setting, texts, "/grid/" + setting});
+    }
+  }
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Layout> layout) {
   field.type("layout", "Jobs that run at once, independent of each other");
   field.optional(
@@ -259,6 +274,7 @@ void fields(Archive& field, In<Archive, LayoutFile> file) {
   field.optional("launcher", file.launcher);
   field("layouts", file.layouts);
   field.optional("workload", file.workload);
+  field.optional("grid", file.grid, "Instead of these settings in a workload");
   field.optional("repeats", file.repeats, within(1, 1000), "Fresh starts of each layout [5]");
   field.optional("order", file.order,
                  "Every repeat takes each layout once: in random order, or as listed [randomised]");

@@ -101,10 +101,22 @@ Json workload_properties(bool of_one_job) {
                                                {"type", type_of(value)}};
       },
       config);
-  properties["global_batch"] = {
+  properties[global_batch] = {
       {"description",
        "Images per step of all ranks of a job, which share them evenly; instead of batch"},
       {"type", type_of(int64_t{})}};
+  return properties;
+}
+
+Json grid_properties() {
+  Json properties = workload_properties();
+  for (auto& [name, property] : properties.items()) {
+    property = {{"description", property["description"]},
+                {"type", "array"},
+                {"items", {{"type", property["type"]}}},
+                {"minItems", 1},
+                {"uniqueItems", true}};
+  }
   return properties;
 }
 
@@ -180,6 +192,7 @@ std::string layout_schema() {
                                        {"pattern", R"(^[^\u0000-\u001f\u007f]{0,999}$)"}};
   types["workload"]["properties"] = workload_properties(false);
   types["job_workload"]["properties"].update(workload_properties(true));
+  types["grid"]["properties"] = grid_properties();
   return json::schema_text(schema);
 }
 

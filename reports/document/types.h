@@ -12,6 +12,7 @@
 #include "reports/document/arm_speedup.h"
 #include "reports/document/communication.h"
 #include "reports/document/environment.h"
+#include "reports/document/grid_point.h"
 #include "reports/document/imported.h"
 #include "reports/document/maybe.h"
 #include "reports/document/rank_probes.h"
@@ -281,6 +282,7 @@ struct Arm {
   std::optional<ArmSpeedup> speedup{};     // the same
   std::optional<ArmShare> share{};         // none: what a job takes is its own
   std::optional<Executable> executable{};  // none: that of the report
+  std::optional<GridPoint> grid{};         // of a sweep that has one
   std::optional<std::string> unsupported{};  // why there are no runs
   std::vector<Run> runs;
   std::vector<ImportedRun> imported{};  // in place of runs, of kind imported alone

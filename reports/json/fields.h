@@ -63,6 +63,14 @@ void fields(Archive& field, In<Archive, Executable> executable) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, GridPoint> point) {
+  field.type("grid_point", "Where an arm stands in the grid of a sweep");
+  field("layout", point.layout, "That runs with each combination of the grid");
+  field("settings", point.settings,
+        "Settings of this combination, by their names in layout files, as their text");
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, Arm> arm) {
   field.type("arm", "One of the configurations of a report, measured by one or more runs");
   field("name", arm.name);
@@ -82,6 +90,7 @@ void fields(Archive& field, In<Archive, Arm> arm) {
               "How the jobs have one GPU, or the same CPUs; null: what a job takes is its own");
   field.added("executable", arm.executable,
               "The program that a layout file named for the arm; null: that of the report");
+  field.added("grid", arm.grid, "In a sweep with a grid; else null. Since 1.10");
   field.added("unsupported", arm.unsupported, "Why there are no runs: what this machine cannot do");
   field("runs", arm.runs);
   field.added(

@@ -46,6 +46,11 @@ double any_number_at(const Document& json, const Place& place) {
   return json.get<double>();
 }
 
+std::string scalar_at(const Document& json, const Place& place) {
+  if (json.is_structured() || json.is_null()) fail(place, "a text, a number, true or false");
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
 }  // namespace
 
 std::string Place::pointer() const {
@@ -119,9 +124,20 @@ BasicReader<strict>::BasicReader(const Document& object, const Place& place, Ori
 template <bool strict>
 void BasicReader<strict>::scalars(std::map<std::string, std::string>& values) {
   for (const auto& [key, value] : object_.items()) {
+    values[key] = scalar_at(value, Place{&place_, key, {}});
+    if (strict) known_.push_back(key);
+  }
+}
+
+template <bool strict>
+void BasicReader<strict>::scalar_lists(std::map<std::string, std::vector<std::string>>& values) {
+  for (const auto& [key, list] : object_.items()) {
     const Place place{&place_, key, {}};
-    if (value.is_structured() || value.is_null()) fail(place, "a text, a number, true or false");
-    values[key] = value.is_string() ? value.template get<std::string>() : value.dump();
+    if (!list.is_array()) fail(place, "a list");
+    std::vector<std::string>& texts = values[key];
+    for (size_t i = 0; i < list.size(); ++i) {
+      texts.push_back(scalar_at(list[i], Place{&place, {}, i}));
+    }
     if (strict) known_.push_back(key);
   }
 }

@@ -116,6 +116,8 @@ class BasicReader {
   void require(const char* key) { member(key); }
   /// Every member of the object, numbers and truth values as their text.
   void scalars(std::map<std::string, std::string>& values);
+  /// The same of an object whose members are lists of such values.
+  void scalar_lists(std::map<std::string, std::vector<std::string>>& values);
   /// After all fields: throws InvalidReport for a member that is none of them.
   void require_all_known() const;
 

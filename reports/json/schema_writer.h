@@ -57,6 +57,7 @@ class SchemaWriter {
   void unit(const char* key, SampleUnit);
   const UnitWords& words() const { return words_of(unit_); }
   void scalars(const std::map<std::string, std::string>&) {}
+  void scalar_lists(const std::map<std::string, std::vector<std::string>>&) {}
   template <class T>
   void settings(const char* key, const T& values, const Origins&, const char* about) {
     SchemaWriter writer(types_, strict_);

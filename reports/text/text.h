@@ -38,6 +38,9 @@ std::string percent(double share, int digits = 3);
 /// "2 %", "2.5 %": no more digits than the share has.
 std::string plain_percent(double share);
 
+/// "45 s", "80 min" or "2 h 5 min".
+std::string duration_text(double seconds);
+
 /// "1 run", "2 runs".
 std::string counted(int64_t count, const std::string& noun);
 
