@@ -13,6 +13,7 @@
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/unlike_jobs.h"
+#include "reports/formats/grid_text.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/report_text.h"
 #include "reports/formats/scaling_text.h"
@@ -282,6 +283,7 @@ void print_sweep(std::ostream& out, const Report& report, bool colour) {
       out << '\n';
     }
   }
+  for (const TitledTable& shown : knee_tables(set)) print_aligned(out, shown);
   const TextTable scaling = scaling_table(set);
   if (!scaling.rows.empty()) print_aligned(out, scaling);
   for (const std::string& line : run_warnings(set)) print_wrapped(out, line);

@@ -232,6 +232,15 @@ void fill_difference_alone(ComparisonRow& row, bool paired) {
 
 }  // namespace
 
+std::vector<double> throughputs(const RunArm& arm) {
+  std::vector<double> values;
+  for (const SetRun& run : arm.runs) {
+    const double value = run.run.throughput.value.value_or(0);  // 0: it has none
+    if (run.run.status == Status::complete && value > 0) values.push_back(value);
+  }
+  return values;
+}
+
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric) {
   return summary_of(values_of(arm, metric));
 }

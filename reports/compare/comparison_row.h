@@ -10,6 +10,9 @@ namespace nearmetal {
 /// The complete runs of one arm by one metric.
 SideSummary summary_of_arm(const RunArm& arm, const Metric& metric);
 
+/// Samples/s of its complete runs.
+std::vector<double> throughputs(const RunArm& arm);
+
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);
 

@@ -89,6 +89,7 @@ void add_arms(RunSet& set, std::vector<RunArm> RunSet::*arms, RunSet& other) {
   for (RunArm& arm : other.*arms) {
     RunArm& known = arm_in(set.*arms, arm.name);
     if (arm.share) known.share = arm.share;
+    if (arm.grid) known.grid = arm.grid;
     known.group = arm.group;
     known.whole = arm.whole;
     for (SetRun& run : arm.runs) {
@@ -101,6 +102,7 @@ void add_arms(RunSet& set, std::vector<RunArm> RunSet::*arms, RunSet& other) {
 void add_unlike_jobs(RunSet& set, const Report& report, const Arm& arm, const SetRun& run) {
   RunArm& whole = arm_in(set.wholes, arm.name);
   if (arm.share) whole.share = arm.share;
+  if (arm.grid) whole.grid = arm.grid;
   whole.runs.push_back(placed(set, run, report.environments));
   Arm alone = arm;
   alone.workloads.clear();
@@ -113,6 +115,7 @@ void add_unlike_jobs(RunSet& set, const Report& report, const Arm& arm, const Se
     of_job.run = run_of_job(run.run, job);
     RunArm& known = arm_in(set.arms, arm.name + ", job " + number);
     known.whole = arm.name;
+    if (arm.grid) known.grid = arm.grid;
     known.runs.push_back(placed(set, std::move(of_job), report.environments));
   }
 }
@@ -164,6 +167,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
     if (!unlike) {
       RunArm& known = arm_named(set, arm.name);
       if (arm.share) known.share = arm.share;
+      if (arm.grid) known.grid = arm.grid;
     }
     add_imported(set, report, arm, source);
     for (const Run& run : arm.runs) {

@@ -103,6 +103,7 @@ struct RunArm {
   std::string name;
   std::vector<SetRun> runs;
   std::optional<ArmShare> share{};
+  std::optional<GridPoint> grid{};
   std::string group{};  // it is held against arms of the same alone; empty: there are no groups
   std::string whole{};  // the arm whose unlike jobs it is one of; empty: none
 };

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/grid_curves.h"
 #include "reports/statistics/inference.h"
 #include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
@@ -52,9 +53,9 @@ MeasuredArm measured(const RunArm& arm) {
       result.kind = run.kind;
       result.ranks = run.run.world_size;
       result.batch = batch_in(run.key);
-      result.weak_context = arm.group + '\0' + context_sha256(run.key);
-      result.strong_context =
-          arm.group + '\0' + strong_context(run.key, result.batch * result.ranks);
+      const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
+      result.weak_context = alike + context_sha256(run.key);
+      result.strong_context = alike + strong_context(run.key, result.batch * result.ranks);
     }
     result.values.push_back(*value);
   }

@@ -33,8 +33,9 @@ struct ScalingPoint {
 /// In the order of the set, those of arms whose group has two numbers of ranks or more. Weak: a
 /// group has equal comparable keys but for the layout. Arms without such a group are held against
 /// those with the same batch of all ranks together: strong, whatever the learning rate, which
-/// follows from the batch. Of several arms with the fewest ranks the first is the reference. Arms
-/// without a complete run, and those whose jobs share a GPU, are left out.
+/// follows from the batch. In a sweep with a grid both are of one combination. Of several arms with
+/// the fewest ranks the first is the reference. Arms without a complete run, and those whose jobs
+/// share a GPU, are left out.
 std::vector<ScalingPoint> scaling_of(const RunSet& set);
 
 /// For tables: "weak, 256 a rank", "strong, 1024 in all".

@@ -105,19 +105,36 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
           " of as many jobs one after another"};
 }
 
+constexpr size_t most_scaling_headlines = 4;
+
+std::string efficiency_text(const ScalingPoint& point) {
+  return estimate_text(point.efficiency, point.efficiency_interval, 100) + " %";
+}
+
+// Of many arms, those of the lowest and of the highest efficiency.
+std::string range_of_efficiency(const std::vector<ScalingPoint>& points) {
+  const auto [least, most] =
+      std::ranges::minmax_element(points, {}, [](const ScalingPoint& p) { return p.efficiency; });
+  return "Scaling efficiency of " + counted(std::ssize(points), "arm") + ": from " +
+         efficiency_text(*least) + " (" + least->arm + ") to " + efficiency_text(*most) + " (" +
+         most->arm + ")";
+}
+
 // Of each reference the arms with the most ranks.
 std::vector<std::string> scaling_headlines(const RunSet& set) {
-  const std::vector<ScalingPoint> points = scaling_of(set);
+  std::vector<ScalingPoint> points = scaling_of(set);
+  const std::vector<ScalingPoint> all = points;
+  std::erase_if(points, [&](const ScalingPoint& point) {
+    return point.is_reference() || std::ranges::any_of(all, [&](const ScalingPoint& other) {
+             return other.reference == point.reference && other.ranks > point.ranks;
+           });
+  });
+  if (points.size() > most_scaling_headlines) return {range_of_efficiency(points)};
   std::vector<std::string> lines;
   for (const ScalingPoint& point : points) {
-    const bool has_larger = std::ranges::any_of(points, [&](const ScalingPoint& other) {
-      return other.reference == point.reference && other.ranks > point.ranks;
-    });
-    if (point.is_reference() || has_larger) continue;
     lines.push_back(point.arm + " is " + estimate_text(point.speedup, point.speedup_interval) +
                     " times as fast as one rank of " + point.reference + ": " +
-                    estimate_text(point.efficiency, point.efficiency_interval, 100) +
-                    " % of the ideal for " + counted(point.ranks, "rank"));
+                    efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank"));
   }
   return lines;
 }

@@ -10,6 +10,7 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/formats/grid_text.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
 #include "reports/formats/scaling_text.h"
@@ -248,6 +249,7 @@ void print_text(std::ostream& out, const RunSet& set) {
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_aligned(out, shown);
   }
+  for (const TitledTable& shown : knee_tables(set)) print_aligned(out, shown);
   if (shows_speedup(set)) {
     print_aligned(out, scaling_table(set));
     out << '\n';
@@ -265,6 +267,7 @@ void print_markdown(std::ostream& out, const RunSet& set) {
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_markdown(out, shown);
   }
+  for (const TitledTable& shown : knee_tables(set)) print_markdown(out, shown);
   if (shows_speedup(set)) {
     print_markdown(out, scaling_table(set));
     out << '\n';

@@ -33,6 +33,8 @@ Maybe<double> worst_of_ranks(const RunArm& arm, const ValueOf& value_of) {
   return over_ranks(arm, value_of, [](double a, double b) { return std::max(a, b); });
 }
 
+Maybe<double> watts(const Rank& rank) { return monitored(rank, "power_watts"); }
+
 Maybe<double> memory_bytes(const Rank& rank) {
   return monitored(rank, "memory_used_bytes", &MonitoredSeries::maximum);
 }
@@ -71,6 +73,16 @@ size_t gpus_of(const RunSet& set, const Run& run) {
     gpus.emplace(set.environments[environment].host_name, *gpu->pci_id);
   }
   return gpus.size();
+}
+
+// Of all GPUs, where each rank has one.
+Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
+  for (const Run* run : timed_runs(arm)) {
+    if (static_cast<int64_t>(gpus_of(set, *run)) != run->world_size) {
+      return Unknown{"not each rank has a GPU that is told apart"};
+    }
+  }
+  return over_ranks(arm, watts, std::plus<>());
 }
 
 // Of each job.
@@ -153,7 +165,7 @@ Maybe<double> worst_of_best(const RunArm& arm) { return of_jobs(arm, worst_of_be
 // With MIG and vGPUs each rank tells of its own device; else each tells of all.
 Maybe<double> memory_of(const RunArm& arm) {
   const bool own_devices =
-      arm.share->mode == SharingMode::mig || arm.share->mode == SharingMode::vgpu;
+      arm.share && (arm.share->mode == SharingMode::mig || arm.share->mode == SharingMode::vgpu);
   if (!own_devices) return worst_of_ranks(arm, memory_bytes);
   if (!arm.share->neighbours.empty()) {
     return Unknown{"its neighbours' devices are not looked at"};
@@ -164,17 +176,20 @@ Maybe<double> memory_of(const RunArm& arm) {
 // One GPU for each job; of several the power of one is not that of all. The jobs of a GPU that MIG
 // divides all see its power, which is not divided.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm) {
+  if (!arm.share) return power_of_own_gpus(set, arm);
   if (arm.share->mode == SharingMode::vgpu && arm.share->jobs > 1)
     return Unknown{"the jobs are on several VMs"};
   for (const Run* run : timed_runs(arm)) {
     if (run->world_size > arm.share->jobs) return Unknown{"a job has several GPUs"};
     if (gpus_of(set, *run) > 1) return Unknown{"the jobs are on several GPUs"};
   }
-  return worst_of_ranks(arm, [](const Rank& rank) { return monitored(rank, "power_watts"); });
+  return worst_of_ranks(arm, watts);
 }
 
 Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput) {
-  if (!arm.share->neighbours.empty()) return Unknown{"its neighbours take power, too"};
+  if (arm.share && !arm.share->neighbours.empty()) {
+    return Unknown{"its neighbours take power, too"};
+  }
   Maybe<double> power = power_of(set, arm);
   if (!power) return power;
   return *power > 0 ? Maybe<double>(throughput / *power) : Maybe<double>(Unknown{"not monitored"});

@@ -16,7 +16,7 @@ std::vector<const Run*> timed_runs(const RunArm& arm);
 /// Of these, the throughput of all jobs; none of unlike ones.
 std::vector<double> throughputs(const RunArm& arm);
 
-// Means over these, of an arm with a share:
+// Means over these; but for memory, power and energy of an arm with a share:
 
 /// Of step times, of the worst rank.
 Maybe<double> worst_p99_seconds(const RunArm& arm);
@@ -30,10 +30,10 @@ Maybe<Interval> job_speeds_of(const RunArm& arm);
 /// Slowest job / fastest.
 Maybe<double> worst_of_best(const RunArm& arm);
 
-/// Used of the GPU, at most; of MIG devices and vGPUs the sum.
+/// Used of the GPU, at most, or of the fullest of several; of MIG devices and vGPUs the sum.
 Maybe<double> memory_of(const RunArm& arm);
 
-/// Watts of the GPU that all jobs have, neighbours included.
+/// Watts of the GPU that all jobs have, neighbours included; without a share of all GPUs.
 Maybe<double> power_of(const RunSet& set, const RunArm& arm);
 
 Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double throughput);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/compare/grid_curves.h"
 #include "reports/sharing/arm_figures.h"
 
 namespace nearmetal {
@@ -93,7 +94,8 @@ std::string References::context_of(const RunArm& arm, const ArmShare& share) con
     std::erase_if(
         key, [](const KeyField& field) { return field.name == "batch" || follows_batch(field); });
   }
-  return arm.group + '\0' + context_sha256(key) + boards_of(arm, share) + ranks_of_jobs(arm);
+  return arm.group + '\0' + combination_text(arm, any_batch_) + context_sha256(key) +
+         boards_of(arm, share) + ranks_of_jobs(arm);
 }
 
 // A job of two ranks is no faster than one of one because it shares less.

@@ -80,6 +80,10 @@ Chart efficiency_chart(const ShownArms& shown);
 /// fairness, memory and energy.
 std::vector<Chart> fraction_charts(const RunSet& set);
 
+/// Of a sweep with a grid, for each setting of several values: throughput, samples for a joule and
+/// memory over it, a curve for each combination of the others.
+std::vector<Chart> grid_charts(const RunSet& set);
+
 /// Step times of the timed window of each arm's typical run: one after another, and how they are
 /// distributed.
 Chart step_strip_chart(const ShownArms& shown);
@@ -91,7 +95,8 @@ Chart profile_chart(const ShownArms& shown);
 /// By how much the median step of each rank differs from that of the middle rank, for each run.
 Chart rank_chart(const ShownArms& shown);
 
-/// All of them, in the order of a page; those of sharing only where jobs share.
+/// All of them, in the order of a page; those of sharing only where jobs share, and of a grid where
+/// there is one.
 std::vector<Chart> charts_of(const GroupedRuns& runs);
 std::vector<Chart> charts_of(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
