@@ -68,6 +68,16 @@ void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
   }
 }
 
+// What a job has by itself would stand over the combination.
+void require_in_no_job(const GridAxis& axis, const std::vector<Layout>& layouts) {
+  for (const Layout& layout : layouts) {
+    for (size_t job = 0; job < layout.jobs.size(); ++job) {
+      require_in_grid_alone(axis, layout.jobs[job].workload,
+                            layout.source + "/jobs/" + std::to_string(job) + "/workload");
+    }
+  }
+}
+
 void settle_axes(LayoutFile& file, const std::vector<GridAxis>& of_command_line,
                  const Workload& asked) {
   for (const GridAxis& axis : file.grid.axes) {
@@ -85,6 +95,7 @@ void settle_axes(LayoutFile& file, const std::vector<GridAxis>& of_command_line,
   file.grid.axes.clear();
   for (const GridAxis& axis : all) {
     check_axis(axis, file.grid.axes, asked);
+    require_in_no_job(axis, file.layouts);
     file.grid.axes.push_back(axis);
   }
 }

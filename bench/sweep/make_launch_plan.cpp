@@ -13,7 +13,6 @@
 #include "bench/cli/parse_value.h"
 #include "bench/run/prepare_device.h"
 #include "bench/sweep/executable.h"
-#include "bench/sweep/fraction_arms.h"
 #include "bench/sweep/grid.h"
 #include "bench/sweep/hosts_found.h"
 #include "bench/sweep/layouts_left_out.h"

@@ -109,7 +109,7 @@ Json workload_properties(bool of_one_job) {
 }
 
 Json grid_properties() {
-  Json properties = workload_properties();
+  Json properties = workload_properties(false);
   for (auto& [name, property] : properties.items()) {
     property = {{"description", property["description"]},
                 {"type", "array"},

@@ -126,14 +126,6 @@ std::vector<const Run*> timed_runs(const RunArm& arm) {
   return runs;
 }
 
-std::vector<double> throughputs(const RunArm& arm) {
-  std::vector<double> values;
-  for (const Run* run : timed_runs(arm)) {
-    if (run->throughput) values.push_back(*run->throughput);
-  }
-  return values;
-}
-
 Maybe<double> worst_p99_seconds(const RunArm& arm) {
   return worst_of_ranks(arm, [](const Rank& rank) -> Maybe<double> {
     if (!rank.step_time) return Unknown{rank.step_time.reason};

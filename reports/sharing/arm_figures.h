@@ -13,9 +13,6 @@ namespace nearmetal {
 /// Those that are complete and tell how fast they were, or each of their unlike jobs.
 std::vector<const Run*> timed_runs(const RunArm& arm);
 
-/// Of these, the throughput of all jobs; none of unlike ones.
-std::vector<double> throughputs(const RunArm& arm);
-
 // Means over these; but for memory, power and energy of an arm with a share:
 
 /// Of step times, of the worst rank.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
 #include "reports/document/unlike_jobs.h"
 #include "reports/sharing/arm_figures.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reports/compare/compare.h"
+#include "reports/compare/comparison_row.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/statistics/statistics.h"
 
