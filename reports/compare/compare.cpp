@@ -246,6 +246,14 @@ void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
   }
 }
 
+// Alone, or as its unlike jobs, in their order.
+bool holds_one_arm(const RunSet& set) {
+  if (set.arms.size() == 1) return true;
+  return !set.arms.empty() && std::ranges::all_of(set.arms, [&](const RunArm& arm) {
+    return !arm.whole.empty() && arm.whole == set.arms.front().whole;
+  });
+}
+
 }  // namespace
 
 std::string title_of(const ComparisonRow& row) {
@@ -259,13 +267,16 @@ bool holds_within_one_session(const Comparison& comparison) {
 }
 
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next) {
-  if (base.arms.size() == 1 && next.arms.size() == 1) {
-    const std::string& name = base.arms[0].name;
-    const std::string& new_name = next.arms[0].name;
-    const std::string shown = name == new_name ? name : name + " | " + new_name;
-    return {{shown, &base.arms[0], &next.arms[0]}};
-  }
   std::vector<ArmPair> pairs;
+  if (holds_one_arm(base) && holds_one_arm(next) && base.arms.size() == next.arms.size()) {
+    for (size_t i = 0; i < base.arms.size(); ++i) {
+      const std::string& name = base.arms[i].name;
+      const std::string& new_name = next.arms[i].name;
+      const std::string shown = name == new_name ? name : name + " | " + new_name;
+      pairs.push_back({shown, &base.arms[i], &next.arms[i]});
+    }
+    return pairs;
+  }
   for (const RunArm& arm : base.arms) pairs.push_back({arm.name, &arm, arm_in(next, arm.name)});
   for (const RunArm& arm : next.arms) {
     if (arm_in(base, arm.name) == nullptr) pairs.push_back({arm.name, nullptr, &arm});

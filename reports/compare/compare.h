@@ -155,7 +155,8 @@ struct ArmPair {
   const RunArm* next = nullptr;
 };
 
-/// Arms of the same name, or the only arm of each side whatever their names.
+/// Arms of the same name, or the only arm of each side whatever their names; of unlike jobs each
+/// with the one in its place.
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 
 /// Of all pairs of arms. Arms of `anchor`, the first runs of a baseline, are compared with the new

@@ -85,17 +85,12 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
          sentence_of(*rows.front(), comparison.options);
 }
 
-bool is_serial(const RunSet& set, const std::string& arm) {
-  const auto found = std::ranges::find(set.arms, arm, &RunArm::name);
-  return found->share && found->share->mode == SharingMode::serial;
-}
-
 // The way of sharing that gains the most.
 std::vector<std::string> sharing_headlines(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   const FractionPoint* best = nullptr;
   for (const FractionPoint& point : points) {
-    if (!point.of_serial || point.jobs < 2 || is_serial(set, point.arm)) continue;
+    if (!point.of_serial || point.jobs < 2 || point.way == SharingMode::serial) continue;
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};

@@ -105,6 +105,7 @@ class Fractions {
   FractionPoint point_of(const RunArm& arm) const {
     FractionPoint point;
     point.arm = arm.name;
+    point.way = arm.share->mode;
     point.jobs = arm.share->jobs;
     point.runs = std::ssize(timed_runs(arm));
     point.fairness = fairness_of(arm);

@@ -30,6 +30,7 @@ struct JobPoint {
 /// add: in place of throughputs stand sums of normalised progress.
 struct FractionPoint {
   std::string arm;
+  SharingMode way = SharingMode::alone;
   int64_t jobs = 1;
   int64_t runs = 0;
   Maybe<double> throughput{};  // of all jobs

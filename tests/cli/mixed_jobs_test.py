@@ -28,7 +28,7 @@ def both(name, way, *workloads):
 
 def tiny_file(*layouts, **more):
     return {"workload": {"image_size": 32, "classes": 10, "batch": 2, "threads": 1, "warmup": 2,
-                         "duration": "0.3s"},
+                         "duration": "0.5s"},
             "layouts": list(layouts), "repeats": 2, **more}
 
 

@@ -157,6 +157,21 @@ TEST(UnlikeJobs, OfOtherWorkAreNotComparable) {
   EXPECT_EQ(found[0].other, "256 + 7");
 }
 
+TEST(UnlikeJobs, OfTheOnlyArmsAreComparedInTheirOrder) {
+  RunSet base, next;
+  add_runs(base, two_models(), "made up", "serial");
+  add_runs(next, two_models(), "made up", "slices");
+  CompareOptions options;
+  options.allow_differ = {"share"};
+  const Comparison comparison = compare(base, next, options);
+  ASSERT_EQ(comparison.rows.size(), 2);
+  for (const ComparisonRow& row : comparison.rows) {
+    const bool first = row.arm == "serial, job 1 | slices, job 1";
+    EXPECT_TRUE(first || row.arm == "serial, job 2 | slices, job 2") << row.arm;
+    EXPECT_EQ(row.verdict, Verdict::slower) << row.arm;
+  }
+}
+
 TEST(UnlikeJobs, OfARunThatFailedAreKnownToHaveFailed) {
   Report report = two_models();
   nearmetal::Run& failed = report.arms[3].runs[0];
