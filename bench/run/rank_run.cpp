@@ -68,12 +68,15 @@ std::string out_of_memory_text(const OutOfMemory& error) {
               : std::string("not even a batch of 1 fits"));
 }
 
-void with_memory_hint(const std::function<void()>& work) {
+// A sweep is told by a code, as the report has the text alone.
+void with_memory_hint(const RankTask& task, const std::function<void()>& work) {
   try {
     work();
   } catch (const OutOfMemory& error) {
-    throw OutOfMemory(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
-                      error.largest_batch_size);
+    const OutOfMemory hint(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
+                           error.largest_batch_size);
+    if (task.reporter != nullptr) task.reporter->tell(failure_event(hint));
+    throw hint;
   }
 }
 
@@ -85,7 +88,7 @@ KernelSource kernels_of_all(const RankTask& task) {
   together(task.world, [&] {
     if (task.world.rank() > 0) return;
     const ProgramOptions options = program_options(task.config, kernels, task.world.size());
-    with_memory_hint([&] { chosen = task.backend.choose_kernels(task.graph, options); });
+    with_memory_hint(task, [&] { chosen = task.backend.choose_kernels(task.graph, options); });
   });
   kernels.known = kernel_choices_from_json(task.world.broadcast(kernel_choices_to_json(chosen)));
   kernels.pinned = true;
@@ -97,8 +100,9 @@ std::unique_ptr<Program> prepare_together(const RankTask& task) {
   const ProgramOptions options =
       program_options(task.config, kernels_of_all(task), world.size(), world.rank());
   std::unique_ptr<Program> program;
-  together(task.world,
-           [&] { with_memory_hint([&] { program = task.backend.prepare(task.graph, options); }); });
+  together(task.world, [&] {
+    with_memory_hint(task, [&] { program = task.backend.prepare(task.graph, options); });
+  });
   return program;
 }
 

@@ -19,8 +19,8 @@ inline constexpr const char* end_order = "end";      // after `measured`: enough
 inline constexpr const char* stop_order = "stop";    // early
 
 /// ready: warmed up, the load goes on until `start`; measured: the window is complete, the load
-/// goes on until `end`; result: with the report, or what a neighbour did; failure: the job ends
-/// without a report. Either is the last event.
+/// goes on until `end`; result: with the report, or what a neighbour did; failure: of a rank, after
+/// which the job ends, with a report or without one.
 enum class EventKind { progress, ready, measured, result, failure };
 constexpr auto names_of(EventKind) {
   return std::array{"progress", "ready", "measured", "result", "failure"};

@@ -49,7 +49,7 @@ def without_remarks(text):
 class Fractions(plans.Plan):
     def test_what_would_be_left_out_or_done_twice_is_refused(self):
         cases = [(["--hosts", "a:2,b:2"], "--hosts names 2"),
-                 (["--batches", "32,32"], "--batches 32,32 names one twice"),
+                 (["--batches", "32,32"], "--batches: it names 32 twice"),
                  (["--neighbours", "copy,copy"], "--neighbours copy,copy names one twice")]
         for arguments, message in cases:
             self.assert_refused(self.call("plan", "--fractions", "2", *arguments), 2, message)

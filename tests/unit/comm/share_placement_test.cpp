@@ -102,10 +102,6 @@ TEST(FractionLayouts, AreTheWaysToShareOneGpu) {
   hidden.visible_gpus = {1};
   EXPECT_THAT(fraction_layouts(hidden, {4})[4].jobs[3].instances[0].gpus, ElementsAre(1));
   EXPECT_EQ(fraction_layouts(cpu_host("a", "0-3"), {2}).size(), 3) << "no MPS without a GPU";
-  const std::vector<Layout> batches = fraction_layouts(cpu_host("a", "0-3"), {2, {32, 64}});
-  EXPECT_EQ(batches.size(), 6);
-  EXPECT_EQ(batches[4].name, "2 jobs, serial, batch 64");
-  EXPECT_EQ(batches[4].workload.texts.at("batch"), "64");
 }
 
 TEST(FractionLayouts, BesideNeighboursOneJobTrains) {

@@ -67,6 +67,28 @@ TEST_F(SweepRunsTest, FailedOnesAreTakenAgainAndTheLastCounts) {
   EXPECT_FALSE(resumed().any_failed());
 }
 
+TEST_F(SweepRunsTest, ACombinationThatCannotRunIsDoneAndNoFailure) {
+  JournalEntry refused = entry(1, ExitCode::run_failed);
+  refused.report.arms[0].unsupported = "out of memory";
+  {
+    SweepRuns runs = begun();
+    runs.add(refused, false);
+    EXPECT_TRUE(runs.done({0, 1}));
+    EXPECT_TRUE(runs.done({0, 2})) << "it would be no different";
+    EXPECT_FALSE(runs.done({1, 1}));
+    EXPECT_FALSE(runs.any_failed());
+    EXPECT_EQ(runs.exit_code(), ExitCode::run_failed) << "nothing ran";
+    JournalEntry other = entry(1);
+    other.layout = 1;
+    runs.add(other, false);
+    EXPECT_EQ(runs.exit_code(), ExitCode::ok);
+  }
+  SweepRuns runs = resumed();
+  EXPECT_TRUE(runs.done({0, 2})) << "also by the journal";
+  EXPECT_FALSE(runs.any_failed());
+  EXPECT_TRUE(runs.has_run(1));
+}
+
 TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {
   begun().add(entry(1), false);
   const Tool first = origin.tool;

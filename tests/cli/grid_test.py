@@ -1,0 +1,101 @@
+"""Sweeps with a grid of settings, on the CPU: what runs, what cannot, and how they go on."""
+
+import json
+import os
+import shutil
+import signal
+import unittest
+
+import cli
+
+# As TINY_WORK, without the batch.
+WORK = ["--model", "resnet20", "--image-size", "32", "--classes", "10", "--threads", "1",
+        "--warmup", "1", "--steps", "3"]
+
+
+class Grid(cli.SweepTest):
+    def grid(self, *arguments, **options):
+        process = self.start("sweep", "1x1x1", *WORK, "--hosts", "localhost:0", "--output", "s.json",
+                             *arguments, **options)
+        process.out, process.err = process.communicate(timeout=cli.limit(100))
+        return process
+
+    def arms(self):
+        self.assertEqual(self.call("validate", "s.json").returncode, 0)
+        return {arm["name"]: arm for arm in self.report("s.json")["arms"]}
+
+    def test_what_cannot_run_is_told_once_and_the_rest_runs(self):
+        process = self.grid("--grid", "batch=2,60000,auto", "--grid", "precision=fp32,fp16",
+                            "--repeats", "2")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("estimated duration: more than 2 min: 8 starts", process.err)
+        arms = self.arms()
+        self.assertEqual(len(arms["batch 2, precision fp32"]["runs"]), 2)
+        reasons = {name: arm["unsupported"] for name, arm in arms.items() if arm["unsupported"]}
+        self.assertEqual(len(reasons), 5)
+        self.assertIn("out of memory", reasons["batch 60000, precision fp32"])
+        self.assertIn("not in fp16", reasons["batch 2, precision fp16"])
+        self.assertIn("--batch auto is for GPUs", reasons["batch auto, precision fp32"])
+        self.assertEqual(process.err.count("batch 60000, precision fp32: unsupported"), 1)
+        self.assertEqual(arms["batch 2, precision fp32"]["grid"],
+                         {"layout": "1x1x1", "settings": {"batch": "2", "precision": "fp32"}})
+        self.assertFalse(os.path.exists(self.path("s.jsonl")), "nothing is left to do")
+
+    def test_where_nothing_runs_the_sweep_has_failed(self):
+        process = self.grid("--grid", "precision=fp16", "--grid", "batch=2,4", "--repeats", "1")
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(self.report("s.json")["status"], "failed")
+        self.assertEqual(process.err.count("unsupported"), 2)
+
+    def test_an_interrupted_one_goes_on(self):
+        words = ["--grid", "batch=2,3", "--grid", "precision=fp16,fp32", "--repeats", "1"]
+        process = self.start("sweep", "1x1x1", *WORK, "--hosts", "localhost:0", "--output",
+                             "s.json", *words)
+        told = ""
+        for line in process.stderr:
+            told += line
+            if "throughput" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        told += process.communicate(timeout=cli.limit(60))[1]
+        self.assertEqual(process.returncode, 130, told)
+        self.assertIn("go on with: ", told)
+        before = self.arms()
+        self.assertTrue(any(run["status"] == "complete" for arm in before.values()
+                            for run in arm["runs"]))
+        process = self.grid(*words, "--resume", "s.jsonl", "--force")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertLessEqual((told + process.err).count("precision fp16: unsupported"), 2)
+        arms = self.arms()
+        for batch in (2, 3):
+            runs = arms[f"batch {batch}, precision fp32"]["runs"]
+            self.assertEqual([run["status"] for run in runs], ["complete"])
+            self.assertIn("not in fp16", arms[f"batch {batch}, precision fp16"]["unsupported"])
+
+    @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
+    def test_of_a_file_and_its_charts(self):
+        layouts = {"hosts": [{"name": "localhost", "gpus": 0}], "repeats": 1,
+                   "layouts": [{"name": "cpu", "jobs": [{"instances": [{"host": "localhost",
+                                                                        "ranks": 1}]}]}],
+                   "workload": {"model": "resnet20", "image_size": 32, "threads": 1, "warmup": 1,
+                                "steps": 3},
+                   "grid": {"batch": [2, 4], "zero_init": [True, False]}}
+        process = self.sweep_file(layouts)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("within 5 % of the best", process.out)
+        self.assertEqual(list(self.arms()), [f"batch {batch}, zero_init {zero}" for batch in (2, 4)
+                                             for zero in ("true", "false")])
+        judge = json.loads(self.call("schema", "layout").out)
+        self.assertEqual(judge["$defs"]["grid"]["properties"]["batch"]["type"], "array")
+        process = self.call("report", "s.json", "--format", "html", "--output", "s.html")
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        with open(self.path("s.html"), encoding="utf-8") as page:
+            text = page.read()
+        for title in ("Throughput over batch", "Throughput over zero_init"):
+            self.assertIn(f"Chart: {title}", text)
+        self.assertIn("Memory over batch: memory was not monitored", text)
+        self.assertIn("The smallest batch within 5 % of the best", text)
+
+
+if __name__ == "__main__":
+    cli.main()
