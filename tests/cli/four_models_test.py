@@ -19,7 +19,7 @@ class FourModels(cli.CliTest):
                           "four models, SMs 25 percent"})
         jobs = re.findall(r"four models, time slices +(\d) +(\S+ \S+),", process.out)
         self.assertEqual(jobs, [("1", "resnet50 training"), ("2", "resnet18 training"),
-                                ("3", "vgg16 training"), ("4", "resnet50 forward")])
+                                ("3", "vgg16 training"), ("4", "resnet50 inference")])
 
 
 if __name__ == "__main__":
