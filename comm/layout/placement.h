@@ -42,7 +42,7 @@ struct Placement {
   const std::optional<Share>& share() const { return jobs.front().share; }  // in the way of all
   int64_t ranks() const;
   std::vector<size_t> training_jobs() const;  // their indices; others disturb them
-  bool on_gpus() const;  // all, or none
+  bool on_gpus() const;                       // all, or none
 };
 
 /// Where a layout's ranks go. A job of a shape takes, in the order of the file, the nodes with the
