@@ -210,7 +210,7 @@ class FourModels(cli.CliTest):
             commands = [" ".join(one["command"]) for one in slices["jobs"]]
             self.assertEqual([re.search("--model=(\\S+)", words)[1] for words in commands],
                              ["resnet50", "resnet18", "vgg16", "resnet50"])
-            self.assertEqual(["--forward-only" in words for words in commands],
+            self.assertEqual(["--inference" in words for words in commands],
                              [False, False, False, True])
             for words in commands:
                 self.assertIn("--device=" + device, words)
