@@ -21,6 +21,7 @@ Examples:
   nearmetal plan                                        1, 2, 4, ... all GPUs of this machine
   nearmetal plan 1x1x2 1x2x1 '2*(1x1x1)'                two GPUs: one job, split, two jobs
   nearmetal plan 1x1x2 2x1x2 --hosts vm0:2,vm1:2        a job in one VM, and over two
+  nearmetal plan --grid batch=64,256 --grid precision=fp16,bf16 --hosts a:1
   nearmetal plan dell_vms --format json                 every rank and command of a layout file
   nearmetal plan 4x1x8 --hosts '4*8' --format slurm | sbatch
   nearmetal plan 2x1x8 --hosts '2*8' --format mpijob --image IMAGE | kubectl apply -f -

@@ -12,6 +12,7 @@ Examples:
   nearmetal sweep                                       1, 2, 4, ... all GPUs of this machine
   nearmetal sweep 1x1x2 '2*(1x1x1)' --repeats 8         one job on two GPUs, and two jobs at once
   nearmetal sweep dell_vms --output dell.json           what a layout file says, here a shipped one
+  nearmetal sweep 1x1x1 --grid batch=64,128,256         one job with each of these batches
   nearmetal sweep --fractions 4 --repeats 5             four jobs on one GPU, in every way
   nearmetal sweep --fractions 4 --batches 32,64,128     the same, each with its best batch, too
   nearmetal sweep --fractions 2 --neighbours copy,pcie  one job beside one that only disturbs

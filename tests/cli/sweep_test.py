@@ -245,7 +245,8 @@ exec {cli.EXECUTABLE} "$@"
         self.assert_refused(self.sweep("1x1"), 2, "1x1")
         self.assert_refused(self.sweep("1x1x1", "--fractions", "2"), 2, "--fractions")
         self.assert_refused(self.sweep("--fractions", "1"), 2, "--fractions", "2 to 64")
-        self.assert_refused(self.sweep("--fractions", "2", "--batches", "2"), 2, "--batch and")
+        self.assert_refused(self.sweep("--fractions", "2", "--batches", "2"), 2,
+                            "--batches: --batch says it already")
         self.assert_refused(self.call("sweep", "1x1x1", "--batches", "2"), 2, "--batches is for")
         self.assert_refused(self.call("sweep", "--fractions", "2", "--batches", "2,,4"), 2,
                             "--batches")

@@ -56,13 +56,13 @@ std::vector<FigureOverSettings> figures(const RunSet& set) {
        "Geometric mean of runs; whiskers: its 95 % interval, none for one run.",
        "no run is complete", true, throughput_of},
       {"energy", std::string("How many ") + words.plural + " for a joule", words.per_joule,
-       "Throughput over the mean power of the GPUs.", "power was not monitored", false,
+       "Throughput over the mean power of the GPUs.", "power is not known", false,
        [&set](const RunArm& arm) {
          const Maybe<Figure> throughput = throughput_of(arm);
          if (!throughput) return throughput;
          return without_interval(samples_per_joule(set, arm, throughput->value));
        }},
-      {"memory", "Memory", "GB", "Used of a GPU, at most.", "memory was not monitored", false,
+      {"memory", "Memory", "GB", "Used of a GPU, at most.", "memory is not known", false,
        [](const RunArm& arm) { return without_interval(memory_of(arm), 1e-9); }},
   };
 }
@@ -215,7 +215,10 @@ Chart curve_chart(std::vector<GridCurve> curves, const FigureOverSettings& shown
     }
   }
   const std::vector<PlacedPoint> points = placed_points(curves, values, shown);
-  if (points.empty()) return missing_chart(chart, shown.missing);
+  if (points.empty()) {
+    const std::string why = shown.value_of(*curves.front().points.front().arm).reason;
+    return missing_chart(chart, std::string(shown.missing) + ": " + why);
+  }
   chart.caption = shown.caption;
   if (std::ranges::any_of(points, &PlacedPoint::is_knee)) {
     chart.caption += " Ring: the smallest batch within " + plain_percent(1 - least_share_at_knee) +

@@ -147,6 +147,30 @@ TEST(GridCurves, ChartsHoldACurveForEachCombinationAndTheKnee) {
   EXPECT_THAT(charts[3].script, testing::Not(HasSubstr("linespoints"))) << "words have no between";
 }
 
+TEST(GridCurves, EnergyIsThatOfAllGpusAndMemoryThatOfTheFullest) {
+  Report report = report_of(rising);
+  report.environments.at(0).gpus.at(0).pci_id = std::string("0000:17:00.0");
+  for (Arm& arm : report.arms) {
+    for (nearmetal::Run& run : arm.runs) {
+      run.ranks[0].monitoring->series = {{"power_watts", 400, 500, 600, {}},
+                                         {"memory_used_bytes", 1e9, 2e9, 3e9, {}}};
+    }
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  const std::vector<Chart> charts = grid_charts(set);
+  ASSERT_EQ(charts.size(), 3);
+  EXPECT_EQ(charts[1].name, "energy_over_batch");
+  EXPECT_EQ(charts[1].missing, "");
+  EXPECT_THAT(charts[1].table.rows.at(0), ElementsAre("arm 1", "32", "1.010", "2"));
+  EXPECT_THAT(charts[2].table.rows.at(0), ElementsAre("arm 1", "32", "3.000", "2"));
+  report.environments.at(0).gpus.at(0).pci_id = Unknown{"not told"};
+  RunSet unknown;
+  add_runs(unknown, report, "made up");
+  EXPECT_EQ(grid_charts(unknown).at(1).missing,
+            "power is not known: not each rank has a GPU that is told apart");
+}
+
 TEST(GridCurves, AReportKeepsThem) {
   const Report report = report_of(rising);
   EXPECT_EQ(report_from_json(to_json(report)).arms.at(1).grid, report.arms[1].grid);
