@@ -48,7 +48,7 @@ void add_layout_options(Options& options, PlanRequest& request) {
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "on one GPU, in every way; of batch 64 unless given");
   options.repeated("--grid", "NAME=VALUE,...",
-                   "each layout with each of these, and with those of others",
+                   "each layout with each value; of several: every combination",
                    [&](const std::vector<std::string>& texts) {
                      for (const std::string& text : texts) {
                        request.grid.push_back(grid_axis_from(text));

@@ -247,7 +247,8 @@ exec {cli.EXECUTABLE} "$@"
         self.assert_refused(self.sweep("--fractions", "1"), 2, "--fractions", "2 to 64")
         self.assert_refused(self.sweep("--fractions", "2", "--batches", "2"), 2,
                             "--batches: --batch says it already")
-        self.assert_refused(self.call("sweep", "1x1x1", "--batches", "2"), 2, "--batches is for")
+        self.assert_refused(self.call("sweep", "1x1x1", "--batches", "2", "--grid", "batch=4"), 2,
+                            "--batches: --grid batch says it already")
         self.assert_refused(self.call("sweep", "--fractions", "2", "--batches", "2,,4"), 2,
                             "--batches")
         self.assert_refused(self.call("sweep", "1x1x1", "--output", "-"), 2, "journal", "name a file")
