@@ -88,7 +88,8 @@ Event failure_event(const std::exception& error) {
   Failure failure{{}, static_cast<int>(exit_code_of(error)), error.what()};
   if (const auto* job = dynamic_cast<const JobFailure*>(&error)) failure.code = job->code;
   if (const auto* own = dynamic_cast<const NotAsExpected*>(&error)) failure.code = own->code;
-  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr) failure.code = FailureCode::out_of_memory;
+  if (dynamic_cast<const OutOfMemory*>(&error) != nullptr)
+    failure.code = FailureCode::out_of_memory;
   Event event;
   event.kind = EventKind::failure;
   event.host = host_name();
