@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 
 import yaml
 
@@ -13,7 +14,7 @@ JOB = ["2x1x2", "1x1x2", "--hosts", "2*2", "--repeats", "2", "--format", "mpijob
 
 # The fields of MPIJob, kubeflow.org/v2beta1, and of pods in it that are used here, with the type of
 # each, as the operator's definition has them; [type] is a list. Servers drop what they do not know.
-QUANTITIES = {"nvidia.com/gpu": int, "memory": str, "rdma/hca": int}
+QUANTITIES = {"nvidia.com/gpu": int, "memory": str, "rdma/hca": int, "rdma/hca_shared_devices_a": int}
 POD_SPEC = {
     "securityContext": {"fsGroup": int},
     "containers": [{"name": str, "image": str, "command": [str], "args": [str], "workingDir": str,
@@ -122,6 +123,12 @@ class MpiJob(plans.Plan):
             manifest = self.manifest(path, "--format", "mpijob", *POD)
             launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
             self.assertIn(f"'VALUE={value}'", expanded(launcher["containers"][0]["args"][0]))
+
+    def test_the_command_of_the_page_writes_one(self):
+        page = (plans.ROOT / "docs/containers.md").read_text(encoding="utf-8")
+        command = re.search(r"^nearmetal (plan [^>]*)> job.yaml$", page.replace("\\\n", ""), re.M)[1]
+        manifest = self.manifest(*shlex.split(command)[1:])
+        self.assertEqual(manifest["spec"]["slotsPerWorker"], 8)
 
     def test_what_is_no_value_is_refused(self):
         for arguments, fragments in (
