@@ -124,8 +124,8 @@ struct Profile {
 
 /// A graph prepared for one device: memory placed, kernels chosen, nothing left to decide.
 /// One step = labels drawn, forward, loss, backward, update; of a graph without a loss it is the
-/// forward pass. Vectors of parameters are in the
-/// canonical layout of Graph. Not thread-safe. Errors of the device throw std::runtime_error.
+/// forward pass. Vectors of parameters are in the canonical layout of Graph. Not thread-safe.
+/// Errors of the device throw std::runtime_error.
 class Program {
  public:
   virtual ~Program() = default;

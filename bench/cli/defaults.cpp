@@ -131,9 +131,12 @@ void check_settings(const Workload& workload) {
   require(
       cuda || config.batch != largest_that_fits,
       "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
-  require(!config.forward_only || !config.inference,
-          "--forward-only is the forward pass of training, --inference that of evaluation; give one "
-          "of them");
+  require(
+      !config.forward_only || !config.inference,
+      "--forward-only is the forward pass of training, --inference that of evaluation; give one "
+      "of them");
+  require(!config.zero_init || !config.inference,
+          "--zero-init gives inference layers of zeros; leave it out with --inference");
   require(trains(config) || !config.verify,
           std::string("--verify trains; it cannot go with ") +
               (config.inference ? "--inference" : "--forward-only"));

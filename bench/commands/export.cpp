@@ -97,6 +97,7 @@ std::vector<float> evaluated_logits(const PreparedDevice& device, const Training
                                     const Terminal& terminal) {
   PreparedDevice evaluation = device;
   evaluation.config.inference = true;
+  evaluation.config.plans.reset();  // they are of training
   evaluation.graph = graph_of(evaluation.config);
   const std::unique_ptr<Program> program = prepare_program(evaluation, terminal);
   program->restart(inference_parameters(device.graph, training.trained.parameters,

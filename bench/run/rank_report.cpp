@@ -34,7 +34,8 @@ std::optional<std::string> failure_of(const Checks& checks) {
   if (checks.bucket_tests && !sums_are_exact(checks)) {
     return "the gradients of the ranks are not summed right";
   }
-  if (!checks.outputs_finite.value_or(true)) return "the outputs of the network are not finite";
+  if (!checks.outputs_finite.value_or(true))
+    return "the outputs of the network are not finite, or all the same";
   if (checks.verify && !checks.verify->passed) {
     return "the network did not memorise the fixed set (--verify)";
   }
@@ -51,9 +52,10 @@ void fill_status(const RankResult& result, Run& run) {
   if (!failure && result.trained) failure = failure_of(*result.trained);
   if (failure) return fail_run(*failure, run);
   const bool stopped = !result.trained || result.trained->stopped;
-  if (!stopped && !result.checks.verify_interrupted) return;
+  const std::optional<std::string>& check = result.checks.interrupted;
+  if (!stopped && !check) return;
   run.status = Status::partial;
-  run.failure = stopped ? "interrupted" : "interrupted before the end of --verify";
+  run.failure = stopped ? "interrupted" : "interrupted before the end of " + *check;
 }
 
 void warn_of_environment(const RunConfig& config, const Environment& environment, Run& run) {
@@ -199,8 +201,8 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
     run.profile =
         step_profile(*checks.profile, rank.step_time->median_seconds, device.info.cache_bytes);
   }
+  rank.latency = checks.latency;
   if (!device.config.inference) rank.latency = Unknown{"not inference"};
-  if (checks.latency) rank.latency = *checks.latency;
   run.proof.outputs_finite = checks.outputs_finite;
   rank.probes = checks.probes;
   run.proof.verify = checks.verify;

@@ -39,12 +39,12 @@ struct Prepared {
 /// What was checked after a complete window, where it was asked for.
 struct Checks {
   std::optional<int64_t> other_replica;  // first rank with other parameters or momentum; 0: none
-  std::optional<Latency> latency;        // of inference
-  std::optional<bool> outputs_finite;    // likewise
+  Maybe<Latency> latency = Unknown{"the run ended before"};
+  std::optional<bool> outputs_finite;  // of inference
   std::optional<Profile> profile;
   std::optional<RankProbes> probes;
   std::optional<Verify> verify;
-  bool verify_interrupted = false;
+  std::optional<std::string> interrupted;  // the check that a stop ended, as "--verify"
   std::optional<std::vector<BucketTest>> bucket_tests;
   std::optional<std::string> failure;  // of the device or a library
 };

@@ -1,7 +1,6 @@
 #include "bench/run/rank_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "bench/environment/gpu.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
+#include "bench/run/check_inference.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/errors.h"
@@ -214,31 +214,6 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
   return stop == 0 ? std::optional(result) : std::nullopt;
 }
 
-constexpr int64_t most_latency_steps = 1000, fewest_latency_steps = 20;
-constexpr double latency_seconds = 5;
-
-// Of steps one at a time, from the call that queues one to its end as the host sees it.
-std::optional<Latency> measure_latency(Program& program, const std::atomic<int>& stop) {
-  using Clock = std::chrono::steady_clock;
-  std::vector<double> seconds;
-  seconds.reserve(most_latency_steps);
-  const Clock::time_point start = Clock::now();
-  const auto goes_on = [&] {
-    const auto steps = std::ssize(seconds);
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    return steps < fewest_latency_steps ||
-           (steps < most_latency_steps && elapsed < latency_seconds);
-  };
-  while (goes_on()) {
-    if (stop != 0) return std::nullopt;
-    const Clock::time_point begin = Clock::now();
-    program.enqueue_step();
-    program.wait_step();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  return latency_of(seconds);
-}
-
 // The gradient and the parameters are lost.
 Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
   Checks checks;
@@ -248,9 +223,7 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
           task.world, hash_of(program.parameters()) + hash_of(program.momentum()));
     }
     if (task.config.inference) {
-      checks.latency = measure_latency(program, task.stop);
-      checks.outputs_finite =
-          std::ranges::all_of(program.logits(), [](float logit) { return std::isfinite(logit); });
+      check_inference(program, task.sharing_jobs, task.stop, checks);
     }
     if (task.config.profile) checks.profile = program.profile(profile_repeats);
     if (task.config.attribute) {
@@ -260,7 +233,7 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
     if (task.config.verify) {
       if (task.stop == 0) task.terminal.remark("verifying that the network learns");
       checks.verify = verify_learning(program, task.graph, task.config, task.stop);
-      checks.verify_interrupted = !checks.verify;
+      if (!checks.verify) checks.interrupted = "--verify";
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
   } catch (const std::exception& error) {

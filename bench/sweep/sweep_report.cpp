@@ -28,8 +28,7 @@ namespace {
 
 // Of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout, const RunConfig& config) {
-  Run run = unmeasured_run(build_network(config.model, {config.image_size, config.classes}), config,
-                           {"the job ended without a report"});
+  Run run = unmeasured_run(graph_of(config), config, {"the job ended without a report"});
   run.started_at = time_stamp();
   run.device_name = "unknown";
   run.device_reason = "by the layout";

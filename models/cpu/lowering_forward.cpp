@@ -55,9 +55,10 @@ Lowering::Epilogue Lowering::epilogue_of(int conv) const {
   if (graph_.is(consumer, OpKind::add)) {
     const std::vector<int>& added = graph_.node(consumer).inputs;
     const int other = added[0] == conv ? added[1] : added[0];
-    const bool read_later = std::ranges::any_of(
-        graph_.consumers(other), [&](int reader) { return reader > conv && reader != consumer; });
-    if (values_[other] == nullptr || read_later) return epilogue;
+    const bool is_read = std::ranges::any_of(
+        graph_.consumers(other), [&](int reader) { return reader >= conv && reader != consumer; });
+    const bool stays = graph_.is(other, OpKind::input);  // from step to step
+    if (values_[other] == nullptr || is_read || stays) return epilogue;
     epilogue = {consumer, other};
     consumer = graph_.sole_consumer(consumer);
   }
@@ -104,7 +105,7 @@ void Lowering::forward_convolution(int i) {
     define_vector(node.parameters[1]);
     arguments.emplace_back(DNNL_ARG_BIAS, operand(node.parameters[1]));
   }
-  std::string name = node.name, what = "conv forward";
+  std::string name = node.name, what = std::string("conv") + pass();
   if (residual != nullptr) what += "+sum";
   if (epilogue.relu) what += "+relu";
   if (epilogue.output != i) name += " + " + graph_.node(epilogue.output).name;
@@ -190,8 +191,7 @@ void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, con
     arguments.emplace_back(DNNL_ARG_WORKSPACE, workspaces_[i]);
   }
   emit<dnnl::pooling_forward>(node.name, Phase::forward,
-                              key(std::string(to_string(node.op)) + " forward", i), desc,
-                              arguments);
+                              key(to_string(node.op) + std::string(pass()), i), desc, arguments);
 }
 
 void Lowering::forward_linear(int i) {
@@ -212,7 +212,8 @@ void Lowering::forward_linear(int i) {
   Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
   values_[i] = tensor(outputs);
   if (graph_.consumers(i).empty()) step_.logits = values_[i];
-  emit<dnnl::inner_product_forward>(node.name, Phase::forward, key("linear forward", i), desc,
+  emit<dnnl::inner_product_forward>(node.name, Phase::forward,
+                                    key(std::string("linear") + pass(), i), desc,
                                     {{DNNL_ARG_SRC, x},
                                      {DNNL_ARG_WEIGHTS, operand(weight)},
                                      {DNNL_ARG_BIAS, operand(bias)},

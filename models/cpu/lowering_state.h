@@ -40,6 +40,7 @@ class Lowering {
   prop_kind direction() const {
     return graph_.has_loss() ? prop_kind::forward_training : prop_kind::forward_inference;
   }
+  const char* pass() const { return graph_.has_loss() ? " forward" : " inference"; }
   // What a convolution computes along with itself where no backward pass needs what lies between:
   // the sum with a residual, in place, a ReLU, or both.
   struct Epilogue {

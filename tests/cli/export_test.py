@@ -104,6 +104,14 @@ class Export(cli.CliTest):
         self.assertNotEqual(list(tensors["trained.bn1.running_mean"][1]), [0] * 64)
         self.assertEqual(json.loads(metadata["config"])["momentum"], 0.25)
 
+    def test_inference_evaluates_the_trained_network_whatever_pins_its_training(self):
+        self.tiny("--steps", "3", "--output", "plans.json")
+        without_cache = TINY[:TINY.index("--plan-cache")] + TINY[TINY.index("--plan-cache") + 2:]
+        _, tensors = self.export(*without_cache, "--steps", "1", "--inference", "--plans", "plans.json")
+        shape, logits = tensors["logits"]
+        self.assertEqual(shape, (2, 1000))
+        self.assertTrue(all(map(math.isfinite, logits)))
+
     def test_refusals(self):
         existing = self.write("old", "precious")
         cases = [

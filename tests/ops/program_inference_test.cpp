@@ -95,6 +95,21 @@ TEST_P(Inference, LogitsAreWithinRoundingInBf16) {
   }
 }
 
+// What is added is what the convolution reads.
+Graph one_convolution_block() {
+  Graph graph("one convolution");
+  int node = graph.input({3, 9, 11});
+  for (const char* name : {"stem", "block"}) {
+    const int before = node;
+    node = graph.batch_norm(graph.conv(node, name, 16, {3, 1, 1}), name + std::string(".norm"));
+    if (before > 0) node = graph.add(node, before, "sum");
+    node = graph.relu(node, name + std::string(".relu"));
+  }
+  node = graph.linear(graph.global_average_pool(node, "pool"), "fc", 10);
+  graph.softmax_cross_entropy(node, "loss");
+  return graph;
+}
+
 std::vector<GraphCase> inference_cases() {
   std::vector<GraphCase> cases;
   for (const int64_t size : {32, 33}) {
@@ -102,6 +117,7 @@ std::vector<GraphCase> inference_cases() {
     cases.push_back({"Identity" + name, 4, [=] { return small_graph(size, 13); }});
     cases.push_back({"Projection" + name, 3, [=] { return bottleneck_graph(size); }});
   }
+  cases.push_back({"OneConvolutionAndItsInput", 2, one_convolution_block});
   cases.push_back({"TwoBlocks", 3, [] { return two_block_graph({3, 15, 21}, true); }});
   cases.push_back({"Vgg", 2, [] { return small_vgg_graph({3, 13, 18}, false); }});
   cases.push_back({"VggNorm", 1, [] { return small_vgg_graph({3, 12, 12}, true); }});

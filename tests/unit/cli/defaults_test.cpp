@@ -224,6 +224,9 @@ TEST_F(CheckSettings, VerifyTrains) {
 TEST_F(CheckSettings, OneForwardPass) {
   config.inference = config.forward_only = true;
   EXPECT_THAT(refusal(Device::cpu, {"inference", "forward_only"}), HasSubstr("one of them"));
+  config.forward_only = false;
+  config.zero_init = true;
+  EXPECT_THAT(refusal(Device::cpu, {"inference", "zero_init"}), HasSubstr("--zero-init"));
 }
 TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
   config.plans = "a.json";

@@ -66,8 +66,10 @@ TEST_F(CmdRun, InferenceHasLogitsAndLatencyInPlaceOfALoss) {
 TEST_F(CmdRun, InferenceFailsWhoseOutputsAreNotFinite) {
   script.logits = {1, std::numeric_limits<float>::infinity()};
   EXPECT_EQ(run({"--inference", "--steps", "3"}), ExitCode::run_failed);
-  EXPECT_EQ(only_run().failure, "the outputs of the network are not finite");
+  EXPECT_EQ(only_run().failure, "the outputs of the network are not finite, or all the same");
   EXPECT_FALSE(only_run().throughput);
+  script.logits = {0, 0};
+  EXPECT_EQ(run({"--inference", "--steps", "3", "--force"}), ExitCode::run_failed);
 }
 
 TEST_F(CmdRun, OnlyInferenceHasLatency) {

@@ -232,11 +232,21 @@ TEST_F(RankReport, OfChecksThatDoNotPass) {
 }
 
 TEST_F(RankReport, OfAVerificationThatWasInterrupted) {
-  result.checks.verify_interrupted = true;
+  result.checks.interrupted = "--verify";
   const nearmetal::Run run = make();
   EXPECT_EQ(run.status, Status::partial);
   EXPECT_EQ(run.failure, "interrupted before the end of --verify");
   EXPECT_EQ(*run.throughput, 16);
+}
+
+TEST_F(RankReport, OfALatencyThatWasInterrupted) {
+  device.config.inference = true;
+  result.checks.outputs_finite = true;
+  result.checks.interrupted = "the latency";
+  const nearmetal::Run run = make();
+  EXPECT_EQ(run.status, Status::partial);
+  EXPECT_EQ(run.failure, "interrupted before the end of the latency");
+  EXPECT_EQ(run.ranks[0].latency.reason, "the run ended before");
 }
 
 TEST_F(RankReport, SetsTheStepBesideItsRoofline) {
