@@ -141,8 +141,7 @@ class Sweep {
     output_ = form_.output.value_or(default_report_name("sweep", report_.invocation.config.model));
     std::error_code ignored;  // what is not there is none
     if (output_ == "-" || std::filesystem::is_character_file(output_, ignored)) {
-      throw std::invalid_argument(
-          "--output: a sweep's journal lies beside its report; name a file");
+      throw std::invalid_argument("--output: the journal lies beside the report; name a file");
     }
     require_no_input(output_, inputs());
     require_writable(output_, form_.force);

@@ -88,7 +88,7 @@ Maybe<double> p99_latency(const Run& run) {
   return slowest;
 }
 
-constexpr std::array latency_metrics = {
+constexpr std::array metrics_of_latency = {
     Metric{"median_latency_seconds", "s", "ms", 1e3, false, false,
            slowest<&Rank::latency, &Latency::median_seconds>},
     Metric{"p95_latency_seconds", "s", "ms", 1e3, false, false,
@@ -133,7 +133,22 @@ std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units) {
                                                      : &per_gpu_metric<SampleUnit::sequence>();
     if (std::ranges::find(metrics, metric) == metrics.end()) metrics.push_back(metric);
   }
-  for (const Metric& metric : latency_metrics) metrics.push_back(&metric);
+  for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
+  return metrics;
+}
+
+std::span<const Metric> latency_metrics() { return metrics_of_latency; }
+
+bool tells_latency(const Run& run) {
+  return std::ranges::any_of(run.ranks,
+                             [](const Rank& rank) { return rank.latency.value.has_value(); });
+}
+
+std::vector<const Metric*> told_metrics_of(const Run& run) {
+  std::vector<const Metric*> metrics;
+  for (const Metric& metric : metrics_of(run.sample)) metrics.push_back(&metric);
+  if (!tells_latency(run)) return metrics;
+  for (const Metric& metric : metrics_of_latency) metrics.push_back(&metric);
   return metrics;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reports/document/setting.h"
+#include "reports/document/workload.h"
 
 namespace nearmetal {
 
@@ -202,7 +203,7 @@ inline constexpr std::tuple settings_of_run{
              .decides = Decides::work,
              .key_place = 1}),
     setting(&RunConfig::inference, "inference", SettingGroup::work,
-            {.help = "evaluate: batch norms folded into convolutions, no loss; with latency",
+            {.help = "as evaluated: batch norms folded, no loss; with latency",
              .meaning = "Batch norm by running statistics, folded into convolutions, and no loss",
              .decides = Decides::work,
              .key_place = 1,
@@ -312,16 +313,5 @@ bool holds_for_all_jobs(const Setting& setting);
 
 /// Whether they ask for the same work, whatever its length and means: what both do adds.
 bool same_work(const RunConfig& a, const RunConfig& b);
-
-/// A configuration, and which of its settings somebody chose, by name, in the order of the choices.
-struct Workload {
-  RunConfig config;
-  std::vector<std::string> given{};
-
-  bool is_given(const std::string& name) const;
-};
-
-/// Of every setting: `given` by a flag, the others as nobody chose them.
-Origins origins_of(const std::vector<std::string>& given = {});
 
 }  // namespace nearmetal

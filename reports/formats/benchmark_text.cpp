@@ -69,7 +69,13 @@ std::string labels_of(const RunArm& arm) {
 
 std::vector<const Metric*> metrics_of_set(const RunSet& set) {
   const std::vector<SampleUnit> units = units_of(set);
-  return metrics_of(units.empty() ? std::vector{SampleUnit::image} : units);
+  auto metrics = metrics_of(units.empty() ? std::vector{SampleUnit::image} : units);
+  const bool any_latency = std::ranges::any_of(set.arms, [](const RunArm& arm) {
+    return std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
+  });
+  if (!any_latency) return metrics;
+  for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  return metrics;
 }
 
 void print_metric(std::ostream& out, const RunSet& set, const Metric& metric) {

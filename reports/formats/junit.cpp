@@ -25,8 +25,8 @@ void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
       << attribute("name", run.source + " " + run.run.started_at)
       << attribute("time", run.run.window ? exact(run.run.window->seconds) : "0") << ">\n"
       << "    <properties>\n";
-  for (const Metric& metric : metrics_of(run.run.sample)) {
-    print_property(out, metric.name, metric.value_of(run.run));
+  for (const Metric* metric : told_metrics_of(run.run)) {
+    print_property(out, metric->name, metric->value_of(run.run));
   }
   out << "    </properties>\n";
   const std::string why = run.run.failure.value_or("no reason given");

@@ -57,6 +57,11 @@ void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& p
 std::vector<const Metric*> shown_metrics(const RunArm& arm) {
   std::vector<const Metric*> metrics;
   for (const Metric& metric : metrics_of(unit_of(arm))) metrics.push_back(&metric);
+  const bool latency =
+      std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
+  if (latency) {
+    for (const Metric& metric : latency_metrics()) metrics.push_back(&metric);
+  }
   if (is_imported(arm)) metrics.push_back(&bus_bandwidth_metric());
   return metrics;
 }
@@ -297,10 +302,10 @@ void print_csv(std::ostream& out, const RunSet& set) {
   out << ",ranks,against,kind\r\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) {
-      for (const Metric& metric : metrics_of(run.run.sample)) {
-        const Maybe<double> value = metric.value_of(run.run);
+      for (const Metric* metric : told_metrics_of(run.run)) {
+        const Maybe<double> value = metric->value_of(run.run);
         out << csv_text(run.source) << ',' << csv_text(arm.name) << ',' << run.run.started_at << ','
-            << to_string(run.run.status) << ',' << metric.name << ',' << metric.base_unit << ','
+            << to_string(run.run.status) << ',' << metric->name << ',' << metric->base_unit << ','
             << (value ? exact(*value) : "");
         end_csv_line(out, run, "");
       }

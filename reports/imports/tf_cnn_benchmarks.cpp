@@ -106,7 +106,8 @@ NamedResult result_of(const PublishedLog& log, const LogLine& line, const Header
     if (mode->second != "training" && mode->second != "forward-only") {
       stop_at(log, header.line, "Mode is " + mode->second + ": import reads training");
     }
-    result.work["forward_only"] = mode->second == "training" ? "no" : "yes";
+    result.work["forward_only"] = "no";  // the forward pass of training, which it does not have
+    if (mode->second != "training") result.work["inference"] = "yes";
   }
   for (const char* name : fact_names) {
     const auto found = header.values.find(name);

@@ -73,6 +73,14 @@ class Readers(ImportTest):
         self.assertEqual((run["world_size"], run["work"]["batch"]), (2, "64"))
         self.assertIsNone(run["started_at"])
         self.assertNotIn("precision", run["work"])
+        self.assertEqual(run["work"]["forward_only"], "no")
+
+    def test_forward_only_of_tf_cnn_benchmarks_is_inference(self):
+        text = self.text_of("tf_cnn_benchmarks.log")
+        self.assertIn("training", text)
+        log = self.write("forward.log", text.replace("training", "forward-only"))
+        run, = self.imported("tf_cnn_benchmarks", log)["arms"][0]["imported"]
+        self.assertEqual((run["work"]["inference"], run["work"]["forward_only"]), ("yes", "no"))
 
     def test_nccl_tests(self):
         report = self.imported("nccl-tests", PUBLISHED / "nccl_tests.log")

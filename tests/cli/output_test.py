@@ -59,7 +59,7 @@ class Output(cli.CliTest):
             self.assert_refused(self.tiny("--no-report", other), 2, "--no-report")
         if shutil.which("mpirun"):
             process = self.call("sweep", "1x1x1", "--output", "/dev/null")
-            self.assert_refused(process, 2, "journal lies beside its report")
+            self.assert_refused(process, 2, "journal lies beside the report")
 
     def test_a_report_can_come_through_a_pipe(self):
         self.assertEqual(self.tiny("--steps", "3", "--output", "report.json").returncode, 0)

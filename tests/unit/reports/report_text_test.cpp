@@ -168,8 +168,10 @@ TEST(ReportText, MeansOfDifferentWorkAreRefused) {
 
 TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   const std::string text = text_of(print_csv, made_up_set({{"1x1", {1000.1}}}));
-  EXPECT_THAT(text, HasSubstr("source,arm,started_at,status,metric,unit,value,"
-                              "model,device,precision,batch,forward_only,inference,ranks,against,kind\r\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("source,arm,started_at,status,metric,unit,value,"
+                "model,device,precision,batch,forward_only,inference,ranks,against,kind\r\n"));
   EXPECT_THAT(text, HasSubstr("\"made up\",\"1x1\",2026-01-31T00:00:00Z,complete,"
                               "throughput_images_per_second,images/s,1000.1"));
   const std::string hostile = text_of(print_csv, hostile_set());
@@ -201,6 +203,21 @@ TEST(ReportText, ShowsHowThroughputScales) {
   EXPECT_THAT(table, HasSubstr("| 1x1x1 | 1 | 2 | 101 [89, 115] | - | - | weak, 256 a rank | "
                                "reference |"));
   EXPECT_THAT(text_of(text, made_up_set({{"1x1x1", {100, 102}}})), Not(HasSubstr("speedup")));
+}
+
+TEST(ReportText, LatencyIsToldWhereARunHasIt) {
+  RunSet set = made_up_set({{"1x1", {100, 102}}});
+  for (const auto print : {text, print_csv, print_prometheus, junit}) {
+    EXPECT_THAT(text_of(print, set), Not(HasSubstr("latency")));
+  }
+  for (SetRun& run : set.arms[0].runs) {
+    run.run.ranks[0].latency = Latency{1000, 0.002, 0.003, Unknown{"fewer than 100 steps"}};
+  }
+  EXPECT_THAT(text_of(text, set), HasSubstr("median_latency_seconds, ms"));
+  EXPECT_THAT(text_of(print_csv, set), HasSubstr(",p95_latency_seconds,s,0.003,"));
+  EXPECT_THAT(text_of(print_csv, set), HasSubstr(",p99_latency_seconds,s,,"));
+  EXPECT_THAT(text_of(print_prometheus, set), HasSubstr("nearmetal_median_latency_seconds{"));
+  EXPECT_THAT(text_of(junit, set), HasSubstr("p95_latency_seconds"));
 }
 
 TEST(ReportText, CsvAndPrometheusTellSpeedupAndRanks) {
