@@ -77,7 +77,7 @@ Graph graph_of(const RunConfig& config) {
 
 std::vector<float> start_parameters(const RunConfig& config) {
   const Graph trained = build_network(config.model, {config.image_size, config.classes});
-  const std::vector<float> parameters =
+  std::vector<float> parameters =
       initial_parameters(trained, static_cast<uint64_t>(config.seed), config.zero_init);
   if (!config.inference) return parameters;
   return inference_parameters(trained, parameters, expected_statistics(trained, parameters));

@@ -149,7 +149,7 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
 
 // By which reports of a script's launches are put together. A sweep names its arms itself.
 std::string arm_argument(const Placement& placement, const PlacedJob& job) {
-  const std::string name = "--arm=" + placement.layout;
+  std::string name = "--arm=" + placement.layout;
   if (placement.jobs.size() == 1) return name;
   return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
 }

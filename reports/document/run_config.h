@@ -62,7 +62,6 @@ struct RunConfig {
   std::optional<double> learning_rate;
   double momentum = 0.9;
   double weight_decay = 1e-4;
-  bool zero_init = false;  // the last scale of each residual branch starts at 0
   std::optional<LossScale> loss_scale;
   int64_t seed = 1;
   Bind bind = Bind::automatic;
@@ -73,6 +72,7 @@ struct RunConfig {
   GradientType gradient_type = GradientType::computed;
   AllReduceKind all_reduce = AllReduceKind::automatic;      // of GPUs; automatic: nccl
   NcclAlgorithm nccl_algorithm = NcclAlgorithm::automatic;  // by which NCCL must sum
+  bool zero_init = false;  // the last scale of each residual branch starts at 0
   bool forward_only = false;
   bool inference = false;
   bool verify = false;
@@ -83,8 +83,8 @@ struct RunConfig {
   std::optional<std::string> output;       // path, or "-"
   std::optional<MachineKind> environment;  // what the user says that this is
   std::optional<std::string> host_facts;   // file by the host's operator
-  bool no_host_info = false;               // leave out names, UUIDs, serial numbers, folders
   double monitor_hz = 10;                  // samples per second of the timed window; 0: none
+  bool no_host_info = false;               // leave out names, UUIDs, serial numbers, folders
   bool force = false;
   bool json = false;
   bool quiet = false;

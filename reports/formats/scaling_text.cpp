@@ -4,6 +4,7 @@
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
+#include "reports/compare/work_text.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {

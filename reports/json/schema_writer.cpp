@@ -61,7 +61,8 @@ Json SchemaWriter::schema_of(const std::map<std::string, std::string>&, const Fo
   return {{"type", "object"}, {"additionalProperties", text(form)}};
 }
 
-void SchemaWriter::put(const char* key, Json schema, const char* about, bool may_be_unknown) {
+void SchemaWriter::put(const char* key, const Json& schema, const char* about,
+                       bool may_be_unknown) {
   properties_[key] = described(about, schema);
   required_.emplace_back(key);
   if (may_be_unknown) conditions_.push_back(needs_reason(key));

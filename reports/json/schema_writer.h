@@ -105,7 +105,7 @@ class SchemaWriter {
   }
   Json schema_of(const std::map<std::string, std::string>&, const Form& form);
 
-  void put(const char* key, Json schema, const char* about, bool may_be_unknown);
+  void put(const char* key, const Json& schema, const char* about, bool may_be_unknown);
   Json take_object();
   Json take_reference();
   Json take_settings();

@@ -58,7 +58,7 @@ std::vector<FigureOverSettings> figures(const RunSet& set) {
       {"energy", std::string("How many ") + words.plural + " for a joule", words.per_joule,
        "Throughput over the mean power of the GPUs.", "power is not known", false,
        [&set](const RunArm& arm) {
-         const Maybe<Figure> throughput = throughput_of(arm);
+         Maybe<Figure> throughput = throughput_of(arm);
          if (!throughput) return throughput;
          return without_interval(samples_per_joule(set, arm, throughput->value));
        }},
