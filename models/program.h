@@ -155,7 +155,7 @@ class Program {
   virtual std::vector<float> gradients() = 0;
   /// Running mean, then running variance, of every batch norm in graph order.
   virtual std::vector<float> running_statistics() = 0;
-  /// Of a graph without a loss: what the last step left, [batch, classes].
+  /// The logits that the last step left, [batch, classes]; empty for a graph with a loss.
   virtual std::vector<float> logits() = 0;
 
   /// Trains on this batch from now on: `images` [batch, channels, height, width], labels within the

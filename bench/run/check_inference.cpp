@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t most_latency_steps = 1000, fewest_latency_steps = 20;
 constexpr double latency_seconds = 5;
 
-// Of steps one at a time, from the call that queues one to its end as the host sees it; none:
-// `stop` ended it.
+// Takes steps one at a time, each from the call that queues it to its end as the host sees it. None
+// where `stop` ended it.
 std::optional<Latency> measure_latency(Program& program, const std::atomic<int>& stop) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
@@ -35,8 +35,8 @@ std::optional<Latency> measure_latency(Program& program, const std::atomic<int>&
   return latency_of(seconds);
 }
 
-// Finite, and not all the same, as what a broken kernel leaves may be: a ReLU of a library may make
-// 0 of what is not a number.
+// A library's ReLU may turn NaN into 0, so that finite logits alone prove little: a broken network
+// leaves the same value everywhere.
 bool are_sound(const std::vector<float>& logits) {
   return std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }) &&
          std::ranges::adjacent_find(logits, std::not_equal_to<>()) != logits.end();

@@ -27,16 +27,10 @@ Report report_with_kernel_choices(const std::string& place) {
   return report;
 }
 
-// The settings on which the keys of plans depend.
-const std::vector<std::string> settings_of_plans = {
-    "device", "model", "precision", "batch", "image_size", "classes", "forward_only", "inference"};
-
 bool same_operations(const RunConfig& a, const RunConfig& b) {
   bool same = true;
   for_each_setting([&](const Setting& setting, auto member) {
-    const bool counts =
-        std::ranges::find(settings_of_plans, setting.name) != settings_of_plans.end();
-    if (counts && a.*member != b.*member) same = false;
+    if (decides_operations(setting.name) && a.*member != b.*member) same = false;
   });
   return same;
 }
@@ -101,7 +95,7 @@ std::string place_of_kernel_choices(const RunConfig& config, const std::string& 
   }
   if (found == nullptr) {
     throw std::invalid_argument("--plans: " + *config.plans + " holds no plans for `" +
-                                joined(run_arguments({config, settings_of_plans}), " ") + "`");
+                                joined(run_arguments({config, settings_of_operations}), " ") + "`");
   }
   const auto [file, named] = report_place(*config.plans);
   return !named.empty() || report.arms.size() == 1 ? *config.plans : file + "#" + found->name;

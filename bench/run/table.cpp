@@ -109,7 +109,8 @@ void print_latency(Lines& lines, const Latency& latency) {
 
 void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
   const Proof& proof = run.proof;
-  if (proof.outputs_finite) lines.line("outputs", *proof.outputs_finite ? "finite" : "not finite");
+  if (proof.outputs_finite)
+    lines.line("outputs", *proof.outputs_finite ? "finite" : "not finite, or all the same");
   if (config.inference) return;
   lines.line("loss", change(proof.window_start_loss, proof.window_end_loss));
   if (trains(config)) {

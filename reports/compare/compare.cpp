@@ -11,6 +11,7 @@
 #include "reports/compare/compared_metrics.h"
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/work_text.h"
+#include "reports/document/workload.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -160,13 +161,11 @@ bool has_figures(const Comparison& comparison, const std::string& arm, bool only
 
 // In what the steps of the sides have other things to do: the model is made of the base's alone.
 std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
-  const std::set<std::string> fields = {"model",      "device",  "precision",    "batch",
-                                        "image_size", "classes", "forward_only", "inference"};
   std::vector<std::string> names;
   for (const KeyDifference& difference : differences_within(pair, options)) {
     const bool copies =
         difference.name == "input" && (difference.base == "device" || difference.other == "device");
-    if (copies || fields.contains(difference.name)) names.push_back(difference.name);
+    if (copies || decides_operations(difference.name)) names.push_back(difference.name);
   }
   return joined(names);
 }

@@ -18,8 +18,9 @@ Maybe<double> slowest(const Run& run) {
   for (const Rank& rank : run.ranks) {
     const auto& found = rank.*times;
     if (!found) return Unknown{found.reason};
-    const double seconds = (*found).*seconds_of;
-    slowest = slowest ? std::max(*slowest, seconds) : seconds;
+    Maybe<double> seconds = (*found).*seconds_of;
+    if (!seconds) return seconds;
+    slowest = slowest ? std::max(*slowest, *seconds) : *seconds;
   }
   return slowest;
 }
@@ -77,23 +78,13 @@ const Metric& per_gpu_metric() {
   return metric;
 }
 
-Maybe<double> p99_latency(const Run& run) {
-  Maybe<double> slowest = Unknown{"the run has no rank"};
-  for (const Rank& rank : run.ranks) {
-    if (!rank.latency) return Unknown{rank.latency.reason};
-    const Maybe<double>& seconds = rank.latency->p99_seconds;
-    if (!seconds) return seconds;
-    slowest = slowest ? std::max(*slowest, *seconds) : *seconds;
-  }
-  return slowest;
-}
-
 constexpr std::array metrics_of_latency = {
     Metric{"median_latency_seconds", "s", "ms", 1e3, false, false,
            slowest<&Rank::latency, &Latency::median_seconds>},
     Metric{"p95_latency_seconds", "s", "ms", 1e3, false, false,
            slowest<&Rank::latency, &Latency::p95_seconds>},
-    Metric{"p99_latency_seconds", "s", "ms", 1e3, false, false, p99_latency},
+    Metric{"p99_latency_seconds", "s", "ms", 1e3, false, false,
+           slowest<&Rank::latency, &Latency::p99_seconds>},
 };
 
 Maybe<double> bus_bandwidth(const Run& run) {

@@ -27,7 +27,7 @@ std::span<const Metric> metrics_of(SampleUnit unit);
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
 /// Those, and what is told where it is asked for: the throughput of each GPU, and latency.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
-/// Of inference, of steps one at a time.
+/// Quantiles of inference steps that were taken one at a time.
 std::span<const Metric> latency_metrics();
 bool tells_latency(const Run& run);
 /// What tables tell of a run: metrics_of() its unit, and latency where it tells that.

@@ -102,7 +102,7 @@ inline constexpr int64_t largest_that_fits = 0;
 /// Whether steps have a backward pass and an update.
 inline bool trains(const RunConfig& config) { return !config.forward_only && !config.inference; }
 
-/// What a step does, in a word: from `forward_only` and `inference`.
+/// Names what a step does, from `forward_only` and `inference`.
 constexpr const char* pass_name(bool forward_only, bool inference) {
   return inference ? "inference" : forward_only ? "forward" : "training";
 }

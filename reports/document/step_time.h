@@ -21,7 +21,7 @@ struct StepTime {
   bool operator==(const StepTime&) const = default;
 };
 
-/// Of steps one at a time, each from its start to its end as the host sees it.
+/// Quantiles of steps taken one at a time, each from its start to its end as the host sees it.
 struct Latency {
   int64_t steps = 0;
   double median_seconds = 0;

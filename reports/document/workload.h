@@ -1,6 +1,7 @@
 // What a run is asked to do, and who asked for it.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,14 @@ struct Workload {
 
   bool is_given(const std::string& name) const;
 };
+
+/// The settings on which the operations of a step depend, and so the keys of its kernels.
+inline const std::vector<std::string> settings_of_operations = {
+    "device", "model", "precision", "batch", "image_size", "classes", "forward_only", "inference"};
+
+inline bool decides_operations(const std::string& setting) {
+  return std::ranges::find(settings_of_operations, setting) != settings_of_operations.end();
+}
 
 /// Of every setting: `given` by a flag, the others as nobody chose them.
 Origins origins_of(const std::vector<std::string>& given = {});

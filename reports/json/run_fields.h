@@ -64,7 +64,8 @@ void fields(Archive& field, In<Archive, Proof> proof) {
   field("window_end_gradient_norm", proof.window_end_gradient_norm, at_least(0));
   field("verify", proof.verify, "null: not asked for");
   field.added("outputs_finite", proof.outputs_finite,
-              "Of inference: the logits of the last step; null: not inference");
+              "Whether the logits of the last step are finite and not all the same; null: not "
+              "inference");
   field.added("replicas_identical", proof.replicas_identical,
               "Parameters and momentum of all ranks at the end; null: nothing is exchanged");
   field.added("sums_exact", proof.sums_exact,

@@ -12,6 +12,17 @@
 #include "models/graph.h"
 
 namespace nearmetal {
+
+double relative_error(std::span<const double> actual, std::span<const double> expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
 namespace {
 
 using ::testing::AssertionFailure;
@@ -24,17 +35,6 @@ constexpr int gradient_batches = 12;
 constexpr double allowed_over_emulated = 4;
 constexpr double allowed_of_scale = 0.25;
 constexpr double update_tolerance = 1e-6;  // a few roundings of fp32, 2^-24 each
-
-// |actual - expected| / |expected|; infinite where a value is not finite.
-double relative_error(std::span<const double> actual, std::span<const double> expected) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
-  return difference == 0 ? 0 : std::sqrt(difference / norm);
-}
 
 // |a - 1| for the `a` with which a x expected is nearest to actual.
 double scale_error(std::span<const double> actual, std::span<const double> expected) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "models/graph.h"
@@ -24,6 +25,9 @@ RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed);
 
 /// Runs one step and reads everything that it left.
 ReferenceStep run_step(Program& program);
+
+/// |actual - expected| / |expected|, Euclidean; infinite where a value is not finite.
+double relative_error(std::span<const double> actual, std::span<const double> expected);
 
 /// The first step of a random batch against the reference: loss, running statistics, the gradient
 /// of every parameter and their norm; then the update of two steps against the program's own

@@ -73,7 +73,7 @@ class Lowering {
   void forward_plain_norm(int i);
   void forward_add(int i);
   void forward_activation(const ActivationPattern& pattern);
-  // What begins with the bias of this convolution, and which operation does both at once.
+  // The pattern that begins with this convolution's bias, and the operation that does both.
   struct Epilogue {
     const ActivationPattern* pattern;
     ConvolutionOp op;

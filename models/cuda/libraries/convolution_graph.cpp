@@ -119,7 +119,7 @@ Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descr
   return operation;
 }
 
-// What follows the product, in the order in which cuDNN has engines for all of it.
+// Appends what follows the product, in the order for which cuDNN has engines.
 void append_epilogue(std::vector<Descriptor>& operations, Descriptor product, const Descriptor& y,
                      cudnnDataType_t type, const ConvolutionProblem& problem) {
   const ConvolutionShape& shape = problem.shape;
