@@ -134,12 +134,15 @@ constexpr const char* shebang = "#!/usr/bin/env bash\n";
 
 // Background jobs of a script ignore SIGINT, so that it must end them itself. What a job writes has
 // the name of a report once the job has ended; one that wrote nothing leaves nothing. A report that
-// cannot get its name is left under that of its part.
+// cannot get its name is left under that of its part. Each job has a TMPDIR of its own: two mpirun
+// of Open MPI 4 that start at once would both create their session folder, and one would fail.
 constexpr const char* functions = R"(
 set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
+trap 'rm -rf "$scratch"' EXIT
+scratch=$(mktemp -d) || exit 9
 status=0
 number=0
 jobs=()
@@ -181,7 +184,8 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
                      std::to_string(plan.launches.size()) + ":\" " +
                      shell_quoted(plan.placements[layout].layout + ",") + " \"run $1\" >&2\n";
   for (size_t job = 0; job < commands.size(); ++job) {
-    text += " ";
+    const std::string folder = "\"$scratch/job" + std::to_string(job + 1) + "\"";
+    text += "  mkdir -p " + folder + "\n  TMPDIR=" + folder;
     for (const std::string& word : commands[job]) {
       text += word == ":" ? " : \\\n   " : " " + shell_quoted(word);
     }

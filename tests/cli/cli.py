@@ -1,5 +1,6 @@
 """Starts the executable for the tests of this folder; its path is the first argument."""
 
+import atexit
 import fcntl
 import json
 import os
@@ -18,6 +19,10 @@ from slowdown import slowdown  # pylint: disable=wrong-import-position
 
 EXECUTABLE = os.path.abspath(sys.argv[1])
 SLOWDOWN = slowdown()
+
+# Two mpirun of Open MPI 4 that start at once may fail over the session folder that both create.
+os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="nearmetal-cli-")
+atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
 
 # A network and images small enough for a step of some milliseconds.
 TINY = ["run", "--device", "cpu", "--model", "resnet20", "--image-size", "32", "--batch", "2",
@@ -76,7 +81,7 @@ class CliTest(unittest.TestCase):
     """Each test has a folder of its own, in which the executable runs."""
 
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="nearmetal-cli-")
+        self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def path(self, name):

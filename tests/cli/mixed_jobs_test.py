@@ -54,7 +54,7 @@ class MixedJobs(cli.SweepTest):
         if not hasattr(cls, "process"):
             path = test.write("mixed.json", json.dumps(MIXED))
             cls.process = test.call("sweep", path, *test.cpus, "--output", "s.json")
-            cls.folder = cli.tempfile.mkdtemp(prefix="nearmetal-cli-")
+            cls.folder = cli.tempfile.mkdtemp()
             cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
             shutil.copy(test.path("s.json"), cls.folder)
         return cls.folder

@@ -86,8 +86,8 @@ class MpiJob(plans.Plan):
             words[hosts] = ",".join(workers)
             command = [line for line in script.splitlines() if f"--arm={words[-2][6:]} " in line]
             self.assertEqual(len(command), 1, script)
-            self.assertEqual([word for word in command[0].split() if word not in ("nearmetal", "\\")],
-                             words)
+            found = [word for word in command[0].split() if word not in ("nearmetal", "\\")]
+            self.assertEqual(found, ['TMPDIR="$scratch/job1"', *words])
 
     def test_workers_have_what_is_asked_for(self):
         def limits(*arguments):
@@ -112,7 +112,7 @@ class MpiJob(plans.Plan):
             container = pod["containers"][0]
             self.assertEqual(pod["volumes"], [volume])
             self.assertEqual(container["volumeMounts"][0]["mountPath"], container["workingDir"])
-            self.assertEqual("mkdir" in container["args"][0], bool(arguments))
+            self.assertEqual('mkdir "$folder"' in container["args"][0], bool(arguments))
 
     def test_dollars_come_through_kubernetes(self):
         hosts = [{"name": "a", "gpus": 1}]

@@ -22,6 +22,7 @@ MODULES_ARE_THERE = all(
 FAKE_MPIRUN = """#!/bin/bash
 call=$(printf '%s\\n' "$@" ---)
 cat <<<"$call" >>"$CALLS"
+echo "$TMPDIR" >>"$CALLS.folders"
 for word; do [[ $word != --batch=13 ]] || exit 6; done
 echo '{"fake": "report"}'
 """
@@ -57,6 +58,9 @@ class Scripts(plans.Plan):
         reports = [name for name in os.listdir(self.folder) if name.endswith(".report.json")]
         self.assertEqual(len(reports), 8)
         self.assertIn("2-2--1x1x1--run2-job1.report.json", reports)
+        folders = set(self.lines_of("calls.folders"))
+        self.assertEqual(len(folders), 2, "jobs that run at once have a TMPDIR of their own")
+        self.assertFalse([folder for folder in folders if os.path.exists(folder)])
         # What is there is never replaced.
         os.remove(self.path("1-1x1x2-run1.report.json"))
         again, all_calls = self.run_script(script)

@@ -4,6 +4,8 @@ set -u -o pipefail
 if ((EUID == 0)); then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 130' INT
 trap 'kill "${jobs[@]}" 2>/dev/null; wait_for_jobs; exit 143' TERM
+trap 'rm -rf "$scratch"' EXIT
+scratch=$(mktemp -d) || exit 9
 status=0
 number=0
 jobs=()
@@ -36,38 +38,44 @@ require_new() {
 
 layout_1() {
   echo "launch $((++number)) of 45:" 'whole host, one GPU,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, one GPU' --ranks=1 \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, one GPU' --ranks=1 \
     </dev/null >"1-whole-host--one-GPU-run$1.report.json.part" &
   jobs+=($!) reports+=("1-whole-host--one-GPU-run$1.report.json")
 }
 
 layout_2() {
   echo "launch $((++number)) of 45:" 'whole host, two GPUs,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two GPUs' --ranks=2 \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:2 -np 2 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two GPUs' --ranks=2 \
     </dev/null >"2-whole-host--two-GPUs-run$1.report.json.part" &
   jobs+=($!) reports+=("2-whole-host--two-GPUs-run$1.report.json")
 }
 
 layout_3() {
   echo "launch $((++number)) of 45:" 'whole host, two jobs,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 1' --ranks=1 \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_RAS_ADDR=localhost:28028 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 1' --ranks=1 \
     </dev/null >"3-whole-host--two-jobs-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job1.report.json")
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_RAS_ADDR=localhost:28029 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 2' --ranks=1 \
+  mkdir -p "$scratch/job2"
+  TMPDIR="$scratch/job2" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,vader --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_RAS_ADDR=localhost:28029 /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=whole host, two jobs, job 2' --ranks=1 \
     </dev/null >"3-whole-host--two-jobs-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("3-whole-host--two-jobs-run$1-job2.report.json")
 }
 
 layout_4() {
   echo "launch $((++number)) of 45:" 'one VM, one GPU,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, one GPU' --emulated --ranks=1 --gpu=0 \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, one GPU' --emulated --ranks=1 --gpu=0 \
     </dev/null >"4-one-VM--one-GPU-run$1.report.json.part" &
   jobs+=($!) reports+=("4-one-VM--one-GPU-run$1.report.json")
 }
 
 layout_5() {
   echo "launch $((++number)) of 45:" 'one VM, two GPUs,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, two GPUs' --emulated --ranks=2 --gpu=0 : \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, two GPUs' --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=one VM, two GPUs' --emulated --ranks=2 --gpu=1 \
     </dev/null >"5-one-VM--two-GPUs-run$1.report.json.part" &
   jobs+=($!) reports+=("5-one-VM--two-GPUs-run$1.report.json")
@@ -75,7 +83,8 @@ layout_5() {
 
 layout_6() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, one job,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, one job' --emulated --ranks=2 --gpu=0 : \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, one job' --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, one job' --emulated --ranks=2 --gpu=0 \
     </dev/null >"6-two-VMs--one-GPU-each--one-job-run$1.report.json.part" &
   jobs+=($!) reports+=("6-two-VMs--one-GPU-each--one-job-run$1.report.json")
@@ -83,17 +92,20 @@ layout_6() {
 
 layout_7() {
   echo "launch $((++number)) of 45:" 'two VMs, one GPU each, independent,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 1' --emulated --ranks=1 --gpu=0 \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 1' --emulated --ranks=1 --gpu=0 \
     </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job1.report.json")
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 2' --emulated --ranks=1 --gpu=0 \
+  mkdir -p "$scratch/job2"
+  TMPDIR="$scratch/job2" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:1 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=1 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, one GPU each, independent, job 2' --emulated --ranks=1 --gpu=0 \
     </dev/null >"7-two-VMs--one-GPU-each--independent-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("7-two-VMs--one-GPU-each--independent-run$1-job2.report.json")
 }
 
 layout_8() {
   echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, one job,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 --gpu=0 : \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 --gpu=0 : \
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 --gpu=1 : \
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 --gpu=0 : \
     --host localhost:4 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, one job' --emulated --ranks=4 --gpu=1 \
@@ -103,11 +115,13 @@ layout_8() {
 
 layout_9() {
   echo "launch $((++number)) of 45:" 'two VMs, two GPUs each, independent,' "run $1" >&2
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 1' --emulated --ranks=2 --gpu=0 : \
+  mkdir -p "$scratch/job1"
+  TMPDIR="$scratch/job1" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 1' --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=0,1 -x NCCL_HOSTID=localhost-vm0 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28028 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 1' --emulated --ranks=2 --gpu=1 \
     </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json.part" &
   jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job1.report.json")
-  mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 2' --emulated --ranks=2 --gpu=0 : \
+  mkdir -p "$scratch/job2"
+  TMPDIR="$scratch/job2" mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --timeout 1800 --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 2' --emulated --ranks=2 --gpu=0 : \
     --host localhost:2 -np 1 -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES=2,3 -x NCCL_HOSTID=localhost-vm1 -x NCCL_IB_DISABLE=1 -x NCCL_MNNVL_ENABLE=0 -x NCCL_NET=Socket -x NCCL_RAS_ADDR=localhost:28029 -x NCCL_SOCKET_IFNAME==lo /opt/nearmetal run --device=cuda --batch=256 --duration=20s --model=resnet50 --precision=fp16 --json '--arm=two VMs, two GPUs each, independent, job 2' --emulated --ranks=2 --gpu=1 \
     </dev/null >"9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json.part" &
   jobs+=($!) reports+=("9-two-VMs--two-GPUs-each--independent-run$1-job2.report.json")
