@@ -170,7 +170,7 @@ class MixedJobs(cli.SweepTest):
         process = self.call("compare", "s.json", self.later("t.json"))
         self.assertEqual(process.returncode, 0, process.err)
         for row in ("training alone", "in turn, job 1", "at once, job 2"):
-            self.assertRegex(process.out, r"(?m)^" + row + r" .*0\.00 %")
+            self.assertRegex(process.out, r"(?m)^" + row + r" .*0\.0+ %")
         process = self.call("compare", "s.json", self.later("u.json", batch=4), "--json")
         self.assertEqual(process.returncode, 4, process.err)
         rows = {row["arm"]: row["verdict"] for row in json.loads(process.out)["rows"]}
