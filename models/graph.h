@@ -117,6 +117,11 @@ class Graph {
   int sole_consumer(int node) const {
     return consumers(node).size() == 1 ? consumers(node)[0] : -1;
   }
+  /// The batch norm that alone reads this convolution or linear layer; -1: none. It takes a bias
+  /// away: only its running mean has it.
+  int norm_behind(int product) const {
+    return is(sole_consumer(product), OpKind::batch_norm) ? sole_consumer(product) : -1;
+  }
 
   /// Whether it can be trained; else its last node leaves the logits.
   bool has_loss() const { return nodes_.back().op == OpKind::softmax_cross_entropy; }

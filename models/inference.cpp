@@ -9,9 +9,8 @@ namespace nearmetal {
 namespace {
 
 // The batch norm that goes into this node; -1: none.
-int norm_behind(const Graph& graph, int node) {
-  const int consumer = graph.sole_consumer(node);
-  return graph.is(node, OpKind::conv) && graph.is(consumer, OpKind::batch_norm) ? consumer : -1;
+int folded_norm(const Graph& graph, int node) {
+  return graph.is(node, OpKind::conv) ? graph.norm_behind(node) : -1;
 }
 
 std::span<const float> values_of(const Graph& graph, int parameter, std::span<const float> all) {
@@ -26,7 +25,7 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
     case OpKind::input:
       return to.input(node.shape);
     case OpKind::conv: {
-      const bool bias = node.has_bias() || norm_behind(from, index) >= 0;
+      const bool bias = node.has_bias() || folded_norm(from, index) >= 0;
       return to.conv(inputs[0], node.name, node.shape.channels, node.window,
                      bias ? Bias::present : Bias::absent);
     }
@@ -148,7 +147,7 @@ Graph inference_graph(const Graph& trained) {
       places[i] = copy_node(trained, i, inputs, graph);
       continue;
     }
-    if (norm_behind(trained, node.inputs[0]) != i) {
+    if (folded_norm(trained, node.inputs[0]) != i) {
       throw std::invalid_argument("inference of " + trained.name() + ": " + node.name +
                                   " does not follow a convolution that nothing else reads");
     }
@@ -164,7 +163,7 @@ std::vector<float> inference_parameters(const Graph& trained, std::span<const fl
   for (int i = 0; i < static_cast<int>(trained.nodes().size()); ++i) {
     const Node& node = trained.node(i);
     if (node.op == OpKind::batch_norm) continue;
-    if (const int norm = norm_behind(trained, i); norm >= 0) {
+    if (const int norm = folded_norm(trained, i); norm >= 0) {
       append_folded(trained, i, affine_of(trained, norm, parameters, statistics[norm]), parameters,
                     folded);
       continue;
@@ -183,7 +182,7 @@ std::vector<float> expected_statistics(const Graph& trained, std::span<const flo
   for (int i = 0; i < static_cast<int>(trained.nodes().size()); ++i) {
     squares.push_back(mean_square_of(trained, i, parameters, squares));
     const Node& node = trained.node(i);
-    if (node.op != OpKind::batch_norm || norm_behind(trained, node.inputs[0]) != i) continue;
+    if (node.op != OpKind::batch_norm || folded_norm(trained, node.inputs[0]) != i) continue;
     const Node& conv = trained.node(node.inputs[0]);
     const auto weights = values_of(trained, conv.parameters[0], parameters);
     const size_t of_channel = weights.size() / static_cast<size_t>(conv.shape.channels);

@@ -71,11 +71,18 @@ enum class Input { device, pinned, pageable };
 
 constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}; }
 
+/// Which kernels may serve: whatever is fastest, ours among them, or on a GPU those of NVIDIA's
+/// libraries alone wherever they have the operation.
+enum class Kernels { fastest, cudnn };
+
+constexpr auto names_of(Kernels) { return std::array{"fastest", "cudnn"}; }
+
 struct ProgramOptions {
   int64_t batch_size = 1;
   Precision precision = Precision::fp32;
   bool forward_only = false;  // no gradient, no update; true for a graph without a loss
   Input input = Input::device;
+  Kernels kernels = Kernels::fastest;
   bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
   bool host_sleeps = false;     // GPU: while it waits for a step, else as CUDA chooses
   SgdOptions sgd;

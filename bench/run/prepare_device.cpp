@@ -169,6 +169,7 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
   options.precision = config.precision.value();
   options.forward_only = !trains(config);
   options.input = config.input;
+  options.kernels = config.kernels;
   options.launch_as_graph = config.launch != LaunchMode::stream;
   options.host_sleeps = config.host_wait == HostWait::block;
   options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};

@@ -72,8 +72,9 @@ CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
-  tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.kernel_choices,
-                                   options_.kernel_choices_pinned);
+  resources_.cudnn = cudnn_.get();
+  tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.kernels,
+                                   options_.kernel_choices, options_.kernel_choices_pinned);
   double best = std::numeric_limits<double>::infinity();
   for (const StemForm form :
        stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {

@@ -59,6 +59,7 @@ struct RunConfig {
   Input input = Input::device;
   std::optional<LaunchMode> launch;  // of GPU work
   HostWait host_wait = HostWait::automatic;
+  Kernels kernels = Kernels::fastest;
   std::optional<double> learning_rate;
   double momentum = 0.9;
   double weight_decay = 1e-4;

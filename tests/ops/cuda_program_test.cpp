@@ -53,6 +53,53 @@ INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest,
                                   to_string(info.param.precision);
                          });
 
+class CudnnAloneTest : public ProgramTest, public ::testing::WithParamInterface<GraphCase> {};
+
+TEST_P(CudnnAloneTest, StepEqualsReference) {
+  ProgramOptions options;
+  options.batch_size = GetParam().batch_size;
+  options.kernels = Kernels::cudnn;
+  EXPECT_TRUE(check_against_reference(backend(), GetParam().graph(), options));
+}
+
+INSTANTIATE_TEST_SUITE_P(Graph, CudnnAloneTest,
+                         ::testing::Values(GraphCase{"Plain", 3,
+                                                     [] {
+                                                       return plain_graph({3, 13, 18});
+                                                     }},
+                                           GraphCase{"Vgg", 3,
+                                                     [] {
+                                                       return small_vgg_graph({3, 13, 18}, false);
+                                                     }},
+                                           GraphCase{"VggNorm", 3,
+                                                     [] {
+                                                       return small_vgg_graph({3, 12, 12}, true);
+                                                     }},
+                                           GraphCase{"Identity", 4, [] { return small_graph(33); }},
+                                           GraphCase{"Projection", 3,
+                                                     [] { return bottleneck_graph(33); }}),
+                         case_name);
+
+// Batch norms in fp16 are one kernel with what follows them.
+TEST_P(CudaPrecisionTest, StepOfCudnnAloneErrsNoMoreThanRoundingImplies) {
+  const auto& [model, precision, loss_scale, batch_size] = GetParam();
+  ProgramOptions options;
+  options.batch_size = batch_size;
+  options.precision = precision;
+  options.loss_scale.initial = loss_scale;
+  options.kernels = Kernels::cudnn;
+  EXPECT_TRUE(check_against_reference(backend(), build_network(model, {64, 10}), options, 1e-4));
+}
+
+TEST_F(ProgramTest, CudnnAloneHasNoKernelOfOurs) {
+  const Graph graph = small_graph();
+  ProgramOptions options = with_batch();
+  options.kernels = Kernels::cudnn;
+  for (const KernelChoice& choice : backend().prepare(graph, options)->kernel_choices()) {
+    EXPECT_NE(choice.implementation, "own") << choice.key;
+  }
+}
+
 TEST_F(ProgramTest, CudaEqualsCpu) {
   Backend* cpu = nullptr;
   try {

@@ -18,7 +18,7 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
       choices_(choices),
       layout_(layout),
       resources_(resources),
-      patterns_(graph),
+      patterns_(graph, options.kernels, options.precision),
       values_(graph.nodes().size()),
       sums_(graph.nodes().size()),
       masks_(graph.nodes().size()),
@@ -107,7 +107,7 @@ void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const T
   call.weight_parameter = node.parameters[0];
   if (adds_bias(op)) call.bias_parameter = node.parameters[1];
   if (op == ConvolutionOp::forward) {
-    if (patterns_.norm_behind(conv) >= 0) call.with_sweep = ConvolutionOp::forward_statistics;
+    if (summed_norm(conv) >= 0) call.with_sweep = ConvolutionOp::forward_statistics;
     if (const auto found = epilogue(conv)) call.with_sweep = found->op;
   }
   if (op == ConvolutionOp::backward_weights) kernel.gradient_of = node.parameters[0];
@@ -120,7 +120,7 @@ bool Lowering::leaves_even_pixels(int conv) const {
   const Node& node = graph_.node(conv);
   const int input = node.inputs[0];
   const std::vector<int>& consumers = graph_.consumers(input);
-  return node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
+  return !by_cudnn() && node.window == Window{1, 2, 0} && graph_.is(input, OpKind::relu) &&
          consumers.size() == 2 && consumers.back() == conv && patterns_.norm(input) != nullptr &&
          patterns_.norm(input)->adds();
 }

@@ -6,6 +6,7 @@ namespace nearmetal::cuda {
 
 void Lowering::backward(int i) {
   if (patterns_.is_inside(i)) return;
+  if (by_cudnn() && backward_by_cudnn(i)) return;
   if (const NormPattern* pattern = patterns_.norm(i)) {
     return pattern->pool >= 0 ? backward_norm_pool(*pattern) : backward_norm(*pattern);
   }

@@ -12,6 +12,7 @@ const Tensor* Lowering::value(int node) const {
 
 void Lowering::forward(int i) {
   if (patterns_.is_inside(i)) return;  // the end of its pattern computes it
+  if (by_cudnn() && forward_by_cudnn(i)) return;
   switch (graph_.node(i).op) {
     case OpKind::input:
       if (!graph_.is(graph_.sole_consumer(i), OpKind::conv)) {
@@ -42,7 +43,7 @@ void Lowering::forward(int i) {
 }
 
 void Lowering::forward_convolution(int i) {
-  const int norm = patterns_.norm_behind(i);
+  const int norm = summed_norm(i);
   const Tensor* x = value(graph_.node(i).inputs[0]);
   if (graph_.node(i).shape.channels % 8 != 0) {
     unsupported(graph_.node(i), "its channels are not a multiple of 8");

@@ -30,6 +30,7 @@ std::function<Activation()> Lowering::activation(const ActivationPattern& patter
 void Lowering::forward_activation(const ActivationPattern& pattern) {
   const int output = pattern.output();
   if (values_[output] != nullptr && output != pattern.input) return;  // with its convolution
+  if (by_cudnn()) return forward_cudnn_activation(pattern);
   const Tensor* x = value(pattern.input);
   const auto activation = this->activation(pattern);
   const std::string name = name_of(graph_, pattern);
@@ -62,6 +63,7 @@ void Lowering::forward_activation(const ActivationPattern& pattern) {
 }
 
 void Lowering::backward_activation(const ActivationPattern& pattern) {
+  if (by_cudnn()) return backward_cudnn_activation(pattern);
   if (pattern.pool >= 0) return backward_activation_pool(pattern);
   const int output = pattern.output();
   const bool masks = pattern.relu >= 0;
@@ -104,7 +106,7 @@ void Lowering::backward_activation_pool(const ActivationPattern& pattern) {
 void Lowering::forward_plain_norm(int i) {
   const int input = graph_.node(i).inputs[0];
   const Tensor* x = value(input);
-  if (!graph_.is(input, OpKind::conv) || patterns_.norm_behind(input) != i) forward_statistics(i);
+  if (!graph_.is(input, OpKind::conv) || graph_.norm_behind(input) != i) forward_statistics(i);
   Tensor* y = tensor(value_bytes(i));
   values_[i] = y;
   emit(graph_.node(i).name, Phase::forward, "own sweep", {x, y, sums_[input]},
@@ -168,13 +170,18 @@ std::pair<const Tensor*, const Tensor*> Lowering::gradients_of(int node, size_t 
   if (found.empty()) unsupported(graph_.node(node), "the loss does not depend on it");
   while (found.size() > most) {
     const Tensor *left = found.back(), *right = found[found.size() - 2];
+    const std::string name = graph_.node(node).name + " gradients";
+    found.pop_back();
+    if (by_cudnn()) {
+      found.back() = cudnn_sum(name, Phase::backward, left, right, layer_shape(node));
+      continue;
+    }
     Tensor* sum = tensor(left->bytes);
-    emit(graph_.node(node).name + " gradients", Phase::backward, "own sweep", {left, right, sum},
+    emit(name, Phase::backward, "own sweep", {left, right, sum},
          [=, precision = options_.precision,
           elements = left->bytes / element_size()](cudaStream_t stream) {
            launch_add(precision, left->data, right->data, sum->data, elements, stream);
          });
-    found.pop_back();
     found.back() = sum;
   }
   return {found[0], found.size() == 2 ? found[1] : nullptr};

@@ -14,6 +14,7 @@
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/stem.h"
+#include "models/cuda/libraries/layers.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
 
@@ -69,6 +70,8 @@ class Lowering {
   void forward_linear(int i);
   void forward_loss(int i);
   void forward_output(int i);
+  // The batch norm whose sums a kernel of ours takes behind this convolution; -1: none.
+  int summed_norm(int conv) const { return by_cudnn() ? -1 : graph_.norm_behind(conv); }
   void forward_statistics(int norm);
   void forward_plain_norm(int i);
   void forward_add(int i);
@@ -113,6 +116,34 @@ class Lowering {
   const Tensor* gradient_of(int node) { return gradients_of(node, 1).first; }
   std::pair<const Tensor*, const Tensor*> gradients_of(int node, size_t most);
 
+  // lowering_cudnn.cpp. The first two say whether they took the node.
+  bool by_cudnn() const { return options_.kernels == Kernels::cudnn; }
+  bool forward_by_cudnn(int i);
+  bool backward_by_cudnn(int i);
+  LayerShape layer_shape(int node) const;
+  template <class Make, class Run>
+  Kernel& emit_layer(const std::string& name, Phase phase, std::vector<const Tensor*> operands,
+                     Make make, Run run);
+  const Tensor* cudnn_sum(const std::string& name, Phase phase, const Tensor* left,
+                          const Tensor* right, const LayerShape& shape);
+  // A batch norm, alone or with what cuDNN computes in the same kernel. Nodes by index; -1: none.
+  struct CudnnNorm {
+    int norm, input, residual;
+    NormFusion fusion;
+  };
+  CudnnNorm cudnn_norm(int output) const;
+  int64_t norm_reserve_bytes(int output) const;
+  std::function<NormLayer(cudnnHandle_t)> norm_maker(int output) const;
+  std::string norm_name(int output) const;
+  void forward_cudnn_norm(int output);
+  void backward_cudnn_norm(int output);
+  std::function<PoolLayer(cudnnHandle_t)> pool_maker(int pool) const;
+  void forward_cudnn_pool(int pool);
+  void backward_cudnn_pool(int pool);
+  void add_bias_by_cudnn(int product, const Tensor* y);
+  void forward_cudnn_activation(const ActivationPattern& pattern);
+  void backward_cudnn_activation(const ActivationPattern& pattern);
+
   void finish();
   // Lifetimes follow from the order of the kernels; the images stay from step to step.
   void place();
@@ -127,7 +158,7 @@ class Lowering {
   // All by node.
   std::vector<const Tensor*> values_;
   std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them
-  std::vector<const Tensor*> masks_;     // of a ReLU, or the winners of pooling
+  std::vector<const Tensor*> masks_;     // of a ReLU, the winners of pooling, or cuDNN's reserve
   std::vector<const Tensor*> winner_x_;  // of pooling
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer, but for ...
   std::vector<const Tensor*> even_pixel_gradients_;    // ... one that has the even pixels alone

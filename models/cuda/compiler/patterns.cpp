@@ -3,24 +3,26 @@
 #include <algorithm>
 
 #include "models/cuda/kernels/norm_pool.h"
+#include "models/cuda/libraries/layers.h"
 
 namespace nearmetal::cuda {
 
-Patterns::Patterns(const Graph& graph) : graph_(graph), inside_(graph.nodes().size()) {
+Patterns::Patterns(const Graph& graph, Kernels kernels, Precision precision)
+    : graph_(graph),
+      ours_(kernels != Kernels::cudnn),
+      fuses_norms_(ours_ || nearmetal::cuda::fuses_norms(precision)),
+      inside_(graph.nodes().size()) {
   const int count = static_cast<int>(graph.nodes().size());
   for (int i = 0; i < count; ++i) see(i);
-}
-
-int Patterns::norm_behind(int product) const {
-  const int consumer = graph_.sole_consumer(product);
-  return graph_.is(consumer, OpKind::batch_norm) ? consumer : -1;
 }
 
 void Patterns::see(int node) {
   switch (graph_.node(node).op) {
     case OpKind::conv:
     case OpKind::linear: {
-      if (graph_.node(node).has_bias() && norm_behind(node) < 0 && !graph_.are_logits(node)) {
+      // Our batch norms take the bias before them into account; cuDNN's do not.
+      const bool taken = ours_ && graph_.norm_behind(node) >= 0;
+      if (graph_.node(node).has_bias() && !taken && !graph_.are_logits(node)) {
         activations_[node] = {.input = node, .bias = true};
       }
       return;
@@ -53,7 +55,7 @@ void Patterns::see_pool(int pool) {
   const int input = graph_.node(pool).inputs[0];
   const auto found = norms_.find(input);
   const bool read_alone = graph_.consumers(input).size() == 1;
-  if (found != norms_.end() && read_alone && !found->second.adds() &&
+  if (ours_ && found != norms_.end() && read_alone && !found->second.adds() &&
       graph_.node(pool).window == stem_pool_window) {
     NormPattern pattern = found->second;
     pattern.pool = pool;
@@ -62,7 +64,7 @@ void Patterns::see_pool(int pool) {
     inside_[input] = true;
     return;
   }
-  ActivationPattern pattern = activation_before(input);
+  ActivationPattern pattern = ours_ ? activation_before(input) : ActivationPattern{.input = input};
   pattern.pool = pool;
   activations_[pool] = pattern;
 }
@@ -101,10 +103,11 @@ std::optional<ActivationPattern> Patterns::residual_before(int add) {
 bool Patterns::is_norm_of_convolution(int node) const {
   return graph_.is(node, OpKind::batch_norm) && graph_.consumers(node).size() == 1 &&
          graph_.is(graph_.node(node).inputs[0], OpKind::conv) &&
-         norm_behind(graph_.node(node).inputs[0]) == node;
+         graph_.norm_behind(graph_.node(node).inputs[0]) == node;
 }
 
 std::optional<NormPattern> Patterns::norm_before(int relu) const {
+  if (!fuses_norms_) return std::nullopt;
   NormPattern pattern;
   pattern.output = relu;
   pattern.norm = graph_.node(relu).inputs[0];
@@ -113,7 +116,7 @@ std::optional<NormPattern> Patterns::norm_before(int relu) const {
     const bool left = is_norm_of_convolution(added[0]);
     pattern.norm = left ? added[0] : added[1];
     const int other = left ? added[1] : added[0];
-    if (other != pattern.norm && is_norm_of_convolution(other)) {
+    if (ours_ && other != pattern.norm && is_norm_of_convolution(other)) {
       pattern.residual_norm = other;
       pattern.residual_conv = graph_.node(other).inputs[0];
     } else {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/graph.h"
+#include "models/program.h"
 
 namespace nearmetal::cuda {
 
@@ -41,16 +42,14 @@ struct ActivationPattern {
 
 class Patterns {
  public:
-  explicit Patterns(const Graph& graph);
+  /// Kernels::cudnn: those that cuDNN's kernels take in this precision.
+  Patterns(const Graph& graph, Kernels kernels, Precision precision);
 
   /// The pattern that ends in this node; null if there is none.
   const NormPattern* norm(int output) const { return find(norms_, output); }
   const ActivationPattern* activation(int output) const { return find(activations_, output); }
   /// Whether a pattern computes this node that ends in a later one.
   bool is_inside(int node) const { return inside_[node]; }
-  /// The batch norm that alone reads this convolution or linear layer; -1: none. It takes no notice
-  /// of a bias: only its running mean does.
-  int norm_behind(int product) const;
 
  private:
   template <class Pattern>
@@ -70,6 +69,8 @@ class Patterns {
   std::optional<ActivationPattern> residual_before(int add);
 
   const Graph& graph_;
+  bool ours_;         // else cuDNN's
+  bool fuses_norms_;  // with what follows
   std::map<int, NormPattern> norms_;
   std::map<int, ActivationPattern> activations_;
   std::vector<bool> inside_;

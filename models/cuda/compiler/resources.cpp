@@ -3,8 +3,6 @@
 #include <memory>
 #include <stdexcept>
 
-#include "models/cuda/compiler/patterns.h"
-
 namespace nearmetal::cuda {
 namespace {
 
@@ -74,7 +72,6 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
   float* next_statistic = resources.running_statistics;
   const FlatParameters& flat = resources.parameters;
   resources.norms.resize(graph.nodes().size());
-  const Patterns patterns(graph);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op != OpKind::batch_norm) continue;
@@ -87,7 +84,7 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
     const int scale = node.parameters[0], bias = node.parameters[1];
     const int input = node.inputs[0];
     BatchNormState& state = resources.norms[i];
-    if (patterns.norm_behind(input) == static_cast<int>(i) && graph.node(input).has_bias()) {
+    if (graph.norm_behind(input) == static_cast<int>(i) && graph.node(input).has_bias()) {
       state.input_bias = flat.values + layout.offset(graph.node(input).parameters[1]);
     }
     state.scale = flat.values + layout.offset(scale);

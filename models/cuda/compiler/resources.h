@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cublasLt.h>
+#include <cudnn_graph.h>
 
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,7 @@ struct StepResources {
   int64_t running_statistics_count = 0;
   void* workspace = nullptr;
   cublasLtHandle_t cublas = nullptr;
+  cudnnHandle_t cudnn = nullptr;  // null: lowered without a device
 };
 
 /// Owns the memory behind StepResources, but for workspace and handle.

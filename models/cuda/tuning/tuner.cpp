@@ -44,10 +44,11 @@ int device_attribute(cudaDeviceAttr attribute) {
 
 }  // namespace
 
-Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<KernelChoice>& known,
-             bool pinned)
+Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
+             const std::vector<KernelChoice>& known, bool pinned)
     : handle_(handle),
       stream_(stream),
+      kernels_(kernels),
       compute_capability_major_(device_attribute(cudaDevAttrComputeCapabilityMajor)),
       multiprocessors_(multiprocessors_in_use()),
       pinned_(pinned) {
@@ -84,6 +85,7 @@ bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
 void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
   std::vector<ConvolutionProblem> unknown;
   const auto own_of = [&](const ConvolutionProblem& problem) {
+    if (kernels_ == Kernels::cudnn) return std::vector<OwnKernel>();
     return own_kernels(problem, compute_capability_major_, multiprocessors_);
   };
   for (const ConvolutionProblem& problem : problems) {

@@ -20,10 +20,10 @@ inline constexpr int most_candidates = 64;
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
  public:
-  /// With `pinned`, a choice that is not among `known`, or that does not load, is a
+  /// With Kernels::cudnn, no kernel of ours competes. With `pinned`, a choice that is not among `known`, or that does not load, is a
   /// std::runtime_error; without, it is made anew.
-  Tuner(cudnnHandle_t handle, cudaStream_t stream, const std::vector<KernelChoice>& known,
-        bool pinned);
+  Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
+        const std::vector<KernelChoice>& known, bool pinned);
 
   /// For the current device. Chooses a plan for each problem, timing candidates on random data
   /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
@@ -72,6 +72,7 @@ class Tuner {
 
   cudnnHandle_t handle_;
   cudaStream_t stream_;
+  Kernels kernels_;
   int compute_capability_major_;
   int multiprocessors_;
   std::map<std::string, KernelChoice> known_;

@@ -86,6 +86,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"input", "--input", "host"},
       {"launch", "--launch", "stream"},
       {"host_wait", "--host-wait", "block"},
+      {"kernels", "--kernels", "cudnn"},
       {"learning_rate", "--learning-rate", "0.25"},
       {"momentum", "--momentum", "0.5"},
       {"weight_decay", "--weight-decay", "0"},

@@ -40,6 +40,8 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("launch"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).host_wait = HostWait::block; }),
               ElementsAre("host_wait"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).kernels = Kernels::cudnn; }),
+              ElementsAre("kernels"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).inference = true; }), ElementsAre("inference"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
@@ -70,6 +72,7 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
     run.jobs.emplace_back();
     report.invocation.config.gradient_type = GradientType::bf16;
     report.invocation.config.host_wait = HostWait::block;
+    report.invocation.config.kernels = Kernels::cudnn;
     report.arms[0].share.emplace();
   };
   Report on_gpu = sample_report();

@@ -1,0 +1,127 @@
+// cuDNN's own kernels for the layers that are neither a convolution nor a product: batch norm,
+// ReLU, pooling and sums, of NHWC tensors. Each launches on the stream of the handle. Source: cuDNN
+// API, "cudnn_ops".
+#pragma once
+
+#include <cudnn_ops.h>
+
+#include <cstdint>
+
+#include "models/cuda/kernels/batch_norm.h"
+#include "models/cuda/libraries/handles.h"
+#include "models/graph.h"
+#include "models/training_options.h"
+
+namespace nearmetal::cuda {
+
+using TensorDescriptor = Handle<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using ActivationDescriptor = Handle<cudnnActivationDescriptor_t, cudnnDestroyActivationDescriptor>;
+using PoolingDescriptor = Handle<cudnnPoolingDescriptor_t, cudnnDestroyPoolingDescriptor>;
+using OpTensorDescriptor = Handle<cudnnOpTensorDescriptor_t, cudnnDestroyOpTensorDescriptor>;
+
+/// An NHWC tensor of a node.
+struct LayerShape {
+  int64_t images = 1;
+  Shape of_image;
+
+  int64_t elements() const { return images * of_image.elements(); }
+};
+
+/// What one kernel of cuDNN computes together with batch norm.
+enum class NormFusion { none, relu, residual_relu };
+
+/// Whether cuDNN has kernels for that: of fp16 alone.
+constexpr bool fuses_norms(Precision precision) { return precision == Precision::fp16; }
+
+/// Batch norm in training mode.
+class NormLayer {
+ public:
+  /// Throws std::invalid_argument with cuDNN's reason where it has no such kernel, or where it
+  /// needs more than `workspace_limit` bytes of workspace.
+  NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape& shape, NormFusion fusion,
+            int64_t workspace_limit);
+
+  /// What the forward pass leaves for the backward pass.
+  int64_t reserve_bytes() const { return reserve_bytes_; }
+
+  struct Forward {
+    const void* x;
+    const void* residual;  // of residual_relu; else null
+    void* y;
+    void* reserve;  // null where it has no bytes
+    void* workspace;
+  };
+  /// Leaves mean, inverse deviation and the running statistics in `state`.
+  void forward(cudnnHandle_t handle, const Forward& operands, const BatchNormState& state) const;
+
+  struct Backward {
+    const void* x;
+    const void* y;  // null where nothing is fused
+    const void* dy;
+    void* dx;
+    void* residual_gradient;  // of residual_relu; else null
+    void* reserve;
+    void* workspace;
+  };
+  /// Leaves the gradients of scale and bias in `state`, too.
+  void backward(cudnnHandle_t handle, const Backward& operands, const BatchNormState& state) const;
+
+ private:
+  TensorDescriptor tensor_, per_channel_;
+  ActivationDescriptor activation_;
+  cudnnBatchNormOps_t operations_;
+  int64_t forward_bytes_ = 0, backward_bytes_ = 0, reserve_bytes_ = 0;
+};
+
+class ReluLayer {
+ public:
+  ReluLayer(Precision precision, const LayerShape& shape);
+  /// `y` may be `x`.
+  void forward(cudnnHandle_t handle, const void* x, void* y) const;
+  void backward(cudnnHandle_t handle, const void* y, const void* dy, void* dx) const;
+
+ private:
+  TensorDescriptor tensor_;
+  ActivationDescriptor activation_;
+};
+
+enum class Pooling { maximum, average };
+
+/// Windows need not be square: the average over a whole image is pooling, too.
+struct PoolWindow {
+  int64_t height = 1, width = 1, stride = 1, padding = 0;
+};
+
+class PoolLayer {
+ public:
+  PoolLayer(Precision precision, Pooling pooling, const PoolWindow& window, const LayerShape& input,
+            const LayerShape& output);
+  void forward(cudnnHandle_t handle, const void* x, void* y) const;
+  void backward(cudnnHandle_t handle, const void* x, const void* y, const void* dy, void* dx) const;
+
+ private:
+  PoolingDescriptor pooling_;
+  TensorDescriptor input_, output_;
+};
+
+class SumLayer {
+ public:
+  SumLayer(Precision precision, const LayerShape& shape);
+  void forward(cudnnHandle_t handle, const void* left, const void* right, void* sum) const;
+
+ private:
+  OpTensorDescriptor operation_;
+  TensorDescriptor tensor_;
+};
+
+/// Adds one value per channel to a tensor of the same type, in place.
+class BiasLayer {
+ public:
+  BiasLayer(Precision precision, const LayerShape& shape);
+  void forward(cudnnHandle_t handle, const void* bias, void* x) const;
+
+ private:
+  TensorDescriptor bias_, tensor_;
+};
+
+}  // namespace nearmetal::cuda
