@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <string>
 
 #include "reports/document/allowed.h"
 #include "reports/document/run_config.h"
@@ -64,5 +65,18 @@ constexpr std::pair<T RunConfig::*, Setting> setting(T RunConfig::*member, const
   rest.group = group;
   return {member, rest};
 }
+
+/// Its option: --image-size of image_size, and of a time that without the unit.
+std::string flag_of(const Setting& setting);
+
+/// Its name in layout files: that of the option, image_size.
+std::string layout_name_of(const Setting& setting);
+
+/// Whether it is a time, in seconds.
+bool is_time(const Setting& setting);
+
+/// Whether the jobs of a layout cannot differ in it: it says what is shown, kept or proven of the
+/// run that they are together.
+bool holds_for_all_jobs(const Setting& setting);
 
 }  // namespace nearmetal

@@ -308,19 +308,6 @@ void visit_settings(Visitor&& visit, Config& config) {
   for_each_setting([&](const Setting& setting, auto member) { visit(setting, config.*member); });
 }
 
-/// Its option: --image-size of image_size, and of a time that without the unit.
-std::string flag_of(const Setting& setting);
-
-/// Its name in layout files: that of the option, image_size.
-std::string layout_name_of(const Setting& setting);
-
-/// Whether it is a time, in seconds.
-bool is_time(const Setting& setting);
-
-/// Whether the jobs of a layout cannot differ in it: it says what is shown, kept or proven of the
-/// run that they are together.
-bool holds_for_all_jobs(const Setting& setting);
-
 /// Whether they ask for the same work, whatever its length and means: what both do adds.
 bool same_work(const RunConfig& a, const RunConfig& b);
 
