@@ -147,11 +147,11 @@ void check_settings(const Workload& workload) {
           "--plans pins all plans; leave --plan-cache out");
 }
 
-std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size) {
-  const RunConfig standard;
+std::vector<std::string> flags_without_effect(const Workload& workload, int world_size) {
+  const RunConfig& config = workload.config;
   std::vector<std::string> remarks;
-  for_each_setting([&](const Setting& setting, auto member) {
-    if (config.*member == standard.*member) return;
+  for_each_setting([&](const Setting& setting, auto) {
+    if (!workload.is_given(setting.name)) return;
     std::string why;
     if (setting.needs == Needs::training && !trains(config)) {
       why = std::string("nothing is trained (") +

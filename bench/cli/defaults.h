@@ -37,8 +37,8 @@ void fill_defaults(RunConfig& config, Device device);
 /// filled.
 void check_settings(const Workload& workload);
 
-/// A remark on each setting that was changed and that these ranks make no use of. Not refused, as
-/// the layouts of a sweep have their settings in common.
-std::vector<std::string> flags_without_effect(const RunConfig& config, int world_size);
+/// A remark on each setting that was given and that these ranks make no use of. Not refused, as the
+/// layouts of a sweep have their settings in common.
+std::vector<std::string> flags_without_effect(const Workload& workload, int world_size);
 
 }  // namespace nearmetal

@@ -182,7 +182,8 @@ class RankJob {
       return;
     }
     if (!request_.no_report) destination_ = choose_destination(config);
-    for (const std::string& remark : flags_without_effect(config, world_.size())) {
+    for (const std::string& remark :
+         flags_without_effect({config, request_.given}, world_.size())) {
       terminal_.remark(remark);
     }
     if (world_.rank() == 0) {

@@ -186,19 +186,17 @@ TEST_F(CheckSettings, BatchAutoIsForGpus) {
   EXPECT_THAT(refusal(Device::cpu, {"batch"}), HasSubstr("--batch auto is for GPUs"));
 }
 TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
-  RunConfig config;
-  EXPECT_THAT(flags_without_effect(config, 1), IsEmpty());
-  config.bucket_mib = 0;
-  config.gradient_type = GradientType::bf16;
-  EXPECT_THAT(flags_without_effect(config, 2), IsEmpty());
-  EXPECT_THAT(flags_without_effect(config, 1),
+  const Workload exchange{{}, {"batch", "bucket_mib", "gradient_type"}};
+  EXPECT_THAT(flags_without_effect(exchange, 2), IsEmpty());
+  EXPECT_THAT(flags_without_effect(exchange, 1),
               ElementsAre("--bucket-mib has no effect: there is one rank",
                           "--gradient-type has no effect: there is one rank"));
-  config = {};
-  config.forward_only = true;
-  config.momentum = 0.5;
-  EXPECT_THAT(flags_without_effect(config, 1),
-              ElementsAre("--momentum has no effect: nothing is trained (--forward-only)"));
+  Workload forward{{}, {"momentum", "learning_rate"}};
+  EXPECT_THAT(flags_without_effect(forward, 1), IsEmpty());
+  forward.config.forward_only = true;
+  EXPECT_THAT(flags_without_effect(forward, 1),
+              ElementsAre("--learning-rate has no effect: nothing is trained (--forward-only)",
+                          "--momentum has no effect: nothing is trained (--forward-only)"));
 }
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
