@@ -8,6 +8,14 @@ namespace nearmetal::cpu {
 
 using dnnl::algorithm;
 
+namespace {
+
+// oneDNN's ReLU of slope 0 takes a maximum, which makes 0 of NaN. That of another slope multiplies
+// what is not above 0, and keeps it; no value is so large that this slope's part of it shows.
+constexpr float slope_that_keeps_nan = 1e-30F;
+
+}  // namespace
+
 void Lowering::forward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
@@ -72,7 +80,7 @@ Lowering::Epilogue Lowering::epilogue_of(int conv) const {
 dnnl::primitive_attr Lowering::attributes_for(const Epilogue& epilogue) const {
   dnnl::post_ops operations;
   if (epilogue.residual >= 0) operations.append_sum();
-  if (epilogue.relu) operations.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+  if (epilogue.relu) operations.append_eltwise(1, algorithm::eltwise_relu, slope_that_keeps_nan, 0);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_post_ops(operations);

@@ -143,6 +143,18 @@ TEST_F(ProgramTest, NanInAWeightReachesTheLogits) {
   EXPECT_THAT(program->logits(), Contains(Truly(is_nan)).Times(2));
 }
 
+TEST_F(ProgramTest, NanInAnEarlyLayerReachesTheLogits) {
+  for (const Graph& trained : {small_graph(), small_vgg_graph({3, 12, 12}, false)}) {
+    const Graph graph = inference_graph(trained);
+    const auto program = backend().prepare(graph, inference_options(2));
+    std::vector<float> parameters = initial_parameters(graph, 1);
+    parameters.front() = std::nanf("");  // of the first convolution
+    program->restart(parameters);
+    step(*program);
+    EXPECT_THAT(program->logits(), Each(Truly(is_nan))) << graph.name();
+  }
+}
+
 TEST_F(ProgramTest, ALossLeavesNoLogits) {
   const auto program = started(backend(), small_graph(), with_batch(2));
   step(*program);

@@ -36,15 +36,16 @@ TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   EXPECT_THAT(program->momentum(), Each(0.0f));
 }
 
-// A ReLU that takes the maximum with 0 would hide it.
+// A ReLU or a pooling that takes the maximum with another value would hide it.
 TEST_F(ProgramTest, NanInTheImagesIsSeenWithoutABackwardPass) {
-  const Graph graph = small_graph();
-  ProgramOptions options = with_batch();
-  options.forward_only = true;
-  const auto program = started(backend(), graph, options);
-  const RandomCase random = case_with_nan(graph);
-  program->use_batch(random.images, random.labels);
-  EXPECT_TRUE(std::isnan(step(*program).loss));
+  for (const Graph& graph : {small_graph(), small_vgg_graph({3, 12, 12}, false)}) {
+    ProgramOptions options = with_batch();
+    options.forward_only = true;
+    const auto program = started(backend(), graph, options);
+    const RandomCase random = case_with_nan(graph);
+    program->use_batch(random.images, random.labels);
+    EXPECT_TRUE(std::isnan(step(*program).loss)) << graph.name();
+  }
 }
 
 TEST_F(ProgramTest, NanInTheLogitsReachesTheLoss) {
