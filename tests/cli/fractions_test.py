@@ -76,7 +76,7 @@ class Fractions(cli.SweepTest):
 
     def test_fractions_share_what_there_is_in_every_way(self):
         cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
-        process = self.sweep("--fractions", "2", "--repeats", "2", "--steps", "20", *cpus)
+        process = self.sweep("--fractions", "2", "--repeats", "2", "--steps", "60", *cpus)
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}
@@ -87,9 +87,9 @@ class Fractions(cli.SweepTest):
         self.assertEqual(arms["2 jobs, MPS"]["unsupported"], "there is no GPU")
         for run in arms["2 jobs, serial"]["runs"]:
             first, second = run["ranks"]
-            end = first["window_start_unix_seconds"] + sum(first["step_seconds"][-20:])
+            end = first["window_start_unix_seconds"] + sum(first["step_seconds"][-60:])
             self.assertGreater(second["window_start_unix_seconds"], end, "one after another")
-            self.assertEqual(run["window"]["images"], 2 * 20 * 2)
+            self.assertEqual(run["window"]["images"], 2 * 60 * 2)
         for run in arms["2 jobs, time slices"]["runs"]:
             self.assertEqual(len(run["jobs"]), 2)
             self.assertLess(max(job["start_seconds"] for job in run["jobs"]), 1)
@@ -102,7 +102,7 @@ class Fractions(cli.SweepTest):
     def test_what_neighbours_did_is_told(self):
         cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
         process = self.sweep("--fractions", "2", "--neighbours", "copy,compute", "--repeats", "1",
-                             "--steps", "20", *cpus)
+                             "--steps", "60", *cpus)
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         arms = {arm["name"]: arm for arm in self.report("s.json")["arms"]}

@@ -49,7 +49,7 @@ class Swept(Mig):
                        "CALLS": self.path("calls"),
                        "PATH": self.path("bin") + ":" + os.environ["PATH"], **variables}
         return self.call("sweep", *arguments, "--model", "resnet20", "--image-size", "32",
-                         "--batch", "2", "--warmup", "1", "--steps", "5",
+                         "--batch", "2", "--warmup", "1", "--duration", "0.5",
                          "--output", "s.json", env=environment)
 
     def test_fractions_run_on_the_devices_that_are_there(self):

@@ -11,7 +11,7 @@ from compare_test import CompareTest
 class RerunOfRanks(CompareTest):
     def test_jobs_and_ranks_are_started_as_they_ran(self):
         layouts = {"1x1x2": [2], "2*(1x1x1)": [1, 1]}  # ranks of each job
-        made = self.call("sweep", *cli.TINY_WORK, "--steps", "3", "--repeats", "1", *layouts,
+        made = self.call("sweep", *cli.TINY_WORK, "--steps", "60", "--repeats", "1", *layouts,
                          "--output", "old.json")
         self.assertEqual(made.returncode, 0, made.err)
         sweep = self.report("old.json")
