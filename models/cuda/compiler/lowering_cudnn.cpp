@@ -1,6 +1,6 @@
 // The sweeps of a step by cuDNN's own kernels, where none of ours may serve (Kernels::cudnn). cuDNN
-// has no gradient of a bias in fp32 of activations in 16 bits, no cross entropy and no optimizer:
-// those are ours.
+// has no gradient of a bias in fp32 of activations in 16 bits, no cross entropy, no optimizer, and
+// none that sets the padding of a gradient to 0: those are ours.
 #include <memory>
 
 #include "models/cuda/compiler/lowering_state.h"
@@ -20,10 +20,10 @@ LayerShape Lowering::layer_shape(int node) const {
 // A layer is made at its first launch, which is not in a captured graph: it needs the handle.
 template <class Make, class Run>
 Kernel& Lowering::emit_layer(const std::string& name, Phase phase,
-                             std::vector<const Tensor*> operands, Make make, Run run) {
+                             const std::vector<const Tensor*>& operands, Make make, Run run) {
   using Layer = decltype(make(cudnnHandle_t{}));
   const auto layer = std::make_shared<std::optional<Layer>>();
-  return emit(name, phase, "cudnn", std::move(operands), [=, &r = resources_](cudaStream_t) {
+  return emit(name, phase, "cudnn", operands, [=, &r = resources_](cudaStream_t) {
     if (!*layer) layer->emplace(make(r.cudnn));
     run(**layer, r.cudnn);  // on the handle's stream
   });
@@ -183,7 +183,8 @@ void Lowering::add_bias_by_cudnn(int product, const Tensor* y) {
       [=, offset = layout_.offset(parameter), &r = resources_](const BiasLayer& layer,
                                                                cudnnHandle_t cudnn) {
         layer.forward(cudnn, r.parameters.operand(offset, size), y->data);
-      });
+      })
+      .bytes = 2.0 * static_cast<double>(y->bytes);  // in place
 }
 
 void Lowering::forward_cudnn_activation(const ActivationPattern& pattern) {
@@ -207,7 +208,8 @@ void Lowering::forward_cudnn_activation(const ActivationPattern& pattern) {
   emit_layer(
       name, Phase::forward, {x, in_place ? nullptr : y},
       [=, precision = options_.precision](cudnnHandle_t) { return ReluLayer(precision, shape); },
-      [=](const ReluLayer& layer, cudnnHandle_t cudnn) { layer.forward(cudnn, x->data, y->data); });
+      [=](const ReluLayer& layer, cudnnHandle_t cudnn) { layer.forward(cudnn, x->data, y->data); })
+      .bytes = 2.0 * static_cast<double>(y->bytes);
 }
 
 void Lowering::backward_cudnn_activation(const ActivationPattern& pattern) {

@@ -122,8 +122,8 @@ class Lowering {
   bool backward_by_cudnn(int i);
   LayerShape layer_shape(int node) const;
   template <class Make, class Run>
-  Kernel& emit_layer(const std::string& name, Phase phase, std::vector<const Tensor*> operands,
-                     Make make, Run run);
+  Kernel& emit_layer(const std::string& name, Phase phase,
+                     const std::vector<const Tensor*>& operands, Make make, Run run);
   const Tensor* cudnn_sum(const std::string& name, Phase phase, const Tensor* left,
                           const Tensor* right, const LayerShape& shape);
   // A batch norm, alone or with what cuDNN computes in the same kernel. Nodes by index; -1: none.
