@@ -6,12 +6,15 @@
 
 namespace nearmetal::cuda {
 
-void require_ok(cudnnStatus_t status, const char* call, const char* file, int line) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
+std::string explained(cudnnStatus_t status) {
   std::array<char, 512> detail{};
   cudnnGetLastErrorString(detail.data(), detail.size());
-  fail_call(std::string("cuDNN: ") + cudnnGetErrorString(status) + " " + detail.data(), call, file,
-            line);
+  return std::string(cudnnGetErrorString(status)) + " " + detail.data();
+}
+
+void require_ok(cudnnStatus_t status, const char* call, const char* file, int line) {
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  fail_call("cuDNN: " + explained(status), call, file, line);
 }
 
 void require_ok(cublasStatus_t status, const char* call, const char* file, int line) {

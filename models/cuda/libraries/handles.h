@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "models/cuda/device/check.h"
 
 namespace nearmetal::cuda {
 
+/// What cuDNN says of a status, and of the call that gave it.
+std::string explained(cudnnStatus_t status);
 void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
 void require_ok(cublasStatus_t status, const char* call, const char* file, int line);
 

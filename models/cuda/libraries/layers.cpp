@@ -10,6 +10,9 @@ namespace {
 // results = alpha * computed + beta * what was there
 constexpr float one = 1, zero = 0;
 
+// Reads a tensor once where it can, which wants NHWC and training.
+constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
+
 cudnnDataType_t data_type(Precision precision) {
   switch (precision) {
     case Precision::fp16:
@@ -33,7 +36,14 @@ TensorDescriptor tensor_descriptor(cudnnDataType_t type, const LayerShape& shape
   return descriptor;
 }
 
-LayerShape one_per_channel(const LayerShape& shape) { return {1, {shape.of_image.channels, 1, 1}}; }
+// Of scale, bias and statistics: one fp32 per channel.
+TensorDescriptor state_descriptor(cudnnTensorDescriptor_t x) {
+  cudnnTensorDescriptor_t raw = nullptr;
+  NM_CALL(cudnnCreateTensorDescriptor(&raw));
+  TensorDescriptor descriptor(raw);
+  NM_CALL(cudnnDeriveBNTensorDescriptor(raw, x, norm_mode));
+  return descriptor;
+}
 
 ActivationDescriptor relu_descriptor() {
   cudnnActivationDescriptor_t raw = nullptr;
@@ -54,15 +64,12 @@ cudnnBatchNormOps_t operations_of(NormFusion fusion) {
   }
 }
 
-// Reads a tensor once where it can, which wants NHWC and training.
-constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-
 }  // namespace
 
 NormLayer::NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape& shape,
                      NormFusion fusion, int64_t workspace_limit)
     : tensor_(tensor_descriptor(data_type(precision), shape)),
-      per_channel_(tensor_descriptor(CUDNN_DATA_FLOAT, one_per_channel(shape))),
+      per_channel_(state_descriptor(tensor_.get())),
       operations_(operations_of(fusion)) {
   if (fusion != NormFusion::none) activation_ = relu_descriptor();
   const cudnnTensorDescriptor_t x = tensor_.get();
@@ -72,7 +79,7 @@ NormLayer::NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape
     const cudnnStatus_t status = query(&bytes);
     if (status != CUDNN_STATUS_SUCCESS) {
       throw std::invalid_argument(std::string("cuDNN has no batch norm of this shape in ") +
-                                  to_string(precision) + ": " + cudnnGetErrorString(status));
+                                  to_string(precision) + ": " + explained(status));
     }
     return static_cast<int64_t>(bytes);
   };
@@ -176,7 +183,7 @@ void SumLayer::forward(cudnnHandle_t handle, const void* left, const void* right
 }
 
 BiasLayer::BiasLayer(Precision precision, const LayerShape& shape)
-    : bias_(tensor_descriptor(data_type(precision), one_per_channel(shape))),
+    : bias_(tensor_descriptor(data_type(precision), {1, {shape.of_image.channels, 1, 1}})),
       tensor_(tensor_descriptor(data_type(precision), shape)) {}
 
 void BiasLayer::forward(cudnnHandle_t handle, const void* bias, void* x) const {
