@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "models/cuda/cuda_program.h"
@@ -6,16 +8,28 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int64_t largest_batch_size = 65535;
 constexpr int assumed_multiprocessors = 1024;  // for an upper bound of memory
+
+// cuDNN's kernels for what is not a convolution count elements in 32 bits.
+int64_t largest_batch_size(const Graph& graph, const ProgramOptions& options) {
+  int64_t largest = 65535;
+  if (options.kernels != Kernels::cudnn) return largest;
+  for (const Node& node : graph.nodes()) {
+    largest = std::min(largest, std::numeric_limits<int32_t>::max() / node.shape.elements());
+  }
+  return largest;
+}
 
 }  // namespace
 
 void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
   if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
-  if (options.batch_size > largest_batch_size) {
-    throw std::invalid_argument("the CUDA backend takes batch sizes up to " +
-                                std::to_string(largest_batch_size));
+  const int64_t largest_counted = largest_batch_size(graph, options);
+  if (options.batch_size > largest_counted) {
+    throw std::invalid_argument((options.kernels == Kernels::cudnn
+                                     ? "cuDNN's kernels take " + graph.name() + " in"
+                                     : std::string("the CUDA backend takes")) +
+                                " batch sizes up to " + std::to_string(largest_counted));
   }
   const int64_t needed = bytes_needed(graph, options);
   size_t free = 0, total = 0;
@@ -49,7 +63,7 @@ int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& opt
     tried.batch_size = batch;
     return bytes_needed(graph, tried) <= available_bytes;
   };
-  int64_t good = 0, bad = largest_batch_size + 1;
+  int64_t good = 0, bad = largest_batch_size(graph, options) + 1;
   while (bad - good > 1) {
     const int64_t middle = (good + bad) / 2;
     (fits(middle) ? good : bad) = middle;
