@@ -215,6 +215,8 @@ Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
       if (const auto fused = kernel.convolution->with_sweep) {
         apart = std::min(apart, seconds_of(problem.with(*fused).key()));
       }
+      // Our sweep is not timed where it may not serve.
+      if (apart == never) apart = seconds_of(problem.key());
       own = seconds_of(stem_forward_key(problem));
       choice.own_forward = own < apart;
     } else {

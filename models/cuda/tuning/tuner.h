@@ -20,8 +20,8 @@ inline constexpr int most_candidates = 64;
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
  public:
-  /// With Kernels::cudnn, no kernel of ours competes. With `pinned`, a choice that is not among `known`, or that does not load, is a
-  /// std::runtime_error; without, it is made anew.
+  /// With Kernels::cudnn, no kernel of ours competes. With `pinned`, a choice that is not among
+  /// `known`, or that does not load, is a std::runtime_error; without, it is made anew.
   Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
         const std::vector<KernelChoice>& known, bool pinned);
 
