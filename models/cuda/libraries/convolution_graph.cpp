@@ -104,12 +104,23 @@ Descriptor output_tensor(TensorId id, cudnnDataType_t type, const ConvolutionSha
                 shape.output_width);
 }
 
+// cuDNN's ReLU makes 0 of NaN unless told otherwise. The attribute is marked as deprecated, with none
+// in its place; a slope for what is below 0 keeps NaN, too, at 16 to 23 % less throughput.
+void keep_nan(Descriptor& relu) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  const cudnnNanPropagation_t keep = CUDNN_PROPAGATE_NAN;
+  relu.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keep);
+#pragma GCC diagnostic pop
+}
+
 Descriptor pointwise(cudnnPointwiseMode_t mode, const Descriptor& x, const Descriptor& y,
                      const Descriptor* b) {
   Descriptor descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   descriptor.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
-      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
-      .finalize();
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  if (mode == CUDNN_POINTWISE_RELU_FWD) keep_nan(descriptor);
+  descriptor.finalize();
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, descriptor)
       .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
