@@ -79,6 +79,8 @@ constexpr auto names_of(Kernels) { return std::array{"fastest", "cudnn"}; }
 
 struct ProgramOptions {
   int64_t batch_size = 1;
+  // Batches of a step, one after another, before one update with the mean of their gradients.
+  int64_t micro_batches = 1;
   Precision precision = Precision::fp32;
   bool forward_only = false;  // no gradient, no update; true for a graph without a loss
   Input input = Input::device;
@@ -95,12 +97,26 @@ struct ProgramOptions {
   std::vector<KernelChoice> kernel_choices;  // known choices; an operation not among them is tuned
   bool kernel_choices_pinned =
       false;  // refuse instead to tune, or to replace a plan that does not load
+
+  int64_t step_images() const { return micro_batches * batch_size; }
 };
+
+/// Throws std::invalid_argument for a step without images, and for several micro-batches without a
+/// gradient that they share.
+inline void require_sizes(const ProgramOptions& options) {
+  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
+  if (options.micro_batches < 1) {
+    throw std::invalid_argument("the number of micro-batches must be at least 1");
+  }
+  if (options.micro_batches > 1 && options.forward_only) {
+    throw std::invalid_argument("micro-batches share a gradient, and a forward pass has none");
+  }
+}
 
 /// What happened in one step.
 struct StepRecord {
   double seconds = 0;       // from the end of the step before (or the start of work) to its end
-  float loss = 0;           // mean over the batch, unscaled; 0 where the graph has none
+  float loss = 0;           // mean over all images, unscaled; 0 where the graph has none
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
@@ -131,8 +147,10 @@ struct Profile {
 
 /// A graph prepared for one device: memory placed, kernels chosen, nothing left to decide.
 /// One step = labels drawn, forward, loss, backward, update; of a graph without a loss it is the
-/// forward pass. Vectors of parameters are in the canonical layout of Graph. Not thread-safe.
-/// Errors of the device throw std::runtime_error.
+/// forward pass. With several micro-batches forward, loss and backward follow one another for each,
+/// so that batch norm sees one of them at a time, and their loss and gradient is the mean. Vectors
+/// of parameters are in the canonical layout of Graph. Not thread-safe. Errors of the device throw
+/// std::runtime_error.
 class Program {
  public:
   virtual ~Program() = default;
@@ -165,8 +183,8 @@ class Program {
   /// The logits that the last step left, [batch, classes]; empty for a graph with a loss.
   virtual std::vector<float> logits() = 0;
 
-  /// Trains on this batch from now on: `images` [batch, channels, height, width], labels within the
-  /// classes.
+  /// Trains on these images from now on, one micro-batch after another: `images` [micro-batches x
+  /// batch, channels, height, width], labels within the classes.
   virtual void use_batch(std::span<const float> images, std::span<const int32_t> labels) = 0;
   /// Back to the synthetic images of data_seed, with labels redrawn every step.
   virtual void use_synthetic_batch() = 0;

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "models/cpu/lowering.h"
 #include "models/synthetic.h"
@@ -40,6 +41,7 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
   bind_memory(step_, regions, stream_);
+  repeat_for_micro_batches();
   surround_with_input_and_update();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));
@@ -59,35 +61,65 @@ void CpuProgram::allocate() {
     const int64_t sent = sent_gradient_bytes(step_, options_);
     if (sent > 0) sent_gradients_ = allocate_host(sent);
   }
-  if (options_.input != Input::device) host_images_ = allocate_host(step_.images->bytes());
-  state_.labels.resize(options_.batch_size);
-  state_.losses.resize(options_.batch_size);
+  if (options_.micro_batches > 1) sum_before_ = allocate_host(4 * parameters);
+  if (const int64_t bytes = host_image_bytes(step_, options_)) host_images_ = allocate_host(bytes);
+  state_.labels.resize(options_.step_images());
+  state_.losses.resize(options_.step_images());
   state_.running_statistics.resize(step_.bytes(Region::statistics) / 4);
 }
 
-void CpuProgram::surround_with_input_and_update() {
-  std::vector<Operation> input;
-  if (graph_.has_loss()) {
-    input.push_back({.name = "labels",
-                     .phase = Phase::input,
-                     .implementation = "own loop",
-                     .bytes = 4.0 * static_cast<double>(options_.batch_size),
-                     .run = [this] { draw_labels(); }});
+// What is lowered is one micro-batch: all take the same memory, one after another.
+void CpuProgram::repeat_for_micro_batches() {
+  const std::vector<Operation> pass = std::exchange(step_.operations, {});
+  const int64_t bytes = step_.images->bytes(), elements = step_.bytes(Region::gradients) / 4;
+  for (int64_t i = 0; i < options_.micro_batches; ++i) {
+    if (host_images_ != nullptr) {
+      step_.operations.push_back({.name = "images",
+                                  .phase = Phase::input,
+                                  .implementation = "own copy",
+                                  .bytes = 2.0 * static_cast<double>(bytes),
+                                  .operands = {step_.images},
+                                  .run = [this, i, bytes] {
+                                    state_.first_image = i * options_.batch_size;
+                                    parallel_copy(step_.images->data(), host_images_of(i), bytes);
+                                  }});
+    }
+    step_.operations.insert(step_.operations.end(), pass.begin(), pass.end());
+    if (i == options_.micro_batches - 1) return;
+    step_.operations.push_back(
+        {.name = "sum of micro-batches",
+         .phase = Phase::backward,
+         .implementation = i == 0 ? "own copy" : "own loop",
+         .bytes = (i == 0 ? 2.0 : 3.0) * 4 * static_cast<double>(elements),
+         .run = [first = i == 0, elements, sum = static_cast<float*>(sum_before_.get()),
+                 gradient = region(Region::gradients)] {
+           if (first) return parallel_copy(sum, gradient, 4 * elements);
+           add(Precision::fp32, sum, gradient, false, sum, elements);
+         }});
   }
-  if (options_.input != Input::device) {
-    const int64_t bytes = step_.images->bytes();
-    input.push_back(
-        {.name = "images",
-         .phase = Phase::input,
-         .implementation = "own copy",
-         .bytes = 2.0 * static_cast<double>(bytes),
-         .operands = {step_.images},
-         .run = [this, bytes] { parallel_copy(step_.images->data(), host_images_.get(), bytes); }});
-  }
-  step_.operations.insert(step_.operations.begin(), input.begin(), input.end());
-  if (!graph_.has_loss()) return;
+}
 
-  const auto bytes = static_cast<double>(step_.bytes(Region::gradients));
+FlatGradient CpuProgram::flat_gradient() const {
+  return {.computed = region(Region::gradients),
+          .sent = region(Region::gradients),
+          .sum_before = static_cast<const float*>(sum_before_.get()),
+          .micro_batches = options_.micro_batches};
+}
+
+void CpuProgram::surround_with_input_and_update() {
+  if (!graph_.has_loss()) return;
+  step_.operations.insert(step_.operations.begin(),
+                          {.name = "labels",
+                           .phase = Phase::input,
+                           .implementation = "own loop",
+                           .bytes = 4.0 * static_cast<double>(options_.step_images()),
+                           .run = [this] { draw_labels(); }});
+  const int64_t gradient_bytes = step_.bytes(Region::gradients);
+  if (sum_before_ != nullptr) {
+    step_.operations.push_back(
+        mean_of_micro_batches("gradients", flat_gradient(), 0, gradient_bytes / 4));
+  }
+  const auto bytes = static_cast<double>(gradient_bytes);
   step_.operations.push_back({.name = "loss + gradient norm",
                               .phase = Phase::update,
                               .implementation = "own loop",
@@ -102,7 +134,7 @@ void CpuProgram::surround_with_input_and_update() {
 }
 
 void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
-  FlatGradient gradient{region(Region::gradients), region(Region::gradients)};
+  FlatGradient gradient = flat_gradient();
   if (sent_gradients_ != nullptr) {
     gradient.sent = sent_gradients_.get();
     gradient.sent_type = *options_.gradient_type;
@@ -133,7 +165,7 @@ void CpuProgram::draw_labels() {
     return;
   }
   const uint64_t seed = label_seed(options_.data_seed);
-  for (int64_t i = 0; i < options_.batch_size; ++i) {
+  for (int64_t i = 0; i < options_.step_images(); ++i) {
     state_.labels[i] =
         label_at(seed, static_cast<uint64_t>(steps_), static_cast<uint64_t>(i), graph_.classes());
   }
@@ -141,7 +173,7 @@ void CpuProgram::draw_labels() {
 
 void CpuProgram::finish_step() {
   const double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
-  record_.loss = static_cast<float>(loss / static_cast<double>(options_.batch_size));
+  record_.loss = static_cast<float>(loss / static_cast<double>(options_.step_images()));
   double squares = 0;
   if (!options_.forward_only) {
     squares =
@@ -251,11 +283,13 @@ std::vector<float> CpuProgram::logits() {
 }
 
 void CpuProgram::set_images(std::span<const float> images) {
-  const memory::desc device = step_.images->desc();
-  const memory from(canonical_desc(device), engine_, const_cast<float*>(images.data()));
-  reorder(from, step_.images->memory, stream_);
-  if (host_images_ != nullptr) {
-    parallel_copy(host_images_.get(), step_.images->data(), step_.images->bytes());
+  const memory::desc canonical = canonical_desc(step_.images->desc());
+  const int64_t elements = options_.batch_size * graph_.image().elements();
+  for (int64_t i = 0; i < options_.micro_batches; ++i) {
+    float* source = const_cast<float*>(images.data()) + i * elements;
+    reorder({canonical, engine_, source}, step_.images->memory, stream_);
+    if (host_images_ == nullptr) return;
+    parallel_copy(host_images_of(i), step_.images->data(), step_.images->bytes());
   }
 }
 
@@ -267,7 +301,7 @@ void CpuProgram::use_batch(std::span<const float> images, std::span<const int32_
 
 void CpuProgram::use_synthetic_batch() {
   use_threads();
-  std::vector<float> images(options_.batch_size * graph_.image().elements());
+  std::vector<float> images(options_.step_images() * graph_.image().elements());
   fill_images(options_.data_seed, images.data(), static_cast<int64_t>(images.size()));
   set_images(images);
   fixed_labels_.clear();

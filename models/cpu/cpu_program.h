@@ -47,12 +47,19 @@ class CpuProgram : public Program {
   static ProgramOptions complete(ProgramOptions options);
   // Of gradients in the type in which they travel; 0 where that is their own.
   static int64_t sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options);
+  // Of the images of all micro-batches, where they are copied to where they are read.
+  static int64_t host_image_bytes(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
 
   void check_memory() const;
   void allocate();
+  void repeat_for_micro_batches();
   void surround_with_input_and_update();
+  FlatGradient flat_gradient() const;
+  char* host_images_of(int64_t micro_batch) const {
+    return static_cast<char*>(host_images_.get()) + micro_batch * step_.images->bytes();
+  }
   void check_pinned_plans() const;
   void use_threads() const;
 
@@ -77,7 +84,8 @@ class CpuProgram : public Program {
   std::array<HostMemory, region_count> regions_;
   HostMemory momentum_;
   HostMemory sent_gradients_;          // null where they travel as they are
-  HostMemory host_images_;             // null where images stay where they are
+  HostMemory host_images_;             // of all micro-batches; null where images stay in place
+  HostMemory sum_before_;              // of gradients; null where a step is one micro-batch
   std::vector<int32_t> fixed_labels_;  // empty: drawn every step
   std::vector<double> partial_sums_;
 

@@ -58,6 +58,9 @@ void append_start(std::vector<Operation>& operations, int number, const BucketRa
                   const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
                   StepState& state) {
   const std::string name = "bucket " + std::to_string(number);
+  if (gradient.sum_before != nullptr) {
+    operations.push_back(mean_of_micro_batches(name, gradient, range.begin / 4, range.end / 4));
+  }
   if (gradient.is_converted()) {
     operations.push_back(own_operation(
         name + " to " + to_string(bucket.type), "own loop", 4 * bucket.elements + bucket.bytes(),
@@ -92,6 +95,16 @@ std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllR
 }
 
 }  // namespace
+
+Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
+                                int64_t begin, int64_t end) {
+  return own_operation(
+      name + ", mean of " + std::to_string(gradient.micro_batches) + " micro-batches", "own loop",
+      3 * 4 * (end - begin), [=] {
+        mean_of_sums(gradient.sum_before + begin, gradient.computed + begin, gradient.micro_batches,
+                     end - begin);
+      });
+}
 
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      const FlatGradient& gradient, StepState& state) {

@@ -111,6 +111,12 @@ double square_sum(const float* values, int64_t elements, std::vector<double>& pa
   return total;
 }
 
+void mean_of_sums(const float* sums, float* gradients, int64_t count, int64_t elements) {
+  const auto factor = 1 / static_cast<float>(count);
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < elements; ++i) gradients[i] = (sums[i] + gradients[i]) * factor;
+}
+
 void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
   const auto learning_rate = static_cast<float>(sgd.learning_rate);
   const auto momentum = static_cast<float>(sgd.momentum);

@@ -46,6 +46,9 @@ void softmax_loss(Precision precision, const float* logits, const int32_t* label
 int64_t square_sum_parts(int64_t elements);
 double square_sum(const float* values, int64_t elements, std::vector<double>& partial_sums);
 
+/// gradients[i] = (sums[i] + gradients[i]) * (1 / count)
+void mean_of_sums(const float* sums, float* gradients, int64_t count, int64_t elements);
+
 /// One SGD update. `copies` (null if not wanted) takes the new values as bf16.
 struct SgdOperands {
   float* values;

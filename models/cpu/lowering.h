@@ -56,8 +56,9 @@ struct Operation {
 
 /// What loops read and write beside tensors; the program owns it and keeps its address.
 struct StepState {
-  std::vector<int32_t> labels;
-  std::vector<float> losses;              // by image
+  std::vector<int32_t> labels;            // by image of the step
+  std::vector<float> losses;              // likewise
+  int64_t first_image = 0;                // of the micro-batch that is computed
   std::vector<float> running_statistics;  // as the region of statistics
   float loss_scale = 1;
   double exposed_communication_seconds = 0;  // of this step, so far
@@ -95,14 +96,22 @@ struct FlatGradient {
   float* computed = nullptr;
   void* sent = nullptr;
   Precision sent_type = Precision::fp32;
+  // The sum over the micro-batches before the last; null where there are none.
+  const float* sum_before = nullptr;
+  int64_t micro_batches = 1;
 
   bool is_converted() const { return sent != computed; }
 };
 
+/// Makes elements [begin, end) of the gradient of the last micro-batch the mean over all.
+Operation mean_of_micro_batches(const std::string& name, const FlatGradient& gradient,
+                                int64_t begin, int64_t end);
+
 /// Cuts the flat gradient into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to a bound step: the start of each bucket behind the operation that
-/// completes it, and the end of all before the update; where it is converted, the conversion of
-/// each bucket before its start, and that of all sums after the end, which counts as exposed.
+/// completes it, and the end of all before the update; before its start each bucket becomes the
+/// mean over micro-batches; where it is converted, the conversion of each bucket before its start,
+/// and that of all sums after the end, which counts as exposed.
 void insert_exchange(LoweredStep& step, AllReduce& all_reduce, int64_t bucket_bytes,
                      const FlatGradient& gradient, StepState& state);
 

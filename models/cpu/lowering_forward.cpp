@@ -243,9 +243,11 @@ void Lowering::forward_loss(int i) {
   }
   emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
        [=, precision = options_.precision, &state = state_] {
-         softmax_loss(precision, static_cast<const float*>(logits->data()), state.labels.data(),
-                      batch, classes, state.loss_scale / static_cast<float>(batch),
-                      state.losses.data(), gradient != nullptr ? gradient->data() : nullptr);
+         softmax_loss(precision, static_cast<const float*>(logits->data()),
+                      state.labels.data() + state.first_image, batch, classes,
+                      state.loss_scale / static_cast<float>(batch),
+                      state.losses.data() + state.first_image,
+                      gradient != nullptr ? gradient->data() : nullptr);
        });
 }
 

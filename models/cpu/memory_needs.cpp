@@ -16,7 +16,7 @@ constexpr int64_t largest_batch_size = 65535;
 }  // namespace
 
 ProgramOptions CpuProgram::complete(ProgramOptions options) {
-  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
+  require_sizes(options);
   if (options.batch_size > largest_batch_size) {
     throw std::invalid_argument("the CPU backend takes batch sizes up to " +
                                 std::to_string(largest_batch_size));
@@ -42,12 +42,17 @@ int64_t CpuProgram::sent_gradient_bytes(const LoweredStep& step, const ProgramOp
   return step.bytes(Region::gradients) / 4 * element_bytes(type);
 }
 
+int64_t CpuProgram::host_image_bytes(const LoweredStep& step, const ProgramOptions& options) {
+  const bool in_place = options.input == Input::device && options.micro_batches == 1;
+  return in_place ? 0 : options.micro_batches * step.images->bytes();
+}
+
 int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
   int64_t bytes = step.total_bytes() + step.bytes(Region::statistics);  // running ones as well
   bytes += step.bytes(Region::gradients);                               // momentum
   bytes += sent_gradient_bytes(step, options);
-  if (options.input != Input::device) bytes += step.images->bytes();
-  return bytes;
+  if (options.micro_batches > 1) bytes += step.bytes(Region::gradients);  // their sum
+  return bytes + host_image_bytes(step, options);
 }
 
 int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {

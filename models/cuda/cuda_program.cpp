@@ -76,12 +76,14 @@ void CudaProgram::choose_kernels() {
   tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.kernels,
                                    options_.kernel_choices, options_.kernel_choices_pinned);
   double best = std::numeric_limits<double>::infinity();
+  ProgramOptions pass = options_;  // micro-batches are alike
+  pass.micro_batches = 1;
   for (const StemForm form :
        stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {
     LoweringChoices choices;
     choices.stem = form;
     const FlatLayout layout = flat_layout(graph_, form);
-    const LoweredStep step = lower(graph_, options_, choices, layout, resources_);
+    const LoweredStep step = lower(graph_, pass, choices, layout, resources_);
     tuner_->choose(distinct_problems(step, true));
     const Tuner::StemChoice stem = tuner_->best_stem(step);
     if (stem.seconds >= best) continue;
@@ -106,7 +108,10 @@ void CudaProgram::allocate() {
   resources_.cublas = cublas_.get();
   device_bytes_ = persistent_->bytes() + step_.memory.total_bytes + workspace_bytes;
   for (size_t i = 0; i < step_.tensors.size(); ++i) {
-    step_.tensors[i].data = static_cast<char*>(activations_.get()) + step_.memory.offsets[i];
+    Tensor& tensor = step_.tensors[i];
+    tensor.data = tensor.whole != nullptr
+                      ? static_cast<char*>(tensor.whole->data) + tensor.offset_bytes
+                      : static_cast<char*>(activations_.get()) + step_.memory.offsets[i];
   }
   if (options_.input == Input::device) return;
   host_input_.emplace(graph_, options_, step_.image_layout);

@@ -3,7 +3,7 @@
 namespace nearmetal::cuda {
 
 int64_t HostInput::bytes(const Graph& graph, const ProgramOptions& options) {
-  return graph.image().elements() * options.batch_size * element_bytes(options.precision);
+  return graph.image().elements() * options.step_images() * element_bytes(options.precision);
 }
 
 HostInput::HostInput(const Graph& graph, const ProgramOptions& options, const ImageLayout& layout)

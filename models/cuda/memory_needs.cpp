@@ -23,7 +23,7 @@ int64_t largest_batch_size(const Graph& graph, const ProgramOptions& options) {
 }  // namespace
 
 void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
-  if (options.batch_size < 1) throw std::invalid_argument("the batch size must be at least 1");
+  require_sizes(options);
   const int64_t largest_counted = largest_batch_size(graph, options);
   if (options.batch_size > largest_counted) {
     throw std::invalid_argument((options.kernels == Kernels::cudnn

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "models/graph.h"
@@ -10,22 +9,10 @@
 #include "models/sixteen_bits.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
+#include "tests/ops/sum_of_one.h"
 
 namespace nearmetal {
 namespace {
-
-// Leaves the buckets as they are.
-class SumOfOne : public AllReduce {
- public:
-  std::string library() const override { return "one rank"; }
-  int ranks() const override { return 1; }
-  void bind(std::vector<GradientBucket> given) override { buckets = std::move(given); }
-  void start(int, int, void*) override {}
-  void finish(void*) override {}
-  std::vector<BucketTest> test(int) override { return {}; }
-
-  std::vector<GradientBucket> buckets;
-};
 
 float rounded(Precision type, float value) {
   float result = 0;

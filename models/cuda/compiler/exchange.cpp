@@ -16,10 +16,12 @@ std::map<int64_t, size_t> completed_by(const LoweredStep& step, const FlatLayout
   return last;
 }
 
-// Where the backward pass leaves gradients, and where they are summed: in the same memory unless
-// they travel in another type.
+// Where the backward pass leaves gradients, where the sum over the micro-batches before lies, null
+// if there are none, and where they are summed: in the same memory unless they travel in another
+// type.
 struct Sent {
   GradientBucket computed;
+  float* sum_before = nullptr;
   GradientBucket summed;
 
   bool is_converted() const { return summed.data != computed.data; }
@@ -28,15 +30,14 @@ struct Sent {
       return GradientBucket{static_cast<char*>(whole.data) + begin * element_bytes(whole.type),
                             end - begin, whole.type};
     };
-    return {cut(computed), cut(summed)};
+    return {cut(computed), sum_before == nullptr ? nullptr : sum_before + begin, cut(summed)};
   }
 };
 
-Sent section(void* gradients, Precision type, int64_t elements, void* sent,
+Sent section(const GradientBucket& computed, float* sum_before, void* sent,
              const ProgramOptions& options) {
-  const GradientBucket computed{gradients, elements, type};
-  if (sent == nullptr) return {computed, computed};
-  return {computed, {sent, elements, *options.gradient_type}};
+  if (sent == nullptr) return {computed, sum_before, computed};
+  return {computed, sum_before, {sent, computed.elements, *options.gradient_type}};
 }
 
 Kernel exchange(const std::string& name, const std::string& implementation, int64_t bytes,
@@ -55,6 +56,16 @@ Kernel conversion(const std::string& name, const GradientBucket& from, const Gra
                   });
 }
 
+Kernel mean(const std::string& name, const Sent& part, int64_t micro_batches) {
+  const MicroBatchGradient operands{part.computed.type, part.computed.data, part.sum_before,
+                                    part.computed.elements};
+  return exchange(name + ", mean of " + std::to_string(micro_batches) + " micro-batches", "own",
+                  2 * part.computed.bytes() + 4 * part.computed.elements,
+                  [operands, micro_batches](cudaStream_t stream) {
+                    launch_add_micro_batch(MicroBatch::last, operands, micro_batches, stream);
+                  });
+}
+
 // The kernels around the sums of one program.
 class Exchange {
  public:
@@ -62,10 +73,15 @@ class Exchange {
            AllReduce& all_reduce)
       : all_reduce_(all_reduce),
         state_(resources.state),
-        matrices_(section(resources.parameters.matrix_gradients, stored_type(options.precision),
-                          layout.matrix_elements, resources.sent_matrices, options)),
-        vectors_(section(resources.parameters.vector_gradients, Precision::fp32,
-                         layout.vector_elements, resources.sent_vectors, options)) {}
+        micro_batches_(options.micro_batches),
+        matrices_(section({resources.parameters.matrix_gradients, layout.matrix_elements,
+                           stored_type(options.precision)},
+                          resources.parameters.sum_before, resources.sent_matrices, options)),
+        vectors_(section(
+            {resources.parameters.vector_gradients, layout.vector_elements, Precision::fp32},
+            micro_batches_ == 1 ? nullptr
+                                : resources.parameters.sum_before + layout.matrix_elements,
+            resources.sent_vectors, options)) {}
 
   Precision sent_type() const { return matrices_.summed.type; }
 
@@ -84,6 +100,9 @@ class Exchange {
     for (size_t i = first; i < first + count; ++i) {
       const Sent& bucket = buckets_[i];
       bytes += bucket.summed.bytes();
+      if (micro_batches_ > 1) {
+        kernels.push_back(mean("bucket " + std::to_string(i), bucket, micro_batches_));
+      }
       if (!bucket.is_converted()) continue;
       kernels.push_back(conversion("bucket " + std::to_string(i), bucket.computed, bucket.summed));
     }
@@ -110,6 +129,7 @@ class Exchange {
  private:
   AllReduce& all_reduce_;
   StepState* state_;
+  int64_t micro_batches_;
   Sent matrices_, vectors_;
   std::vector<Sent> buckets_;
 };

@@ -18,20 +18,17 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
       choices_(choices),
       layout_(layout),
       resources_(resources),
-      patterns_(graph, options.kernels, options.precision),
-      values_(graph.nodes().size()),
-      sums_(graph.nodes().size()),
-      masks_(graph.nodes().size()),
-      winner_x_(graph.nodes().size()),
-      gradients_(graph.nodes().size()),
-      even_pixel_gradients_(graph.nodes().size()) {}
+      patterns_(graph, options.kernels, options.precision) {}
 
 LoweredStep Lowering::run() {
   labels_and_images();
   const int count = static_cast<int>(graph_.nodes().size());
-  for (int i = 0; i < count; ++i) forward(i);
-  if (!options_.forward_only) {
+  for (; micro_batch_ < options_.micro_batches; ++micro_batch_) {
+    begin_micro_batch();
+    for (int i = 0; i < count; ++i) forward(i);
+    if (options_.forward_only) continue;
     for (int i = count - 1; i >= 0; --i) backward(i);
+    end_micro_batch();
   }
   if (graph_.has_loss()) finish();
   place();
@@ -65,18 +62,58 @@ Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& 
 }
 
 void Lowering::labels_and_images() {
-  const int64_t batch = options_.batch_size, classes = graph_.classes();
+  const int64_t images = options_.step_images(), classes = graph_.classes();
   const uint64_t seed = label_seed(options_.data_seed);
   if (graph_.has_loss()) {
     emit("labels", Phase::input, "own", {}, [=, &r = resources_](cudaStream_t stream) {
-      launch_draw_labels(seed, batch, classes, r.state, r.fixed_labels, r.use_fixed_labels,
+      launch_draw_labels(seed, images, classes, r.state, r.fixed_labels, r.use_fixed_labels,
                          r.labels, stream);
     });
   }
-  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), batch);
-  Tensor* images = tensor(step_.image_layout.stored_elements() * element_size());
-  step_.images = images;
-  values_[0] = images;
+  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), images);
+  step_.images = tensor(step_.image_layout.stored_elements() * element_size());
+}
+
+void Lowering::begin_micro_batch() {
+  const size_t nodes = graph_.nodes().size();
+  for (auto* tensors : {&values_, &sums_, &masks_, &winner_x_, &even_pixel_gradients_}) {
+    tensors->assign(nodes, nullptr);
+  }
+  gradients_.assign(nodes, {});
+  pending_.clear();
+  pending_stem_.reset();
+  values_[0] = step_.images;
+  if (options_.micro_batches == 1) return;
+  const int64_t bytes = step_.images->bytes / options_.micro_batches;
+  values_[0] = &step_.tensors.emplace_back(
+      Tensor{.bytes = bytes, .whole = step_.images, .offset_bytes = micro_batch_ * bytes});
+}
+
+// The mean counts as exchange, as insert_exchange() takes it bucket by bucket instead.
+void Lowering::end_micro_batch() {
+  const int64_t count = options_.micro_batches;
+  if (count == 1) return;
+  const bool last = micro_batch_ == count - 1;
+  const MicroBatch which = last                ? MicroBatch::last
+                           : micro_batch_ == 0 ? MicroBatch::first
+                                               : MicroBatch::middle;
+  const std::string name =
+      last ? "mean of " + std::to_string(count) + " micro-batches" : "sum of micro-batches";
+  const auto gradients =
+      static_cast<double>(layout_.matrix_elements * element_size() + layout_.vector_elements * 4);
+  const auto sums = 4.0 * static_cast<double>(layout_.elements());
+  emit(name, last ? Phase::exchange : Phase::backward, "own", {},
+       [=, type = stored_type(options_.precision), &r = resources_](cudaStream_t stream) {
+         const FlatParameters& flat = r.parameters;
+         launch_add_micro_batch(
+             which, {type, flat.matrix_gradients, flat.sum_before, flat.matrix_elements}, count,
+             stream);
+         launch_add_micro_batch(which,
+                                {Precision::fp32, flat.vector_gradients,
+                                 flat.sum_before + flat.matrix_elements, flat.vector_elements},
+                                count, stream);
+       })
+      .bytes = (last ? 2 : 1) * gradients + (which == MicroBatch::middle ? 2 : 1) * sums;
 }
 
 ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
@@ -147,11 +184,11 @@ void Lowering::finish() {
   const auto& r = resources_;
   const double elements = static_cast<double>(layout_.elements());
   emit("gradient norm", Phase::update, "own", {},
-       [=, batch = options_.batch_size, dynamic = options_.loss_scale.dynamic,
+       [=, images = options_.step_images(), dynamic = options_.loss_scale.dynamic,
         forward_only = options_.forward_only, &r](cudaStream_t stream) {
          launch_finish_step(
              precision,
-             {r.losses, batch, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
+             {r.losses, images, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
               r.ring, r.ring_size, dynamic, forward_only},
              stream);
        })
@@ -168,8 +205,9 @@ void Lowering::place() {
   std::vector<BufferLife> lives;
   const int last = static_cast<int>(step_.kernels.size()) - 1;
   for (const Tensor& tensor : step_.tensors) {
-    index[&tensor] = static_cast<int>(lives.size());
-    lives.push_back({tensor.bytes, last, 0});
+    const Tensor* whole = tensor.whole != nullptr ? tensor.whole : &tensor;
+    index[&tensor] = whole == &tensor ? static_cast<int>(lives.size()) : index.at(whole);
+    lives.push_back({whole == &tensor ? tensor.bytes : 0, last, 0});
   }
   for (int k = 0; k <= last; ++k) {
     for (const Tensor* operand : step_.kernels[k].operands) {

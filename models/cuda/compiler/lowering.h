@@ -21,10 +21,13 @@
 
 namespace nearmetal::cuda {
 
-/// A buffer in the memory of the step; its address is set once that memory is allocated.
+/// A buffer in the memory of the step, or a part of one; its address is set once that memory is
+/// allocated.
 struct Tensor {
   int64_t bytes = 0;
   void* data = nullptr;
+  const Tensor* whole = nullptr;  // of which it is a part
+  int64_t offset_bytes = 0;       // in there
 };
 
 /// A convolution among the kernels. Its weights, or their gradient, lie in the flat buffers.
@@ -73,10 +76,10 @@ struct LoweringChoices {
 };
 
 struct LoweredStep {
-  std::deque<Tensor> tensors;
+  std::deque<Tensor> tensors;  // a part behind its whole
   std::vector<Kernel> kernels;
-  MemoryPlan memory;  // by tensor
-  const Tensor* images = nullptr;
+  MemoryPlan memory;               // by tensor
+  const Tensor* images = nullptr;  // of all micro-batches
   const Tensor* logits = nullptr;  // fp32, of a graph without a loss
   ImageLayout image_layout;
 };
@@ -93,9 +96,10 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the
 /// end of all before the update. The gradients of vectors, small and complete only at the end of
-/// the backward pass, are the last bucket, started together with the one before. Gradients whose
-/// type is not `options.gradient_type` are converted before the start of their bucket, and their
-/// sums back after the end of all, which counts as exposed. All references must outlive the step.
+/// the backward pass, are the last bucket, started together with the one before. Of several
+/// micro-batches each bucket becomes the mean before its start. Gradients whose type is not
+/// `options.gradient_type` are converted before the start of their bucket, and their sums back
+/// after the end of all, which counts as exposed. All references must outlive the step.
 void insert_exchange(LoweredStep& step, const FlatLayout& layout, const ProgramOptions& options,
                      const StepResources& resources, AllReduce& all_reduce, int64_t bucket_bytes);
 

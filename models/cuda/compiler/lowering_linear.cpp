@@ -82,10 +82,12 @@ void Lowering::forward_loss(int i) {
   gradients_[linear].push_back(gradient);
   const int64_t bias = layout_.offset(graph_.node(linear).parameters[1]);
   emit(graph_.node(i).name, Phase::forward, "own", {logits, gradient},
-       [=, precision = options_.precision, &r = resources_](cudaStream_t stream) {
+       [=, precision = options_.precision, first = micro_batch_ * options_.batch_size,
+        &r = resources_](cudaStream_t stream) {
          launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
-                             r.parameters.values + bias, r.labels, &r.state->loss_scale, r.losses,
-                             gradient == nullptr ? nullptr : gradient->data, stream);
+                             r.parameters.values + bias, r.labels + first, &r.state->loss_scale,
+                             r.losses + first, gradient == nullptr ? nullptr : gradient->data,
+                             stream);
        });
 }
 

@@ -57,6 +57,10 @@ class Lowering {
                        const std::function<void(const Product&, cudaStream_t)>& launch);
 
   void labels_and_images();
+  // Forgets what kernels of the micro-batch before left: its memory is free.
+  void begin_micro_batch();
+  // Adds its gradients to those of the micro-batches before it.
+  void end_micro_batch();
   // The tensor with a node's value; throws std::logic_error where no kernel leaves one.
   const Tensor* value(int node) const;
   void forward(int i);
@@ -155,7 +159,8 @@ class Lowering {
   const StepResources& resources_;
   const Patterns patterns_;
   LoweredStep step_;
-  // All by node.
+  int64_t micro_batch_ = 0;
+  // Of this micro-batch, all by node.
   std::vector<const Tensor*> values_;
   std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them
   std::vector<const Tensor*> masks_;     // of a ReLU, the winners of pooling, or cuDNN's reserve

@@ -48,6 +48,7 @@ void carve_parameters(Carver& carver, const FlatLayout& layout, const ProgramOpt
   flat.momentum = carver.take<float>(layout.elements());
   flat.matrix_gradients = carver.take<char>(layout.matrix_elements * element_size);
   flat.vector_gradients = carver.take<float>(layout.vector_elements);
+  if (options.micro_batches > 1) flat.sum_before = carver.take<float>(layout.elements());
 }
 
 void carve_sent(Carver& carver, const FlatLayout& layout, const ProgramOptions& options,
@@ -116,10 +117,10 @@ uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options
   resources.finish_sums = carver.take<double>(finish_blocks);
   resources.finish_arrivals = carver.take<unsigned>(1);
   resources.state = carver.take<StepState>(1);
-  resources.labels = carver.take<int32_t>(options.batch_size);
-  resources.fixed_labels = carver.take<int32_t>(options.batch_size);
+  resources.labels = carver.take<int32_t>(options.step_images());
+  resources.fixed_labels = carver.take<int32_t>(options.step_images());
   resources.use_fixed_labels = carver.take<int32_t>(1);
-  resources.losses = carver.take<float>(options.batch_size);
+  resources.losses = carver.take<float>(options.step_images());
   const int stem = stem_convolution(graph).parameters[0];
   auto* stem_mask = carver.take<uint8_t>(layout.slices[stem].elements);
   resources.stem_mask = stem_mask;

@@ -168,12 +168,50 @@ __global__ void convert_kernel(const From* in, To* out, int64_t elements) {
   reinterpret_cast<AtOnce<To>*>(out)[i] = converted;
 }
 
+template <class T, MicroBatch which>
+__global__ void add_micro_batch_kernel(T* gradient, float* sum_before, int64_t elements,
+                                       float factor) {
+  const int64_t i = int64_t{blockIdx.x} * convert_threads + threadIdx.x;
+  if (i >= elements / at_once) return;
+  auto& gradients = reinterpret_cast<AtOnce<T>*>(gradient)[i];
+  auto& sums = reinterpret_cast<AtOnce<float>*>(sum_before)[i];
+  const AtOnce<T> loaded = gradients;
+  AtOnce<float> sum{};
+  if constexpr (which != MicroBatch::first) sum = sums;
+#pragma unroll
+  for (int j = 0; j < at_once; ++j) sum.values[j] += to_float(loaded.values[j]);
+  if constexpr (which == MicroBatch::last) {
+    AtOnce<T> mean;
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) mean.values[j] = from_float<T>(sum.values[j] * factor);
+    gradients = mean;
+  } else {
+    sums = sum;
+  }
+}
+
 }  // namespace
 
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
     const int blocks = operands.forward_only ? 1 : finish_blocks;
     finish_step_kernel<T><<<blocks, update_threads, 0, stream>>>(operands);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands, int64_t count,
+                            cudaStream_t stream) {
+  const unsigned blocks = blocks_for(operands.elements, int64_t{convert_threads} * at_once);
+  const auto factor = 1 / static_cast<float>(count);
+  with_element_type(operands.type, [&]<class T>() {
+    const auto launch = [&]<MicroBatch known>() {
+      add_micro_batch_kernel<T, known><<<blocks, convert_threads, 0, stream>>>(
+          static_cast<T*>(operands.gradient), operands.sum_before, operands.elements, factor);
+    };
+    if (which == MicroBatch::first) launch.template operator()<MicroBatch::first>();
+    if (which == MicroBatch::middle) launch.template operator()<MicroBatch::middle>();
+    if (which == MicroBatch::last) launch.template operator()<MicroBatch::last>();
   });
   NM_CHECK_LAUNCH();
 }

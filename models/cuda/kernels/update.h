@@ -3,7 +3,8 @@
 //
 // Bytes per parameter, whose copy is the floor: the norm reads its gradient (E, the size of an
 // activation); SGD reads gradient, value and momentum, E + 8, and writes value, momentum and the
-// copy for the next step, 8 + E, of which there is none in fp32.
+// copy for the next step, 8 + E, of which there is none in fp32. The sum over micro-batches reads
+// and writes 4 more for each but the first, and their mean reads 4 and writes E.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,6 +47,8 @@ struct FlatParameters {
   float* momentum = nullptr;          // like values
   void* matrix_gradients = nullptr;   // scaled by the loss scale
   float* vector_gradients = nullptr;  // likewise
+  // Sum over the micro-batches before the last, like values; null where a step is one.
+  float* sum_before = nullptr;
 
   /// A matrix or vector in the type of the activations, and the gradient of a matrix.
   void* operand(int64_t offset, int64_t element_size) const {
@@ -74,6 +77,19 @@ struct FinishOperands {
 };
 inline constexpr int finish_blocks = 264;
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream);
+
+/// What becomes of the gradient of one of several micro-batches: the first of their sum, a part of
+/// it, or with the sum of those before it the mean.
+enum class MicroBatch { first, middle, last };
+struct MicroBatchGradient {
+  Precision type = Precision::fp32;  // of the gradient
+  void* gradient = nullptr;
+  float* sum_before = nullptr;
+  int64_t elements = 0;  // a multiple of 4, at addresses of multiples of 16 bytes
+};
+/// first: sum = gradient; middle: sum += gradient; last: gradient = (sum + gradient) / count.
+void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands, int64_t count,
+                            cudaStream_t stream);
 
 /// Notes when the backward pass is through and nothing but gradients of other ranks is awaited.
 void launch_mark_backward_end(StepState* state, cudaStream_t stream);
