@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Measures what PyTorch makes of the work that nearmetal does, to be quoted beside it.
+
+    scripts/time_torch.py --model resnet50 --batch 32,256 --mode default,reduce-overhead
+    scripts/time_torch.py --model resnet50 --batch 1,32 --inference --output torch.csv
+
+Every combination of models, batches, precisions and modes is a row of CSV on stdout: images/s from
+the median time of a step by CUDA events. With --output the rows are kept in that file, and those
+that it already has are not measured again, so that a stopped call can be repeated.
+
+The networks are torchvision's, in channels-last layout, on random images that stay on the device.
+Training draws labels anew at each step, computes under autocast, scales the loss in fp16, and
+takes SGD's fused kernel; dropout is 0. Inference runs the network in eval() with parameters of the
+precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph; inference alone), or
+one of torch.compile's: default, reduce-overhead, max-autotune.
+"""
+
+import argparse
+import csv
+import os
+import sys
+import time
+
+COLUMNS = ("model", "work", "precision", "batch", "mode", "images_per_second", "steps", "device",
+           "torch", "cudnn")
+COMPILED = ("default", "reduce-overhead", "max-autotune")
+MODES = ("eager", "cudagraph", *COMPILED)
+WARM_UP_STEPS = 12
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda text: text.split(",")
+    numbers = lambda text: [int(word) for word in text.split(",")]
+    parser.add_argument("--model", type=words, default=["resnet50"], metavar="NAME[,NAME...]")
+    parser.add_argument("--batch", type=numbers, default=[256], metavar="N[,N...]")
+    parser.add_argument("--precision", type=words, default=["fp16"],
+                        metavar="P[,P...]", help="fp16, bf16, tf32 or fp32")
+    parser.add_argument("--mode", type=words, default=["default", "reduce-overhead"],
+                        metavar="MODE[,MODE...]", help=", ".join(MODES))
+    parser.add_argument("--inference", action="store_true")
+    parser.add_argument("--image-size", type=int, default=224, metavar="N")
+    parser.add_argument("--seconds", type=float, default=3, help="of timed steps (default: 3)")
+    parser.add_argument("--output", metavar="FILE")
+    arguments = parser.parse_args()
+    for mode in arguments.mode:
+        if mode not in MODES:
+            parser.error(f"--mode {mode}: not one of {', '.join(MODES)}")
+        if mode == "cudagraph" and not arguments.inference:
+            parser.error("--mode cudagraph is for --inference")
+    for precision in arguments.precision:
+        if precision not in ("fp16", "bf16", "tf32", "fp32"):
+            parser.error(f"--precision {precision}: not one of fp16, bf16, tf32, fp32")
+    return arguments
+
+
+def network(torch, torchvision, name):
+    if name.startswith("vgg"):
+        return torchvision.models.get_model(name, dropout=0.0)
+    return torchvision.models.get_model(name)
+
+
+def sixteen_bits(torch, precision):
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
+
+
+def training_step(torch, model, images, precision, mode):
+    """One step as a function of nothing."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4,
+                                fused=True)
+    scaler = torch.amp.GradScaler(enabled=precision == "fp16")
+    dtype = sixteen_bits(torch, precision)
+    criterion = torch.nn.CrossEntropyLoss()
+    forward = torch.compile(model, mode=mode) if mode in COMPILED else model
+
+    def step():
+        labels = torch.randint(1000, (len(images),), device=images.device)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
+            loss = criterion(forward(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def inference_step(torch, model, images, precision, mode):
+    dtype = sixteen_bits(torch, precision) or torch.float32
+    model, images = model.eval().to(dtype), images.to(dtype)
+    forward = torch.compile(model, mode=mode) if mode in COMPILED else model
+
+    def step():
+        with torch.inference_mode():
+            return forward(images)
+
+    if mode != "cudagraph":
+        return step
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def median_step_seconds(torch, step, seconds):
+    """The median of the steps of so many seconds, and how many these were."""
+    for _ in range(WARM_UP_STEPS):
+        step()
+    torch.cuda.synchronize()
+    marks = [torch.cuda.Event(enable_timing=True)]
+    marks[0].record()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        step()
+        marks.append(torch.cuda.Event(enable_timing=True))
+        marks[-1].record()
+        if len(marks) % 16 == 0:
+            marks[-8].synchronize()  # so that the host is not far ahead of the clock
+    torch.cuda.synchronize()
+    times = sorted(first.elapsed_time(then) / 1e3 for first, then in zip(marks, marks[1:]))
+    return times[len(times) // 2], len(times)
+
+
+def measure(name, batch, precision, mode, arguments):
+    import torch
+    import torchvision
+
+    torch._dynamo.reset()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    device = torch.device("cuda")
+    model = network(torch, torchvision, name).to(device, memory_format=torch.channels_last)
+    size = arguments.image_size
+    images = torch.randn(batch, 3, size, size, device=device).to(
+        memory_format=torch.channels_last)
+    make = inference_step if arguments.inference else training_step
+    step = make(torch, model, images, precision, mode)
+    seconds, steps = median_step_seconds(torch, step, arguments.seconds)
+    return {"images_per_second": f"{batch / seconds:.1f}", "steps": steps,
+            "device": torch.cuda.get_device_name(), "torch": torch.__version__,
+            "cudnn": torch.backends.cudnn.version()}
+
+
+def kept_rows(path):
+    if path is None or not os.path.exists(path):
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def main():
+    arguments = parse_arguments()
+    identity = lambda row: tuple(str(row[column]) for column in COLUMNS[:5])
+    known = {identity(row): row for row in kept_rows(arguments.output)}
+    out = csv.DictWriter(sys.stdout, COLUMNS)
+    out.writeheader()
+    work = "inference" if arguments.inference else "training"
+    for name in arguments.model:
+        for precision in arguments.precision:
+            for batch in arguments.batch:
+                for mode in arguments.mode:
+                    row = {"model": name, "work": work, "precision": precision, "batch": batch,
+                           "mode": mode}
+                    if identity(row) in known:
+                        out.writerow(known[identity(row)])
+                        continue
+                    row |= measure(name, batch, precision, mode, arguments)
+                    out.writerow(row)
+                    sys.stdout.flush()
+                    if arguments.output:
+                        new = not os.path.exists(arguments.output)
+                        with open(arguments.output, "a", newline="") as file:
+                            kept = csv.DictWriter(file, COLUMNS)
+                            if new:
+                                kept.writeheader()
+                            kept.writerow(row)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
