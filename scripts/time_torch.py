@@ -13,16 +13,23 @@ Training draws labels anew at each step, computes under autocast, scales the los
 takes SGD's fused kernel; dropout is 0. Inference runs the network in eval() with parameters of the
 precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph; inference alone), or
 one of torch.compile's: default, reduce-overhead, max-autotune.
+
+Under torchrun each process trains on a GPU of its own, and DistributedDataParallel averages their
+gradients; images/s are then those of all.
 """
 
 import argparse
 import csv
+import itertools
 import os
 import sys
 import time
 
-COLUMNS = ("model", "work", "precision", "batch", "mode", "images_per_second", "steps", "device",
-           "torch", "cudnn")
+COLUMNS = ("model", "work", "precision", "batch", "mode", "gpus", "images_per_second", "steps",
+           "device", "torch", "cudnn")
+IDENTITY = COLUMNS[:6]
+GPUS = int(os.environ.get("WORLD_SIZE", 1))
+RANK = int(os.environ.get("RANK", 0))
 COMPILED = ("default", "reduce-overhead", "max-autotune")
 MODES = ("eager", "cudagraph", *COMPILED)
 WARM_UP_STEPS = 12
@@ -72,6 +79,9 @@ def training_step(torch, model, images, precision, mode):
     scaler = torch.amp.GradScaler(enabled=precision == "fp16")
     dtype = sixteen_bits(torch, precision)
     criterion = torch.nn.CrossEntropyLoss()
+    if GPUS > 1:
+        model = torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=[torch.cuda.current_device()], gradient_as_bucket_view=True)
     forward = torch.compile(model, mode=mode) if mode in COMPILED else model
 
     def step():
@@ -108,6 +118,17 @@ def inference_step(torch, model, images, precision, mode):
     return graph.replay
 
 
+def goes_on(torch, end, steps):
+    """Whether there is time left, by the clock of rank 0, asked every 16 steps."""
+    if GPUS == 1:
+        return time.monotonic() < end
+    if steps % 16 != 0:
+        return True
+    left = torch.tensor([float(time.monotonic() < end)], device="cuda")
+    torch.distributed.broadcast(left, 0)
+    return bool(left.item())
+
+
 def median_step_seconds(torch, step, seconds):
     """The median of the steps of so many seconds, and how many these were."""
     for _ in range(WARM_UP_STEPS):
@@ -116,7 +137,7 @@ def median_step_seconds(torch, step, seconds):
     marks = [torch.cuda.Event(enable_timing=True)]
     marks[0].record()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while goes_on(torch, end, len(marks)):
         step()
         marks.append(torch.cuda.Event(enable_timing=True))
         marks[-1].record()
@@ -142,7 +163,7 @@ def measure(name, batch, precision, mode, arguments):
     make = inference_step if arguments.inference else training_step
     step = make(torch, model, images, precision, mode)
     seconds, steps = median_step_seconds(torch, step, arguments.seconds)
-    return {"images_per_second": f"{batch / seconds:.1f}", "steps": steps,
+    return {"images_per_second": f"{GPUS * batch / seconds:.1f}", "steps": steps,
             "device": torch.cuda.get_device_name(), "torch": torch.__version__,
             "cudnn": torch.backends.cudnn.version()}
 
@@ -154,32 +175,43 @@ def kept_rows(path):
         return list(csv.DictReader(file))
 
 
+def keep(path, row):
+    if path is None:
+        return
+    new = not os.path.exists(path)
+    with open(path, "a", newline="") as file:
+        kept = csv.DictWriter(file, COLUMNS)
+        if new:
+            kept.writeheader()
+        kept.writerow(row)
+
+
+def join():
+    import torch
+
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl")
+
+
 def main():
     arguments = parse_arguments()
-    identity = lambda row: tuple(str(row[column]) for column in COLUMNS[:5])
+    identity = lambda row: tuple(str(row[column]) for column in IDENTITY)
     known = {identity(row): row for row in kept_rows(arguments.output)}
-    out = csv.DictWriter(sys.stdout, COLUMNS)
-    out.writeheader()
+    if GPUS > 1:
+        join()
+    if RANK == 0:
+        csv.DictWriter(sys.stdout, COLUMNS).writeheader()
     work = "inference" if arguments.inference else "training"
-    for name in arguments.model:
-        for precision in arguments.precision:
-            for batch in arguments.batch:
-                for mode in arguments.mode:
-                    row = {"model": name, "work": work, "precision": precision, "batch": batch,
-                           "mode": mode}
-                    if identity(row) in known:
-                        out.writerow(known[identity(row)])
-                        continue
-                    row |= measure(name, batch, precision, mode, arguments)
-                    out.writerow(row)
-                    sys.stdout.flush()
-                    if arguments.output:
-                        new = not os.path.exists(arguments.output)
-                        with open(arguments.output, "a", newline="") as file:
-                            kept = csv.DictWriter(file, COLUMNS)
-                            if new:
-                                kept.writeheader()
-                            kept.writerow(row)
+    for name, precision, batch, mode in itertools.product(
+            arguments.model, arguments.precision, arguments.batch, arguments.mode):
+        row = dict(zip(IDENTITY, (name, work, precision, batch, mode, GPUS)))
+        found = known.get(identity(row))
+        row = found or row | measure(name, batch, precision, mode, arguments)
+        if RANK == 0:
+            csv.DictWriter(sys.stdout, COLUMNS).writerow(row)
+            sys.stdout.flush()
+            if not found:
+                keep(arguments.output, row)
     return 0
 
 

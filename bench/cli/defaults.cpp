@@ -69,13 +69,13 @@ bool has_fp16_gradients(const RunConfig& config) {
 // Labels are drawn at random, so that SGD only stirs the logits. They get a variance of
 // learning_rate x |f|^2 / (2 (1 - momentum) batch), where f are the features that the classifier
 // reads, and half of it as loss: with 1 for the square of a feature and momentum 0.9 that is 0.04
-// here, for any network and batch. At 0.1 x batch / 256 (arXiv 1706.02677), a rate for labels that
-// can be learned, ResNet-50 gets 2 and more. The batch of one rank counts: the mean over several
-// is steadier still.
+// here, for any network and batch. All samples of a step count as its batch. At 0.1 x batch / 256
+// (arXiv 1706.02677), a rate for labels that can be learned, ResNet-50 gets 2 and more. The batch
+// of one rank counts: the mean over several is steadier still.
 double default_learning_rate(const RunConfig& config) {
   constexpr double largest = 0.1;
   const auto features = static_cast<double>(build_network(config.model).features());
-  return std::min(largest, static_cast<double>(*config.batch) / (64 * features));
+  return std::min(largest, static_cast<double>(step_samples(config)) / (64 * features));
 }
 
 // The largest gradients, those of the stem's weights, fall with the root of the batch, those of
@@ -139,6 +139,9 @@ void check_settings(const Workload& workload) {
           "--zero-init gives inference layers of zeros; leave it out with --inference");
   require(trains(config) || !config.verify,
           std::string("--verify trains; it cannot go with ") +
+              (config.inference ? "--inference" : "--forward-only"));
+  require(trains(config) || config.accumulate == 1,
+          std::string("--accumulate sums gradients; leave it out with ") +
               (config.inference ? "--inference" : "--forward-only"));
   require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),

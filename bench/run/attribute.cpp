@@ -162,7 +162,7 @@ StepNeeds needs_of(const RankTask& task, Program& program, const RankProbes& pro
       config.device == Device::cpu ? LaunchMode::call : config.launch.value_or(LaunchMode::graph);
   needs.input_pageable = config.input == Input::pageable;
   if (config.input != Input::device) {
-    needs.input_bytes = static_cast<double>(*config.batch * task.graph.image().elements() *
+    needs.input_bytes = static_cast<double>(step_samples(config) * task.graph.image().elements() *
                                             element_bytes(*config.precision));
   }
   const std::string product = std::string("product/") + to_string(*config.precision);

@@ -166,6 +166,7 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
                                int64_t world_size, int64_t rank) {
   ProgramOptions options;
   options.batch_size = config.batch.value();
+  options.micro_batches = config.accumulate;
   options.precision = config.precision.value();
   options.forward_only = !trains(config);
   options.input = config.input;

@@ -114,7 +114,7 @@ Maybe<double> exposed_communication(const RunConfig& config, int64_t world_size,
 void fill_window(const PreparedDevice& device, const TrainerResult& result, Run& run, Rank& rank) {
   const RunConfig& config = device.config;
   const std::span window = steps_of_window(result);
-  run.window = *window_of(result, *config.batch);
+  run.window = *window_of(result, step_samples(config));
   const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
   rank.step_time = step_time_of(step_seconds);
   rank.host_window_seconds = result.host_window_seconds;

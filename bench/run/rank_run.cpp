@@ -152,17 +152,17 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
                    .sharing_jobs = task.sharing_jobs,
                    .through_mps = task.through_mps},
                   progress);
-  const int64_t batch = *task.config.batch;
+  const int64_t samples = step_samples(task.config);
   const SampleUnit sample = find_network(task.config.model).sample;
   std::jthread line;
-  if (task.terminal.rewrites) line = show_progress(task.terminal, progress, batch, sample);
+  if (task.terminal.rewrites) line = show_progress(task.terminal, progress, samples, sample);
   const TrainerOptions options = trainer_options(task.config);
   const auto ranks = make_consensus(
       task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
   TrainerResult& result = found.trained.emplace();
   ProgressReporter::Following following;
   if (task.reporter != nullptr) {
-    following = task.reporter->follow(progress, batch * task.world.size(), sample);
+    following = task.reporter->follow(progress, samples * task.world.size(), sample);
   }
   if (task.control != nullptr) {
     const auto controlled = make_controlled(*ranks, *task.control);
@@ -171,7 +171,7 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
     result = train(program, options, *ranks, task.stop, progress);
   }
   following.reset();
-  const auto window = window_of(result, batch);
+  const auto window = window_of(result, samples);
   found.monitoring =
       monitor.stop(window ? Maybe(throughput_of(*window)) : Unknown{"the window did not open"});
   found.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
@@ -196,7 +196,7 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
   // Not the images that it trains on.
   const FixedSet set =
-      fixed_set(graph, substream(seed, 0x766572696679), *config.batch, result.samples);
+      fixed_set(graph, substream(seed, 0x766572696679), step_samples(config), result.samples);
   program.restart(initial_parameters(graph, seed, config.zero_init));
   program.use_batch(set.images, set.labels);
   while (!result.passed && result.steps < result.maximum_steps && stop == 0) {

@@ -59,8 +59,10 @@ constexpr const char* yellow = "\033[33m";
 std::string workload(const RunConfig& config, const Run& run) {
   const std::string size = std::to_string(config.image_size);
   return config.model + " " + pass_name(config.forward_only, config.inference) + ", " +
-         to_string(*config.precision) + ", batch " + std::to_string(config.batch.value_or(0)) +
-         (run.world_size > 1 ? " a rank, " : ", ") + size + "x" + size + " on " + run.device_name;
+         to_string(*config.precision) + ", batch " +
+         (config.accumulate > 1 ? std::to_string(config.accumulate) + " x " : "") +
+         std::to_string(config.batch.value_or(0)) + (run.world_size > 1 ? " a rank, " : ", ") +
+         size + "x" + size + " on " + run.device_name;
 }
 
 void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {

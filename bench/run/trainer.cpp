@@ -254,12 +254,12 @@ int64_t skipped_updates(std::span<const StepRecord> steps) {
   return std::ranges::count_if(steps, [](const StepRecord& step) { return step.update_skipped; });
 }
 
-std::optional<TimedWindow> window_of(const TrainerResult& result, int64_t batch) {
+std::optional<TimedWindow> window_of(const TrainerResult& result, int64_t samples_per_step) {
   const std::span steps = steps_of_window(result);
   if (steps.empty()) return std::nullopt;
   TimedWindow window{.first_step = result.window_first_step,
                      .steps = std::ssize(steps),
-                     .samples = std::ssize(steps) * batch};
+                     .samples = std::ssize(steps) * samples_per_step};
   for (const StepRecord& step : steps) window.seconds += step.seconds;
   return window;
 }

@@ -72,8 +72,8 @@ TrainerResult train(Program& program, const TrainerOptions& options, Consensus& 
 /// The steps of the window as far as it went.
 std::span<const StepRecord> steps_of_window(const TrainerResult& result);
 
-/// The same as a window of one rank with this batch; none where it did not open.
-std::optional<TimedWindow> window_of(const TrainerResult& result, int64_t batch);
+/// The same as a window of one rank; none where it did not open.
+std::optional<TimedWindow> window_of(const TrainerResult& result, int64_t samples_per_step);
 
 int64_t skipped_updates(std::span<const StepRecord> steps);
 

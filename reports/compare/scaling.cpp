@@ -18,7 +18,7 @@ struct MeasuredArm {
   const RunArm* arm = nullptr;
   Kind kind = Kind::measured;
   int64_t ranks = 1;
-  int64_t batch = 0;           // of each rank
+  int64_t batch = 0;           // of each rank, all micro-batches
   std::string weak_context;    // what must agree but for the layout
   std::string strong_context;  // the same, with the batch of all ranks
   std::vector<double> values;  // throughput of complete runs
@@ -32,9 +32,9 @@ std::string strong_context(std::vector<KeyField> key, int64_t global_batch) {
   return context_sha256(key);
 }
 
-int64_t batch_in(const std::vector<KeyField>& key) {
-  const auto found = std::ranges::find(key, "batch", &KeyField::name);
-  return found == key.end() ? 0 : std::strtoll(found->value.c_str(), nullptr, 10);
+int64_t number_in(const std::vector<KeyField>& key, const char* name, int64_t missing) {
+  const auto found = std::ranges::find(key, name, &KeyField::name);
+  return found == key.end() ? missing : std::strtoll(found->value.c_str(), nullptr, 10);
 }
 
 bool shares(const RunArm& arm) {
@@ -52,7 +52,7 @@ MeasuredArm measured(const RunArm& arm) {
     if (result.values.empty()) {
       result.kind = run.kind;
       result.ranks = run.run.world_size;
-      result.batch = batch_in(run.key);
+      result.batch = number_in(run.key, "batch", 0) * number_in(run.key, "accumulate", 1);
       const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
       result.weak_context = alike + context_sha256(run.key);
       result.strong_context = alike + strong_context(run.key, result.batch * result.ranks);

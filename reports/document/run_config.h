@@ -60,6 +60,7 @@ struct RunConfig {
   std::optional<LaunchMode> launch;  // of GPU work
   HostWait host_wait = HostWait::automatic;
   Kernels kernels = Kernels::fastest;
+  int64_t accumulate = 1;  // micro-batches of a step, each of `batch` samples
   std::optional<double> learning_rate;
   double momentum = 0.9;
   double weight_decay = 1e-4;
@@ -102,6 +103,11 @@ inline constexpr int64_t largest_that_fits = 0;
 
 /// Whether steps have a backward pass and an update.
 inline bool trains(const RunConfig& config) { return !config.forward_only && !config.inference; }
+
+/// Samples of a step of one rank; 0 where no batch fits.
+inline int64_t step_samples(const RunConfig& config) {
+  return config.batch.value_or(0) * config.accumulate;
+}
 
 /// Names what a step does, from `forward_only` and `inference`.
 constexpr const char* pass_name(bool forward_only, bool inference) {

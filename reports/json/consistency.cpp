@@ -113,9 +113,10 @@ void check_window(const Run& run, const RunConfig& config, const Place& place) {
                "the window's step_seconds of the slowest rank add up to");
   if (!config.batch) return;
   require_near(place, words_of(run.sample).plural, static_cast<double>(window.samples),
-               static_cast<double>(*config.batch) * static_cast<double>(window.steps) *
+               static_cast<double>(step_samples(config)) * static_cast<double>(window.steps) *
                    static_cast<double>(run.world_size),
-               "batch x steps x ranks is");
+               config.accumulate == 1 ? "batch x steps x ranks is"
+                                      : "batch x accumulate x steps x ranks is");
 }
 
 void check_throughput(const Run& run, const Place& place) {

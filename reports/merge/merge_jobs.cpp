@@ -45,10 +45,10 @@ double steps_within(const Rank& rank, int64_t first_step, const TimeSpan& interv
 
 double samples_within(const Report& report, const TimeSpan& interval) {
   const Run& run = report.arms[0].runs[0];
-  const auto batch = static_cast<double>(report.invocation.config.batch.value_or(0));
+  const auto step = static_cast<double>(step_samples(report.invocation.config));
   double samples = 0;
   for (const Rank& rank : run.ranks) {
-    samples += batch * steps_within(rank, run.window->first_step, interval);
+    samples += step * steps_within(rank, run.window->first_step, interval);
   }
   return samples;
 }

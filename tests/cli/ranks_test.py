@@ -83,6 +83,13 @@ class Ranks(cli.CliTest):
         self.assertIn("gradients averaged every step", process.out)
         self.assertEqual(process.out.count("throughput"), 1, "one rank speaks")
 
+    def test_ranks_send_the_mean_of_micro_batches(self):
+        run = self.run_of(self.job((2, [*SEVERAL_BUCKETS, "--steps", "3", "--warmup", "1",
+                                        "--accumulate", "3", "--output", "report.json"])))
+        self.assertEqual(run["window"]["images"], 3 * 2 * 3 * 2)
+        self.assertEqual((run["proof"]["replicas_identical"], run["proof"]["sums_exact"]),
+                         (True, True))
+
     def test_gradients_travel_in_the_type_that_is_asked_for(self):
         for wire, size, *more in ("bf16", 2), ("fp16", 2, "--loss-scale", "8"), ("fp32", 4):
             process = self.job((2, [*SEVERAL_BUCKETS, "--steps", "2", "--gradient-type", wire,

@@ -50,6 +50,23 @@ class Run(cli.CliTest):
         self.assertEqual(config["momentum"], {"value": 0.9, "origin": "default"})
         self.assertIn("onednn", " ".join(report["environments"][0]["libraries"]).lower())
 
+    def test_a_step_of_several_micro_batches(self):
+        out = self.call(*cli.TINY, "--steps", "4", "--accumulate", "3", "--output", "report.json").out
+        self.assertIn("resnet20 training, fp32, batch 3 x 2, 32x32", out)
+        run = self.report()["arms"][0]["runs"][0]
+        self.assertEqual((run["window"]["steps"], run["window"]["images"]), (4, 24))
+        self.call(*cli.TINY, "--steps", "4", "--output", "plain.json")
+        process = self.call("compare", "plain.json", "report.json")
+        self.assertEqual(process.returncode, 4, process.out)
+        self.assertIn("accumulate", process.out + process.err)
+        for number, arguments, why in (
+                ("2", ["--inference"], "--accumulate sums gradients"),
+                ("2", ["--forward-only"], "--accumulate sums gradients"),
+                ("0", [], "--accumulate must be an integer from 1")):
+            process = self.tiny("--accumulate", number, *arguments)
+            self.assertEqual(process.returncode, 2, process.err)
+            self.assertIn(why, process.err)
+
     def test_a_stall_is_told_loses_no_series_and_the_duration_is_met(self):
         process = self.start_into_window(*cli.TINY, "--warmup", "1", "--duration", "3",
                                          "--monitor-hz", "100", "--output", "report.json")

@@ -87,6 +87,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"launch", "--launch", "stream"},
       {"host_wait", "--host-wait", "block"},
       {"kernels", "--kernels", "cudnn"},
+      {"accumulate", "--accumulate", "4"},
       {"learning_rate", "--learning-rate", "0.25"},
       {"momentum", "--momentum", "0.5"},
       {"weight_decay", "--weight-decay", "0"},

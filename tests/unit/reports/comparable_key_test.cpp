@@ -42,6 +42,7 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("host_wait"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).kernels = Kernels::cudnn; }),
               ElementsAre("kernels"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).accumulate = 2; }), ElementsAre("accumulate"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).inference = true; }), ElementsAre("inference"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
@@ -73,6 +74,7 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
     report.invocation.config.gradient_type = GradientType::bf16;
     report.invocation.config.host_wait = HostWait::block;
     report.invocation.config.kernels = Kernels::cudnn;
+    report.invocation.config.accumulate = 2;
     report.arms[0].share.emplace();
   };
   Report on_gpu = sample_report();
