@@ -69,6 +69,8 @@ Graph graph_of(const RunConfig& config) {
   return config.inference ? inference_graph(trained) : trained;
 }
 
+void require_network(const RunConfig& config) { require_trainable(graph_of(config), config); }
+
 std::vector<float> start_parameters(const RunConfig& config) {
   const Graph trained = build_network(config.model, {config.image_size, config.classes});
   std::vector<float> parameters =

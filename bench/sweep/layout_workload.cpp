@@ -6,6 +6,7 @@
 
 #include "bench/cli/defaults.h"
 #include "bench/cli/parse_value.h"
+#include "bench/run/prepare_device.h"
 #include "bench/sweep/make_launch_plan.h"
 #include "reports/text/text.h"
 
@@ -183,11 +184,26 @@ Workload settled(Workload workload, const LayoutFile& file, const Layout& layout
   return workload;
 }
 
+// Whether no job does what the layout says.
+bool has_only_own_workloads(const Layout& layout) {
+  return !layout.jobs.empty() && std::ranges::none_of(layout.jobs, [](const Job& job) {
+    return job.workload.texts.empty();
+  });
+}
+
 }  // namespace
 
 Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
                          const Workload& asked) {
-  return settled(workload_in_file(file, layout, placement), file, layout, placement, asked);
+  Workload workload =
+      settled(workload_in_file(file, layout, placement), file, layout, placement, asked);
+  if (has_only_own_workloads(layout)) return workload;
+  try {
+    require_network(workload.config);
+  } catch (const std::invalid_argument& error) {  // a combination is named where it is left out
+    throw std::invalid_argument((layout.grid ? "" : layout.source + ": ") + error.what());
+  }
+  return workload;
 }
 
 Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
@@ -198,7 +214,9 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   Workload workload = workload_in_file(file, layout, placement);
   override_with(workload, workload_of(with_batch_of_a_rank(own, placement, place, job), place));
   try {
-    return settled(std::move(workload), file, layout, placement, asked);
+    workload = settled(std::move(workload), file, layout, placement, asked);
+    require_network(workload.config);
+    return workload;
   } catch (const std::invalid_argument& error) {
     const std::string reason = error.what();
     throw std::invalid_argument(reason.starts_with(layout.source) ? reason : place + ": " + reason);

@@ -49,7 +49,8 @@ std::string plan_sha256(const LaunchPlan& plan);
 /// of all ranks
 /// ("global_batch") becomes that of each. Throws std::invalid_argument, with the place in the file,
 /// for settings that `run` does not have or that the plan makes itself, that contradict each other
-/// or the device, a batch that cannot be shared, and hosts that claim different environments.
+/// or the device, a batch that cannot be shared, images that the network refuses, and hosts that
+/// claim different environments.
 Workload layout_workload(const LayoutFile& file, const Layout& layout, const Placement& placement,
                          const Workload& asked);
 

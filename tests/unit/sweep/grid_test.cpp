@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 struct AskedGrid {
   std::vector<std::string> grid{};
@@ -97,6 +98,18 @@ TEST(Grid, WhatDoesNotGoTogetherIsLeftOutWithTheReason) {
   EXPECT_THAT(refusal_of_grid({.grid = {"precision=bf16,fp32"}, .flags = {"--loss-scale=128"}}),
               HasSubstr("--loss-scale is for fp16"))
       << "nothing is left";
+}
+
+TEST(Grid, ImagesThatItsNetworkRefusesAreLeftOut) {
+  const LaunchPlan plan = grid_plan({.grid = {"image-size=16,32"}, .flags = {"--model=vgg16"}});
+  EXPECT_THAT(layout_names(plan), ElementsAre("image_size 32"));
+  ASSERT_EQ(plan.unsupported.size(), 1);
+  EXPECT_EQ(plan.unsupported[0].name, "image_size 16");
+  EXPECT_THAT(plan.unsupported[0].reason, StartsWith("the image is too small for this network"));
+  const LaunchPlan single = grid_plan({.grid = {"batch=1,2"}, .flags = {"--image-size=32"}});
+  EXPECT_THAT(layout_names(single), ElementsAre("batch 2"));
+  EXPECT_THAT(refusal_of_grid({.flags = {"--model=vgg16", "--image-size=16"}}),
+              StartsWith("1x1x1: the image is too small for this network"));
 }
 
 TEST(Grid, RefusesWhatItCannotMean) {
