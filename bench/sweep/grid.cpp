@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
+#include <map>
 #include <stdexcept>
 
 #include "bench/cli/parse_value.h"
 #include "bench/sweep/make_launch_plan.h"
+#include "reports/document/run_arguments.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -32,18 +33,24 @@ bool collide(const std::string& setting, const std::string& other) {
   return setting == other || exclude_each_other(table_name(setting), table_name(other));
 }
 
-// By the parser of the option. The batch of all ranks is no option.
+// As the parser of the option reads it: 2 of "002". The batch of all ranks is no option.
+std::string meaning_of(const GridAxis& axis, const std::string& value) {
+  if (axis.setting == global_batch) {
+    return std::to_string(parse_number<int64_t>(axis.source, value, {1, 1e9}));
+  }
+  Workload workload;
+  set_by_layout_name(workload, axis.setting, value, axis.source);
+  return joined(run_arguments(workload));
+}
+
 void check_values(const GridAxis& axis) {
   if (axis.values.empty()) refuse(axis, "it names no value");
-  std::set<std::string> known;
+  std::map<std::string, std::string> known;  // by what they mean
   for (const std::string& value : axis.values) {
-    if (!known.insert(value).second) refuse(axis, "it names " + value + " twice");
-    if (axis.setting == global_batch) {
-      parse_number<int64_t>(axis.source, value, {1, 1e9});
-    } else {
-      Workload ignored;
-      set_by_layout_name(ignored, axis.setting, value, axis.source);
-    }
+    const auto [same, is_new] = known.emplace(meaning_of(axis, value), value);
+    if (is_new) continue;
+    refuse(axis, same->second == value ? "it names " + value + " twice"
+                                       : same->second + " and " + value + " are the same value");
   }
 }
 
