@@ -10,6 +10,7 @@
 #include "comm/layout/gpu_profiles.h"
 #include "comm/layout/layout.h"
 #include "models/networks/registry.h"
+#include "reports/json/json.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -161,6 +162,10 @@ void add_conducted_options(Options& options, RunRequest& request) {
   options.toggle("--conducted", request.conducted, "").hidden = true;
   options.value("--arm", "", "", [&](const std::string& text) { request.arm = text; }).hidden =
       true;
+  options
+      .value("--grid-point", "", "",
+             [&](const std::string& text) { request.grid_point = grid_point_from_json(text); })
+      .hidden = true;
   options.number("--sharers", "", request.sharing_jobs, {1, 1e6}, "").hidden = true;
   options.toggle("--through-mps", request.through_mps, "").hidden = true;
   options

@@ -36,10 +36,11 @@ ExpectedLink expected_link(const std::string& text);
 /// The configuration is as typed: what depends on the device is still open.
 struct RunRequest : Workload {
   Expected expected;
-  bool emulated = false;    // this run is part of what emulates several machines
-  bool conducted = false;   // by the sweep that started this process
-  bool no_report = false;   // the table alone
-  std::string arm = "run";  // how the report calls it
+  bool emulated = false;                // this run is part of what emulates several machines
+  bool conducted = false;               // by the sweep that started this process
+  bool no_report = false;               // the table alone
+  std::string arm = "run";              // how the report calls it
+  std::optional<GridPoint> grid_point;  // of that arm
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;

@@ -294,7 +294,10 @@ Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
   report.environments = {start.environment};
   Run run = run_of(device, start, result);
   report.status = run.status;
-  report.arms.push_back({.name = request.arm, .kind = report.kind, .runs = {std::move(run)}});
+  report.arms.push_back({.name = request.arm,
+                         .kind = report.kind,
+                         .grid = request.grid_point,
+                         .runs = {std::move(run)}});
   return report;
 }
 

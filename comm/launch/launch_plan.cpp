@@ -7,6 +7,7 @@
 #include <span>
 
 #include "reports/document/run_arguments.h"
+#include "reports/json/json.h"
 
 namespace nearmetal {
 namespace {
@@ -147,11 +148,18 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
   }
 }
 
-// By which reports of a script's launches are put together. A sweep names its arms itself.
-std::string arm_argument(const Placement& placement, const PlacedJob& job) {
-  std::string name = "--arm=" + placement.layout;
-  if (placement.jobs.size() == 1) return name;
-  return name + ", job " + std::to_string(&job - placement.jobs.data() + 1);
+// By which reports of a script's launches are put together, and what of a grid each is. A sweep
+// knows the arms itself.
+void append_arm(std::vector<std::string>& arguments, const LaunchPlan& plan, size_t index,
+                size_t job) {
+  const Layout& layout = plan.file.layouts.at(index);
+  const bool alone = plan.placements.at(index).jobs.size() == 1;
+  const std::string suffix = alone ? "" : ", job " + std::to_string(job + 1);
+  arguments.push_back("--arm=" + layout.name + suffix);
+  if (!layout.grid) return;
+  GridPoint point = *layout.grid;
+  point.layout += suffix;
+  arguments.push_back("--grid-point=" + to_json(point));
 }
 
 std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, size_t index) {
@@ -166,7 +174,7 @@ std::vector<std::string> arguments_of(const LaunchPlan& plan, size_t layout, siz
     arguments = run_arguments(workload);
     append_checks(arguments, workload, plan.file.layouts.at(layout).expect, plan.file.launcher);
     arguments.emplace_back(plan.conducted ? "--conducted" : "--json");
-    if (!plan.conducted) arguments.push_back(arm_argument(placement, job));
+    if (!plan.conducted) append_arm(arguments, plan, layout, index);
     if (placement.kind == Kind::emulated) arguments.emplace_back("--emulated");
     if (!starts_plainly(plan, placement)) {
       arguments.push_back("--ranks=" + std::to_string(job.ranks.size()));

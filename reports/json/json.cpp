@@ -246,6 +246,12 @@ std::string to_json(const RunConfig& config) {
   return json::Writer::json_of(config).dump(-1, ' ', false, json::replace_bad_utf8);
 }
 
+std::string to_json(const GridPoint& point) {
+  return json::Writer::json_of(point).dump(-1, ' ', false, json::replace_bad_utf8);
+}
+
+GridPoint grid_point_from_json(const std::string& text) { return json::parsed<GridPoint>(text); }
+
 std::string config_sha256(const RunConfig& config,
                           const std::function<bool(const std::string& name)>& counts) {
   Json settings = json::Writer::json_of(config);

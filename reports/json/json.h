@@ -19,6 +19,11 @@ std::string to_json(const Report& report);
 /// The settings alone, on one line.
 std::string to_json(const RunConfig& config);
 
+/// On one line, as reports have it.
+std::string to_json(const GridPoint& point);
+/// Throws InvalidReport.
+GridPoint grid_point_from_json(const std::string& text);
+
 /// Changes all that is written for people or comes from the machine, such as arguments, variables,
 /// failures, warnings and reasons; not the names of arms.
 void change_free_texts(Report& report,

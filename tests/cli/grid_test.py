@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import unittest
 
 import cli
@@ -71,6 +72,28 @@ class Grid(cli.SweepTest):
             runs = arms[f"batch {batch}, precision fp32"]["runs"]
             self.assertEqual([run["status"] for run in runs], ["complete"])
             self.assertIn("not in fp16", arms[f"batch {batch}, precision fp16"]["unsupported"])
+
+    @unittest.skipIf(shutil.which("mpirun") is None, "no mpirun")
+    def test_a_script_hands_it_to_the_reports(self):
+        words = ["--hosts", "localhost:0", "--repeats", "2", "--grid", "batch=2,4"]
+        process = self.call("plan", "1x1x1", *WORK, *words, "--format", "sh", "--output", "s.sh")
+        self.assertEqual(process.returncode, 0, process.err)
+        script = subprocess.run(["bash", "s.sh"], cwd=self.folder, env=cli.clean_environment(),
+                                capture_output=True, text=True, timeout=cli.limit(100),
+                                check=False)
+        self.assertEqual(script.returncode, 0, script.stderr)
+        os.remove(self.path("s.sh"))
+        grids = [self.report(name)["arms"][0]["grid"] for name in sorted(os.listdir(self.folder))]
+        self.assertEqual(grids, [{"layout": "1x1x1", "settings": {"batch": batch}}
+                                 for batch in ("2", "2", "4", "4")])
+        process = self.call("report", self.folder)
+        self.assertIn("The smallest batch within 5 % of the best", process.out)
+
+    def test_each_of_several_jobs_of_a_script_has_its_own(self):
+        words = ["2*(1x1x1)", "--hosts", "a:2", "--grid", "batch=2,4", "--format", "sh"]
+        script = self.call("plan", *words).out
+        for job in (1, 2):
+            self.assertEqual(script.count('{"layout":"2*(1x1x1), job %d"' % job), 2, script)
 
     @unittest.skipIf(shutil.which("gnuplot") is None, "no gnuplot: apt-get install gnuplot-nox")
     def test_of_a_file_and_its_charts(self):
