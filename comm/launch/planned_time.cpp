@@ -28,7 +28,7 @@ PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launche
     time.launches += turns;
     time.most_seconds += static_cast<double>(turns) * plan.file.limits.job_seconds;
     if (config.steps) {
-      time.of_steps += turns;
+      time.steps += turns * *config.steps;
     } else {
       time.windows_seconds += static_cast<double>(turns) * config.duration_seconds;
     }
@@ -37,18 +37,17 @@ PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launche
 }
 
 std::string planned_time_text(const PlannedTime& time) {
-  const bool open = time.of_steps > 0;
-  std::string text = std::string(open ? "more than " : "about ") + duration_text(time.seconds()) +
-                     ": " + counted(time.launches, "start") + " with warm-up, taken as " +
-                     duration_text(start_seconds) + " each";
+  const bool open = time.steps > 0;
+  const std::string least = duration_text(time.seconds());
+  std::string text = open ? "unknown: " + counted(time.steps, "step") + " in all, beside "
+                          : "about " + least + ": ";
+  text += counted(time.launches, "start") + " with warm-up, taken as " +
+          duration_text(start_seconds) + " each";
   if (time.windows_seconds > 0) {
     text += ", and windows of " + duration_text(time.windows_seconds) + " in all";
   }
-  if (open) {
-    text += time.of_steps < time.launches ? ", and windows that are given in steps"
-                                          : ", and the steps of their windows";
-  }
-  return text + "; at most " + duration_text(time.most_seconds) + " by the limit of a job";
+  return text + (open ? "; at least " + least + ", at most " : "; at most ") +
+         duration_text(time.most_seconds) + " by the limit of a job";
 }
 
 }  // namespace nearmetal

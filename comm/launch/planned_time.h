@@ -11,17 +11,18 @@ namespace nearmetal {
 struct PlannedTime {
   double windows_seconds = 0;  // timed windows of given length, all together
   int64_t launches = 0;
-  int64_t of_steps = 0;     // launches whose windows are numbers of steps: as long as these take
+  int64_t steps = 0;        // of windows that are given so: as long as these take
   double most_seconds = 0;  // by the limit of a job
 
-  /// With an assumption on start and warm-up; windows of steps count nothing.
+  /// With an assumption on start and warm-up; steps count nothing, so that it is the least.
   double seconds() const;
 };
 
 PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launches);
 
 /// "about 35 min: 60 starts with warm-up, taken as 15 s each, and windows of 20 min in all; at most
-/// 30 h 0 min by the limit of a job".
+/// 30 h 0 min by the limit of a job". Where windows are given in steps: "unknown: 6000 steps in
+/// all, beside ...; at least 15 min, at most ...".
 std::string planned_time_text(const PlannedTime& time);
 
 }  // namespace nearmetal
