@@ -48,10 +48,20 @@ bool is_bound(const Run& run) {
   });
 }
 
+bool trains(const SetRun& run) {
+  return key_value(run, "inference") != "yes" && key_value(run, "forward_only") != "yes";
+}
+
 const char* mode_of(const SetRun& run) {
-  if (key_value(run, "inference") == "yes") return "forward-only";
-  return key_value(run, "forward_only") == "yes" ? "forward-only, with norms as in training"
-                                                 : "training";
+  if (trains(run)) return "training";
+  return key_value(run, "inference") == "yes" ? "forward-only"
+                                              : "forward-only, with norms as in training";
+}
+
+// Without an update there is none.
+const char* optimizer_of(const SetRun& run) {
+  if (!trains(run)) return "none";
+  return key_value(run, "momentum") == "0" ? "sgd" : "momentum";
 }
 
 void print_header(std::ostream& out, const SetRun& set_run) {
@@ -71,7 +81,7 @@ void print_header(std::ostream& out, const SetRun& set_run) {
   print_entry(out, "Devices", devices_of(run));
   print_entry(out, "NUMA bind", is_bound(run) ? "True" : "False");
   print_entry(out, "Data format", "NHWC");
-  print_entry(out, "Optimizer", key_value(set_run, "momentum") == "0" ? "sgd" : "momentum");
+  print_entry(out, "Optimizer", optimizer_of(set_run));
   const bool independent = key_value(set_run, "update") == "independent";
   print_entry(out, "Variables", independent ? "independent" : "replicated");
   if (run.communication) print_entry(out, "AllReduce", run.communication->library);
