@@ -64,12 +64,14 @@ const char* optimizer_of(const SetRun& run) {
   return key_value(run, "momentum") == "0" ? "sgd" : "momentum";
 }
 
-void print_header(std::ostream& out, const SetRun& set_run) {
+// `arm`: empty where there is one alone.
+void print_header(std::ostream& out, const SetRun& set_run, const std::string& arm) {
   const Run& run = set_run.run;
   const std::string batch = key_value(set_run, "batch");
   const double global = std::strtod(batch.c_str(), nullptr) * static_cast<double>(run.world_size);
   const int64_t steps = run.window ? run.window->steps : 0;
   print_entry(out, "nearmetal", set_run.tool.version);
+  if (!arm.empty()) print_entry(out, "Arm", arm);
   print_entry(out, "Model", tf_model_name(key_value(set_run, "model")));
   print_entry(out, "Dataset", data_of(set_run));
   print_entry(out, "Mode", mode_of(set_run));
@@ -140,13 +142,13 @@ void print_steps(std::ostream& out, const RunSteps& steps, size_t every) {
   }
 }
 
-void print_run(std::ostream& out, const SetRun& set_run) {
+void print_run(std::ostream& out, const SetRun& set_run, const std::string& arm) {
   const Run& run = set_run.run;
   if (!run.jobs.empty()) {
     throw NotComparable("--format tf_cnn_benchmarks is of one job, and " + set_run.source +
                         " holds runs of several at once");
   }
-  print_header(out, set_run);
+  print_header(out, set_run, arm);
   if (run.warm_up) out << "Running warm up\nDone warm up\n";
   print_steps(out, steps_of(set_run), static_cast<size_t>(display_every_of(set_run.argv)));
   if (run.status != Status::complete || !run.throughput) return;
@@ -157,8 +159,10 @@ void print_run(std::ostream& out, const SetRun& set_run) {
 }  // namespace
 
 void print_tf_cnn_benchmarks(std::ostream& out, const RunSet& set) {
+  const bool several =
+      std::ranges::count_if(set.arms, [](const RunArm& arm) { return !arm.runs.empty(); }) > 1;
   for (const RunArm& arm : set.arms) {
-    for (const SetRun& run : arm.runs) print_run(out, run);
+    for (const SetRun& run : arm.runs) print_run(out, run, several ? arm.name : "");
   }
 }
 

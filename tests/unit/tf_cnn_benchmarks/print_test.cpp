@@ -11,6 +11,7 @@
 namespace nearmetal {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -66,6 +67,16 @@ TEST(TfPrint, ModesAreTold) {
   EXPECT_THAT(printed_report(report), HasSubstr("Mode:        forward-only\n"));
   EXPECT_THAT(printed_report(report), HasSubstr("Optimizer:   none\n")) << "nothing is updated";
   EXPECT_THAT(printed_report(report), HasSubstr("(jitter = 0.0)\t0.000\n"));
+}
+
+TEST(TfPrint, ArmsAreNamedWhereThereAreSeveral) {
+  Report report = report_of_steps({0.1});
+  EXPECT_THAT(printed_report(report), Not(HasSubstr("Arm:")));
+  report.arms.push_back(report.arms[0]);
+  report.arms[0].name = "batch 2";
+  report.arms[1].name = "batch 4";
+  EXPECT_THAT(printed_report(report), ContainsRegex("\nArm:         batch 2\n(.*\n)*"
+                                                    "nearmetal: .*\nArm:         batch 4\n"));
 }
 
 TEST(TfPrint, TheSlowestRankOfThoseInStepCounts) {
