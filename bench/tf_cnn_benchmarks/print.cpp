@@ -69,7 +69,8 @@ void print_header(std::ostream& out, const SetRun& set_run, const std::string& a
   const Run& run = set_run.run;
   const std::string batch = key_value(set_run, "batch");
   const double global = std::strtod(batch.c_str(), nullptr) * static_cast<double>(run.world_size);
-  const int64_t steps = run.window ? run.window->steps : 0;
+  const int64_t taken = run.window ? run.window->steps : 0;
+  const int64_t steps = set_run.asked_steps.value_or(taken);
   print_entry(out, "nearmetal", set_run.tool.version);
   if (!arm.empty()) print_entry(out, "Arm", arm);
   print_entry(out, "Model", tf_model_name(key_value(set_run, "model")));

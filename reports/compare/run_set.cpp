@@ -176,6 +176,7 @@ void add_runs(RunSet& set, const Report& report, const std::string& source,
                    .kind = arm.kind,
                    .key = comparable_key(report, arm, run),
                    .argv = report.invocation.argv,
+                   .asked_steps = config_of(report, arm).steps,
                    .run = kept_of(run, with_steps)};
       if (unlike) {
         add_unlike_jobs(set, report, arm, added);

@@ -90,7 +90,8 @@ struct SetRun {
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
   std::string session{};   // hosts, their boots, and the day: what they did to all runs alike
-  std::vector<std::string> argv{};  // of the command that wrote the report
+  std::vector<std::string> argv{};       // of the command that wrote the report
+  std::optional<int64_t> asked_steps{};  // of its window; none: it was to last a time
   // Without plans; steps, their losses and profile only where they are kept. The environments of
   // its ranks are indices into those of the set.
   Run run;

@@ -95,6 +95,14 @@ TEST(TfPrint, TheSlowestRankOfThoseInStepCounts) {
   EXPECT_THAT(text, HasSubstr("2\timages/sec: 1333.3 "));
 }
 
+TEST(TfPrint, AnInterruptedRunHasTheBatchesThatItWasAskedFor) {
+  Report report = report_of_steps({0.1, 0.1});
+  report.arms[0].runs[0].status = Status::partial;
+  EXPECT_THAT(printed_report(report), HasSubstr("Num batches: 2\n")) << "asked for a time";
+  report.invocation.config.steps = 100;
+  EXPECT_THAT(printed_report(report), HasSubstr("Num batches: 100\n"));
+}
+
 TEST(TfPrint, ARunWithoutProofHasNoTotal) {
   Report report = report_of_steps({0.1});
   fail_run("a wrong answer", report.arms[0].runs[0]);
