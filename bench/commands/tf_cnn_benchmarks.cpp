@@ -67,11 +67,24 @@ void require_gpus(const TfTranslation& translation, const TfFlagValues& flags) {
   throw NotSupported("there is no GPU here; --device=cpu takes the CPUs");
 }
 
+// Refusals name what the user has written.
+template <class Do>
+auto told_in_flags(const TfTranslation& translation, const Do& act) {
+  try {
+    return act();
+  } catch (const NotAsExpected&) {
+    throw;
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(in_flags(translation, error.what()));
+  }
+}
+
 ExitCode run_tf_cnn_benchmarks(const TfForm& form, const Context& context) {
   const TfTranslation translation = translated(form.flags, form.options, is_launched());
   std::vector<std::string> words = {"nearmetal"};
   words.insert(words.end(), translation.words.begin(), translation.words.end());
-  const Action action = parse_command_line(program(), words);
+  const Action action =
+      told_in_flags(translation, [&] { return parse_command_line(program(), words); });
   if (form.flags.is_true("print")) {
     for (const std::string& remark : translation.remarks) context.terminal.remark(remark);
     context.terminal.out << shell_quoted(words) << '\n';
@@ -80,7 +93,7 @@ ExitCode run_tf_cnn_benchmarks(const TfForm& form, const Context& context) {
   require_gpus(translation, form.flags);
   Context inner = context;
   inner.asked_by = {words, translation.remarks, print_report_so};
-  return action(inner);
+  return told_in_flags(translation, [&] { return action(inner); });
 }
 
 }  // namespace

@@ -59,6 +59,11 @@ class Translator {
     add_optimizer();
     add_exchange();
     translation_.words.insert(translation_.words.end(), options.begin(), options.end());
+    std::erase_if(translation_.flags, [&](const auto& flag) {  // which such an option stands over
+      return std::ranges::any_of(options, [&](const std::string& word) {
+        return word.substr(0, word.find('=')) == flag.first;
+      });
+    });
     remark_flags_without_effect();
     return std::move(translation_);
   }
@@ -66,6 +71,12 @@ class Translator {
  private:
   void add(const std::string& option, const std::string& value) {
     translation_.words.insert(translation_.words.end(), {option, value});
+  }
+
+  // What a flag became; of one that was left out nothing is said in its name.
+  void add_flag(const std::string& option, const std::string& value, const std::string& flag) {
+    add(option, value);
+    if (flags_.is_given(flag)) translation_.flags[option] = "--" + flag;
   }
 
   // A mapped flag that changes nothing beside these others.
@@ -87,7 +98,7 @@ class Translator {
     if (several_ || on_cpu_ || indices.find(',') != indices.npos) {
       refuse_flag(flags_, "gpu_indices", "CUDA_VISIBLE_DEVICES says which GPUs are taken");
     }
-    add("--gpu", indices);
+    add_flag("--gpu", indices, "gpu_indices");
   }
 
   void add_work() {
@@ -107,11 +118,14 @@ class Translator {
     add("--model", model_);
     add("--classes", std::to_string(imagenet_classes));
     add("--precision", is_fp16() ? "fp16" : "fp32");
-    add("--batch", std::to_string(batch_));
+    add_flag("--batch", std::to_string(batch_), "batch_size");
     if (!trains()) translation_.words.emplace_back("--inference");
-    if (flags_.is_given("tf_random_seed")) add("--seed", flags_.text("tf_random_seed"));
+    if (flags_.is_given("tf_random_seed"))
+      add_flag("--seed", flags_.text("tf_random_seed"), "tf_random_seed");
     const bool counts_threads = flags_.is_given("num_intra_threads");
-    if (counts_threads && on_cpu_) add("--threads", flags_.text("num_intra_threads"));
+    if (counts_threads && on_cpu_) {
+      add_flag("--threads", flags_.text("num_intra_threads"), "num_intra_threads");
+    }
     if (!on_cpu_) idle("num_intra_threads");
   }
 
@@ -128,12 +142,14 @@ class Translator {
       const double images = flags_.value("num_epochs") * imagenet_images;
       steps = std::llround(std::ceil(images / std::max(1., global)));
     }
-    add("--steps", std::to_string(steps));
+    add_flag("--steps", std::to_string(steps), by_epochs ? "num_epochs" : "num_batches");
     const int64_t threshold =
         flags_.text("autotune_threshold").empty() ? 1 : flags_.whole("autotune_threshold");
     int64_t warm_up = std::max<int64_t>(10, 5 * threshold * threshold);
     if (flags_.is_given("num_warmup_batches")) warm_up = flags_.whole("num_warmup_batches");
-    add("--warmup", std::to_string(warm_up == 0 ? 1 : warm_up));
+    const char* flag =
+        flags_.is_given("num_warmup_batches") ? "num_warmup_batches" : "autotune_threshold";
+    add_flag("--warmup", std::to_string(warm_up == 0 ? 1 : warm_up), flag);
   }
 
   void add_optimizer() {
@@ -151,9 +167,9 @@ class Translator {
     const bool has_momentum = optimizer == "momentum";
     if (!has_momentum) idle("momentum");
     add("--momentum", has_momentum ? flags_.text("momentum") : "0");
-    add("--weight-decay", flags_.text("weight_decay"));
+    add_flag("--weight-decay", flags_.text("weight_decay"), "weight_decay");
     if (flags_.is_given("init_learning_rate")) {
-      add("--learning-rate", flags_.text("init_learning_rate"));
+      add_flag("--learning-rate", flags_.text("init_learning_rate"), "init_learning_rate");
     }
     if (!is_fp16()) {
       idle("fp16_loss_scale");
@@ -162,7 +178,7 @@ class Translator {
       idle("fp16_loss_scale");
       add("--loss-scale", "dynamic");
     } else if (flags_.is_given("fp16_loss_scale")) {
-      add("--loss-scale", flags_.text("fp16_loss_scale"));
+      add_flag("--loss-scale", flags_.text("fp16_loss_scale"), "fp16_loss_scale");
     }
   }
 
@@ -184,7 +200,9 @@ class Translator {
       return;
     }
     const int64_t parts = flags_.whole("gradient_repacking");
-    if (parts > 0) add("--bucket-mib", std::to_string(bucket_mib(parts)));
+    if (parts > 0) {
+      add_flag("--bucket-mib", std::to_string(bucket_mib(parts)), "gradient_repacking");
+    }
     if (is_fp16() && !flags_.is_true("compact_gradient_transfer")) add("--gradient-type", "fp32");
   }
 
@@ -240,6 +258,20 @@ class Translator {
 TfTranslation translated(const TfFlagValues& flags, const std::vector<std::string>& options,
                          bool launched) {
   return Translator(flags, launched).translate(options);
+}
+
+std::string in_flags(const TfTranslation& translation, const std::string& message) {
+  std::string text;
+  for (size_t begin = 0; begin < message.size();) {
+    constexpr const char* of_an_option = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+    const size_t end = std::min(message.find_first_not_of(of_an_option, begin), message.size());
+    const std::string word = message.substr(begin, end - begin);
+    const auto flag = translation.flags.find(word);
+    text += flag == translation.flags.end() ? word : flag->second;
+    if (end < message.size()) text += message[end];
+    begin = end + 1;
+  }
+  return text;
 }
 
 int64_t display_every_of(const std::vector<std::string>& argv) {

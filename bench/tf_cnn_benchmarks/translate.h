@@ -1,6 +1,7 @@
 // What nearmetal is asked for by flags of tf_cnn_benchmarks.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ namespace nearmetal {
 struct TfTranslation {
   std::vector<std::string> words;    // behind `nearmetal`: of run, over several GPUs of sweep
   std::vector<std::string> remarks;  // on flags that are taken and change nothing
+  std::map<std::string, std::string> flags{};  // given, by the option that each became
 };
 
 /// What the flags leave open is as there, but for learning rate and loss scale. `options` of run or
@@ -18,6 +20,10 @@ struct TfTranslation {
 /// for what is refused, with the flag and the reason.
 TfTranslation translated(const TfFlagValues& flags, const std::vector<std::string>& options,
                          bool launched);
+
+/// A message about options that flags became, with the names of the flags: of "--steps must be ..."
+/// "--num_batches must be ...".
+std::string in_flags(const TfTranslation& translation, const std::string& message);
 
 /// The value of --display_every in a command line that begins with the name of the program; its
 /// default where that is no such command line.

@@ -177,6 +177,13 @@ class CommandLines(TfCnnBenchmarks):
         self.assertIn("--precision fp32",
                       self.flags("-model", "resnet50", "--nouse_fp16", "--print").out)
 
+    def test_refusals_name_the_flags(self):
+        for flag, words in (("--num_batches", ["--num_batches=0"]),
+                            ("--init_learning_rate", ["--init_learning_rate=-1"]),
+                            ("--num_batches", ["--num_batches=0", "--num_gpus=2"])):
+            process = self.flags("--model=resnet50", "--device=cpu", *words)
+            self.assert_refused(process, 2, flag + " must be ")
+
     def test_options_of_ours_are_refused_as_they_are_by_run(self):
         self.assert_refused(self.flags("--model=resnet50", "--print", "--", "--precise"), 2,
                             "unknown option '--precise'")

@@ -168,6 +168,16 @@ TEST(TfTranslation, WhatHasNoEffectIsSaidOnce) {
               ElementsAre(HasSubstr("--fp16_loss_scale, --gradient_repacking, --momentum, --xla")));
 }
 
+TEST(TfTranslation, RefusalsNameTheFlagsThatWereGiven) {
+  const TfFlagValues flags = values_of({"--model=resnet50", "--num_batches=0", "--batch_size=2"});
+  const std::string message = "--steps=0, --steps-of and --warmup of --batch";
+  EXPECT_EQ(in_flags(translated(flags, {}, false), message),
+            "--num_batches=0, --steps-of and --warmup of --batch_size");
+  EXPECT_EQ(in_flags(translated(flags, {"--steps=0"}, false), message),
+            "--steps=0, --steps-of and --warmup of --batch_size")
+      << "over the flag";
+}
+
 TEST(TfModels, NamesGoBothWays) {
   EXPECT_EQ(tf_model_name("resnet50_v1"), "resnet50");
   EXPECT_EQ(tf_model_name("resnet50"), "resnet50_v1.5");
