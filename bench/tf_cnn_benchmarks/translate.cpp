@@ -58,6 +58,7 @@ class Translator {
     add_length();
     add_optimizer();
     add_exchange();
+    add_flag("--seed", flags_.text("tf_random_seed"), "tf_random_seed");
     translation_.words.insert(translation_.words.end(), options.begin(), options.end());
     std::erase_if(translation_.flags, [&](const auto& flag) {  // which such an option stands over
       return std::ranges::any_of(options, [&](const std::string& word) {
@@ -120,8 +121,6 @@ class Translator {
     add("--precision", is_fp16() ? "fp16" : "fp32");
     add_flag("--batch", std::to_string(batch_), "batch_size");
     if (!trains()) translation_.words.emplace_back("--inference");
-    if (flags_.is_given("tf_random_seed"))
-      add_flag("--seed", flags_.text("tf_random_seed"), "tf_random_seed");
     const bool counts_threads = flags_.is_given("num_intra_threads");
     if (counts_threads && on_cpu_) {
       add_flag("--threads", flags_.text("num_intra_threads"), "num_intra_threads");

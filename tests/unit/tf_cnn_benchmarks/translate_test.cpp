@@ -67,7 +67,7 @@ TEST(TfFlags, ValuesAreOfTheirKind) {
 TEST(TfTranslation, DefaultsAreThoseOfThere) {
   EXPECT_EQ(command_for({}),
             "run --device cuda --model resnet50_v1 --classes 1001 --precision fp32 --batch 64 "
-            "--steps 100 --warmup 10 --momentum 0 --weight-decay 4e-5");
+            "--steps 100 --warmup 10 --momentum 0 --weight-decay 4e-5 --seed 1234");
 }
 
 TEST(TfTranslation, EachMappedFlagHasItsOption) {
@@ -194,7 +194,7 @@ TEST(TfTranslation, StepsAreShownAsTheCommandLineSays) {
 TEST(TfTranslation, ForwardOnlyIsInference) {
   EXPECT_EQ(command_for({"--forward_only", "--use_fp16", "--momentum=0.8", "--num_gpus=2"}),
             "sweep 1x1x2 --repeats 1 --job-limit 240h --model resnet50_v1 --classes 1001 "
-            "--precision fp16 --batch 64 --inference --steps 100 --warmup 10");
+            "--precision fp16 --batch 64 --inference --steps 100 --warmup 10 --seed 1234");
   EXPECT_THAT(
       translated(values_of({"--model=resnet50", "--forward_only", "--momentum=0.8"}), {}, false)
           .remarks,
