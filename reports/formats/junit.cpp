@@ -37,6 +37,13 @@ void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
   out << "  </testcase>\n";
 }
 
+// What was asked for and could not be had.
+void print_case(std::ostream& out, const UnsupportedArm& arm) {
+  out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
+      << attribute("name", "unsupported") << attribute("time", "0") << ">\n"
+      << "    <skipped" << attribute("message", arm.reason) << "/>\n  </testcase>\n";
+}
+
 int64_t runs_with(const RunSet& set, Status status) {
   int64_t count = 0;
   for (const RunArm& arm : set.arms) {
@@ -97,14 +104,17 @@ void print_case(std::ostream& out, const ComparisonRow& row, RowAnswer answer,
 }  // namespace
 
 void print_junit(std::ostream& out, const RunSet& set) {
-  int64_t runs = 0;
-  for (const RunArm& arm : set.arms) runs += std::ssize(arm.runs);
-  out << head << attribute("name", "nearmetal") << attribute("tests", std::to_string(runs))
+  const int64_t unsupported = std::ssize(set.unsupported);
+  int64_t tests = unsupported;
+  for (const RunArm& arm : set.arms) tests += std::ssize(arm.runs);
+  const int64_t skipped = runs_with(set, Status::partial) + unsupported;
+  out << head << attribute("name", "nearmetal") << attribute("tests", std::to_string(tests))
       << attribute("errors", std::to_string(runs_with(set, Status::failed)))
-      << attribute("skipped", std::to_string(runs_with(set, Status::partial))) << ">\n";
+      << attribute("skipped", std::to_string(skipped)) << ">\n";
   for (const RunArm& arm : set.arms) {
     for (const SetRun& run : arm.runs) print_case(out, arm, run);
   }
+  for (const UnsupportedArm& arm : set.unsupported) print_case(out, arm);
   print_output(out, work_lines({{"", &set}}), headlines(set));
   out << "</testsuite>\n";
 }

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "reports/compare/scaling.h"
+#include "reports/formats/benchmark_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/grid_text.h"
 #include "reports/json/json.h"
@@ -169,6 +171,17 @@ TEST(GridCurves, EnergyIsThatOfAllGpusAndMemoryThatOfTheFullest) {
   add_runs(unknown, report, "made up");
   EXPECT_EQ(grid_charts(unknown).at(1).missing,
             "power is not known: not each rank has a GPU that is told apart");
+}
+
+TEST(GridCurves, JunitSkipsWhatIsUnsupported) {
+  RunSet set = made_up_set({{"batch 2", {100, 102}}});
+  set.unsupported = {{"batch 4", "out of <memory>"}};
+  std::ostringstream text;
+  print_junit(text, set);
+  EXPECT_THAT(text.str(), HasSubstr("tests=\"3\" errors=\"0\" skipped=\"1\""));
+  EXPECT_THAT(text.str(),
+              HasSubstr("<testcase classname=\"nearmetal.batch 4\" name=\"unsupported\" "
+                        "time=\"0\">\n    <skipped message=\"out of &lt;memory&gt;\"/>\n"));
 }
 
 TEST(GridCurves, AReportKeepsThem) {
