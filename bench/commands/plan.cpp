@@ -24,7 +24,7 @@ Examples:
   nearmetal plan --grid batch=64,256 --grid precision=fp16,bf16 --hosts a:1
   nearmetal plan dell_vms --format json                 every rank and command of a layout file
   nearmetal plan 4x1x8 --hosts '4*8' --format slurm | sbatch
-  nearmetal plan 2x1x8 --hosts '2*8' --format mpijob --image IMAGE | kubectl apply -f -
+  nearmetal plan 2x1x8 --hosts '2*8' --format mpijob --image my/image | kubectl apply -f -
 
 Nothing is started. A script writes a report for each job; jobs at once start at about the same
 time. Hosts need the program under one path, Open MPI 4.1 or 5, and ssh between all of them.)";
@@ -81,9 +81,20 @@ MpiJobPods::Devices devices_of(const std::string& text) {
   return devices;
 }
 
+// "registry.example:5000/nearmetal:1", with a digest or without.
+std::string image_of(const std::string& text) {
+  constexpr const char* registry = "([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?";
+  constexpr const char* part = "[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*";
+  constexpr const char* version = "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?";
+  constexpr size_t longest = 500;
+  const std::string pattern = std::string(registry) + part + "(/" + part + ")*" + version;
+  return matching("--image", text.size() > longest ? "" : text, pattern.c_str(),
+                  "registry.example/nearmetal:1");
+}
+
 void add_pod_options(Options& options, MpiJobPods& pods) {
   options.value("--image", "NAME", "of the containers, for mpijob",
-                [&](const std::string& text) { pods.image = plain_text("--image", text); });
+                [&](const std::string& text) { pods.image = image_of(text); });
   options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
                 [&](const std::string& text) { pods.rdma = devices_of(text); });
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",

@@ -103,6 +103,11 @@ class MpiJob(plans.Plan):
         worker = on_cpus["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
         self.assertNotIn("resources", worker)
 
+    def test_images_are_named_in_every_form(self):
+        for image in ("nearmetal", "my/near__metal:1.2-a", "localhost:5000/a/b.c", "a@sha256:" + 64 * "0",
+                      "Registry.example/a:1@sha256:" + 64 * "f"):
+            self.assertEqual(self.pod("Worker", "--image", image)["containers"][0]["image"], image)
+
     def test_reports_go_to_the_volume(self):
         for arguments, volume in (([], {"name": "reports", "emptyDir": {}}),
                                   (["--volume-claim", "r.1"],
@@ -138,7 +143,9 @@ class MpiJob(plans.Plan):
                 (["--memory", "64 GB"], ["--memory", "64Gi", "'64 GB'"]),
                 (["--memory", "0Gi"], ["--memory", "'0Gi'"]),
                 (["--volume-claim", "Reports"], ["--volume-claim", "'Reports'"]),
-                (["--volume-claim", "-r"], ["--volume-claim"])):
+                (["--volume-claim", "-r"], ["--volume-claim"]),
+                *[(["--image", image], ["--image", "registry.example/nearmetal:1", f"'{image}'"])
+                  for image in ("bad image", "Nearmetal", "nearmetal:", "a//b", "a:b:c/d", "")]):
             self.assert_refused(self.call("plan", *JOB, *arguments), 2, *fragments)
         for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"], POD):
             self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", *option), 2,
