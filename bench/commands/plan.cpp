@@ -95,6 +95,11 @@ std::string image_of(const std::string& text) {
 void add_pod_options(Options& options, MpiJobPods& pods) {
   options.value("--image", "NAME", "of the containers, for mpijob",
                 [&](const std::string& text) { pods.image = image_of(text); });
+  options.value("--job-name", "NAME", with_default("of the job, for mpijob", pods.job_name),
+                [&](const std::string& text) {
+                  pods.job_name = matching("--job-name", text, "[a-z]([a-z0-9-]{0,48}[a-z0-9])?",
+                                           "nearmetal-2");
+                });
   options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
                 [&](const std::string& text) { pods.rdma = devices_of(text); });
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
@@ -112,9 +117,11 @@ void require_pods(const MpiJobPods& pods, bool mpi_job) {
   if (mpi_job && pods.image.empty()) {
     throw std::invalid_argument("--format mpijob needs --image, that of its containers");
   }
-  if (mpi_job || (pods.image.empty() && !pods.rdma && !pods.memory && !pods.volume_claim)) return;
+  const bool any = !pods.image.empty() || pods.job_name != standard_job_name || pods.rdma ||
+                   pods.memory || pods.volume_claim;
+  if (mpi_job || !any) return;
   throw std::invalid_argument(
-      "--image, --rdma, --memory and --volume-claim are for --format mpijob");
+      "--image, --job-name, --rdma, --memory and --volume-claim are for --format mpijob");
 }
 
 void add_plan_options(Options& options, PlanForm& form) {
@@ -129,6 +136,7 @@ void add_plan_options(Options& options, PlanForm& form) {
 ExitCode run_plan(const PlanForm& form, const Context& context) {
   PlanRequest request = form.request;
   request.starter = form.format->starter;
+  request.job_name = form.pods.job_name;
   require_pods(form.pods, request.starter == Starter::mpi_job);
   const LaunchPlan plan = make_launch_plan(request);
   std::ostringstream text;

@@ -154,14 +154,14 @@ std::string own_path() {
 }
 
 // Names of hosts, and how the program is called there, where a scheduler decides.
-void settle_addresses(LayoutFile& file, Starter starter) {
-  const bool mpi_job = starter == Starter::mpi_job;
-  if (are_unnamed(file.hosts) && !mpi_job && starter != Starter::slurm) {
+void settle_addresses(LayoutFile& file, const PlanRequest& request) {
+  const bool mpi_job = request.starter == Starter::mpi_job;
+  if (are_unnamed(file.hosts) && !mpi_job && request.starter != Starter::slurm) {
     throw std::invalid_argument(
         "hosts without names are for --format slurm and mpijob; name them: --hosts vm0:2,vm1:2");
   }
   for (size_t i = 0; mpi_job && i < file.hosts.size(); ++i) {
-    file.hosts[i].address = mpi_job_worker(static_cast<int64_t>(i));
+    file.hosts[i].address = mpi_job_worker(request.job_name, static_cast<int64_t>(i));
   }
   if (!file.launcher.program) file.launcher.program = mpi_job ? "nearmetal" : own_path();
 }
@@ -266,7 +266,7 @@ LaunchPlan make_launch_plan(PlanRequest request) {
                                        : leave_out_portable(plan.file);
   for (GridAxis& axis : plan.file.grid.axes) axis.source = plan.source + axis.source;
   expand_grid(plan.file, request.grid, request.workload);
-  settle_addresses(plan.file, request.starter);
+  settle_addresses(plan.file, request);
   const bool script = request.starter != Starter::sweep;
   plan.options = {.as_root = !script && geteuid() == 0,
                   .timeout_seconds = plan.file.limits.job_seconds,

@@ -30,6 +30,7 @@ struct PlanRequest {
   bool plain_alone = false;               // see LaunchOptions
   RunRequest workload;                    // its settings stand over the workload of the file
   Starter starter = Starter::sweep;
+  std::string job_name{};  // of a MPIJob
 };
 
 /// Reads the layout file or the short forms, finds the hosts, and places all ranks. Without either:

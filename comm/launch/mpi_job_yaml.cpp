@@ -15,7 +15,7 @@ namespace {
 
 using json::Json;
 
-constexpr const char* job_name = "nearmetal";
+constexpr const char* container_name = "nearmetal";
 constexpr const char* reports_folder = "/reports";
 // The user of scripts/container/Containerfile, who may write where the group of a volume may.
 constexpr int64_t user_id = 1000;
@@ -95,7 +95,7 @@ Json launcher_pod(const LaunchPlan& plan, const MpiJobPods& pods) {
                                                   {{"claimName", *pods.volume_claim}})
                                          : volume("reports", "emptyDir", Json::object());
   const Json container = {
-      {"name", job_name},
+      {"name", container_name},
       {"image", pods.image},
       {"command", Json::array({"bash", "-c"})},
       {"args", Json::array({kubernetes_text(launcher_script(plan, pods))})},
@@ -128,7 +128,7 @@ Json worker_limits(int64_t gpus, const MpiJobPods& pods) {
 Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
   // The memory that ranks share is 64 MiB in a container unless asked for.
   Json container = {
-      {"name", job_name},
+      {"name", container_name},
       {"image", pods.image},
       {"volumeMounts", Json::array({Json{{"name", "shared-memory"}, {"mountPath", "/dev/shm"}}})}};
   const Json limits = worker_limits(hosts.front().gpus, pods);
@@ -145,9 +145,8 @@ Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
 
 }  // namespace
 
-std::string mpi_job_worker(int64_t index) {
-  const std::string name = job_name;
-  return name + "-worker-" + std::to_string(index) + "." + name;
+std::string mpi_job_worker(const std::string& job_name, int64_t index) {
+  return job_name + "-worker-" + std::to_string(index) + "." + job_name;
 }
 
 std::string mpi_job_yaml(const LaunchPlan& plan, const MpiJobPods& pods) {
@@ -171,7 +170,7 @@ std::string mpi_job_yaml(const LaunchPlan& plan, const MpiJobPods& pods) {
                        {"activeDeadlineSeconds", static_cast<int64_t>(std::ceil(seconds))}};
   return yaml_of({{"apiVersion", "kubeflow.org/v2beta1"},
                   {"kind", "MPIJob"},
-                  {"metadata", {{"name", job_name}}},
+                  {"metadata", {{"name", pods.job_name}}},
                   {"spec",
                    {{"slotsPerWorker", most_ranks_on_a_host(plan)},
                     {"launcherCreationPolicy", "WaitForWorkersReady"},

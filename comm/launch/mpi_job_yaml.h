@@ -9,13 +9,17 @@
 
 namespace nearmetal {
 
-/// What the pods of a MPIJob have beside GPUs.
+/// Of a MPIJob, unless another is asked for.
+inline constexpr const char* standard_job_name = "nearmetal";
+
+/// What a MPIJob is called, and what its pods have beside GPUs.
 struct MpiJobPods {
   struct Devices {
     std::string resource;  // as the device plugin calls it: "rdma/hca_shared_devices_a"
     int64_t count = 1;     // for each worker
   };
 
+  std::string job_name = standard_job_name;
   std::string image;  // made by scripts/container/Containerfile, or like it
   std::optional<Devices> rdma;
   std::optional<std::string> memory;        // of each worker: "64Gi"
@@ -27,7 +31,7 @@ struct MpiJobPods {
 /// to its log at the end. The addresses of the hosts must be those of mpi_job_worker().
 std::string mpi_job_yaml(const LaunchPlan& plan, const MpiJobPods& pods);
 
-/// The name of a worker in the network of the job.
-std::string mpi_job_worker(int64_t index);
+/// The name of a worker in the network of the job of that name.
+std::string mpi_job_worker(const std::string& job_name, int64_t index);
 
 }  // namespace nearmetal

@@ -119,6 +119,14 @@ class MpiJob(plans.Plan):
             self.assertEqual(container["volumeMounts"][0]["mountPath"], container["workingDir"])
             self.assertEqual('mkdir "$folder"' in container["args"][0], bool(arguments))
 
+    def test_two_jobs_have_names_and_workers_of_their_own(self):
+        manifest = self.manifest(*JOB, "--job-name", "second-2")
+        self.assertEqual(manifest["metadata"]["name"], "second-2")
+        launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]
+        script = launcher["containers"][0]["args"][0]
+        self.assertIn(" second-2-worker-0.second-2:2,second-2-worker-1.second-2:2 ", script)
+        self.assertNotIn("nearmetal-worker", script)
+
     def test_dollars_come_through_kubernetes(self):
         hosts = [{"name": "a", "gpus": 1}]
         for value in ("a$$b", "$(HOME)", "$$(HOME)", "$$$", "$"):
@@ -144,10 +152,13 @@ class MpiJob(plans.Plan):
                 (["--memory", "0Gi"], ["--memory", "'0Gi'"]),
                 (["--volume-claim", "Reports"], ["--volume-claim", "'Reports'"]),
                 (["--volume-claim", "-r"], ["--volume-claim"]),
+                (["--job-name", "Second"], ["--job-name", "'Second'"]),
+                (["--job-name", "a" * 51], ["--job-name"]),
                 *[(["--image", image], ["--image", "registry.example/nearmetal:1", f"'{image}'"])
                   for image in ("bad image", "Nearmetal", "nearmetal:", "a//b", "a:b:c/d", "")]):
             self.assert_refused(self.call("plan", *JOB, *arguments), 2, *fragments)
-        for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"], POD):
+        for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"],
+                       ["--job-name", "j"], POD):
             self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", *option), 2,
                                 option[0], "are for --format mpijob")
         self.assert_refused(self.call("plan", *JOB[:-2]), 2, "--format mpijob needs --image")
