@@ -102,6 +102,7 @@ void add_pod_options(Options& options, MpiJobPods& pods) {
                 });
   options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
                 [&](const std::string& text) { pods.rdma = devices_of(text); });
+  options.number("--cpus", "N", pods.cpus, {1, 1e4}, "CPUs that each worker asks for, for mpijob");
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
                 [&](const std::string& text) {
                   pods.memory = matching("--memory", text, "[1-9][0-9]{0,6}[MGT]i?", "64Gi");
@@ -118,10 +119,10 @@ void require_pods(const MpiJobPods& pods, bool mpi_job) {
     throw std::invalid_argument("--format mpijob needs --image, that of its containers");
   }
   const bool any = !pods.image.empty() || pods.job_name != standard_job_name || pods.rdma ||
-                   pods.memory || pods.volume_claim;
+                   pods.cpus || pods.memory || pods.volume_claim;
   if (mpi_job || !any) return;
   throw std::invalid_argument(
-      "--image, --job-name, --rdma, --memory and --volume-claim are for --format mpijob");
+      "--image, --job-name, --rdma, --cpus, --memory and --volume-claim are for --format mpijob");
 }
 
 void add_plan_options(Options& options, PlanForm& form) {

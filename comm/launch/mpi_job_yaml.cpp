@@ -132,7 +132,9 @@ Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
       {"image", pods.image},
       {"volumeMounts", Json::array({Json{{"name", "shared-memory"}, {"mountPath", "/dev/shm"}}})}};
   const Json limits = worker_limits(hosts.front().gpus, pods);
-  if (!limits.empty()) container["resources"] = {{"limits", limits}};
+  if (!limits.empty()) container["resources"]["limits"] = limits;
+  // A limit of CPUs would stop ranks for parts of each 100 ms.
+  if (pods.cpus) container["resources"]["requests"] = {{"cpu", *pods.cpus}};
   if (pods.rdma) {  // which registers memory, and so locks it
     container["securityContext"] = {{"capabilities", {{"add", Json::array({"IPC_LOCK"})}}}};
   }

@@ -22,6 +22,7 @@ struct MpiJobPods {
   std::string job_name = standard_job_name;
   std::string image;  // made by scripts/container/Containerfile, or like it
   std::optional<Devices> rdma;
+  std::optional<int64_t> cpus;              // that each worker has at least
   std::optional<std::string> memory;        // of each worker: "64Gi"
   std::optional<std::string> volume_claim;  // for the reports; else they go with the launcher
 };

@@ -19,7 +19,7 @@ POD_SPEC = {
     "securityContext": {"fsGroup": int},
     "containers": [{"name": str, "image": str, "command": [str], "args": [str], "workingDir": str,
                     "volumeMounts": [{"name": str, "mountPath": str}],
-                    "resources": {"limits": QUANTITIES},
+                    "resources": {"limits": QUANTITIES, "requests": {"cpu": int}},
                     "securityContext": {"capabilities": {"add": [str]}}}],
     "volumes": [{"name": str, "emptyDir": {"medium": str},
                  "persistentVolumeClaim": {"claimName": str}}],
@@ -99,6 +99,8 @@ class MpiJob(plans.Plan):
         worker = self.pod("Worker", "--rdma", "rdma/hca")["containers"][0]
         self.assertEqual(worker["resources"]["limits"]["rdma/hca"], 1)
         self.assertEqual(worker["securityContext"]["capabilities"]["add"], ["IPC_LOCK"])
+        resources = self.pod("Worker", "--cpus", "48")["containers"][0]["resources"]
+        self.assertEqual(resources, {"limits": {"nvidia.com/gpu": 2}, "requests": {"cpu": 48}})
         on_cpus = yaml.safe_load(self.plan("2x1x1", "--hosts", "a:0,b:0", "--format", "mpijob", *POD))
         worker = on_cpus["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
         self.assertNotIn("resources", worker)
@@ -152,13 +154,14 @@ class MpiJob(plans.Plan):
                 (["--memory", "0Gi"], ["--memory", "'0Gi'"]),
                 (["--volume-claim", "Reports"], ["--volume-claim", "'Reports'"]),
                 (["--volume-claim", "-r"], ["--volume-claim"]),
+                (["--cpus", "0"], ["--cpus must be"]),
                 (["--job-name", "Second"], ["--job-name", "'Second'"]),
                 (["--job-name", "a" * 51], ["--job-name"]),
                 *[(["--image", image], ["--image", "registry.example/nearmetal:1", f"'{image}'"])
                   for image in ("bad image", "Nearmetal", "nearmetal:", "a//b", "a:b:c/d", "")]):
             self.assert_refused(self.call("plan", *JOB, *arguments), 2, *fragments)
         for option in (["--rdma", "rdma/hca"], ["--memory", "1Gi"], ["--volume-claim", "r"],
-                       ["--job-name", "j"], POD):
+                       ["--job-name", "j"], ["--cpus", "8"], POD):
             self.assert_refused(self.call("plan", "1x1x1", "--hosts", "a:1", *option), 2,
                                 option[0], "are for --format mpijob")
         self.assert_refused(self.call("plan", *JOB[:-2]), 2, "--format mpijob needs --image")
