@@ -11,8 +11,8 @@
 #   NEARMETAL_GATE_OPTIONS  of `nearmetal gate`: --margin 1% ...
 #   NEARMETAL_OUTPUT        the folder for what is kept, whose old runs go [nearmetal-ci]
 #
-# It keeps runs.report.json, gate.md, gate.html and gate.junit.xml. On GitHub the table is added to
-# the summary of the step and `exit-code` to its outputs.
+# It keeps runs.report.json, gate.md, gate.html and gate.junit.xml. On GitHub the table, or why there
+# is none, is added to the summary of the step and `exit-code` to its outputs.
 set -euo pipefail
 
 program=${NEARMETAL:-nearmetal}
@@ -23,9 +23,21 @@ read -ra run_options <<<"${NEARMETAL_RUN_OPTIONS:-}"
 read -ra gate_options <<<"${NEARMETAL_GATE_OPTIONS:-}"
 runs=$output/runs.report.json
 
-finish() { # CODE HEADING FILE
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
+
+# Runs a command whose standard error is kept, too.
+with_errors_kept() { # FILE-FOR-OUTPUT COMMAND...
+  { "${@:2}" 2>&1 >&3 | tee "$errors" >&2; } 3>"$1"
+}
+
+finish() { # CODE HEADING FILE [ERRORS]
   if [[ -n ${GITHUB_STEP_SUMMARY:-} ]]; then
-    { printf '### nearmetal: %s\n\n' "$2" && cat "$3" && echo; } >>"$GITHUB_STEP_SUMMARY"
+    {
+      printf '### nearmetal: %s\n\n' "$2" && cat "$3"
+      if [[ -s ${4:-} ]]; then printf '~~~\n%s\n~~~\n' "$(tail -n 20 "$4")"; fi
+      echo
+    } >>"$GITHUB_STEP_SUMMARY"
   fi
   if [[ -n ${GITHUB_OUTPUT:-} ]]; then echo "exit-code=$1" >>"$GITHUB_OUTPUT"; fi
   cat "$3"
@@ -37,14 +49,19 @@ mkdir -p "$output"
 rm -f "$output"/runs.report.json{,l} "$output"/gate.{md,html,junit.xml}
 
 code=0
-"$program" run "${run_options[@]}" --repeats "${NEARMETAL_RUNS:-5}" --output "$runs" --force \
-  >"$output/runs.txt" || code=$?
-if ((code != 0)); then finish "$code" "the runs failed (exit $code)" "$output/runs.txt"; fi
+with_errors_kept "$output/runs.txt" "$program" run "${run_options[@]}" \
+  --repeats "${NEARMETAL_RUNS:-5}" --output "$runs" --force || code=$?
+if ((code != 0)); then finish "$code" "the runs failed (exit $code)" "$output/runs.txt" "$errors"; fi
 
-"$program" gate "$baseline" "$runs" --baselines "$baselines" "${gate_options[@]}" --markdown \
-  --html "$output/gate.html" --junit "$output/gate.junit.xml" --force >"$output/gate.md" || code=$?
-if [[ ! -s $output/gate.md && ! -d $baselines/$baseline ]]; then
+with_errors_kept "$output/gate.md" "$program" gate "$baseline" "$runs" --baselines "$baselines" \
+  "${gate_options[@]}" --markdown --html "$output/gate.html" --junit "$output/gate.junit.xml" \
+  --force || code=$?
+readonly no_complete_run=5
+if ((code == no_complete_run)) && [[ ! -s $output/gate.md && ! -d $baselines/$baseline ]]; then
   echo "There is no baseline yet: $program baseline add $baseline $runs --baselines $baselines" \
     >"$output/gate.md"
 fi
-finish "$code" "gate against $baseline (exit $code)" "$output/gate.md"
+# What gave no answer has its reason on standard error alone.
+reason=$errors
+if [[ -s $output/gate.md ]]; then reason=; fi
+finish "$code" "gate against $baseline (exit $code)" "$output/gate.md" "$reason"

@@ -117,6 +117,17 @@ class Gate(cli.CliTest):
         self.assertEqual(self.kept(), ["runs.txt"])
         summary = pathlib.Path(self.path("GITHUB_STEP_SUMMARY")).read_text(encoding="utf-8")
         self.assertIn("the runs failed (exit 2)", summary)
+        self.assertRegex(summary, "~~~\nnearmetal: --batch must be .*'none'.*\n~~~\n")
+        self.assertEqual(process.stderr.count("--batch must be"), 1)
+
+    def test_only_a_missing_baseline_is_told_as_one(self):
+        options = {"run-options": WORK, "gate-options": "--margin much"}
+        process = self.on_github(program=cli.EXECUTABLE, runs="1", **options)
+        self.assertEqual(process.returncode, 2, process.stderr)
+        summary = pathlib.Path(self.path("GITHUB_STEP_SUMMARY")).read_text(encoding="utf-8")
+        self.assertIn("gate against main (exit 2)", summary)
+        self.assertIn("nearmetal: --margin must be", summary)
+        self.assertNotIn("There is no baseline yet", summary + process.stdout)
 
 
 class Templates(cli.CliTest):
