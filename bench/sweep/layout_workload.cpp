@@ -17,13 +17,26 @@ namespace {
 constexpr std::pair<const char*, const char*> alternatives[] = {
     {"steps", "duration_seconds"}, {"plans", "plan_cache"}, {"batch", global_batch}};
 
+// Why nothing here has this name; that of an option or of another program may be meant.
+std::string why_unknown(const std::string& name, const std::string& flag) {
+  std::vector<std::string> known = {global_batch};
+  for_each_setting([&](const Setting& setting, auto) {
+    if ((setting.commands & in_sweep) != 0) known.push_back(layout_name_of(setting));
+  });
+  const std::string with_underscores = replaced(name, "-", "_");
+  if (std::ranges::find(known, with_underscores) != known.end()) {
+    return "it is " + with_underscores + " here";
+  }
+  return "`nearmetal run` has no " + flag + did_you_mean(lower_case(with_underscores), known);
+}
+
 }  // namespace
 
 void set_by_layout_name(Workload& workload, const std::string& name, const std::string& text,
                         const std::string& place) {
   std::string flag = "--" + name;
   std::replace(flag.begin() + 2, flag.end(), '_', '-');
-  std::string refusal = "`nearmetal run` has no " + flag;
+  std::string refusal = why_unknown(name, flag);
   visit_settings(
       [&](const Setting& setting, auto& member) {
         if (layout_name_of(setting) != name) return;

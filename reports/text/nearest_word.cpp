@@ -7,7 +7,8 @@
 namespace nearmetal {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 1> other_names = {{{"gpu", "cuda"}}};
+constexpr std::array<std::pair<const char*, const char*>, 2> other_names = {
+    {{"gpu", "cuda"}, {"bs", "batch"}}};
 
 // Optimal string alignment distance by dynamic programming: distance[i][j] is that of the first i
 // letters of `a` and the first j of `b`.

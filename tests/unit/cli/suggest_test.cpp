@@ -13,6 +13,12 @@ TEST(Suggest, FindsTheNearestWord) {
   EXPECT_EQ(nearest_word("--batch", known), "--batch");
 }
 
+TEST(Suggest, KnowsWhatOthersCallIt) {
+  EXPECT_EQ(nearest_word("gpu", {"cpu", "cuda"}), "cuda");
+  EXPECT_EQ(nearest_word("bs", {"batch", "seed"}), "batch");
+  EXPECT_EQ(nearest_word("bs", {"seed"}), "");
+}
+
 TEST(Suggest, SaysNothingWhereNothingIsNear) {
   EXPECT_EQ(nearest_word("--frobnicate", {"--batch"}), "");
   EXPECT_EQ(nearest_word("x", {"run"}), "");

@@ -125,6 +125,9 @@ TEST(Grid, RefusesWhatItCannotMean) {
            {"loss_scale=128,128.0", "128 and 128.0 are the same value"},
            {"precision=fp17", "--grid precision: --precision"},
            {"size=3", "has no --size"},
+           {"Batch=3", "has no --Batch; did you mean 'batch'?"},
+           {"bs=3", "has no --bs; did you mean 'batch'?"},
+           {"Image-Sizes=3", "did you mean 'image_size'?"},
            {"device=cpu", "the plan sets --device itself"},
            {"zero_init=1", "--grid zero_init must be true or false"},
            {"global_batch=0", "--grid global_batch must be an integer"}}) {
@@ -143,6 +146,8 @@ TEST(Grid, RefusesWhatItCannotMean) {
       HasSubstr("/grid/batch: /workload/global_batch says it already"));
   EXPECT_THAT(refusal_of_grid({.file = R"("grid": {"batch": []})"}),
               HasSubstr("it names no value"));
+  EXPECT_THAT(refusal_of_grid({.file = R"("grid": {"image-size": [32]})"}),
+              HasSubstr("/grid/image-size is no setting of a workload: it is image_size here"));
   EXPECT_THAT(refusal_of_grid({.file = R"("grid": {"batch": 4})"}),
               HasSubstr("/grid/batch must be a list"));
   std::string many = "seed=0";
