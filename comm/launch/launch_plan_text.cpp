@@ -109,6 +109,24 @@ bool names_have_commas(const LaunchPlan& plan) {
   });
 }
 
+// Of names, or of repeats: a large grid would fill screens with them.
+constexpr size_t longest_list = 20;
+
+std::string folded(std::vector<std::string> names, const std::string& separator) {
+  if (names.size() <= longest_list) return joined(names, separator);
+  const size_t left_out = names.size() - longest_list;
+  names.resize(longest_list);
+  return joined(names, separator) + separator + std::to_string(left_out) + " more";
+}
+
+void print_summary(std::ostream& out, const LaunchPlan& plan) {
+  if (!plan.file.grid.axes.empty()) {
+    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
+  }
+  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
+  out << "\n";
+}
+
 void print_order(std::ostream& out, const LaunchPlan& plan) {
   const bool random = plan.file.order == Order::randomised;
   print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "fresh start") +
@@ -119,15 +137,19 @@ void print_order(std::ostream& out, const LaunchPlan& plan) {
     layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);
   }
   const char* separator = names_have_commas(plan) ? "; " : ", ";
+  size_t left = longest_list;
   for (const auto& [repeat, layouts] : layouts_of_repeats) {
-    print_line(out, joined(layouts, separator), "  repeat " + std::to_string(repeat) + ": ");
+    if (left-- == 0) break;
+    print_line(out, folded(layouts, separator), "  repeat " + std::to_string(repeat) + ": ");
+  }
+  if (layouts_of_repeats.size() > longest_list) {
+    out << "  " << layouts_of_repeats.size() - longest_list << " more repeats: --format json\n";
   }
   const TimeLimits& limits = plan.file.limits;
   std::ostringstream text;
   text << "limits: start " << limits.start_seconds << " s, step " << limits.step_seconds
        << " s, job " << limits.job_seconds << " s";
   print_line(out, text.str());
-  print_line(out, planned_time_text(planned_time(plan, plan.launches)), "estimated duration: ");
 }
 
 constexpr const char* shebang = "#!/usr/bin/env bash\n";
@@ -232,11 +254,9 @@ std::string slurm_time(const LaunchPlan& plan) {
 }  // namespace
 
 void print_plan(std::ostream& out, const LaunchPlan& plan) {
+  print_summary(out, plan);
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
-  if (!plan.file.grid.axes.empty()) {
-    print_line(out, "grid on each layout: " + grid_text(plan.file.grid));
-  }
   print_order(out, plan);
   print_line(
       out, "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh");

@@ -8,8 +8,8 @@
 
 namespace nearmetal {
 
-/// For each layout a table of its ranks and the command of each job, then the order of all
-/// launches.
+/// The grid and how long all will take, for each layout a table of its ranks and the command of
+/// each job, then the order of launches, as far as it fits a screen.
 void print_plan(std::ostream& out, const LaunchPlan& plan);
 
 /// Starts one launch after the other; jobs at once run side by side. Reports go to the folder that

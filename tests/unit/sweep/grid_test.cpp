@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "bench/sweep/make_launch_plan.h"
+#include "comm/launch/launch_plan_text.h"
 #include "comm/launch/planned_time.h"
 #include "comm/layout/layout_json.h"
 #include "tests/support/parse_options.h"
@@ -153,6 +156,20 @@ TEST(Grid, RefusesWhatItCannotMean) {
   std::string many = "seed=0";
   for (int seed = 1; seed <= 1000; ++seed) many += "," + std::to_string(seed);
   EXPECT_THAT(refusal_of_grid({.grid = {many}}), HasSubstr("at most 1000"));
+}
+
+TEST(Grid, ALargeOneIsToldInFewLinesOfItsPlan) {
+  std::string seeds = "seed=0";
+  for (int seed = 1; seed < 240; ++seed) seeds += "," + std::to_string(seed);
+  LaunchPlan plan = grid_plan({.grid = {seeds}});
+  plan.launches = launch_order(240, 100, false, 1);
+  std::ostringstream text;
+  print_plan(text, plan);
+  EXPECT_THAT(text.str(), StartsWith("grid on each layout: seed 0, 1, "));
+  EXPECT_LT(text.str().find("estimated duration: "), text.str().find("layout seed 0: "));
+  EXPECT_THAT(text.str(), HasSubstr("  repeat 20: seed 0, seed 1, "));
+  EXPECT_THAT(text.str(),
+              HasSubstr("seed 18, seed 19, 220 more\n  80 more repeats: --format json\n"));
 }
 
 TEST(Grid, ItsDurationIsEstimatedByWindowsAndStarts) {
