@@ -244,7 +244,7 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   add_mixed_builds(lines, set);
   add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
-  for (const UnsupportedArm& arm : set.unsupported) lines.push_back(unsupported_text(arm));
+  for (const std::string& line : missing_texts(set)) lines.push_back(line);
   add_warnings(lines, set);
   return lines;
 }

@@ -5,13 +5,14 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
+#include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
 std::string name_of(const RunArm& arm) {
-  const Kind kind = arm.runs.empty() ? Kind::measured : arm.runs.front().kind;
+  const Kind kind = arm.runs.front().kind;
   return arm.name + (kind == Kind::measured ? "" : std::string(" (") + to_string(kind) + ")");
 }
 
@@ -60,12 +61,24 @@ TextTable scaling_table(const RunSet& set) {
                    {"against", false, true}},
                   {}};
   for (const RunArm& arm : set.arms) {
-    const bool shares = !arm.runs.empty() && !key_value(arm.runs.front(), "share").empty();
-    if (arm.share || shares) continue;
+    if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
     const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
     table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
   }
   return table;
+}
+
+std::vector<std::string> missing_texts(const RunSet& set) {
+  std::vector<std::string> texts;
+  for (const UnsupportedArm& arm : set.unsupported) texts.push_back(unsupported_text(arm));
+  std::vector<std::string> arms;
+  for (const RunArm& arm : set.arms) {
+    if (arm.runs.empty()) arms.push_back(arm.name);
+  }
+  if (arms.empty()) return texts;
+  texts.push_back((arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm")) +
+                  ": no run yet");
+  return texts;
 }
 
 bool shows_speedup(const RunSet& set) {

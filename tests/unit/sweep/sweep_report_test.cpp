@@ -22,6 +22,14 @@ TEST(SweepReport, TellsTheWarningsOfItsRunsUnderTheTable) {
                                             ": drift (1 run): step times changed by 7 %\n"));
 }
 
+TEST(SweepReport, ArmsThatWereNotReachedAreOneLine) {
+  Report report = made_up_report({{"batch 2", {100}}, {"batch 4", {}}, {"batch 8", {}}});
+  std::ostringstream out;
+  print_sweep(out, report);
+  EXPECT_THAT(out.str(), testing::Not(testing::HasSubstr("0 of 0")));
+  EXPECT_THAT(out.str(), testing::HasSubstr("\n2 arms: no run yet\n"));
+}
+
 TEST(SweepReport, NamesWhatASpeedupIsAgainst) {
   Report report = made_up_report({{"one VM, one GPU", {98.7}}, {"two", {9.5}}, {"four", {18}}});
   for (Arm& arm : report.arms) arm.config = report.invocation.config;
