@@ -1,14 +1,23 @@
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
 #include "bench/cli/process_clock.h"
 #include "bench/commands/program.h"
+#include "comm/world.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
 namespace {
+
+// Ranks of a job are refused for one command line, mostly: the first tells it, and mpirun ends the
+// others about a second later. One that is still there then has to tell it, too.
+void let_first_rank_tell() {
+  if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
 
 ExitCode guarded_main(const std::vector<std::string>& arguments) {
   const ProcessClock clock;
@@ -24,6 +33,7 @@ ExitCode guarded_main(const std::vector<std::string>& arguments) {
     if (!reader_left) terminal.err << "nearmetal: standard output could not be written\n";
     return code == ExitCode::ok ? ExitCode::output_failed : code;
   } catch (const std::exception& error) {
+    if (exit_code_of(error) == ExitCode::usage) let_first_rank_tell();
     if (should_report(error)) {
       terminal.err << "nearmetal: " << printable(error.what()) << '\n';
     }

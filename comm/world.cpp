@@ -61,6 +61,13 @@ std::unique_ptr<World> join_launched(int64_t processes, const std::string& threa
 
 bool is_launched() { return launched_processes().has_value(); }
 
+int64_t launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* text = std::getenv(name)) return std::strtoll(text, nullptr, 10);
+  }
+  return 0;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);

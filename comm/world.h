@@ -19,6 +19,9 @@ std::string host_name();
 /// Whether a launcher such as mpirun started this process.
 bool is_launched();
 
+/// The number of this process among those of its launcher, as that says; 0 without one.
+int64_t launched_rank();
+
 /// Sums in the memory of hosts, over some of the ranks of a job, for what sums in other memory
 /// first.
 class HostSum {

@@ -45,6 +45,16 @@ class Ranks(cli.CliTest):
         self.assertEqual(self.call("validate", "report.json").returncode, 0)
         return report["arms"][0]["runs"][0]
 
+    def test_a_refused_command_line_is_told_once(self):
+        process = self.job((3, ["--steps", "none"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.err.count("--steps must be an integer"), 1, process.err)
+
+    def test_a_rank_with_options_of_its_own_tells_why_they_are_refused(self):
+        process = self.job((1, ["--steps", "2"]), (1, ["--steps", "none"]))
+        self.assertEqual(process.returncode, 2, process.err)
+        self.assertEqual(process.err.count("--steps must be an integer"), 1, process.err)
+
     def test_one_network_on_several_ranks(self):
         process = self.job((3, [*SEVERAL_BUCKETS, "--steps", "4", "--warmup", "2", "--verify",
                                 "--profile", "--output", "report.json"]))
