@@ -1,11 +1,8 @@
-// Every setting of `nearmetal run`, declared once. From this table come the option, the field of
-// a report and its schema, config_sha256, the comparable key, the flags of a rerun, the names in
-// layout files, and the messages for settings that a run has no use for.
+// Every setting of `nearmetal run`, declared once. From this table come the option, the field of a
+// report and its schema, the comparable key, the flags of a rerun, and the names in layout files.
 #pragma once
 
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "reports/document/setting.h"
 #include "reports/document/workload.h"
@@ -109,8 +106,7 @@ inline constexpr std::tuple settings_of_run{
              .last = true}),
     setting(&RunConfig::accumulate, "accumulate", SettingGroup::work,
             {.help = "micro-batches of a step, each of --batch images, before one update",
-             .meaning = "Micro-batches of a step and rank, each of `batch` images, whose mean "
-                        "gradient is exchanged and makes one update",
+             .meaning = "Micro-batches of a step, each of `batch` images, with one update",
              .range = at_least(1),
              .most = 4096,
              .decides = Decides::work,
@@ -165,7 +161,6 @@ inline constexpr std::tuple settings_of_run{
              .most = 4096,
              .commands = in_all_but_stress,
              .only_for = Device::cpu}),
-
     setting(&RunConfig::bind, "bind", SettingGroup::place,
             {.help = "auto: to the CPUs and memory of the GPU's NUMA node",
              .meaning = "Whether ranks are bound to CPUs and memory next to the GPU",
