@@ -26,4 +26,12 @@ std::string advice_on_acs(const Checkup& checkup) {
            translated});
 }
 
+Finding acs_unknown(const std::string& where) {
+  return {Urgency::note, "acs_unknown",
+          "whether bridges " + where +
+              " redirect what peers send one another (PCIe ACS) is not readable without root",
+          "where they do, it goes up to the root complex and back instead of through the switch",
+          as_root};
+}
+
 }  // namespace nearmetal

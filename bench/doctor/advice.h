@@ -29,6 +29,19 @@ std::string advice_for(const Checkup& checkup, const Advice& advice);
 /// Where bridges redirect what devices below them send one another.
 std::string advice_on_acs(const Checkup& checkup);
 
+/// Where the configuration of PCI devices ends after 64 bytes.
+inline constexpr const char* as_root =
+    "run doctor as root, in a container with CAP_SYS_ADMIN as well (docker: "
+    "--cap-add=SYS_ADMIN)";
+
+/// Whether bridges redirect peers is not readable. `where`: "between GPU 0 and mlx5_0".
+Finding acs_unknown(const std::string& where);
+
+/// Nothing but switches is between two devices, so that their traffic need not pass a host bridge.
+inline bool at_most_switches(const Maybe<PciDistance>& distance) {
+  return distance && *distance <= PciDistance::pxb;
+}
+
 /// The ways between GPUs.
 void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings);
 

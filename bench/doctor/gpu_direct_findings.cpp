@@ -94,33 +94,44 @@ void add_ats(const Checkup& checkup, std::vector<Finding>& findings) {
   if (unknown.empty()) return;
   findings.push_back({Urgency::note, "ats_unknown",
                       "whether ATS is on at " + joined(unknown) + " is not readable without root",
-                      why_ats, "run doctor as root"});
-}
-
-bool at_most_switches(const Maybe<PciDistance>& distance) {
-  return distance && *distance <= PciDistance::pxb;
+                      why_ats, as_root});
 }
 
 bool is_true(const Maybe<bool>& value) { return value && *value; }
 
-void add_acs(const Checkup& checkup, std::vector<Finding>& findings) {
+// GPUs and NICs with nothing but switches between them, where the IOMMU is asked of each transfer.
+std::vector<std::string> pairs_where(const Checkup& checkup,
+                                     bool (*wanted)(const Gpu&, const RdmaDevice&)) {
   std::vector<std::string> pairs;
   for (size_t i = 0; i < checkup.gpus.size(); ++i) {
     const Gpu& gpu = checkup.gpus[i];
     for (const NicPath& path : gpu.nics) {
       const RdmaDevice* nic = nic_of(checkup, path);
       if (nic == nullptr || !at_most_switches(path.distance) || is_true(nic->ats)) continue;
-      if (!is_true(nic->acs_redirect) && !is_true(gpu.acs_redirect)) continue;
-      pairs.push_back("GPU " + std::to_string(i) + " and " + path.rdma_device);
+      if (wanted(gpu, *nic)) pairs.push_back("GPU " + std::to_string(i) + " and " + nic->name);
     }
   }
-  if (pairs.empty()) return;
-  findings.push_back(
-      {Urgency::warning, "acs_redirect_nic",
-       "bridges between " + shortened(joined(pairs)) +
-           " redirect what peers send one another (PCIe ACS)",
-       "it goes up to the root complex and back instead of through the switch that they share",
-       advice_on_acs(checkup)});
+  return pairs;
+}
+
+bool is_redirected(const Gpu& gpu, const RdmaDevice& nic) {
+  return is_true(nic.acs_redirect) || is_true(gpu.acs_redirect);
+}
+
+void add_acs(const Checkup& checkup, std::vector<Finding>& findings) {
+  const auto redirected = pairs_where(checkup, is_redirected);
+  if (!redirected.empty()) {
+    findings.push_back(
+        {Urgency::warning, "acs_redirect_nic",
+         "bridges between " + shortened(joined(redirected)) +
+             " redirect what peers send one another (PCIe ACS)",
+         "it goes up to the root complex and back instead of through the switch that they share",
+         advice_on_acs(checkup)});
+  }
+  const auto unknown = pairs_where(checkup, [](const Gpu& gpu, const RdmaDevice& nic) {
+    return !is_redirected(gpu, nic) && (!nic.acs_redirect || !gpu.acs_redirect);
+  });
+  if (!unknown.empty()) findings.push_back(acs_unknown("between " + shortened(joined(unknown))));
 }
 
 // The nearest of those whose distance is known; null: none.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "bench/doctor/advice.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -25,6 +26,34 @@ Finding nvlink_lost(const Checkup& checkup, const std::string& pairs) {
                                ""})};
 }
 
+// GPUs that reach another through switches, not by NVLink, and whose bridges do not tell of ACS.
+std::vector<std::string> gpus_of_unknown_acs(const std::vector<Gpu>& gpus) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const bool by_switches = std::ranges::any_of(gpus[i].peers, [](const GpuPeer& peer) {
+      return peer.nvlink && !*peer.nvlink && at_most_switches(peer.distance);
+    });
+    if (by_switches && !gpus[i].acs_redirect) names.push_back("GPU " + std::to_string(i));
+  }
+  return names;
+}
+
+void add_acs_of_peers(const Checkup& checkup, int64_t pairs_over_pcie,
+                      std::vector<Finding>& findings) {
+  if (pairs_over_pcie == 0) return;
+  const bool redirected = std::ranges::any_of(
+      checkup.gpus, [](const Gpu& gpu) { return gpu.acs_redirect && *gpu.acs_redirect; });
+  if (redirected) {
+    findings.push_back({Urgency::warning, "acs_redirect",
+                        "bridges above the GPUs redirect what peers send one another (PCIe ACS)",
+                        "without NVLink it takes the way through the root complex, if it arrives",
+                        advice_on_acs(checkup)});
+    return;
+  }
+  const auto unknown = gpus_of_unknown_acs(checkup.gpus);
+  if (!unknown.empty()) findings.push_back(acs_unknown("above " + shortened(joined(unknown))));
+}
+
 }  // namespace
 
 void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings) {
@@ -38,14 +67,7 @@ void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings) {
     }
   }
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
-  const bool redirected = std::ranges::any_of(
-      gpus, [](const Gpu& gpu) { return gpu.acs_redirect && *gpu.acs_redirect; });
-  if (redirected && refused + without_nvlink > 0) {
-    findings.push_back({Urgency::warning, "acs_redirect",
-                        "bridges above the GPUs redirect what peers send one another (PCIe ACS)",
-                        "without NVLink it takes the way through the root complex, if it arrives",
-                        advice_on_acs(checkup)});
-  }
+  add_acs_of_peers(checkup, refused + without_nvlink, findings);
   if (refused > 0) {
     findings.push_back(
         {Urgency::warning, "peer_access_refused",

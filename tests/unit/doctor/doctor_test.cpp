@@ -141,6 +141,12 @@ TEST(Doctor, FindsEachFault) {
          c.gpus[0].peers[0].nvlink = false;
          c.gpus[1].acs_redirect = true;
        }},
+      {"note acs_unknown",
+       [](Checkup& c) {
+         c.gpus[0].peers[0].nvlink = false;
+         c.gpus[0].peers[0].distance = PciDistance::pxb;
+         c.gpus[0].acs_redirect = Unknown{"not readable"};
+       }},
       {"warning small_shared_memory",
        [](Checkup& c) { c.environment.limits.shared_memory_bytes = 64 << 20; }},
       {"note small_locked_memory",

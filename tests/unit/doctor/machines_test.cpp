@@ -89,6 +89,7 @@ TEST(Machines, EachFaultIsFoundOnItsOwnAndOnNoOther) {
       {"constructed_nic_across_socket", {"warning nic_far_from_gpu"}},
       {"constructed_no_peermem", {"warning gpu_direct_off"}},
       {"constructed_acs_redirect", {"warning acs_redirect_nic"}},
+      {"constructed_bare_metal_not_root", {"note acs_unknown"}},
       {"constructed_gpu_in_slow_slot", {"warning slow_slot"}},
       {"constructed_pod_small_shm", {"warning small_shared_memory", "warning rdma_file_missing"}},
       {"constructed_little_locked_memory", {"warning small_locked_memory"}},
@@ -112,6 +113,10 @@ TEST(Machines, FindingsNameWhatWasSeen) {
        "GPUDirect RDMA is off for mlx5_0: nvidia_peermem is not loaded, and the driver's "
        "proprietary kernel module has no dma-bufs"},
       {{"constructed_acs_redirect", "acs_redirect_nic"}, "between GPU 0 and mlx5_0 redirect"},
+      {{"constructed_bare_metal_not_root", "acs_unknown"},
+       "whether bridges between GPU 0 and mlx5_0 redirect what peers send one another (PCIe ACS) "
+       "is "
+       "not readable without root"},
       {{"constructed_gpu_in_slow_slot", "slow_slot"}, "its slot has PCIe 3, the GPU PCIe 5"},
       {{"constructed_kvm_guest_nvlink_lost", "nvlink_lost"}, "2 of 2 paths between GPUs"},
       {{"constructed_pod_small_shm", "small_shared_memory"}, "/dev/shm has 64 MiB"},
