@@ -62,6 +62,17 @@ constexpr const char* set_in_firmware =
 // Those of clouds that are no ConnectX reach GPUs without ATS of their own.
 bool is_mlx5(const RdmaDevice& nic) { return nic.driver && *nic.driver == "mlx5_core"; }
 
+std::vector<std::string> gpus_without_ats(const std::vector<Gpu>& gpus) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const bool off = gpus[i].ats && !*gpus[i].ats;
+    if (off && gpus[i].ats_capable && *gpus[i].ats_capable) {
+      names.push_back("GPU " + std::to_string(i));
+    }
+  }
+  return names;
+}
+
 void add_ats(const Checkup& checkup, std::vector<Finding>& findings) {
   if (!is_vm(checkup) || checkup.gpus.empty()) return;
   const auto off = names_where(checkup, [](const RdmaDevice& nic) {
@@ -69,15 +80,23 @@ void add_ats(const Checkup& checkup, std::vector<Finding>& findings) {
   });
   const std::string firmware = std::string("on the host: ") + set_in_firmware;
   const std::string of_esxi = "esxcli system settings kernel set -s atsSupport -v TRUE";
+  const Advice of_host = {
+      "on the host: switch IOMMU and ATS on in the BIOS, and start Linux with its IOMMU and "
+      "without pci=noats",
+      "on the host: " + of_esxi, ""};
   if (!off.empty()) {
-    findings.push_back(
-        {Urgency::warning, "ats_off", "ATS is off at " + joined(off) + ", though capable of it",
-         why_ats,
-         advice_for(checkup,
-                    {"on the host: switch IOMMU and ATS on in the BIOS, and start Linux with its "
-                     "IOMMU and without pci=noats; in the NIC: " +
-                         std::string(set_in_firmware),
-                     "on the host: " + of_esxi + "; in the NIC: " + set_in_firmware, ""})});
+    const std::string in_nic = std::string("; in the NIC: ") + set_in_firmware;
+    findings.push_back({Urgency::warning, "ats_off",
+                        "ATS is off at " + joined(off) + ", though capable of it", why_ats,
+                        advice_for(checkup, {of_host.kvm + in_nic, of_host.esxi + in_nic, ""})});
+  }
+  const auto gpus = gpus_without_ats(checkup.gpus);
+  if (!gpus.empty()) {
+    findings.push_back({Urgency::warning, "ats_off",
+                        "ATS is off at " + shortened(joined(gpus)) + ", though capable of it",
+                        "in a VM what a GPU sends to a NIC or to another GPU by PCIe goes up to "
+                        "the IOMMU and back down, unless the GPU keeps the IOMMU's translations",
+                        advice_for(checkup, of_host)});
   }
   const auto absent = names_where(checkup, [](const RdmaDevice& nic) {
     return is_mlx5(nic) && nic.ats_capable && !*nic.ats_capable;

@@ -80,6 +80,7 @@ TEST(Machines, EachFaultIsFoundOnItsOwnAndOnNoOther) {
   const std::map<std::string, std::set<std::string>> machines = {
       {"constructed_dgx_like", {}},
       {"constructed_esxi_guest_ats_off", {"warning ats_off"}},
+      {"constructed_esxi_guest_gpu_ats_off", {"warning ats_off"}},
       {"constructed_kvm_guest_no_topology", {"warning no_topology_file"}},
       {"constructed_kvm_guest_nvlink_lost", {"warning nvlink_lost"}},
       {"constructed_kvm_guest_not_root", {"note ats_unknown"}},
@@ -100,6 +101,8 @@ TEST(Machines, EachFaultIsFoundOnItsOwnAndOnNoOther) {
 TEST(Machines, FindingsNameWhatWasSeen) {
   const std::map<std::pair<std::string, std::string>, std::string> seen = {
       {{"constructed_esxi_guest_ats_off", "ats_off"}, "ATS is off at mlx5_0, though capable of it"},
+      {{"constructed_esxi_guest_gpu_ats_off", "ats_off"},
+       "ATS is off at GPU 0, though capable of it"},
       {{"constructed_roce_port_down", "rdma_port_down"},
        "mlx5_0 port 1 (ens1np0) is down (disabled)"},
       {{"constructed_roce_without_gid", "roce_without_gid"},
