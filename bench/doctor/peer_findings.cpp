@@ -1,16 +1,29 @@
 #include <algorithm>
+#include <regex>
 
 #include "bench/doctor/advice.h"
+#include "comm/layout/gpu_profiles.h"
+#include "comm/layout/peer_rules.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
 
+// NVIDIA's boards with NVSwitches are SXM, also where the name does not say so (H200, B200); NVL
+// are cards, which have NVLinks only where they are bridged. Of vGPUs those of such boards have an
+// X in the name of the board (A100DX-80C, H100XM-80C).
+bool is_named_for_nvlinks(const std::string& name) {
+  static const std::regex boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
+  static const std::regex of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");
+  const std::string profile = vgpu_profile_in(name);
+  if (profile.empty()) return std::regex_search(name, boards);
+  return is_whole_gpu(profile) && std::regex_match(profile, of_vgpus);
+}
+
 // NVLinks that are told of, or names of GPUs on boards that have them.
 bool has_nvlinks(const Gpu& gpu) {
-  const auto has = [&](const char* part) { return gpu.name.find(part) != std::string::npos; };
   return gpu.active_nvlinks.value.value_or(0) + gpu.inactive_nvlinks.value.value_or(0) > 0 ||
-         has("SXM") || has("HBM3");
+         is_named_for_nvlinks(gpu.name);
 }
 
 Finding nvlink_lost(const Checkup& checkup, const std::string& pairs) {
@@ -24,6 +37,17 @@ Finding nvlink_lost(const Checkup& checkup, const std::string& pairs) {
                                whole + "; of A100 vGPUs: pciPassthruN.cfg.enable_uvm = 0, as "
                                        "unified memory switches NVLink off between them",
                                ""})};
+}
+
+std::string fix_without_nvlink(const Checkup& checkup) {
+  const std::string same_vm =
+      "none, where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo -m "
+      "there), pass all GPUs of a bridge through to one VM";
+  return advice_for(
+      checkup,
+      {same_vm, same_vm + ", best as a device group (vSphere 8 or later)",
+       "none, where nothing bridges the GPUs; else look at nvidia-smi nvlink -s, at the bridge's "
+       "seat, and on a board with NVSwitches at nvidia-fabricmanager"});
 }
 
 // GPUs that reach another through switches, not by NVLink, and whose bridges do not tell of ACS.
@@ -80,7 +104,7 @@ void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   } else if (without_nvlink > 0) {
     findings.push_back({Urgency::note, "peers_without_nvlink",
                         "no NVLink on " + std::to_string(without_nvlink) + of_pairs,
-                        "PCIe carries their exchange", "none, where the GPUs have no bridge"});
+                        "PCIe carries their exchange", fix_without_nvlink(checkup)});
   } else if (pairs > 0) {
     findings.push_back({Urgency::ok, "peers", "all" + of_pairs.substr(3) + " by NVLink", "", ""});
   }

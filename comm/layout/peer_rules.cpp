@@ -61,10 +61,6 @@ bool several_vms_of_a_node(const std::vector<PeerDevice>& ranks) {
   return std::ranges::any_of(hosts, [](const auto& node) { return node.second.size() > 1; });
 }
 
-bool is_whole(const PeerDevice& rank) {
-  return std::ranges::find(whole_gpus, rank.vgpu_profile) != whole_gpus.end();
-}
-
 PeerDevice device_of(const PlacedJob& job, const PlacedRank& rank, const std::vector<Host>& hosts) {
   PeerDevice device{.host = rank.host, .mig = rank.mig.has_value()};
   const auto host = std::ranges::find(hosts, rank.host, &Host::name);
@@ -79,6 +75,10 @@ PeerDevice device_of(const PlacedJob& job, const PlacedRank& rank, const std::ve
 }
 
 }  // namespace
+
+bool is_whole_gpu(const std::string& vgpu_profile) {
+  return std::ranges::find(whole_gpus, vgpu_profile) != whole_gpus.end();
+}
 
 std::vector<Finding> peer_findings(const std::string& job, const std::vector<PeerDevice>& ranks) {
   std::vector<Finding> findings;
@@ -97,7 +97,7 @@ std::vector<Finding> peer_findings(const std::string& job, const std::vector<Pee
                         why_slow, "give one VM all GPUs of the job: 1x1x2 in place of 1x2x1"});
   }
   const auto over_pcie = [](const PeerDevice& rank) {
-    return rank.without_nvlink && is_whole(rank);
+    return rank.without_nvlink && is_whole_gpu(rank.vgpu_profile);
   };
   if (std::ranges::any_of(ranks, over_pcie)) {
     findings.push_back({Urgency::warning, "vgpu_peers_over_pcie",

@@ -18,6 +18,9 @@ struct PeerDevice {
   bool without_nvlink = false;  // to another GPU of the job
 };
 
+/// Whether a vGPU of this profile has all of its GPU, and is published as a peer of others.
+bool is_whole_gpu(const std::string& vgpu_profile);
+
 /// Of ranks that exchange gradients, warnings with what was seen first. `job` begins a sentence.
 ///
 /// Sources: NVIDIA AI Enterprise documentation, "Peer-To-Peer (P2P) CUDA Transfers": time-sliced

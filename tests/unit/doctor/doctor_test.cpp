@@ -212,6 +212,43 @@ TEST(Doctor, AdviceIsForWhatABackendLacks) {
   EXPECT_EQ(worst(checkup), "blocker driver_too_old");
 }
 
+TEST(Doctor, BoardsWithNvLinksAreKnownByName) {
+  const auto code_of = [](const std::string& name) {
+    Checkup checkup = healthy();
+    checkup.environment.virtualisation.machine = MachineKind::vm;
+    for (Gpu& gpu : checkup.gpus) {
+      gpu.name = name;
+      gpu.active_nvlinks = Unknown{"not told"};
+      gpu.peers[0].nvlink = false;
+    }
+    return worst(checkup);
+  };
+  for (const char* name :
+       {"NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA B200",
+        "NVIDIA GB200", "NVIDIA B300 SXM6 AC", "NVIDIA H20", "GRID A100X-40C", "NVIDIA A100DX-80C",
+        "NVIDIA H100XM-80C", "NVIDIA H200X-141C"}) {
+    EXPECT_EQ(code_of(name), "warning nvlink_lost") << name;
+  }
+  for (const char* name :
+       {"NVIDIA H200 NVL", "NVIDIA H100 NVL", "NVIDIA A100 80GB PCIe", "NVIDIA L40S",
+        "NVIDIA GH200 480GB", "NVIDIA A100X", "NVIDIA H100-80C", "NVIDIA H100XM-40C"}) {
+    EXPECT_EQ(code_of(name), "note peers_without_nvlink") << name;
+  }
+}
+
+TEST(Doctor, WithoutNvLinkTheFixDependsOnTheMachine) {
+  Checkup checkup = healthy();
+  checkup.gpus[0].name = checkup.gpus[1].name = "NVIDIA L40S";
+  for (Gpu& gpu : checkup.gpus) {
+    gpu.active_nvlinks = 0;
+    gpu.peers[0].nvlink = false;
+  }
+  checkup.environment.virtualisation.machine = MachineKind::vm;
+  EXPECT_THAT(fix_of(checkup, "peers_without_nvlink"), HasSubstr("through to one VM"));
+  checkup.environment.virtualisation.machine = MachineKind::bare_metal;
+  EXPECT_THAT(fix_of(checkup, "peers_without_nvlink"), HasSubstr("nvidia-smi nvlink -s"));
+}
+
 TEST(Doctor, WhatIsNotKnownIsNoFault) {
   Checkup checkup = healthy();
   checkup.gpus[0] = Gpu{};
