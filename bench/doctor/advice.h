@@ -42,6 +42,9 @@ inline bool at_most_switches(const Maybe<PciDistance>& distance) {
   return distance && *distance <= PciDistance::pxb;
 }
 
+/// Each GPU: its state, clocks, link and place.
+void add_gpu_findings(const Checkup& checkup, std::vector<Finding>& findings);
+
 /// The ways between GPUs.
 void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings);
 

@@ -151,115 +151,12 @@ void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings)
   }
 }
 
-void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
-  if (now.processes > 0) {
-    found.push_back(
-        {Urgency::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
-         "they take time and memory from the measurement", "end them: nvidia-smi shows who"});
-  }
-  if (gpu.persistence && !*gpu.persistence) {
-    found.push_back({Urgency::note, "persistence_off", "persistence mode is off",
-                     "the driver starts anew for each process, which lengthens set-up",
-                     "nvidia-smi -pm 1, or run nvidia-persistenced"});
-  }
-  if (gpu.ecc_change_pending && *gpu.ecc_change_pending) {
-    found.push_back({Urgency::warning, "ecc_pending", "a change of ECC waits for a reset",
-                     "ECC costs memory and speed; which it will be depends on the next reset",
-                     "reset the GPU or restart the machine before measuring"});
-  }
-  if (gpu.memory_repair_pending && *gpu.memory_repair_pending) {
-    found.push_back({Urgency::warning, "memory_repair_pending", "memory repair waits for a reset",
-                     "errors may end runs",
-                     "reset the GPU; where it stays, have the GPU replaced"});
-  }
-  if (gpu.compute_mode && *gpu.compute_mode == "prohibited") {
-    found.push_back({Urgency::blocker, "compute_prohibited", "compute mode is prohibited",
-                     "no program may compute on it", "nvidia-smi -c DEFAULT"});
-  }
-}
-
-void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
-  if (gpu.application_sm_hertz && gpu.largest_sm_hertz &&
-      *gpu.application_sm_hertz < *gpu.largest_sm_hertz) {
-    found.push_back(
-        {Urgency::note, "clocks_set",
-         "an administrator's clock is " +
-             significant(1e-6 * static_cast<double>(*gpu.application_sm_hertz)) + " MHz of " +
-             significant(1e-6 * static_cast<double>(*gpu.largest_sm_hertz)),
-         "steadier, but slower than the GPU can be; the same on both sides of a comparison?",
-         "nvidia-smi -rac lifts it"});
-  }
-  if (gpu.power_limit_watts && gpu.default_power_limit_watts &&
-      *gpu.power_limit_watts < *gpu.default_power_limit_watts) {
-    found.push_back({Urgency::warning, "power_limited",
-                     "its power limit is " + significant(*gpu.power_limit_watts) + " W of " +
-                         significant(*gpu.default_power_limit_watts),
-                     "the clock falls to keep it", "nvidia-smi -pl, or the same on both sides"});
-  }
-  constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
-  if (now.throttle_bits && (*now.throttle_bits & slowed_by_hardware_or_heat) != 0) {
-    found.push_back({Urgency::warning, "throttled_now",
-                     "its clocks are held down by heat or power now",
-                     "it is slow before it has begun", "look at cooling and power supplies"});
-  }
-  // In a VM the slot is one of the hypervisor's making.
-  const bool is_passed_through = gpu.virtualisation && *gpu.virtualisation != "none";
-  if (!is_passed_through && gpu.largest_link_generation && gpu.own_link_generation &&
-      *gpu.largest_link_generation < *gpu.own_link_generation) {
-    found.push_back({Urgency::warning, "slow_slot",
-                     "its slot has PCIe " + std::to_string(*gpu.largest_link_generation) +
-                         ", the GPU PCIe " + std::to_string(*gpu.own_link_generation),
-                     "each generation less halves the rate of copies between host and GPU, and of "
-                     "what goes to other hosts",
-                     "look at the slot, the riser and the BIOS's limit for it"});
-  }
-  if (gpu.link_width && gpu.largest_link_width && *gpu.link_width < *gpu.largest_link_width) {
-    found.push_back({Urgency::warning, "narrow_link",
-                     "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
-                         std::to_string(*gpu.largest_link_width),
-                     "copies between host and GPU, and between hosts, are as much slower",
-                     "reseat it, or look at the slot and its bifurcation"});
-  }
-}
-
-void add_place(const Gpu& gpu, std::vector<Finding>& found) {
-  if (gpu.numa_node && *gpu.numa_node < 0) {
-    found.push_back({Urgency::note, "numa_unknown", "its NUMA node is -1",
-                     "ranks cannot be put next to their GPU, as in VMs without a virtual topology",
-                     "give the VM's firmware the host's NUMA and PCIe topology, or pin by hand"});
-  }
-  if (gpu.inactive_nvlinks && gpu.active_nvlinks && *gpu.inactive_nvlinks > 0) {
-    found.push_back({Urgency::warning, "nvlink_down",
-                     std::to_string(*gpu.inactive_nvlinks) + " of " +
-                         std::to_string(*gpu.inactive_nvlinks + *gpu.active_nvlinks) +
-                         " NVLinks are down",
-                     "exchange between GPUs is as much slower",
-                     "look at nvidia-fabricmanager on the host, and at nvidia-smi nvlink -s"});
-  }
-}
-
-void add_gpu_findings(const Gpu& gpu, const GpuNow& now, const std::string& name,
-                      std::vector<Finding>& findings) {
-  std::vector<Finding> found;
-  add_state(gpu, now, found);
-  add_speed(gpu, now, found);
-  add_place(gpu, found);
-  if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", nothing to say", "", ""});
-  for (Finding& finding : found) {
-    finding.seen.insert(0, name + ": ");
-    findings.push_back(finding);
-  }
-}
-
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
   std::vector<Finding> findings;
   add_software_findings(checkup, findings);
-  for (size_t i = 0; i < checkup.gpus.size(); ++i) {
-    const GpuNow now = i < checkup.gpus_now.size() ? checkup.gpus_now[i] : GpuNow{};
-    add_gpu_findings(checkup.gpus[i], now, "GPU " + std::to_string(i), findings);
-  }
+  add_gpu_findings(checkup, findings);
   if (checkup.gpus.size() > 1) add_peer_findings(checkup, findings);
   add_nic_findings(checkup, findings);
   add_peer_rule_findings(checkup, findings);
