@@ -2,14 +2,31 @@
 
 namespace nearmetal {
 
+namespace {
+
+// What several kinds have in common is said once.
+std::string advice_for_all(const Advice& advice) {
+  if (advice.kvm == advice.esxi && advice.kvm == advice.bare_metal) return advice.kvm;
+  const std::string bare_metal = "; on bare metal: " + advice.bare_metal;
+  if (advice.kvm == advice.esxi) return "in a VM: " + advice.kvm + bare_metal;
+  return "with KVM: " + advice.kvm + "; with ESXi: " + advice.esxi + bare_metal;
+}
+
+}  // namespace
+
 std::string advice_for(const Checkup& checkup, const Advice& advice) {
   const Virtualisation& found = checkup.environment.virtualisation;
   if (is_vm(checkup)) {
     return found.hypervisor && *found.hypervisor == "vmware" ? advice.esxi : advice.kvm;
   }
-  if (is_bare_metal(checkup)) return advice.bare_metal;
-  return "with KVM: " + advice.kvm + "; with ESXi: " + advice.esxi +
-         "; on bare metal: " + advice.bare_metal;
+  return is_bare_metal(checkup) ? advice.bare_metal : advice_for_all(advice);
+}
+
+std::string advice_by_container(const Checkup& checkup, const std::string& inside,
+                                const std::string& outside) {
+  const Maybe<std::string>& container = checkup.environment.virtualisation.container;
+  if (!container) return outside + "; in a container: " + inside;
+  return *container == "none" ? outside : inside;
 }
 
 std::string advice_on_acs(const Checkup& checkup) {

@@ -62,22 +62,46 @@ constexpr int64_t little_disk = 256 * mebibyte;
 
 std::string mebibytes(int64_t bytes) { return std::to_string(bytes / mebibyte) + " MiB"; }
 
-void add_limits(const Limits& limits, bool has_rdma, std::vector<Finding>& findings) {
-  const size_t before = findings.size();
+// A VM and bare metal alike have half of their memory in it, unless someone set another size.
+std::string fix_of_shared_memory(const Checkup& checkup) {
+  const std::string larger = "mount -o remount,size=8G /dev/shm, and the same size in /etc/fstab";
+  const std::string of_vm = "in the VM: " + larger + "; by default it is half of the VM's memory";
+  return advice_by_container(
+      checkup, "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory at /dev/shm",
+      advice_for(checkup, {of_vm, of_vm, larger}));
+}
+
+std::string fix_of_locked_memory(const Checkup& checkup) {
+  const std::string unlimited =
+      "ulimit -l unlimited, in limits.conf or LimitMEMLOCK= of the service that starts ranks "
+      "(sshd, slurmd)";
+  const std::string of_vm = "in the VM, where its host's limit does not matter: " + unlimited;
+  return advice_by_container(
+      checkup, "docker: --ulimit memlock=-1; Kubernetes: the limit of the node's container runtime",
+      advice_for(checkup, {of_vm, of_vm, unlimited}));
+}
+
+void add_memory_limits(const Checkup& checkup, std::vector<Finding>& findings) {
+  const Limits& limits = checkup.environment.limits;
   if (limits.shared_memory_bytes && *limits.shared_memory_bytes < small_shared_memory_bytes) {
     findings.push_back({Urgency::warning, "small_shared_memory",
                         "/dev/shm has " + mebibytes(*limits.shared_memory_bytes),
                         "ranks of one host exchange through it; NCCL and MPI fail or go by sockets",
-                        "docker: --shm-size=1g; Kubernetes: an emptyDir of medium Memory"});
+                        fix_of_shared_memory(checkup)});
   }
   if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory_bytes) {
+    const bool has_rdma = !checkup.environment.rdma.empty();
     findings.push_back({has_rdma ? Urgency::warning : Urgency::note, "small_locked_memory",
                         "memlock is " + mebibytes(*limits.locked_memory_bytes),
                         "RDMA between hosts cannot register its buffers",
-                        "ulimit -l unlimited, in limits.conf or LimitMEMLOCK= of the service that "
-                        "starts ranks (sshd, slurmd); docker: --ulimit memlock=-1; Kubernetes: "
-                        "the limit of the node's container runtime"});
+                        fix_of_locked_memory(checkup)});
   }
+}
+
+void add_limits(const Checkup& checkup, std::vector<Finding>& findings) {
+  const size_t before = findings.size();
+  const Limits& limits = checkup.environment.limits;
+  add_memory_limits(checkup, findings);
   if (limits.open_files && *limits.open_files < few_open_files) {
     findings.push_back({Urgency::warning, "few_open_files",
                         "nofile is " + std::to_string(*limits.open_files),
@@ -139,7 +163,7 @@ void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
 
 // CPUs, memory, limits, network, files and clock.
 void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  add_limits(checkup.environment.limits, !checkup.environment.rdma.empty(), findings);
+  add_limits(checkup, findings);
   add_cpus(checkup.environment, findings);
   add_network(checkup.environment.network, findings);
   add_files(checkup, findings);

@@ -194,14 +194,19 @@ void add_device_files(const Checkup& checkup, std::vector<Finding>& findings) {
     if (nic.device_file && !*nic.device_file) names.push_back(nic.name);
   }
   if (names.empty()) return;
-  findings.push_back({Urgency::warning, "rdma_file_missing",
-                      "the kernel has " + shortened(joined(names)) +
-                          ", but /dev/infiniband has no "
-                          "file of it",
-                      "programs here cannot use it: NCCL and MPI go by TCP sockets",
-                      "docker: --device=/dev/infiniband; Kubernetes: the resource of an RDMA "
-                      "device plugin (rdma/...), in all pods; outside containers: modprobe "
-                      "ib_uverbs"});
+  const std::string load =
+      "modprobe ib_uverbs, and at each start by /etc/modules-load.d (rdma-core does so)";
+  findings.push_back(
+      {Urgency::warning, "rdma_file_missing",
+       "the kernel has " + shortened(joined(names)) +
+           ", but /dev/infiniband has no "
+           "file of it",
+       "programs here cannot use it: NCCL and MPI go by TCP sockets",
+       advice_by_container(
+           checkup,
+           "docker: --device=/dev/infiniband; Kubernetes: the resource of an RDMA "
+           "device plugin (rdma/...), in all pods",
+           advice_for(checkup, {"in the VM: " + load, "in the VM: " + load, load}))});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/doctor/advice.h"
 #include "bench/doctor/diagnose.h"
 #include "bench/environment/child_output.h"
 
@@ -8,6 +9,7 @@ namespace nearmetal {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // A machine on which nothing is wrong.
 Checkup healthy() {
@@ -210,6 +212,52 @@ TEST(Doctor, AdviceIsForWhatABackendLacks) {
   checkup.backends["cuda"] = {Obstacle::old_driver, "the driver takes CUDA 12.2", "a package"};
   EXPECT_EQ(fix_of(checkup, "driver_too_old"), "a package");
   EXPECT_EQ(worst(checkup), "blocker driver_too_old");
+}
+
+// The fix of what breaks it, on a machine of each kind.
+struct Fixes {
+  std::string kvm, esxi, bare_metal, unknown;
+};
+
+Fixes fixes_of(Checkup checkup, const std::string& code) {
+  Virtualisation& found = checkup.environment.virtualisation;
+  Fixes fixes;
+  found.machine = Unknown{"no sign"};
+  fixes.unknown = fix_of(checkup, code);
+  found.machine = MachineKind::bare_metal;
+  fixes.bare_metal = fix_of(checkup, code);
+  found.machine = MachineKind::vm;
+  found.hypervisor = std::string("kvm");
+  fixes.kvm = fix_of(checkup, code);
+  found.hypervisor = std::string("vmware");
+  fixes.esxi = fix_of(checkup, code);
+  return fixes;
+}
+
+TEST(Doctor, WhatIsTheSameForSeveralKindsIsSaidOnce) {
+  const Checkup unknown;
+  EXPECT_EQ(advice_for(unknown, {"a", "a", "a"}), "a");
+  EXPECT_EQ(advice_for(unknown, {"a", "a", "b"}), "in a VM: a; on bare metal: b");
+  EXPECT_EQ(advice_for(unknown, {"a", "b", "c"}), "with KVM: a; with ESXi: b; on bare metal: c");
+}
+
+TEST(Doctor, LimitsOfAContainerAreSetByWhoeverStartsIt) {
+  Checkup checkup = healthy();
+  checkup.environment.limits.shared_memory_bytes = checkup.environment.limits.locked_memory_bytes =
+      int64_t{8} << 20;
+  Maybe<std::string>& container = checkup.environment.virtualisation.container;
+  for (const char* code : {"small_shared_memory", "small_locked_memory"}) {
+    container = std::string("docker");
+    EXPECT_THAT(fix_of(checkup, code), HasSubstr("docker: --")) << code;
+    EXPECT_THAT(fix_of(checkup, code), Not(HasSubstr("VM"))) << code;
+    container = std::string("none");
+    const Fixes fixes = fixes_of(checkup, code);
+    EXPECT_THAT(fixes.bare_metal, Not(HasSubstr("docker"))) << code;
+    EXPECT_THAT(fixes.bare_metal, Not(HasSubstr("VM"))) << code;
+    EXPECT_THAT(fixes.esxi, HasSubstr("in the VM")) << code;
+    container = Unknown{"not told"};
+    EXPECT_THAT(fix_of(checkup, code), HasSubstr("; in a container: docker: --")) << code;
+  }
 }
 
 TEST(Doctor, BoardsWithNvLinksAreKnownByName) {
