@@ -55,6 +55,24 @@ void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
                      "its clocks are held down by heat or power now",
                      "it is slow before it has begun", "look at cooling and power supplies"});
   }
+}
+
+std::string fix_of_slow_slot(const Checkup& checkup) {
+  const std::string slot = "look at the slot, the riser and the BIOS's limit for it";
+  return advice_for(checkup, {"on the host: " + slot, "on the host: " + slot, slot});
+}
+
+std::string fix_of_narrow_link(const Checkup& checkup) {
+  const std::string reseat = "reseat it, or look at the slot and its bifurcation";
+  const std::string compare = "on the host compare LnkSta with LnkCap of the GPU (lspci -vv): ";
+  return advice_for(
+      checkup,
+      {compare + "where it is narrow there too, " + reseat +
+           "; else widen the VM's port above it (QEMU: pcie-root-port,x-width=16)",
+       "on the host: " + reseat, reseat});
+}
+
+void add_link(const Checkup& checkup, const Gpu& gpu, std::vector<Finding>& found) {
   // In a VM the slot is one of the hypervisor's making.
   const bool is_passed_through = gpu.virtualisation && *gpu.virtualisation != "none";
   if (!is_passed_through && gpu.largest_link_generation && gpu.own_link_generation &&
@@ -64,42 +82,72 @@ void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
                          ", the GPU PCIe " + std::to_string(*gpu.own_link_generation),
                      "each generation less halves the rate of copies between host and GPU, and of "
                      "what goes to other hosts",
-                     "look at the slot, the riser and the BIOS's limit for it"});
+                     fix_of_slow_slot(checkup)});
   }
   if (gpu.link_width && gpu.largest_link_width && *gpu.link_width < *gpu.largest_link_width) {
     found.push_back({Urgency::warning, "narrow_link",
                      "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
                          std::to_string(*gpu.largest_link_width),
                      "copies between host and GPU, and between hosts, are as much slower",
-                     "reseat it, or look at the slot and its bifurcation"});
+                     fix_of_narrow_link(checkup)});
   }
 }
 
-void add_place(const Gpu& gpu, std::vector<Finding>& found) {
+std::string fix_of_numa(const Checkup& checkup) {
+  const std::string by_hand = ", or pin by hand (numactl)";
+  return advice_for(
+      checkup,
+      {"give the VM NUMA nodes that are those of its host (libvirt: <numatune>, and <numa> in "
+       "<cpu>), and the GPU a pxb-pcie of its node" +
+           by_hand,
+       "give the VM as many virtual NUMA nodes as its GPUs' sockets, and in vSphere 8 or later "
+       "assign each GPU to its node (VM options, CPU topology)" +
+           by_hand,
+       "look for NUMA in the BIOS and its updates: the firmware (ACPI _PXM) tells the nodes of "
+       "slots" +
+           by_hand});
+}
+
+std::string fix_of_nvlinks(const Checkup& checkup) {
+  const std::string here = "look at nvidia-smi nvlink -s and at lines of NVRM in dmesg";
+  const std::string parts = "; a VM that has part of a board has its GPUs' links to the rest down";
+  return advice_for(
+      checkup,
+      {here +
+           "; on the host: whether nvidia-fabricmanager has activated the partition of the VM's "
+           "GPUs" +
+           parts,
+       here + "; on the host: whether all GPUs and NVSwitches of the board are passed to this VM" +
+           parts,
+       here + ", start nvidia-fabricmanager where the board has NVSwitches, and reset the GPUs"});
+}
+
+void add_place(const Checkup& checkup, const Gpu& gpu, std::vector<Finding>& found) {
   if (gpu.numa_node && *gpu.numa_node < 0) {
     found.push_back({Urgency::note, "numa_unknown", "its NUMA node is -1",
                      "ranks cannot be put next to their GPU, as in VMs without a virtual topology",
-                     "give the VM's firmware the host's NUMA and PCIe topology, or pin by hand"});
+                     fix_of_numa(checkup)});
   }
   if (gpu.inactive_nvlinks && gpu.active_nvlinks && *gpu.inactive_nvlinks > 0) {
     found.push_back({Urgency::warning, "nvlink_down",
                      std::to_string(*gpu.inactive_nvlinks) + " of " +
                          std::to_string(*gpu.inactive_nvlinks + *gpu.active_nvlinks) +
                          " NVLinks are down",
-                     "exchange between GPUs is as much slower",
-                     "look at nvidia-fabricmanager on the host, and at nvidia-smi nvlink -s"});
+                     "exchange between GPUs is as much slower", fix_of_nvlinks(checkup)});
   }
 }
 
-void add_findings_of(const Gpu& gpu, const GpuNow& now, const std::string& name,
-                     std::vector<Finding>& findings) {
+void add_findings_of(const Checkup& checkup, size_t index, std::vector<Finding>& findings) {
+  const Gpu& gpu = checkup.gpus[index];
+  const GpuNow now = index < checkup.gpus_now.size() ? checkup.gpus_now[index] : GpuNow{};
   std::vector<Finding> found;
   add_state(gpu, now, found);
   add_speed(gpu, now, found);
-  add_place(gpu, found);
+  add_link(checkup, gpu, found);
+  add_place(checkup, gpu, found);
   if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", nothing to say", "", ""});
   for (Finding& finding : found) {
-    finding.seen.insert(0, name + ": ");
+    finding.seen.insert(0, "GPU " + std::to_string(index) + ": ");
     findings.push_back(finding);
   }
 }
@@ -107,10 +155,7 @@ void add_findings_of(const Gpu& gpu, const GpuNow& now, const std::string& name,
 }  // namespace
 
 void add_gpu_findings(const Checkup& checkup, std::vector<Finding>& findings) {
-  for (size_t i = 0; i < checkup.gpus.size(); ++i) {
-    const GpuNow now = i < checkup.gpus_now.size() ? checkup.gpus_now[i] : GpuNow{};
-    add_findings_of(checkup.gpus[i], now, "GPU " + std::to_string(i), findings);
-  }
+  for (size_t i = 0; i < checkup.gpus.size(); ++i) add_findings_of(checkup, i, findings);
 }
 
 }  // namespace nearmetal

@@ -39,6 +39,17 @@ Finding nvlink_lost(const Checkup& checkup, const std::string& pairs) {
                                ""})};
 }
 
+std::string fix_of_refusal(const Checkup& checkup) {
+  const std::string together = "pass all GPUs of an NVLink domain through together";
+  return advice_for(
+      checkup,
+      {together + "; by PCIe: x-nv-gpudirect-clique=0 of QEMU's vfio-pci, at GPUs below one switch",
+       together + "; by PCIe: pciPassthru.allowP2P = TRUE and pciPassthru.RelaxACSforP2P = TRUE in "
+                  "the VM's configuration",
+       "look at nvidia-smi topo -p2p r, which tells the reason, and at PCIe ACS and the IOMMU "
+       "(iommu=pt)"});
+}
+
 std::string fix_without_nvlink(const Checkup& checkup) {
   const std::string same_vm =
       "none, where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo -m "
@@ -93,12 +104,10 @@ void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   const std::string of_pairs = " of " + std::to_string(pairs) + " paths between GPUs";
   add_acs_of_peers(checkup, refused + without_nvlink, findings);
   if (refused > 0) {
-    findings.push_back(
-        {Urgency::warning, "peer_access_refused",
-         "no peer access on " + std::to_string(refused) + of_pairs,
-         "their exchange goes through the host's memory, at a fraction of the speed",
-         "in a VM: pass all GPUs of an NVLink domain through together; on bare metal "
-         "look at PCIe ACS"});
+    findings.push_back({Urgency::warning, "peer_access_refused",
+                        "no peer access on " + std::to_string(refused) + of_pairs,
+                        "their exchange goes through the host's memory, at a fraction of the speed",
+                        fix_of_refusal(checkup)});
   } else if (without_nvlink > 0 && is_vm(checkup) && std::ranges::any_of(gpus, has_nvlinks)) {
     findings.push_back(nvlink_lost(checkup, std::to_string(without_nvlink) + of_pairs));
   } else if (without_nvlink > 0) {

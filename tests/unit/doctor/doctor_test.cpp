@@ -260,6 +260,33 @@ TEST(Doctor, LimitsOfAContainerAreSetByWhoeverStartsIt) {
   }
 }
 
+TEST(Doctor, FixesOfGpusAreForTheKindOfMachine) {
+  Checkup checkup = healthy();
+  Gpu& gpu = checkup.gpus[0];
+  gpu.link_width = 8;
+  gpu.numa_node = -1;
+  gpu.inactive_nvlinks = 2;
+  gpu.peers[0].reads = false;
+  gpu.largest_link_generation = 3;
+  gpu.own_link_generation = 5;
+  const std::map<std::string, Fixes> expected = {
+      {"narrow_link", {"x-width=16", "on the host: reseat", "reseat it", "on bare metal: reseat"}},
+      {"slow_slot", {"on the host: ", "on the host: ", "look at", "in a VM: on the host: "}},
+      {"numa_unknown", {"pxb-pcie", "vSphere 8", "look for NUMA", "with ESXi: "}},
+      {"nvlink_down", {"partition", "NVSwitches", "look at nvidia-smi nvlink -s", "with KVM: "}},
+      {"peer_access_refused",
+       {"x-nv-gpudirect-clique", "pciPassthru.allowP2P", "look at nvidia-smi topo -p2p r",
+        "with KVM: "}},
+  };
+  for (const auto& [code, words] : expected) {
+    const Fixes fixes = fixes_of(checkup, code);
+    EXPECT_THAT(fixes.kvm, HasSubstr(words.kvm)) << code;
+    EXPECT_THAT(fixes.esxi, HasSubstr(words.esxi)) << code;
+    EXPECT_THAT(fixes.bare_metal, testing::StartsWith(words.bare_metal)) << code;
+    EXPECT_THAT(fixes.unknown, HasSubstr(words.unknown)) << code;
+  }
+}
+
 TEST(Doctor, BoardsWithNvLinksAreKnownByName) {
   const auto code_of = [](const std::string& name) {
     Checkup checkup = healthy();
