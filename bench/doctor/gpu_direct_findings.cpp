@@ -216,6 +216,7 @@ void add_far(const Checkup& checkup, std::vector<Finding>& findings) {
       "move the NIC to a slot of the GPU's socket, best below the same PCIe switch; until then "
       "take "
       "GPUs near the NIC where there are more (CUDA_VISIBLE_DEVICES)";
+  const std::string near = "give the VM a NIC of the GPU's NUMA node";
   const auto across = gpus_at(checkup, PciDistance::sys, PciDistance::sys);
   if (!across.empty() && !told) {
     findings.push_back(
@@ -224,8 +225,10 @@ void add_far(const Checkup& checkup, std::vector<Finding>& findings) {
          "all that goes to other hosts crosses the link between the sockets, and NCCL does not "
          "take GPUDirect RDMA over it",
          advice_for(checkup,
-                    {"give the VM a NIC of the GPU's NUMA node, and show it both nodes",
-                     "give the VM a NIC of the GPU's NUMA node, and show it both nodes", place})});
+                    {near + ", and show it both nodes: a pxb-pcie with numa_node= for each",
+                     near + " (esxcli hardware pci list tells it), best both as a device group "
+                            "(vSphere 8 or later)",
+                     place})});
   }
   const auto beyond = gpus_at(checkup, PciDistance::phb, PciDistance::node);
   if (beyond.empty() || told || is_vm(checkup)) return;

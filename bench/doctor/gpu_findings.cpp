@@ -65,11 +65,10 @@ std::string fix_of_slow_slot(const Checkup& checkup) {
 std::string fix_of_narrow_link(const Checkup& checkup) {
   const std::string reseat = "reseat it, or look at the slot and its bifurcation";
   const std::string compare = "on the host compare LnkSta with LnkCap of the GPU (lspci -vv): ";
-  return advice_for(
-      checkup,
-      {compare + "where it is narrow there too, " + reseat +
-           "; else widen the VM's port above it (QEMU: pcie-root-port,x-width=16)",
-       "on the host: " + reseat, reseat});
+  return advice_for(checkup,
+                    {compare + "where it is narrow there too, " + reseat +
+                         "; else widen the VM's port above it (QEMU: pcie-root-port,x-width=16)",
+                     "on the host: " + reseat, reseat});
 }
 
 void add_link(const Checkup& checkup, const Gpu& gpu, std::vector<Finding>& found) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "bench/doctor/advice.h"
 #include "bench/environment/pci.h"
@@ -41,12 +42,32 @@ std::vector<PortOfNic> ports_where(const Checkup& checkup, bool (*wanted)(const 
   return ports;
 }
 
-std::string fix_of_port(const Checkup& checkup, const RdmaPort& port) {
-  if (port.link_layer && *port.link_layer == "InfiniBand") {
+// The name that commands take, where there is one of them; else what stands for each.
+std::string one_of(const std::set<std::string>& names, const std::string& otherwise) {
+  return names.size() == 1 ? *names.begin() : otherwise;
+}
+
+std::string interface_of(const std::vector<PortOfNic>& ports) {
+  std::set<std::string> names;
+  for (const PortOfNic& of : ports) {
+    names.insert(of.nic->interfaces.begin(), of.nic->interfaces.end());
+  }
+  return one_of(names, "INTERFACE");
+}
+
+std::string device_of(const std::vector<PortOfNic>& ports) {
+  std::set<std::string> names;
+  for (const PortOfNic& of : ports) names.insert(of.nic->name);
+  return one_of(names, "DEVICE");
+}
+
+std::string fix_of_ports(const Checkup& checkup, const std::vector<PortOfNic>& down) {
+  const RdmaPort& first = *down.front().port;
+  if (first.link_layer && *first.link_layer == "InfiniBand") {
     return "look at the cable and the switch's port, and whether a subnet manager runs (opensm, or "
            "that of the switch): a port that is linked up and not active waits for it";
   }
-  const std::string up = "ip link set INTERFACE up";
+  const std::string up = "ip link set " + interface_of(down) + " up";
   return advice_for(checkup, {"in the VM: " + up +
                                   "; on the host: the cable, the switch's port, and for a virtual "
                                   "function: ip link set PARENT vf N state auto",
@@ -69,7 +90,21 @@ void add_ports_down(const Checkup& checkup, std::vector<Finding>& findings) {
        names_of(down) + (down.size() == 1 ? " is " : " are not active, the first is ") + state,
        any_up ? "NCCL leaves it out, and the others carry what it would"
               : "no port is up: NCCL goes by TCP sockets, at a fraction of the rate",
-       fix_of_port(checkup, first)});
+       fix_of_ports(checkup, down)});
+}
+
+std::string fix_of_slow_port(const Checkup& checkup, const RdmaDevice& nic) {
+  const auto agreed = [](const std::string& device) {
+    return "look at cable, transceiver and the switch's port (mlxlink -d " + device +
+           " shows what was agreed)";
+  };
+  const std::string of_host = "on the host: " + agreed("DEVICE");
+  return advice_for(
+      checkup,
+      {of_host + "; of a virtual function also at its limit: ip link set PARENT vf N max_tx_rate 0",
+       of_host + "; of a virtual function also at the rate that vSphere set its physical NIC to "
+                 "(esxcli network nic list)",
+       agreed(nic.name)});
 }
 
 // Of one model ports are compared, as others may have been bought slower.
@@ -88,8 +123,7 @@ void add_slow_ports(const Checkup& checkup, std::vector<Finding>& findings) {
                         name_of(of) + " runs at " + gigabits(*of.port->bits_per_second) +
                             " Gb/s, others of its model at " + gigabits(rate),
                         "a ring over all NICs is as fast as the slowest",
-                        "look at cable, transceiver and the switch's port (mlxlink -d DEVICE shows "
-                        "what was agreed); on the host, where this is a VM"});
+                        fix_of_slow_port(checkup, *of.nic)});
   }
 }
 
@@ -100,6 +134,17 @@ bool has_roce_v2(const RdmaPort& port) {
 
 bool is_active_roce(const RdmaPort& port) {
   return is_active(port) && port.link_layer && *port.link_layer == "Ethernet";
+}
+
+std::string fix_of_gid_index(const Checkup& checkup, const RdmaDevice& nic, const RdmaPort& port) {
+  const auto right = std::ranges::find_if(
+      port.gids, [](const RdmaGid& gid) { return gid.type && *gid.type == "RoCE v2"; });
+  const std::string unset =
+      "unset it: NCCL 2.21 and later find the GID themselves; or take an index of RoCE v2, which "
+      "is " +
+      std::to_string(right->index) + " at " + nic.name + " (show_gids lists them)";
+  const std::string of_vm = unset + ": a VM has other indices than its host";
+  return advice_for(checkup, {of_vm, of_vm, unset});
 }
 
 // An index that was found right on another machine, or before the interface had another address.
@@ -120,8 +165,7 @@ void add_gid_index(const Checkup& checkup, std::vector<Finding>& findings) {
       {Urgency::warning, "roce_gid_index",
        "NCCL_IB_GID_INDEX=" + named->second + " names no GID of type RoCE v2 of " + names_of(wrong),
        "connections fail, or go by RoCE v1, which is not routed",
-       "unset it: NCCL 2.21 and later find the GID themselves; or take an index that "
-       "show_gids lists as v2"});
+       fix_of_gid_index(checkup, *wrong.front().nic, *wrong.front().port)});
 }
 
 void add_roce(const Checkup& checkup, std::vector<Finding>& findings) {
@@ -129,9 +173,10 @@ void add_roce(const Checkup& checkup, std::vector<Finding>& findings) {
   const auto without = ports_where(
       checkup, [](const RdmaPort& port) { return is_active_roce(port) && !has_roce_v2(port); });
   if (without.empty()) return;
-  const std::string address =
-      "give the interface an IP address, from which GIDs are made; with NVIDIA's tools: "
-      "cma_roce_mode -d DEVICE -p PORT -m 2; show_gids lists them";
+  const std::string address = "give " + interface_of(without) +
+                              " an IP address, from which GIDs are made; with NVIDIA's tools: "
+                              "cma_roce_mode -d " +
+                              device_of(without) + " -p PORT -m 2; show_gids lists them";
   findings.push_back(
       {Urgency::warning, "roce_without_gid", names_of(without) + " has no GID of type RoCE v2",
        "RoCE v1 is not routed, and NCCL looks for v2: connections fail or go by TCP sockets",

@@ -142,6 +142,45 @@ TEST(Machines, TheFixIsForTheMachineThatWasLookedAt) {
               HasSubstr("ECAP_ACS+0x6.w=0000"));
 }
 
+// As it is on a machine of that kind.
+std::string fix_in(Checkup checkup, MachineKind machine, const char* hypervisor,
+                   const std::string& code) {
+  checkup.environment.virtualisation.machine = machine;
+  checkup.environment.virtualisation.hypervisor = std::string(hypervisor);
+  for (const Finding& finding : diagnose(checkup)) {
+    if (finding.code == code) return finding.fix;
+  }
+  return "none";
+}
+
+TEST(Machines, FixesOfNicsAreForTheKindOfMachine) {
+  struct Expected {
+    std::string code, kvm, esxi, bare_metal;
+  };
+  const std::map<std::string, Expected> machines = {
+      {"constructed_roce_port_down",
+       {"rdma_port_down", "vf N state auto", "uplink of its physical NIC",
+        "ip link set ens1np0 up, and look"}},
+      {"constructed_slow_nic_links",
+       {"rdma_port_slow", "vf N max_tx_rate 0", "esxcli network nic list", "mlxlink -d mlx5_2"}},
+      {"constructed_roce_without_gid",
+       {"roce_without_gid", "in the VM: give ens1np0 an IP address", "port group's VLAN",
+        "cma_roce_mode -d mlx5_0"}},
+      {"constructed_nic_across_socket",
+       {"nic_far_from_gpu", "pxb-pcie", "esxcli hardware pci list", "same PCIe switch"}},
+      {"constructed_pod_small_shm",
+       {"rdma_file_missing", "device plugin", "device plugin", "device plugin"}},
+  };
+  for (const auto& [name, expected] : machines) {
+    const Checkup checkup = checkup_of(HostFixture(name));
+    EXPECT_THAT(fix_in(checkup, MachineKind::vm, "kvm", expected.code), HasSubstr(expected.kvm));
+    EXPECT_THAT(fix_in(checkup, MachineKind::vm, "vmware", expected.code),
+                HasSubstr(expected.esxi));
+    EXPECT_THAT(fix_in(checkup, MachineKind::bare_metal, "none", expected.code),
+                HasSubstr(expected.bare_metal));
+  }
+}
+
 TEST(Machines, WhereTheMachineIsNotKnownTheFixIsForAllKinds) {
   Checkup checkup = checkup_of(HostFixture("constructed_acs_redirect"));
   checkup.environment.virtualisation.machine = Unknown{"no sign"};
@@ -204,6 +243,9 @@ TEST(Machines, AnIndexThatNamesNoGidOfRoceIsFound) {
   };
   EXPECT_THAT(faults("3"), testing::ElementsAre("NCCL_IB_GID_INDEX=3 names no GID of type RoCE v2 "
                                                 "of mlx5_0 port 1 (ens1np0)"));
+  checkup.environment.variables["NCCL_IB_GID_INDEX"] = "3";
+  EXPECT_THAT(fix_in(checkup, MachineKind::vm, "kvm", "roce_gid_index"),
+              HasSubstr("which is 0 at mlx5_0 (show_gids lists them): a VM has other indices"));
   EXPECT_THAT(faults("0"), testing::IsEmpty());
   EXPECT_THAT(faults("-1"), testing::IsEmpty()) << "NCCL's own choice";
 }
