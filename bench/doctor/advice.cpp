@@ -1,5 +1,7 @@
 #include "bench/doctor/advice.h"
 
+#include "reports/text/text.h"
+
 namespace nearmetal {
 
 namespace {
@@ -41,6 +43,10 @@ std::string advice_on_acs(const Checkup& checkup) {
        "switch ACS off in the BIOS, or at each start for the bridges above GPUs and NICs: "
        "setpci -s BRIDGE ECAP_ACS+0x6.w=0000; where this machine is to have guests: " +
            translated});
+}
+
+std::string gigabits(int64_t bits_per_second) {
+  return shortest(1e-9 * static_cast<double>(bits_per_second), 4);
 }
 
 Finding acs_unknown(const std::string& where) {

@@ -42,6 +42,9 @@ inline constexpr const char* as_root =
 /// Whether bridges redirect peers is not readable. `where`: "between GPU 0 and mlx5_0".
 Finding acs_unknown(const std::string& where);
 
+/// "252.1", of bits a second.
+std::string gigabits(int64_t bits_per_second);
+
 /// Nothing but switches is between two devices, so that their traffic need not pass a host bridge.
 inline bool at_most_switches(const Maybe<PciDistance>& distance) {
   return distance && *distance <= PciDistance::pxb;
@@ -55,6 +58,9 @@ void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 /// NICs with RDMA: their ports, links, and the ways between them and GPUs.
 void add_nic_findings(const Checkup& checkup, std::vector<Finding>& findings);
+
+/// What PCIe carries to and from NICs.
+void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 /// Whether NICs can reach the memory of GPUs, and how far they are from them.
 void add_gpu_direct_findings(const Checkup& checkup, std::vector<Finding>& findings);

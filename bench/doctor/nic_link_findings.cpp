@@ -1,0 +1,55 @@
+#include "bench/doctor/advice.h"
+#include "bench/environment/pci.h"
+#include "reports/text/text.h"
+
+namespace nearmetal {
+namespace {
+
+// What the link carries in one direction: of 130 bits 128 are data, of 10 bits 8 before PCIe 3.
+Maybe<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
+  if (!nic.link_generation || !nic.link_width) return Unknown{"its link is not told"};
+  const int64_t generation = *nic.link_generation;
+  const double lane = 1e9 * pcie_gigatransfers.at(generation - 1);
+  const double data = generation < 3 ? 0.8 : 128. / 130;
+  return static_cast<int64_t>(lane * data * static_cast<double>(*nic.link_width));
+}
+
+int64_t bits_per_second_of_ports(const RdmaDevice& nic) {
+  int64_t sum = 0;
+  for (const RdmaPort& port : nic.ports) sum += port.bits_per_second.value.value_or(0);
+  return sum;
+}
+
+std::string link_text(const Maybe<int64_t>& generation, const Maybe<int64_t>& width) {
+  return "PCIe " + (generation ? std::to_string(*generation) : "?") + " x" +
+         (width ? std::to_string(*width) : "?");
+}
+
+bool is_below(const Maybe<int64_t>& value, const Maybe<int64_t>& largest) {
+  return value && largest && *value < *largest;
+}
+
+}  // namespace
+
+void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& findings) {
+  for (const RdmaDevice& nic : checkup.environment.rdma) {
+    if (!is_below(nic.link_width, nic.largest_link_width) &&
+        !is_below(nic.link_generation, nic.largest_link_generation)) {
+      continue;
+    }
+    const int64_t needed = bits_per_second_of_ports(nic);
+    const Maybe<int64_t> carried = pcie_bits_per_second(nic);
+    const bool suffices = carried && *carried >= needed;
+    const std::string reseat = "reseat it, or look at the slot, its bifurcation and the BIOS";
+    findings.push_back(
+        {suffices ? Urgency::note : Urgency::warning, "nic_link_slow",
+         nic.name + " is linked by " + link_text(nic.link_generation, nic.link_width) +
+             " and could be by " + link_text(nic.largest_link_generation, nic.largest_link_width),
+         carried ? "PCIe carries " + gigabits(*carried) + " Gb/s then, and its ports " +
+                       gigabits(needed)
+                 : "PCIe may carry less than its ports",
+         advice_for(checkup, {"on the host: " + reseat, "on the host: " + reseat, reseat})});
+  }
+}
+
+}  // namespace nearmetal
