@@ -45,6 +45,20 @@ std::string advice_on_acs(const Checkup& checkup) {
            translated});
 }
 
+std::string advice_on_slow_port(const Checkup& checkup, const RdmaDevice& nic) {
+  const auto agreed = [](const std::string& device) {
+    return "look at cable, transceiver and the switch's port (mlxlink -d " + device +
+           " shows what was agreed)";
+  };
+  const std::string of_host = "on the host: " + agreed("DEVICE");
+  return advice_for(
+      checkup,
+      {of_host + "; of a virtual function also at its limit: ip link set PARENT vf N max_tx_rate 0",
+       of_host + "; of a virtual function also at the rate that vSphere set its physical NIC to "
+                 "(esxcli network nic list)",
+       agreed(nic.name)});
+}
+
 std::string gigabits(int64_t bits_per_second) {
   return shortest(1e-9 * static_cast<double>(bits_per_second), 4);
 }

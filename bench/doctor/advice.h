@@ -42,6 +42,9 @@ inline constexpr const char* as_root =
 /// Whether bridges redirect peers is not readable. `where`: "between GPU 0 and mlx5_0".
 Finding acs_unknown(const std::string& where);
 
+/// Where a port runs at less than it could.
+std::string advice_on_slow_port(const Checkup& checkup, const RdmaDevice& nic);
+
 /// "252.1", of bits a second.
 std::string gigabits(int64_t bits_per_second);
 

@@ -88,20 +88,6 @@ void add_ports_down(const Checkup& checkup, std::vector<Finding>& findings) {
        fix_of_ports(checkup, down)});
 }
 
-std::string fix_of_slow_port(const Checkup& checkup, const RdmaDevice& nic) {
-  const auto agreed = [](const std::string& device) {
-    return "look at cable, transceiver and the switch's port (mlxlink -d " + device +
-           " shows what was agreed)";
-  };
-  const std::string of_host = "on the host: " + agreed("DEVICE");
-  return advice_for(
-      checkup,
-      {of_host + "; of a virtual function also at its limit: ip link set PARENT vf N max_tx_rate 0",
-       of_host + "; of a virtual function also at the rate that vSphere set its physical NIC to "
-                 "(esxcli network nic list)",
-       agreed(nic.name)});
-}
-
 // Of one model ports are compared, as others may have been bought slower.
 void add_slow_ports(const Checkup& checkup, std::vector<Finding>& findings) {
   std::map<std::string, int64_t> fastest;  // by device id
@@ -118,7 +104,7 @@ void add_slow_ports(const Checkup& checkup, std::vector<Finding>& findings) {
                         name_of(of) + " runs at " + gigabits(*of.port->bits_per_second) +
                             " Gb/s, others of its model at " + gigabits(rate),
                         "a ring over all NICs is as fast as the slowest",
-                        fix_of_slow_port(checkup, *of.nic)});
+                        advice_on_slow_port(checkup, *of.nic)});
   }
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "bench/doctor/advice.h"
 #include "bench/environment/pci.h"
 #include "reports/text/text.h"
@@ -12,6 +14,10 @@ Maybe<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
   const double lane = 1e9 * pcie_gigatransfers.at(generation - 1);
   const double data = generation < 3 ? 0.8 : 128. / 130;
   return static_cast<int64_t>(lane * data * static_cast<double>(*nic.link_width));
+}
+
+bool is_active_at_known_rate(const RdmaPort& port) {
+  return port.state && *port.state == "active" && port.bits_per_second;
 }
 
 int64_t bits_per_second_of_ports(const RdmaDevice& nic) {
@@ -29,9 +35,7 @@ bool is_below(const Maybe<int64_t>& value, const Maybe<int64_t>& largest) {
   return value && largest && *value < *largest;
 }
 
-}  // namespace
-
-void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& findings) {
+void add_slow_links(const Checkup& checkup, std::vector<Finding>& findings) {
   for (const RdmaDevice& nic : checkup.environment.rdma) {
     if (!is_below(nic.link_width, nic.largest_link_width) &&
         !is_below(nic.link_generation, nic.largest_link_generation)) {
@@ -50,6 +54,38 @@ void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& finding
                  : "PCIe may carry less than its ports",
          advice_for(checkup, {"on the host: " + reseat, "on the host: " + reseat, reseat})});
   }
+}
+
+bool is_slower_than_another(const Checkup& checkup, const RdmaDevice& nic) {
+  return std::ranges::any_of(checkup.environment.rdma, [&](const RdmaDevice& other) {
+    return other.device_id == nic.device_id &&
+           bits_per_second_of_ports(other) > bits_per_second_of_ports(nic);
+  });
+}
+
+// Ports that are all slow have none of their model to be compared with.
+void add_ports_below_links(const Checkup& checkup, std::vector<Finding>& findings) {
+  for (const RdmaDevice& nic : checkup.environment.rdma) {
+    const Maybe<int64_t> carried = pcie_bits_per_second(nic);
+    const bool all_run = std::ranges::all_of(nic.ports, is_active_at_known_rate);
+    const int64_t used = bits_per_second_of_ports(nic);
+    if (used == 0 || !all_run || !carried || 2 * used >= *carried) continue;
+    if (is_slower_than_another(checkup, nic)) continue;  // which is another finding
+    findings.push_back(
+        {Urgency::note, "rdma_port_below_link",
+         nic.name + " runs at " + gigabits(used) + " Gb/s, and its link of " +
+             link_text(nic.link_generation, nic.link_width) + " carries " + gigabits(*carried),
+         "jobs over several hosts get what the port agreed on, and the NIC may be capable of more",
+         "none, where the NIC or the network is of that rate; else " +
+             advice_on_slow_port(checkup, nic)});
+  }
+}
+
+}  // namespace
+
+void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& findings) {
+  add_slow_links(checkup, findings);
+  add_ports_below_links(checkup, findings);
 }
 
 }  // namespace nearmetal

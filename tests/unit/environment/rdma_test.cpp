@@ -37,7 +37,7 @@ TEST(Rdma, DevicesAndPortsAreAsTheKernelShowsThem) {
   EXPECT_FALSE(nic.driver_version) << "the kernel's own";
   EXPECT_TRUE(*nic.device_file);
   EXPECT_EQ(*nic.numa_node, 0);
-  EXPECT_EQ(*nic.link_generation, 4);
+  EXPECT_EQ(*nic.link_generation, 3);
   EXPECT_EQ(*nic.link_width, 16);
   EXPECT_FALSE(*nic.virtual_function);
   EXPECT_FALSE(*nic.ats_capable);
