@@ -30,8 +30,9 @@ GpuPlace place_of(const Gpu& gpu, const std::vector<Gpu>& gpus) {
     }
   }
   for (const NicPath& path : gpu.nics) {
-    if (!path.distance) continue;
-    place.nearest_nic = std::min(place.nearest_nic.value_or(*path.distance), *path.distance);
+    if (!path.distance || (place.nearest_nic && *place.nearest_nic <= *path.distance)) continue;
+    place.nearest_nic = *path.distance;
+    place.nic = path.rdma_device;
   }
   return place;
 }

@@ -49,13 +49,17 @@ std::string nvlink_text(const Host& host, const std::vector<int64_t>& gpus) {
   return "NVLink connects " + std::to_string(pairs) + " of " + counted(all, "pair");
 }
 
+// "nearest NICs: mlx5_0 (PIX), mlx5_3 (PHB)"
 std::string nic_text(const Host& host, const std::vector<int64_t>& gpus) {
-  std::optional<PciDistance> farthest;
+  std::vector<std::string> nics;
   for (const int64_t gpu : gpus) {
-    const std::optional<PciDistance>& nearest = place_of(host, gpu).nearest_nic;
-    if (nearest) farthest = std::max(farthest.value_or(*nearest), *nearest);
+    const GpuPlace& place = place_of(host, gpu);
+    if (!place.nearest_nic) continue;
+    const std::string nic = place.nic + " (" + to_string(*place.nearest_nic) + ")";
+    if (std::ranges::find(nics, nic) == nics.end()) nics.push_back(nic);
   }
-  return farthest ? std::string("nearest NIC: ") + to_string(*farthest) : "";
+  if (nics.empty()) return "";
+  return (nics.size() > 1 ? "nearest NICs: " : "nearest NIC: ") + joined(nics);
 }
 
 }  // namespace

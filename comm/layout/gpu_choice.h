@@ -15,7 +15,8 @@ namespace nearmetal {
 std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& free, int64_t count,
                                  bool network);
 
-/// "GPUs 1, 3 of vm0: NVLink connects them all; nearest NIC: PIX"; empty: nothing is known that
+/// "GPUs 1, 3 of vm0: NVLink connects them all; nearest NIC: mlx5_1
+/// (PIX)"; empty: nothing is known that
 /// counts for these.
 std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool network);
 

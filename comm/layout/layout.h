@@ -48,6 +48,7 @@ struct GpuFound {
 struct GpuPlace {
   std::vector<int64_t> nvlinks{};            // GPUs that an NVLink connects it with, by index
   std::optional<PciDistance> nearest_nic{};  // with RDMA
+  std::string nic{};                         // its name; of several as near, the first
 };
 
 /// The address of the machine that the launcher runs on.

@@ -16,10 +16,10 @@ Host host_of_pairs() {
   Host host;
   host.name = "here";
   host.gpus = 4;
-  host.places = {{{2}, PciDistance::sys},
-                 {{3}, PciDistance::sys},
-                 {{0}, PciDistance::pix},
-                 {{1}, PciDistance::phb}};
+  host.places = {{{2}, PciDistance::sys, "mlx5_0"},
+                 {{3}, PciDistance::sys, "mlx5_0"},
+                 {{0}, PciDistance::pix, "mlx5_0"},
+                 {{1}, PciDistance::phb, "mlx5_1"}};
   return host;
 }
 
@@ -41,7 +41,10 @@ TEST(GpuChoice, OverSeveralHostsTakesThoseNearANic) {
   const Host host = host_of_pairs();
   EXPECT_THAT(choose_gpus(host, {0, 1, 2, 3}, 1, true), ElementsAre(2));
   EXPECT_THAT(choose_gpus(host, {0, 1, 2, 3}, 2, true), ElementsAre(0, 2)) << "NVLink comes first";
-  EXPECT_EQ(choice_text(host, {2}, true), "GPU 2 of here: nearest NIC: PIX");
+  EXPECT_EQ(choice_text(host, {2}, true), "GPU 2 of here: nearest NIC: mlx5_0 (PIX)");
+  EXPECT_EQ(choice_text(host, {2, 3}, true),
+            "GPUs 2, 3 of here: nearest NICs: mlx5_0 (PIX), mlx5_1 (PHB)");
+  EXPECT_EQ(choice_text(host, {0, 1}, true), "GPUs 0, 1 of here: nearest NIC: mlx5_0 (SYS)");
 }
 
 TEST(GpuChoice, WhereNothingIsKnownTakesTheFirst) {
