@@ -84,14 +84,14 @@ class Sweep {
   }
 
   ExitCode run() {
-    if (asked_by_) {
+    if (asked_by_)
       for (const std::string& remark : asked_by_->remarks) terminal_.remark(remark);
-    }
     require_shares(plan_);
     require_mpirun(plan_);
     find_parts();
     choose_files();
     leave_out_unsupported();
+    for (const std::string& choice : choices_of(plan_)) terminal_.remark(choice);
     tell_duration();
     choose_kernels();
     for (const Launch& launch : plan_.launches) {

@@ -305,10 +305,11 @@ std::string plan_sha256(const LaunchPlan& plan) {
   for (const Workload& workload : plan.workloads) {
     if (workload.config.plans) reports.insert(*workload.config.plans);
   }
-  // More repeats, other builds, and this program elsewhere are of the same plan.
+  // More repeats, other builds, this program elsewhere, and what hosts are like: the same plan.
   LaunchPlan once = plan;
   once.launches.clear();
   once.executables.clear();
+  once.file.hosts.clear();
   if (once.file.launcher.program == own_path()) once.file.launcher.program = "nearmetal";
   std::string text = plan_json(once);
   for (const std::string& report : reports)

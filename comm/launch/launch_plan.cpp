@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 
+#include "comm/layout/gpu_choice.h"
 #include "reports/document/run_arguments.h"
 #include "reports/json/json.h"
 
@@ -224,6 +225,21 @@ std::vector<std::string> launch_command(const PlacedJob& job, const Launcher& la
     if (!job.stress) append_expectations(command, context.front());
   }
   return command;
+}
+
+std::vector<std::string> choices_of(const LaunchPlan& plan, size_t layout) {
+  if (!plan.file.layouts.at(layout).shape) return {};
+  return choice_texts(plan.placements.at(layout), plan.file.hosts);
+}
+
+std::vector<std::string> choices_of(const LaunchPlan& plan) {
+  std::vector<std::string> choices;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    for (const std::string& choice : choices_of(plan, i)) {
+      choices.push_back(plan.placements[i].layout + ": chosen: " + choice);
+    }
+  }
+  return choices;
 }
 
 GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job) {

@@ -55,6 +55,13 @@ bool starts_plainly(const LaunchPlan& plan, const Placement& placement);
 /// comes on its standard output.
 std::vector<std::vector<std::string>> commands_of(const LaunchPlan& plan, size_t layout);
 
+/// Why jobs of a layout have the GPUs that they have, where these were chosen: for each of a job's
+/// hosts "GPUs 0, 2 of vm0: NVLink connects them all".
+std::vector<std::string> choices_of(const LaunchPlan& plan, size_t layout);
+
+/// The same of all layouts, behind their names.
+std::vector<std::string> choices_of(const LaunchPlan& plan);
+
 /// The part of its GPU that a job has which shares it by SharingMode::sm.
 GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job);
 

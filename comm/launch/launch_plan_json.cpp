@@ -5,7 +5,9 @@
 
 #include "comm/launch/launch_plan_text.h"
 #include "comm/launch/planned_time.h"
+#include "comm/layout/peer_rules.h"
 #include "reports/json/fields.h"
+#include "reports/json/finding_fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
@@ -30,6 +32,7 @@ struct PlannedLayout {
   std::vector<PlannedJob> jobs{};
   std::optional<Executable> executable{};
   std::optional<GridPoint> grid{};
+  std::vector<std::string> chosen{};
 };
 
 struct PlannedLimits {
@@ -40,9 +43,10 @@ struct PlannedLimits {
 
 struct PlanDocument {
   std::string schema = "nearmetal/plan";
-  std::string schema_version = "1.4";
+  std::string schema_version = "1.5";
   std::vector<PlannedLayout> layouts{};
   std::vector<UnsupportedArm> unsupported;
+  std::vector<Finding> findings;
   std::vector<Launch> launches;
   PlannedLimits limits;
   double estimated_seconds = 0;
@@ -111,6 +115,9 @@ void fields(Archive& field, In<Archive, PlannedLayout> layout) {
   field.optional("executable", layout.executable,
                  "The build of nearmetal that the layout names; not there: the launcher's program");
   field.optional("grid", layout.grid, "Not there: the sweep has no grid");
+  field.added("chosen", layout.chosen,
+              "Why jobs have the GPUs that they have, where these were chosen, as a text for each "
+              "host of each job");
 }
 
 template <class Archive>
@@ -131,6 +138,9 @@ void fields(Archive& field, In<Archive, PlanDocument> plan) {
   field("layouts", plan.layouts);
   field.added("unsupported", plan.unsupported,
               "What was asked for and cannot be had on this machine");
+  field.added(
+      "findings", plan.findings,
+      "Ranks that may not read one another's memory, by what is published of vGPUs and MIG");
   field("launches", plan.launches, "Fresh starts, in their order");
   field("limits", plan.limits);
   field.added(
@@ -156,6 +166,7 @@ json::PlannedLayout planned_layout(const LaunchPlan& plan, size_t index) {
   json::PlannedLayout layout{.name = placement.layout, .kind = to_string(placement.kind)};
   if (placement.share()) layout.share = placement.share()->mode;
   layout.grid = plan.file.layouts[index].grid;
+  layout.chosen = choices_of(plan, index);
   if (const auto found = plan.executables.find(index); found != plan.executables.end()) {
     layout.executable = found->second;
   }
@@ -180,6 +191,7 @@ std::string plan_json(const LaunchPlan& plan) {
   const TimeLimits& limits = plan.file.limits;
   json::PlanDocument document{
       .unsupported = plan.unsupported,
+      .findings = peer_findings(plan.placements, plan.file.hosts),
       .launches = plan.launches,
       .limits = {limits.start_seconds, limits.step_seconds, limits.job_seconds},
       .estimated_seconds = planned_time(plan, plan.launches).seconds()};

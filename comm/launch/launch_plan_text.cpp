@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "comm/launch/planned_time.h"
-#include "comm/layout/gpu_choice.h"
 #include "comm/layout/shell_text.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
@@ -73,22 +72,6 @@ const char* relation_of_jobs(const Placement& placement) {
                                                      : " at once in time slices, ";
 }
 
-// Why a job has these GPUs, where it was chosen.
-void print_choices(std::ostream& out, const Placement& placement, const std::vector<Host>& hosts) {
-  for (const PlacedJob& job : placement.jobs) {
-    std::map<std::string, std::vector<int64_t>> gpus;
-    for (const PlacedRank& rank : job.ranks) {
-      if (rank.gpu) gpus[rank.host].push_back(*rank.gpu);
-    }
-    for (const Host& host : hosts) {
-      const auto taken = std::ssize(gpus[host.name]);
-      if (taken == 0 || taken == std::ssize(visible_gpus_of(host))) continue;
-      const std::string text = choice_text(host, gpus[host.name], gpus.size() > 1);
-      if (!text.empty()) print_line(out, text, "chosen: ");
-    }
-  }
-}
-
 void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   const Placement& placement = plan.placements[index];
   const auto jobs = static_cast<int64_t>(placement.jobs.size());
@@ -96,7 +79,7 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
                       counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
                       counted(placement.ranks(), "rank"));
   print_aligned(out, table_of(placement, plan.file.layouts[index]));
-  if (plan.file.layouts[index].shape) print_choices(out, placement, plan.file.hosts);
+  for (const std::string& choice : choices_of(plan, index)) print_line(out, choice, "chosen: ");
   for (const auto& command : commands_of(plan, index)) {
     out << "\n  " << printable(shell_quoted(command)) << "\n";
   }

@@ -1,6 +1,7 @@
 #include "comm/layout/gpu_choice.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "reports/text/text.h"
@@ -90,6 +91,23 @@ std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool
   if (reasons.empty()) return "";
   return (gpus.size() > 1 ? "GPUs " : "GPU ") + joined(names) + " of " + host.name + ": " +
          joined(reasons, "; ");
+}
+
+std::vector<std::string> choice_texts(const Placement& placement, const std::vector<Host>& hosts) {
+  std::vector<std::string> texts;
+  for (const PlacedJob& job : placement.jobs) {
+    std::map<std::string, std::vector<int64_t>> gpus;
+    for (const PlacedRank& rank : job.ranks) {
+      if (rank.gpu) gpus[rank.host].push_back(*rank.gpu);
+    }
+    for (const Host& host : hosts) {
+      const auto taken = gpus.find(host.name);
+      if (taken == gpus.end() || taken->second.size() == visible_gpus_of(host).size()) continue;
+      const std::string text = choice_text(host, taken->second, gpus.size() > 1);
+      if (!text.empty()) texts.push_back(text);
+    }
+  }
+  return texts;
 }
 
 }  // namespace nearmetal

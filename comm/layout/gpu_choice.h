@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/layout/layout.h"
+#include "comm/layout/placement.h"
 
 namespace nearmetal {
 
@@ -19,5 +20,9 @@ std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& f
 /// (PIX)"; empty: nothing is known that
 /// counts for these.
 std::string choice_text(const Host& host, const std::vector<int64_t>& gpus, bool network);
+
+/// The same for each job and host of a layout that leaves the choice; none of hosts that it takes
+/// whole.
+std::vector<std::string> choice_texts(const Placement& placement, const std::vector<Host>& hosts);
 
 }  // namespace nearmetal

@@ -1,5 +1,6 @@
 #include "reports/document/finding.h"
 #include "reports/json/environment_fields.h"
+#include "reports/json/finding_fields.h"
 #include "reports/json/json_archive.h"
 #include "reports/json/schema_writer.h"
 
@@ -13,16 +14,6 @@ struct Findings {
   std::vector<Gpu> gpus;
   std::vector<RdmaDevice> rdma;
 };
-
-template <class Archive>
-void fields(Archive& field, In<Archive, Finding> finding) {
-  field.type("finding");
-  field("severity", finding.severity);
-  field("code", finding.code, code, "Stable, for scripts");
-  field("seen", finding.seen);
-  field("why", finding.why, "Why it matters for the number; empty where all is well");
-  field("fix", finding.fix);
-}
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Findings> document) {

@@ -1,10 +1,14 @@
 #include "bench/sweep/make_launch_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "bench/sweep/shipped_layouts.h"
+#include "comm/launch/launch_plan_json.h"
+#include "comm/launch/launch_plan_text.h"
 #include "reports/json/json.h"
 #include "tests/support/sample_report.h"
 #include "tests/support/temporary_folder.h"
@@ -67,6 +71,40 @@ TEST(MakeLaunchPlan, ALimitOfTheCommandLineStandsOverThatOfTheFile) {
   EXPECT_EQ(make_launch_plan(request).file.limits.job_seconds, 1800);
   request.job_seconds = 7200;
   EXPECT_EQ(make_launch_plan(request).file.limits.job_seconds, 7200);
+}
+
+LaunchPlan two_of_four_gpus() {
+  PlanRequest request;
+  request.layouts = {"1x1x2"};
+  request.hosts = "a:4";
+  return make_launch_plan(request);
+}
+
+TEST(MakeLaunchPlan, TextAndJsonSayWhyGpusWereChosen) {
+  LaunchPlan plan = two_of_four_gpus();
+  const std::string sha = plan_sha256(plan);
+  EXPECT_EQ(json::Json::parse(plan_json(plan))["layouts"][0]["chosen"], json::Json::array());
+  plan.file.hosts[0].places = {{{1}}, {{0}}, {}, {}};
+  const std::string choice = "GPUs 0, 1 of a: NVLink connects them all";
+  EXPECT_EQ(json::Json::parse(plan_json(plan))["layouts"][0]["chosen"],
+            json::Json::array({choice}));
+  std::ostringstream text;
+  print_plan(text, plan);
+  EXPECT_THAT(text.str(), testing::HasSubstr("\nchosen: " + choice + "\n"));
+  EXPECT_THAT(choices_of(plan), testing::ElementsAre("1x1x2: chosen: " + choice));
+  EXPECT_EQ(plan_sha256(plan), sha) << "the same GPUs, and so the same sweep";
+  plan.file.layouts[0].shape.reset();
+  EXPECT_TRUE(choices_of(plan, 0).empty()) << "the file named them";
+}
+
+TEST(MakeLaunchPlan, JsonTellsWhichRanksAreNoPeers) {
+  LaunchPlan plan = two_of_four_gpus();
+  EXPECT_EQ(json::Json::parse(plan_json(plan))["findings"], json::Json::array());
+  plan.file.hosts[0].found.assign(4, {"NVIDIA A100-20C", ""});
+  const json::Json findings = json::Json::parse(plan_json(plan))["findings"];
+  ASSERT_EQ(findings.size(), 1);
+  EXPECT_EQ(findings[0]["code"], "vgpu_peers_part");
+  EXPECT_EQ(findings[0]["severity"], "warning");
 }
 
 }  // namespace
