@@ -41,6 +41,14 @@ class HostFixture {
 
   const std::filesystem::path& root() const { return folder_.path(); }
 
+  /// A number that its probes say, such as shared_memory_bytes.
+  Maybe<int64_t> told(const std::string& name) const {
+    std::ifstream file(root() / "probe" / name);
+    int64_t number = 0;
+    if (file >> number) return number;
+    return Unknown{"the fixture does not say"};
+  }
+
   SystemQueries queries() const {
     const auto said = [root = root()](const std::string& name) -> Maybe<std::string> {
       std::string line;

@@ -20,21 +20,14 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-Maybe<int64_t> told(const HostFixture& host, const std::string& name) {
-  std::ifstream file(host.root() / "probe" / name);
-  int64_t number = 0;
-  if (file >> number) return number;
-  return Unknown{"the fixture does not say"};
-}
-
 // Software that works, and a machine as its files show it.
 Checkup checkup_of(const HostFixture& host) {
   Checkup checkup;
   checkup.environment = find_environment(host.root(), host.queries());
   checkup.environment.cpu_quota = Unknown{"no limit is set"};
   checkup.environment.variables.clear();  // those of whoever runs the test
-  checkup.environment.limits.shared_memory_bytes = told(host, "shared_memory_bytes");
-  checkup.environment.limits.locked_memory_bytes = told(host, "locked_memory_bytes");
+  checkup.environment.limits.shared_memory_bytes = host.told("shared_memory_bytes");
+  checkup.environment.limits.locked_memory_bytes = host.told("locked_memory_bytes");
   checkup.environment.limits.open_files = 65536;
   setenv("FAKE_NVML_ANSWERS", (host.root() / "probe/nvml").c_str(), 1);
   const Nvml nvml(NM_FAKE_NVML);
