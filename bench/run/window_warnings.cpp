@@ -70,6 +70,21 @@ void warn_of_timing(const WarmUp& warm_up, const Rank& rank, std::span<const dou
   }
 }
 
+// Such as a ring over several hosts waits for; counted of the whole host.
+void warn_of_network(const Rank& rank, Run& run) {
+  if (!rank.monitoring) return;
+  std::vector<std::string> ports;
+  for (const RdmaTraffic& traffic : rank.monitoring->rdma_traffic) {
+    if (traffic.errors.value.value_or(0) == 0) continue;
+    ports.push_back(std::to_string(*traffic.errors) + " at " + traffic.rdma_device + " port " +
+                    std::to_string(traffic.port));
+  }
+  if (ports.empty()) return;
+  add_warning(run, "rdma_errors",
+              "errors of the link, or packets lost, repeated or out of order in the window: " +
+                  joined(ports));
+}
+
 }  // namespace
 
 void warn_of_window(const RunConfig& config, const TrainerResult& result, const Rank& rank,
@@ -78,6 +93,7 @@ void warn_of_window(const RunConfig& config, const TrainerResult& result, const 
   warn_of_warm_up(*result.warm_up, run);
   warn_of_timing(*result.warm_up, rank, step_seconds, run);
   warn_of_stall(step_seconds, run);
+  warn_of_network(rank, run);
   if (result.complete()) warn_of_duration(config, step_seconds, run);
 }
 

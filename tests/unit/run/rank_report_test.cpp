@@ -103,6 +103,17 @@ TEST_F(RankReport, WarnsOfAStepThatStoodStill) {
   EXPECT_THAT(make().warnings, Not(has_stall)) << "less than 10 times the others";
 }
 
+TEST_F(RankReport, WarnsOfErrorsOfRdmaPorts) {
+  const auto has_errors = Contains(Field(&nearmetal::Warning::code, "rdma_errors"));
+  result.monitoring.emplace().interval_seconds = 1;
+  result.monitoring->rdma_traffic = {{"mlx5_0", 1, 100, 100, 0},
+                                     {"mlx5_1", 1, 100, 100, Unknown{"not told"}}};
+  EXPECT_THAT(make().warnings, Not(has_errors));
+  result.monitoring->rdma_traffic[0].errors = 3;
+  EXPECT_THAT(make().warnings, Contains(Field(&nearmetal::Warning::text,
+                                              HasSubstr("in the window: 3 at mlx5_0 port 1"))));
+}
+
 TEST_F(RankReport, WarnsOfADurationThatWasMissed) {
   const auto has_duration = Contains(Field(&nearmetal::Warning::code, "duration"));
   device.config.duration_seconds = 2.4;
