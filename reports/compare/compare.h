@@ -96,6 +96,7 @@ struct SideSummary {
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
+  bool emulated = false;  // in VMs that were pretended
   std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
   std::vector<RunWarning> warnings;
 };

@@ -88,6 +88,7 @@ SideSummary summary_of(const SideValues& side) {
   summary.left_out = std::ssize(side.left_out);
   for (const SetRun* run : side.runs) {
     if (summary.disturbed.empty()) summary.disturbed = disturbance_of(*run);
+    summary.emulated = summary.emulated || run->kind == Kind::emulated;
   }
   summary.geometric_mean = Unknown{"no complete run"};
   summary.interval = Unknown{"fewer than 2 runs, or all equal"};

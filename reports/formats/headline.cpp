@@ -41,15 +41,18 @@ Size size_of(const ComparisonRow& row) {
   return {text.substr(0, end), text.substr(end)};
 }
 
+const char* label_of(const SideSummary& side) { return side.emulated ? " (emulated)" : ""; }
+
 // "the VM is 6.00 % slower than bare metal [4.1, 7.9]"; by other metrics "p99_step_seconds of the
 // VM is 6.00 % higher than of bare metal [4.1, 7.9]".
 std::string clause_of(const ComparisonRow& row, const CompareOptions& options) {
   const bool of_throughput = metric_from(row.metric).is_throughput;
   const bool down = *row.difference < 0;
   const auto [percent, interval] = size_of(row);
-  const std::string base =
-      base_name(options) + (row.since.empty() ? "" : " since " + row.since) + interval;
-  const std::string next = (of_throughput ? "" : row.metric + " of ") + new_name(options);
+  const std::string base = base_name(options) + std::string(label_of(row.base_side)) +
+                           (row.since.empty() ? "" : " since " + row.since) + interval;
+  const std::string next =
+      (of_throughput ? "" : row.metric + " of ") + new_name(options) + label_of(row.new_side);
   if (percent == "0.00 %") return next + " differs by 0.00 % from " + base;
   const std::string way = of_throughput ? (down ? "slower than " : "faster than ")
                                         : (down ? "lower than of " : "higher than of ");
@@ -78,8 +81,13 @@ std::string headline_of(const Comparison& comparison, const std::string& metric)
   if (rows.size() == 1) return sentence_of(*rows.front(), comparison.options);
   const auto mean = std::ranges::find(comparison.geometric_means, metric, &ComparisonRow::metric);
   if (mean != comparison.geometric_means.end()) {
-    return "On the mean of " + counted(in_mean, "row") + " " +
-           clause_of(*mean, comparison.options) + "; row by row: " + counts_of(rows);
+    ComparisonRow told = *mean;
+    for (const ComparisonRow* row : rows) {
+      told.base_side.emulated = told.base_side.emulated || row->base_side.emulated;
+      told.new_side.emulated = told.new_side.emulated || row->new_side.emulated;
+    }
+    return "On the mean of " + counted(in_mean, "row") + " " + clause_of(told, comparison.options) +
+           "; row by row: " + counts_of(rows);
   }
   return title_of(*rows.front()) + ", the worst of " + counted(std::ssize(rows), "row") + ": " +
          sentence_of(*rows.front(), comparison.options);

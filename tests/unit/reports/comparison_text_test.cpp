@@ -118,6 +118,26 @@ TEST(ComparisonText, TheAnswerSaysWhyThereIsNone) {
                                                "than of bare metal [")));
 }
 
+TEST(ComparisonText, TheAnswerSaysWhichSideWasEmulated) {
+  const auto emulated = [](RunSet set) {
+    for (RunArm& arm : set.arms) {
+      for (SetRun& run : arm.runs) run.kind = Kind::emulated;
+    }
+    return set;
+  };
+  const CompareOptions options = vm_form();
+  const RunSet base = five_runs(0, 1, "a"), vm = emulated(five_runs(60, 0.94, "a"));
+  EXPECT_THAT(headlines(compare(base, vm, options)),
+              testing::ElementsAre(testing::StartsWith("The VM (emulated) is 6.00 % slower than "
+                                                       "bare metal [")));
+  RunSet two_base = base, two = five_runs(60, 0.94, "a");
+  two_base.arms.push_back(five_runs(0, 2, "b").arms[0]);
+  two.arms.push_back(five_runs(60, 2, "b").arms[0]);
+  EXPECT_THAT(headlines(compare(two_base, emulated(two), options)),
+              testing::ElementsAre(testing::StartsWith("On the mean of 2 rows the VM (emulated) is "
+                                                       "3.05 % slower than bare metal [")));
+}
+
 TEST(ComparisonText, CallsTheSidesByTheirNames) {
   const std::string text = printed(warning_runs(0), warning_runs(60), vm_form());
   EXPECT_THAT(text, HasSubstr("warnings of bare metal: "));
