@@ -55,8 +55,9 @@ std::string text_of(const RdmaPort& port) {
 template <class Device>
 std::string link_of(const Device& nic) {
   const auto text = [](const Maybe<int64_t>& generation, const Maybe<int64_t>& width) {
-    return generation && width ? std::to_string(*generation) + " x" + std::to_string(*width)
-                               : std::string("?");
+    if (!generation && !width) return std::string("?");
+    return (generation ? std::to_string(*generation) : "?") + " x" +
+           (width ? std::to_string(*width) : "?");
   };
   const std::string now = text(nic.link_generation, nic.link_width);
   const std::string largest = text(nic.largest_link_generation, nic.largest_link_width);

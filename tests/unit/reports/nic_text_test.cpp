@@ -32,6 +32,22 @@ Environment machine(const std::string& host) {
   return environment;
 }
 
+TEST(NicTables, ShowOfALinkWhatIsKnown) {
+  Environment environment = machine("a");
+  const auto text_of_link = [&] {
+    std::ostringstream text;
+    print_aligned(text, gpu_table(environment.gpus));
+    return text.str();
+  };
+  Gpu& gpu = environment.gpus[0];
+  gpu.largest_link_generation = 5;
+  gpu.link_width = gpu.largest_link_width = 16;
+  gpu.link_generation = Unknown{"not told"};
+  EXPECT_THAT(text_of_link(), HasSubstr("  ? x16 of 5 x16  "));
+  gpu.link_width = Unknown{"not told"};
+  EXPECT_THAT(text_of_link(), HasSubstr("  ? of 5 x16  "));
+}
+
 TEST(NicTables, ShowDistanceGpuDirectAndPorts) {
   Environment environment = machine("vm0");
   Gpu second = environment.gpus[0];
