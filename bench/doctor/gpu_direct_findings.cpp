@@ -46,7 +46,7 @@ void add_gpu_direct_off(const Checkup& checkup, std::vector<Finding>& findings) 
        slow_way,
        advice_for(checkup, {"in the VM: " + load,
                             "in the VM: " + load +
-                                "; its configuration needs pciPassthru.allowP2P = TRUE and "
+                                "; the VM's configuration needs pciPassthru.allowP2P = TRUE and "
                                 "pciPassthru.RelaxACSforP2P = TRUE",
                             load})});
 }

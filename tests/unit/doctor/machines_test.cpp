@@ -126,18 +126,6 @@ TEST(Machines, FindingsNameWhatWasSeen) {
   }
 }
 
-TEST(Machines, TheFixIsForTheMachineThatWasLookedAt) {
-  const std::string esxi = finding_on("constructed_esxi_guest_ats_off", "ats_off").fix;
-  EXPECT_THAT(esxi, HasSubstr("esxcli system settings kernel set -s atsSupport -v TRUE"));
-  EXPECT_THAT(esxi, HasSubstr("mlxconfig -d DEVICE set ATS_ENABLED=true"));
-  const std::string kvm = finding_on("constructed_kvm_guest_no_topology", "no_topology_file").fix;
-  EXPECT_THAT(kvm, HasSubstr("NCCL_TOPO_FILE"));
-  EXPECT_THAT(kvm, HasSubstr("pxb-pcie"));
-  EXPECT_THAT(kvm, Not(HasSubstr("vSphere")));
-  EXPECT_THAT(finding_on("constructed_acs_redirect", "acs_redirect_nic").fix,
-              HasSubstr("ECAP_ACS+0x6.w=0000"));
-}
-
 // As it is on a machine of that kind.
 std::string fix_in(Checkup checkup, MachineKind machine, const char* hypervisor,
                    const std::string& code) {
@@ -147,6 +135,21 @@ std::string fix_in(Checkup checkup, MachineKind machine, const char* hypervisor,
     if (finding.code == code) return finding.fix;
   }
   return "none";
+}
+
+TEST(Machines, TheFixIsForTheMachineThatWasLookedAt) {
+  const std::string esxi = finding_on("constructed_esxi_guest_ats_off", "ats_off").fix;
+  EXPECT_THAT(esxi, HasSubstr("esxcli system settings kernel set -s atsSupport -v TRUE"));
+  EXPECT_THAT(esxi, HasSubstr("mlxconfig -d DEVICE set ATS_ENABLED=true"));
+  const Checkup no_peermem = checkup_of(HostFixture("constructed_no_peermem"));
+  EXPECT_THAT(fix_in(no_peermem, MachineKind::vm, "vmware", "gpu_direct_off"),
+              HasSubstr("the VM's configuration needs pciPassthru.allowP2P = TRUE"));
+  const std::string kvm = finding_on("constructed_kvm_guest_no_topology", "no_topology_file").fix;
+  EXPECT_THAT(kvm, HasSubstr("NCCL_TOPO_FILE"));
+  EXPECT_THAT(kvm, HasSubstr("pxb-pcie"));
+  EXPECT_THAT(kvm, Not(HasSubstr("vSphere")));
+  EXPECT_THAT(finding_on("constructed_acs_redirect", "acs_redirect_nic").fix,
+              HasSubstr("ECAP_ACS+0x6.w=0000"));
 }
 
 TEST(Machines, FixesOfNicsAreForTheKindOfMachine) {
