@@ -119,14 +119,17 @@ class Expectations {
 
   void link(const ExpectedLink& wanted) const {
     std::vector<std::string> found;
+    bool all_known = true;
     for (const auto& [name, rate] : links_of(environment_, wanted.network)) {
       if (rate.value == wanted.bits_per_second) return;
+      all_known = all_known && rate;
       found.push_back(name + " of " + (rate ? rate_text(*rate) : "unknown rate: " + rate.reason));
     }
     const std::string which =
         wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
     refuse(expect_link, wanted.text,
-           found.empty() ? "no network interface " + which : joined(found));
+           (found.empty() ? "no network interface " + which : joined(found)) +
+               (all_known ? "" : "; claim no link here, or take a device that tells its rate"));
   }
 
  private:

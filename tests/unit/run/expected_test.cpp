@@ -104,7 +104,11 @@ TEST(Expected, OfALinkTheRate) {
   EXPECT_EQ(said_of_link(environment, "10G"), "");
   EXPECT_EQ(said_of_link(environment, "25G"),
             "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of unknown rate: the "
-            "driver does not tell its speed");
+            "driver does not tell its speed; claim no link here, or take a device that tells its "
+            "rate");
+  environment.network[1].bits_per_second = int64_t{1'000'000'000};
+  EXPECT_EQ(said_of_link(environment, "25G"),
+            "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of 1 Gbit/s");
   RdmaPort& port = environment.rdma.emplace_back().ports.emplace_back();
   port.state = std::string("active");
   port.bits_per_second = int64_t{400'000'000'000};
@@ -112,8 +116,10 @@ TEST(Expected, OfALinkTheRate) {
   EXPECT_THAT(said_of_link(environment, "10G,240.1.2.0/24"),
               HasSubstr("has no network interface with an address in 240.1.2.0/24"))
       << "it is reserved: no machine is in it";
-  EXPECT_EQ(said_of_link(environment, "10G,127.0.0.0/8"),
-            "--expect-link 10G,127.0.0.0/8: host here has lo of unknown rate: it was not read");
+  EXPECT_EQ(
+      said_of_link(environment, "10G,127.0.0.0/8"),
+      "--expect-link 10G,127.0.0.0/8: host here has lo of unknown rate: it was not read; claim "
+      "no link here, or take a device that tells its rate");
   EXPECT_THAT(said_of_link({}, "10G"), HasSubstr("has no network interface that is up"));
 }
 
