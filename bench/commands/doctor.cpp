@@ -18,6 +18,7 @@ Examples:
   nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
+`nearmetal help vm` shows its place in comparing a VM with bare metal, in five steps.
 Exit 8 if something keeps runs from starting, else 0. Changes nothing; mpirun, where there is one,
 starts short processes.)";
 

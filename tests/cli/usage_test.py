@@ -41,6 +41,9 @@ class Help(cli.CliTest):
         for word in ("Usage: nearmetal run", "--batch N|auto", "[224]", "[resnet50]", "Examples"):
             self.assertIn(word, process.out)
 
+    def test_doctor_points_to_the_comparison_that_it_belongs_to(self):
+        self.assertIn("`nearmetal help vm`", self.call("doctor", "--help").out)
+
     def test_no_line_is_wider_than_a_terminal(self):
         for arguments in (["--help"], ["run", "--help"], ["compare", "--help"], ["gate", "--help"],
                           ["baseline", "--help"], ["rerun", "--help"], ["report", "--help"],
