@@ -3,7 +3,10 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/commands/program.h"
+#include "bench/sweep/shipped_layouts.h"
+#include "comm/layout/shell_text.h"
 #include "reports/text/nearest_word.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -19,8 +22,8 @@ constexpr const char* vm_steps =
     R"(A VM against bare metal, in five steps (docs/vm_against_bare_metal.md)
 
 1. Say what both sides are: your names, addresses and numbers of GPUs. Layouts are matched by name.
-  cp layouts/dell_bare_metal.json bare_metal.json
-  cp layouts/dell_vms.json vms.json
+  cp %dell_bare_metal% bare_metal.json
+  cp %dell_vms% vms.json
 
 2. Ask what is in the way, each on its side.
   nearmetal doctor bare_metal.json
@@ -42,6 +45,15 @@ constexpr const char* vm_steps =
     --markdown
 )";
 constexpr const char* vm_topic = "vm";
+
+// With the layouts where they came with this program.
+std::string vm_steps_here() {
+  std::string text = vm_steps;
+  for (const std::string name : {"dell_bare_metal", "dell_vms"}) {
+    text = replaced(text, "%" + name + "%", shell_quoted(shipped_layout_file(name)));
+  }
+  return text;
+}
 
 constexpr const char* version_examples = R"(
 Examples:
@@ -99,7 +111,7 @@ Command help_command() {
                                 add_help_options, [](const HelpForm& form, const Context& context) {
                                   if (form.words != std::vector<std::string>{vm_topic})
                                     return print_help(form.words, context);
-                                  context.terminal.out << vm_steps;
+                                  context.terminal.out << vm_steps_here();
                                   return ExitCode::ok;
                                 });
 }

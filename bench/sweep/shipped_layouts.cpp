@@ -35,15 +35,19 @@ std::vector<std::string> shipped_layouts() {
   return names;
 }
 
+std::string shipped_layout_file(const std::string& name) {
+  return (layouts_folder() / (name + ".json")).string();
+}
+
 std::string layout_place(const std::string& word) {
   std::error_code ignored;
   if (word == "-" || word.find('/') != word.npos || fs::exists(word, ignored)) return word;
   const std::string name = word.ends_with(".json") ? fs::path(word).stem().string() : word;
   const std::vector<std::string> names = shipped_layouts();
   if (std::ranges::find(names, name) != names.end()) {
-    const fs::path file = layouts_folder() / (name + ".json");
+    std::string file = shipped_layout_file(name);
     require_trusted(file);
-    return file.string();
+    return file;
   }
   throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
                               ", and no layout of that name comes with nearmetal" +

@@ -82,6 +82,8 @@ class Bundle(unittest.TestCase):
         self.assertEqual(len(copied), 2)
         for layout in copied:
             self.assertTrue(pathlib.Path(self.root, layout).is_file(), layout)
+        for layout in re.findall(r"(?m)^ +cp (\S+)", self.nearmetal("help", "vm")):
+            self.assertTrue(pathlib.Path(layout).is_file(), layout)
         self.assertIn("\nnearmetal run ", pages[0].read_text("utf-8"))
         self.assertIn("vm0", self.nearmetal("plan", "dell_vms"))
 
