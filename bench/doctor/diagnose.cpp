@@ -8,6 +8,31 @@
 namespace nearmetal {
 namespace {
 
+// "a VM by vmware"
+std::string kind_of(const Checkup& checkup) {
+  const Virtualisation& found = checkup.environment.virtualisation;
+  if (is_bare_metal(checkup)) return "bare metal";
+  if (is_vm(checkup)) return "a VM by " + found.hypervisor.value.value_or("an unknown hypervisor");
+  return "VM or bare metal, which is not known (" + found.machine.reason + ")";
+}
+
+// What fixes are told for.
+Finding machine_of(const Checkup& checkup) {
+  const Virtualisation& found = checkup.environment.virtualisation;
+  std::vector<std::string> signs;
+  for (const Maybe<std::string>* sign : {&found.dmi_vendor, &found.dmi_product}) {
+    if (*sign) signs.push_back(**sign);
+  }
+  if (found.bios_version) signs.push_back("BIOS " + *found.bios_version);
+  std::string seen = "this machine: " + kind_of(checkup);
+  if (!signs.empty()) seen += " (" + joined(signs) + ")";
+  if (found.container && *found.container != "none")
+    seen += ", in a container: " + *found.container;
+  const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
+  seen += "; topology file of NCCL: " + (file ? *file : "none, " + file.reason);
+  return {Urgency::ok, "machine", seen, "", ""};
+}
+
 // Whether MIG is as a configuration says, where one was named.
 void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   if (!checkup.mig_config) return;
@@ -178,7 +203,7 @@ void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings)
 }  // namespace
 
 std::vector<Finding> diagnose(const Checkup& checkup) {
-  std::vector<Finding> findings;
+  std::vector<Finding> findings = {machine_of(checkup)};
   add_software_findings(checkup, findings);
   add_gpu_findings(checkup, findings);
   if (checkup.gpus.size() > 1) add_peer_findings(checkup, findings);

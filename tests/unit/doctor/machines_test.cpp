@@ -119,6 +119,12 @@ TEST(Machines, FindingsNameWhatWasSeen) {
       {{"constructed_gpu_in_slow_slot", "slow_slot"}, "its slot has PCIe 3, the GPU PCIe 5"},
       {{"constructed_kvm_guest_nvlink_lost", "nvlink_lost"}, "2 of 2 paths between GPUs"},
       {{"constructed_pod_small_shm", "small_shared_memory"}, "/dev/shm has 64 MiB"},
+      {{"constructed_esxi_guest_ats_off", "machine"},
+       "this machine: a VM by vmware (VMware, Inc., VMware20,1, BIOS "
+       "VMW201.00V.21805430.B64.2305221826); topology file of NCCL: "},
+      {{"constructed_dgx_like", "machine"},
+       "this machine: bare metal (NVIDIA, DGXH100, BIOS 1.6.7); topology file of NCCL: none, "},
+      {{"constructed_pod_small_shm", "machine"}, "in a container: "},
       {{"constructed_dgx_like", "nics"}, "8 RDMA devices, nothing to say"},
   };
   for (const auto& [place, text] : seen) {
