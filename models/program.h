@@ -170,6 +170,8 @@ class Program {
   /// forward_only.
   virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
 
+  /// From the next restart() on updates take this rate in place of that of ProgramOptions::sgd.
+  virtual void use_learning_rate(double rate) = 0;
   /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps
   /// that draws the labels those of a new program.
   virtual void restart(std::span<const float> parameters) = 0;

@@ -31,6 +31,9 @@ namespace {
 
 constexpr int64_t most_verify_samples = 16;
 constexpr int64_t most_verify_steps = 60;
+// The default rate of a run keeps random labels from stirring the logits: for VGG-16 it is too low
+// to memorise anything in so few steps, and one that was asked for may be too high.
+constexpr double verify_learning_rate = 0.01;
 
 struct FixedSet {
   std::vector<float> images;
@@ -197,6 +200,7 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
   // Not the images that it trains on.
   const FixedSet set =
       fixed_set(graph, substream(seed, 0x766572696679), step_samples(config), result.samples);
+  program.use_learning_rate(verify_learning_rate);
   program.restart(initial_parameters(graph, seed, config.zero_init));
   program.use_batch(set.images, set.labels);
   while (!result.passed && result.steps < result.maximum_steps && stop == 0) {

@@ -22,6 +22,7 @@ class CpuProgram : public Program {
   StepRecord wait_step() override { return record_; }
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
 
+  void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
   std::vector<float> momentum() override;

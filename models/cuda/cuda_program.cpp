@@ -230,7 +230,14 @@ void CudaProgram::restart(std::span<const float> parameters) {
   upload(resources_.running_statistics, statistics.data(),
          static_cast<int64_t>(statistics.size() * sizeof(float)));
   const auto scale = static_cast<float>(options_.loss_scale.initial);
-  const StepState state{0, scale, 1 / scale, 0, 0, 0, 0};
+  const StepState state{.step = 0,
+                        .loss_scale = scale,
+                        .inverse_scale = 1 / scale,
+                        .good_steps = 0,
+                        .skip_update = 0,
+                        .learning_rate = static_cast<float>(options_.sgd.learning_rate),
+                        .backward_end_nanoseconds = 0,
+                        .exchange_end_nanoseconds = 0};
   upload(resources_.state, &state, sizeof(state));
   wait_until_idle();
 }

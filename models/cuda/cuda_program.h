@@ -55,6 +55,7 @@ class CudaProgram : public Program {
   StepRecord wait_step() override;
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
 
+  void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
   std::vector<float> momentum() override;

@@ -133,8 +133,14 @@ class Run(cli.CliTest):
         self.assertEqual(process.returncode, 0, process.err)
         self.assertRegex(process.out, f"warning +{threads} threads share ")
 
-    def test_a_learning_rate_of_0_does_not_verify(self):
+    def test_the_proof_has_a_learning_rate_of_its_own(self):
         process = self.tiny("--steps", "3", "--verify", "--learning-rate", "0", "--output", "a")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("verify         passed", process.out)
+
+    def test_what_learns_too_slowly_does_not_verify(self):
+        process = self.tiny("--batch", "16", "--steps", "3", "--verify", "--momentum", "0",
+                            "--zero-init", "--output", "a")
         self.assertEqual(process.returncode, 6)
         self.assertNotIn("images/s", process.out)
         report = self.report("a")

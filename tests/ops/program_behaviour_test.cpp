@@ -113,6 +113,20 @@ TEST_F(ProgramTest, LearningRateZeroLeavesParametersAlone) {
   EXPECT_THAT(program->momentum(), Not(Each(0.0f)));
 }
 
+TEST_F(ProgramTest, ALearningRateOfItsOwnHoldsFromTheNextRestart) {
+  const Graph graph = small_graph();
+  ProgramOptions options = with_batch();
+  const auto usual = started(backend(), graph, options);
+  step(*usual);
+  options.kernel_choices = usual->kernel_choices();
+  options.sgd.learning_rate = 0;
+  const auto program = started(backend(), graph, options);
+  program->use_learning_rate(SgdOptions().learning_rate);
+  program->restart(initial_parameters(graph, 1));
+  step(*program);
+  EXPECT_EQ(program->parameters(), usual->parameters());
+}
+
 TEST_F(ProgramTest, ForwardOnlyTrainsNothing) {
   const Graph graph = small_graph();
   ProgramOptions options = with_batch();

@@ -41,6 +41,7 @@ struct Script {
   int most_queued = 0;
   int restarts = 0;
   int64_t fixed_batch_labels = 0;
+  std::optional<double> learning_rate{};  // in place of that of the options
   ProgramOptions options;
 };
 
@@ -62,6 +63,7 @@ class FakeProgram : public Program {
     return {.seconds = 0.01, .loss = script_.fixed_batch_loss(step), .gradient_norm = 1};
   }
   void exchange_gradients(AllReduce&, int64_t) override {}
+  void use_learning_rate(double rate) override { script_.learning_rate = rate; }
   void restart(std::span<const float>) override {
     ++script_.restarts;
     step_ = 0;

@@ -196,7 +196,7 @@ void Lowering::finish() {
   if (options_.forward_only) return;
   const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
   emit("sgd", Phase::update, "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
-    launch_sgd(precision, r.parameters, sgd, r.state, stream);
+    launch_sgd(precision, r.parameters, sgd.momentum, sgd.weight_decay, r.state, stream);
   }).bytes = elements * (4 * 4 + static_cast<double>(element_size()) + copy);
 }
 

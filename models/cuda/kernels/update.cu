@@ -110,9 +110,10 @@ struct alignas(4 * sizeof(G)) Four {
 
 template <class T, class G>
 __global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T* copies,
-                           int64_t elements, float learning_rate, float momentum_factor,
-                           float weight_decay, const StepState* state) {
+                           int64_t elements, float momentum_factor, float weight_decay,
+                           const StepState* state) {
   if (state->skip_update != 0) return;
+  const float learning_rate = state->learning_rate;
   const float inverse_scale = state->inverse_scale;
   const int64_t stride = int64_t{gridDim.x} * update_threads;
   for (int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x; i < elements / 4;
@@ -221,14 +222,13 @@ void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
   NM_CHECK_LAUNCH();
 }
 
-void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,
-                const StepState* state, cudaStream_t stream) {
+void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
+                double weight_decay, const StepState* state, cudaStream_t stream) {
   const auto launch = [&]<class T, class G>(int64_t first, const G* gradients, T* copies,
                                             int64_t elements) {
     sgd_kernel<T, G><<<blocks_for(elements / 4, update_threads), update_threads, 0, stream>>>(
         parameters.values + first, parameters.momentum + first, gradients, copies, elements,
-        static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
-        static_cast<float>(sgd.weight_decay), state);
+        static_cast<float>(momentum), static_cast<float>(weight_decay), state);
     NM_CHECK_LAUNCH();
   };
   with_element_type(precision, [&]<class T>() {

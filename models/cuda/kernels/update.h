@@ -22,6 +22,7 @@ struct StepState {
   float inverse_scale;  // 1 / the scale of the gradients that are there, and their ranks
   int32_t good_steps;   // since the loss scale last changed
   int32_t skip_update;
+  float learning_rate;  // here, as arguments of kernels are fixed in a CUDA graph
   // By the device's clock; both 0 without an exchange of gradients.
   uint64_t backward_end_nanoseconds;
   uint64_t exchange_end_nanoseconds;
@@ -94,9 +95,9 @@ void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands
 /// Notes when the backward pass is through and nothing but gradients of other ranks is awaited.
 void launch_mark_backward_end(StepState* state, cudaStream_t stream);
 
-/// SGD after launch_finish_step().
-void launch_sgd(Precision precision, const FlatParameters& parameters, const SgdOptions& sgd,
-                const StepState* state, cudaStream_t stream);
+/// SGD after launch_finish_step(), with the learning rate of `state`.
+void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
+                double weight_decay, const StepState* state, cudaStream_t stream);
 
 /// Copies master values into their 16-bit copies, where there are any.
 void launch_copy_values(Precision precision, const FlatParameters& parameters, cudaStream_t stream);

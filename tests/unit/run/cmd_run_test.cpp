@@ -136,6 +136,7 @@ TEST_F(CmdRun, VerifyPassesWhenTheNetworkLearns) {
   EXPECT_EQ(script.fixed_batch_labels, 20) << "the batch is filled";
   EXPECT_EQ(script.restarts, 2);
   EXPECT_NEAR(verify.bound, std::log(1000) / 2, 1e-12);
+  EXPECT_EQ(script.learning_rate, 0.01) << "not that of the run";
   EXPECT_EQ(verify.steps, 9) << "7 - 0.5 n falls below 3.45 at the ninth step";
 }
 
