@@ -31,7 +31,8 @@ Examples:
   nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
   nearmetal export --steps 20 --inference --batch 16  and what the trained network then answers
 
-Without --steps the file is a state_dict of torchvision's model, with --steps it also holds `images`,
+Without --steps the file is a state_dict of torchvision's model (but for VGG's classifier.0.weight
+where images are not 224 x 224: the layer reads the last feature map as it is), with --steps it also holds `images`,
 `labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
 the last. With --inference it also holds `logits`, what the trained network makes of `images` when it
 is evaluated with its running statistics. The settings are in its metadata.

@@ -10,7 +10,8 @@ Examples:
   nearmetal models                        what --model takes, with parameters and FLOPs
   nearmetal models --image-size 64        FLOPs of smaller images
 
-FLOPs count multiplications and additions of convolutions and products apart, as reports do.)";
+FLOPs count multiplications and additions of convolutions and products apart, as reports do. VGG's
+dropout has probability 0: it computes nothing.)";
 
 void add_models_options(Options& options, NetworkOptions& form) {
   options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");

@@ -35,6 +35,10 @@ class Help(cli.CliTest):
         self.assertNotIn(" 8.18 ", smaller)
         self.assert_refused(self.call("models", "--image-size", "0"), 2, "--image-size")
 
+    def test_what_vgg_does_otherwise_than_torchvision_is_told(self):
+        self.assertIn("dropout has probability 0", self.call("models", "--help").out)
+        self.assertIn("classifier.0.weight", self.call("export", "--help").out)
+
     def test_run_lists_its_options_with_defaults(self):
         process = self.call("run", "--help")
         self.assertEqual(process.returncode, 0)
