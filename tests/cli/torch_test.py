@@ -68,6 +68,16 @@ class Torch(cli.CliTest):
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         self.assertIn("1 beyond the bound: gradients.0.layer2.0.bn1.bias\n", result.stdout)
 
+    def test_vgg_agrees_in_training_and_evaluation(self):
+        for model, weights in (("vgg16", 32), ("vgg16_bn", 58)):
+            with self.subTest(model=model):
+                path = self.export("--model", model, "--image-size", "32", "--steps", "1",
+                                   "--inference", "--force")
+                result = self.compare(path)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertEqual(result.stdout.count("gradients.0."), weights)
+                self.assertIn("logits ", result.stdout)
+
     def test_bf16_is_held_against_autocast(self):
         path = self.export("--steps", "1", "--last-scale", "0.2")
         change(path, edit_header=as_bf16)
