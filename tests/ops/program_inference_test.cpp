@@ -88,6 +88,27 @@ TEST_P(Inference, LogitsAreWithinRoundingInBf16) {
   }
 }
 
+// The estimate that training left, which differs from where it started.
+TEST_F(ProgramTest, TrainedRunningStatisticsEvaluateTheNetwork) {
+  for (const Graph& trained : {small_graph(), small_vgg_graph({3, 12, 12}, true)}) {
+    const auto training = started(backend(), trained, with_batch());
+    const std::vector<float> initial = training->running_statistics();
+    for (int i = 0; i < 10; ++i) step(*training);
+    const std::vector<float> statistics = training->running_statistics();
+    RandomCase random = random_case(trained, 4, 1);
+    random.parameters = training->parameters();
+    const ProgramOptions options = inference_options(4);
+    const auto exact = reference_logits(trained, random.inputs(options), statistics);
+    const auto program = backend().prepare(inference_graph(trained), options);
+    const auto error_with = [&](const std::vector<float>& estimate) {
+      const auto folded = inference_parameters(trained, random.parameters, estimate);
+      return relative_error(evaluated(*program, folded, random), exact);
+    };
+    EXPECT_LT(error_with(statistics), 1e-5) << trained.name();
+    EXPECT_GT(error_with(initial), 0.1) << trained.name();
+  }
+}
+
 // What is added is what the convolution reads.
 Graph one_convolution_block() {
   Graph graph("one convolution");
