@@ -54,8 +54,8 @@ struct Difference {
   std::optional<double> bound{};  // of any rounding
 };
 
-// A batch norm takes away the bias of the layer before, so that its gradient is 0 but for rounding:
-// the weight of that layer, whose gradient is the measure of such a rest; null for all others.
+}  // namespace
+
 const Parameter* weight_of_cancelled_bias(const Graph& graph, const Parameter& parameter) {
   for (const Node& norm : graph.nodes()) {
     if (norm.op != OpKind::batch_norm || graph.consumers(norm.inputs[0]).size() > 1) continue;
@@ -65,6 +65,8 @@ const Parameter* weight_of_cancelled_bias(const Graph& graph, const Parameter& p
   }
   return nullptr;
 }
+
+namespace {
 
 double norm_of(const std::vector<double>& gradients, const Parameter& parameter) {
   const auto first = gradients.begin() + parameter.offset;

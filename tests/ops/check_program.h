@@ -23,6 +23,11 @@ struct RandomCase {
 };
 RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed);
 
+/// A batch norm takes away the bias of the layer before, so that its gradient is 0 but for
+/// rounding: the weight of that layer, whose gradient is the measure of such a rest; null for all
+/// others.
+const Parameter* weight_of_cancelled_bias(const Graph& graph, const Parameter& parameter);
+
 /// Runs one step and reads everything that it left.
 ReferenceStep run_step(Program& program);
 

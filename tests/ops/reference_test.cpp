@@ -24,6 +24,7 @@ void expect_gradient_of_loss(const Graph& graph, int64_t batch_size) {
   const RandomCase random = random_case(graph, batch_size, 3);
   const ReferenceStep step = reference_step(graph, random.inputs(options));
   for (const Parameter& parameter : graph.parameters()) {
+    if (weight_of_cancelled_bias(graph, parameter) != nullptr) continue;
     for (const int64_t stride : {1, 2}) {
       double norm = 0;
       for (int64_t i = 0; i < parameter.size; ++i) {
@@ -51,6 +52,9 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
   expect_gradient_of_loss(small_graph(17, 5), 3);
   expect_gradient_of_loss(bottleneck_graph(9, 3), 3);
   expect_gradient_of_loss(conv_graph({3, 2, 2}, {2, 7, 5}, 6, 3), 4);
+  expect_gradient_of_loss(plain_graph({3, 9, 7}), 3);
+  expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, false), 3);
+  expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, true), 3);
 }
 
 TEST(Reference, UpdateIsSgdWithWeightDecay) {
