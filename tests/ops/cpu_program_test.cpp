@@ -59,8 +59,11 @@ TEST_F(ProgramTest, Bf16IsRightOrRefused) {
   for (const int trained_steps : {0, 20}) {
     EXPECT_TRUE(check_against_reference(backend(), small_graph(), options, 1e-4, trained_steps));
   }
-  const Graph whole = build_network("resnet20", {32, 10});
-  EXPECT_TRUE(check_against_reference(backend(), whole, options));
+  for (const Graph& graph :
+       {build_network("resnet20", {32, 10}), plain_graph({3, 13, 18}),
+        small_vgg_graph({3, 13, 18}, false), small_vgg_graph({3, 13, 18}, true)}) {
+    EXPECT_TRUE(check_against_reference(backend(), graph, options)) << graph.name();
+  }
 }
 
 }  // namespace

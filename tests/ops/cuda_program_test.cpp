@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "models/errors.h"
 #include "models/graph.h"
@@ -15,43 +16,68 @@ const char* const tested_backend = "cuda";
 namespace {
 
 struct PrecisionCase {
-  const char* model;
+  GraphCase network;
   Precision precision;
-  double loss_scale;
-  int64_t batch_size;
 };
 
-void PrintTo(const PrecisionCase& tested, std::ostream* out) {
-  *out << tested.model << " " << to_string(tested.precision) << ", batch " << tested.batch_size;
+std::string name_of(const PrecisionCase& tested) {
+  return tested.network.name + "_" + to_string(tested.precision);
+}
+
+void PrintTo(const PrecisionCase& tested, std::ostream* out) { *out << name_of(tested); }
+
+ProgramOptions options_of(const PrecisionCase& tested) {
+  ProgramOptions options;
+  options.batch_size = tested.network.batch_size;
+  options.precision = tested.precision;
+  options.loss_scale.initial = tested.precision == Precision::fp16 ? 1024 : 1;
+  return options;
+}
+
+// Each network in each precision that rounds.
+std::vector<PrecisionCase> precision_cases() {
+  const GraphCase networks[] = {{"resnet18", 16,
+                                 [] {
+                                   return build_network("resnet18", {64, 10});
+                                 }},
+                                {"resnet50", 8,
+                                 [] {
+                                   return build_network("resnet50", {64, 10});
+                                 }},
+                                {"plain", 16,
+                                 [] {
+                                   return plain_graph({3, 13, 18});
+                                 }},
+                                {"vgg", 16,
+                                 [] {
+                                   return small_vgg_graph({3, 13, 18}, false);
+                                 }},
+                                {"vgg_norm", 16, [] {
+                                   return small_vgg_graph({3, 13, 18}, true);
+                                 }}};
+  std::vector<PrecisionCase> cases;
+  for (const GraphCase& network : networks) {
+    for (const Precision precision : {Precision::fp16, Precision::bf16, Precision::tf32}) {
+      cases.push_back({network, precision});
+    }
+  }
+  return cases;
 }
 
 class CudaPrecisionTest : public ProgramTest,
                           public ::testing::WithParamInterface<PrecisionCase> {};
 
 TEST_P(CudaPrecisionTest, StepErrsNoMoreThanRoundingImplies) {
-  const auto& [model, precision, loss_scale, batch_size] = GetParam();
-  ProgramOptions options;
-  options.batch_size = batch_size;
-  options.precision = precision;
-  options.loss_scale.initial = loss_scale;
-  const Graph graph = build_network(model, {64, 10});
+  const ProgramOptions options = options_of(GetParam());
+  const Graph graph = GetParam().network.graph();
   for (const int trained_steps : {0, 20}) {
     EXPECT_TRUE(check_against_reference(backend(), graph, options, 1e-4, trained_steps))
         << "after " << trained_steps << " steps";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest,
-                         ::testing::Values(PrecisionCase{"resnet18", Precision::fp16, 1024, 16},
-                                           PrecisionCase{"resnet18", Precision::bf16, 1, 16},
-                                           PrecisionCase{"resnet18", Precision::tf32, 1, 16},
-                                           PrecisionCase{"resnet50", Precision::fp16, 1024, 8},
-                                           PrecisionCase{"resnet50", Precision::bf16, 1, 8},
-                                           PrecisionCase{"resnet50", Precision::tf32, 1, 8}),
-                         [](const auto& info) {
-                           return std::string(info.param.model) + "_" +
-                                  to_string(info.param.precision);
-                         });
+INSTANTIATE_TEST_SUITE_P(Network, CudaPrecisionTest, ::testing::ValuesIn(precision_cases()),
+                         [](const auto& info) { return name_of(info.param); });
 
 class CudnnAloneTest : public ProgramTest, public ::testing::WithParamInterface<GraphCase> {};
 
@@ -82,13 +108,9 @@ INSTANTIATE_TEST_SUITE_P(Graph, CudnnAloneTest,
 
 // Batch norms in fp16 are one kernel with what follows them.
 TEST_P(CudaPrecisionTest, StepOfCudnnAloneErrsNoMoreThanRoundingImplies) {
-  const auto& [model, precision, loss_scale, batch_size] = GetParam();
-  ProgramOptions options;
-  options.batch_size = batch_size;
-  options.precision = precision;
-  options.loss_scale.initial = loss_scale;
+  ProgramOptions options = options_of(GetParam());
   options.kernels = Kernels::cudnn;
-  EXPECT_TRUE(check_against_reference(backend(), build_network(model, {64, 10}), options, 1e-4));
+  EXPECT_TRUE(check_against_reference(backend(), GetParam().network.graph(), options));
 }
 
 TEST_F(ProgramTest, CudnnAloneHasNoKernelOfOurs) {
