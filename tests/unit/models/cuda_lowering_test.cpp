@@ -51,33 +51,6 @@ TEST(CudaLowering, OnlyPointwiseConvolutionsAreFused) {
   EXPECT_GT(fused, 0);
 }
 
-TEST(CudaLowering, TensorsAliveTogetherLieApart) {
-  const Graph graph = build_network("resnet50", {64, 10});
-  for (const Precision precision : {Precision::fp16, Precision::fp32}) {
-    const ProgramOptions options = options_of(precision);
-    const LoweredStep step =
-        lowered(graph, options,
-                precision == Precision::fp16 ? all_fused(graph, options) : LoweringChoices());
-    // Every tensor has room of its own from the first kernel that has it as an operand to the last.
-    std::map<const Tensor*, std::pair<size_t, size_t>> uses;
-    for (size_t k = 0; k < step.kernels.size(); ++k) {
-      for (const Tensor* operand : step.kernels[k].operands) {
-        uses.try_emplace(operand, k, k).first->second.second = k;
-      }
-    }
-    EXPECT_EQ(uses.size(), step.tensors.size());
-    for (size_t a = 0; a < step.tensors.size(); ++a) {
-      for (size_t b = a + 1; b < step.tensors.size(); ++b) {
-        const auto [first_a, last_a] = uses.at(&step.tensors[a]);
-        const auto [first_b, last_b] = uses.at(&step.tensors[b]);
-        if (last_a < first_b || last_b < first_a) continue;
-        const int64_t at_a = step.memory.offsets[a], at_b = step.memory.offsets[b];
-        EXPECT_TRUE(at_a + step.tensors[a].bytes <= at_b || at_b + step.tensors[b].bytes <= at_a);
-      }
-    }
-  }
-}
-
 TEST(CudaLowering, ForwardOnlyHasNoBackwardKernels) {
   const Graph graph = build_network("resnet18", {64, 10});
   ProgramOptions options = options_of(Precision::fp16);
