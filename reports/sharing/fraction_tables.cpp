@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "reports/sharing/fractions.h"
@@ -91,6 +92,18 @@ TextTable unlike_table(const std::vector<FractionPoint>& points) {
   return table;
 }
 
+// Each reason once why a job has nothing beside it.
+std::string unlike_table_legend(const std::vector<FractionPoint>& points) {
+  std::vector<std::string> reasons;
+  for (const FractionPoint& point : points) {
+    for (const JobPoint& job : point.unlike_jobs) {
+      const bool told = std::ranges::find(reasons, job.alone.reason) != reasons.end();
+      if (!job.alone && !told) reasons.push_back(job.alone.reason);
+    }
+  }
+  return joined(reasons, "; ");
+}
+
 TextTable cost_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
   TextTable table{{{"arm"},
                    {"each job", true},
@@ -170,7 +183,10 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const bool unlike = has_unlike_jobs(points);
   std::vector<TitledTable> tables = {{"Jobs that share a GPU", speed_table(points, words),
                                       std::string(speed_legend) + (unlike ? unlike_legend : "")}};
-  if (unlike) tables.push_back({"Each of unlike jobs, beside itself alone", unlike_table(points)});
+  if (unlike) {
+    tables.push_back({"Each of unlike jobs, beside itself alone", unlike_table(points),
+                      unlike_table_legend(points)});
+  }
   tables.push_back(
       {"Each job, and what the GPU takes", cost_table(points, words), cost_legend(words)});
   TextTable neighbours = neighbours_table(set);

@@ -12,6 +12,7 @@
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/references.h"
 #include "reports/statistics/statistics.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -74,6 +75,18 @@ Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
   return interval(*estimate, side_confidence);
 }
 
+// For which of unlike jobs no arm did the same alone; empty: for none.
+std::string missing_alone(const std::vector<const RunArm*>& jobs,
+                          const std::vector<const RunArm*>& alone) {
+  std::vector<std::string> works;
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    if (alone.at(job) != nullptr) continue;
+    const std::string work = work_of(jobs[job]->runs.front());
+    if (std::ranges::find(works, work) == works.end()) works.push_back(work);
+  }
+  return works.empty() ? "" : "no arm did this alone: " + joined(works, "; ");
+}
+
 JobPoint job_point(const RunArm& job, const RunArm* alone) {
   const std::vector<double> values = throughputs(job);
   JobPoint point{.task = task_of_run(job.runs.front()),
@@ -82,7 +95,7 @@ JobPoint job_point(const RunArm& job, const RunArm* alone) {
                  .runs = std::ssize(values)};
   point.throughput = geometric_mean(values);
   point.throughput_interval = interval_of_mean(values);
-  const Unknown none{"no such job ran alone"};
+  const Unknown none{missing_alone({&job}, {alone})};
   point.alone = none;
   point.of_alone = none;
   if (alone == nullptr) return point;
@@ -136,6 +149,13 @@ class Fractions {
     point.samples_per_joule = samples_per_joule(set_, arm, *point.throughput);
   }
 
+  Maybe<JobProgress> progress_in(const RunArm& arm) const {
+    const std::vector<const RunArm*> alone = references_.alone(arm);
+    const std::string missing = missing_alone(references_.unlike_jobs_of(arm), alone);
+    if (!missing.empty()) return Unknown{missing};
+    return progress_of(arm, alone);
+  }
+
   // With as many jobs, which did the same.
   Maybe<SpeedRatio> against(const RunArm& arm, SharingMode way, bool unlike) const {
     if (!arm.share->neighbours.empty()) return Unknown{"its neighbours train nothing"};
@@ -145,8 +165,7 @@ class Fractions {
     if (other == nullptr) return Unknown{"no arm of as many jobs is so"};
     if (other == &arm) return Unknown{"it is the reference"};
     if (!unlike) return speed_ratio(arm, *other);
-    const Maybe<JobProgress> progress = progress_of(arm, references_.alone(arm));
-    const Maybe<JobProgress> base = progress_of(*other, references_.alone(*other));
+    const Maybe<JobProgress> progress = progress_in(arm), base = progress_in(*other);
     if (!progress || !base) return Unknown{progress ? base.reason : progress.reason};
     return ratio_of(*progress, *base);
   }
@@ -159,11 +178,12 @@ class Fractions {
     point.interference = slowdown(arm, references_.alone_on_shares(arm));
     point.p99_inflation =
         unlike.empty() ? p99_inflation({&arm}, {alone.front()}) : p99_inflation(unlike, alone);
-    const Maybe<JobProgress> progress = progress_of(arm, alone);
+    const Maybe<JobProgress> progress = progress_in(arm);
     point.weighted_speedup = Unknown{progress.reason};
-    if (!progress) return;
-    point.weighted_speedup = weighted_speedup(*progress);
+    if (progress) point.weighted_speedup = weighted_speedup(*progress);
     if (unlike.empty()) return;
+    point.fairness = point.worst_of_best = Unknown{progress.reason};  // rates do not compare
+    if (!progress) return;
     point.fairness = fairness_of(*progress);
     point.worst_of_best = worst_of_best(*progress);
   }

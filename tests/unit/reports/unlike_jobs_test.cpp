@@ -133,10 +133,14 @@ TEST(UnlikeJobs, WithoutAJobAloneThereIsNoSum) {
   Report report = two_models();
   report.arms.erase(report.arms.begin() + 1);
   const FractionPoint slices = points_of(report).back();
-  EXPECT_EQ(slices.weighted_speedup.reason, "no such job ran alone");
-  EXPECT_EQ(slices.of_serial.reason, "no such job ran alone");
+  const std::string missing = "no arm did this alone: resnet18 forward, fp16, batch 256";
+  EXPECT_EQ(slices.weighted_speedup.reason, missing);
+  EXPECT_EQ(slices.of_serial.reason, missing);
   EXPECT_TRUE(slices.unlike_jobs[0].of_alone);
-  EXPECT_EQ(slices.unlike_jobs[1].of_alone.reason, "no such job ran alone");
+  EXPECT_EQ(slices.unlike_jobs[1].of_alone.reason, missing);
+  EXPECT_EQ(slices.worst_of_best.reason, missing) << "rates of unlike work do not compare";
+  EXPECT_EQ(slices.fairness.reason, missing);
+  EXPECT_EQ(fraction_tables(set_of(report)).at(1).legend, missing);
 }
 
 TEST(UnlikeJobs, OfOtherWorkAreNotComparable) {
