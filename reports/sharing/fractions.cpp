@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "reports/compare/compare.h"
 #include "reports/compare/comparison_row.h"
@@ -209,25 +208,26 @@ std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch) {
 }
 
 RunSet with_best_batches(const RunSet& set) {
-  std::set<std::string> batches;
+  bool any_choice = false;
   RunSet best;
   best.environments = set.environments;
   const References references(set, true);
   for (const RunArm& arm : set.arms) {
-    if (!arm.share || timed_runs(arm).empty()) continue;
-    for (const KeyField& field : arm.runs.front().key) {
-      if (field.name == "batch") batches.insert(field.value);
-    }
+    // Unlike jobs may have a batch each, and the speed of one of them is not that of its arm.
+    if (!arm.share || !arm.whole.empty() || timed_runs(arm).empty()) continue;
     const auto same = std::ranges::find_if(best.arms, [&](const RunArm& other) {
       return other.share == arm.share && references.same_context(other, arm);
     });
     if (same == best.arms.end()) {
       best.arms.push_back(arm);
-    } else if (geometric_mean(throughputs(arm)) > geometric_mean(throughputs(*same))) {
+      continue;
+    }
+    any_choice |= key_value(arm.runs.front(), "batch") != key_value(same->runs.front(), "batch");
+    if (geometric_mean(throughputs(arm)) > geometric_mean(throughputs(*same))) {
       *same = arm;
     }
   }
-  return batches.size() > 1 ? best : RunSet{};
+  return any_choice ? best : RunSet{};
 }
 
 }  // namespace nearmetal

@@ -63,8 +63,8 @@ bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 /// held against those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
-/// Of the arms that share in one way, the one whose batch is the fastest, for each way; none where
-/// all have the same batch.
+/// Of the arms whose jobs are alike and share in one way, the one whose batch is the fastest, for
+/// each way; none where no way has a choice.
 RunSet with_best_batches(const RunSet& set);
 
 /// Of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there are

@@ -143,6 +143,13 @@ TEST(UnlikeJobs, WithoutAJobAloneThereIsNoSum) {
   EXPECT_EQ(fraction_tables(set_of(report)).at(1).legend, missing);
 }
 
+TEST(UnlikeJobs, OfOtherBatchesHaveNoBestBatch) {
+  Report report = two_models();
+  for (Arm* arm : {&report.arms[2], &report.arms[3]}) arm->workloads[1].batch = 7;
+  report.arms[1].config->batch = 7;
+  EXPECT_TRUE(with_best_batches(set_of(report)).arms.empty());
+}
+
 TEST(UnlikeJobs, OfOtherWorkAreNotComparable) {
   const RunSet base = set_of(two_models());
   Report other = two_models();
