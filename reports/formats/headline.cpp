@@ -102,8 +102,10 @@ std::vector<std::string> sharing_headlines(const RunSet& set) {
     if (best == nullptr || point.of_serial->value > best->of_serial->value) best = &point;
   }
   if (best == nullptr) return {};
-  return {"The best way to share is '" + best->arm +
-          "': " + estimate_text(best->of_serial->value, best->of_serial->interval) + " times " +
+  const bool gains = best->of_serial->value > 1;
+  return {(gains ? "The best way to share is '" + best->arm + "': "
+                 : "No way to share gains anything; the best, '" + best->arm + "', has ") +
+          estimate_text(best->of_serial->value, best->of_serial->interval) + " times " +
           (best->unlike_jobs.empty() ? "the throughput" : "the weighted speedup") +
           " of as many jobs one after another"};
 }

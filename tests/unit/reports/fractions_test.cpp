@@ -8,6 +8,7 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
+#include "reports/formats/headline.h"
 #include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
 #include "reports/json/json.h"
@@ -97,6 +98,19 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
   EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
               1e-9);
   EXPECT_EQ(fraction_tables(set).size(), 4);
+}
+
+TEST(Fractions, AWayThatLosesIsNotPraised) {
+  const auto headline = [](const Report& report) {
+    RunSet set;
+    add_runs(set, report, "made up");
+    return headlines(set).at(0);
+  };
+  Report report = four_jobs();
+  EXPECT_THAT(headline(report), testing::StartsWith("The best way to share is 'mps': 1."));
+  report.arms.erase(report.arms.begin() + 3);
+  EXPECT_THAT(headline(report),
+              testing::StartsWith("No way to share gains anything; the best, 'slices', has 0.9"));
 }
 
 TEST(Fractions, TheBestBatchIsThatOfTheSameWork) {
