@@ -8,6 +8,7 @@
 
 #include "comm/launch/planned_time.h"
 #include "comm/layout/shell_text.h"
+#include "reports/document/run_arguments.h"
 #include "reports/sharing/fractions.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -23,15 +24,32 @@ std::string gpu_text(const PlacedRank& rank) {
          rank.mig->uuid;
 }
 
-// "batch 32, model vgg16", of what a job does by itself; empty: what its layout says.
-std::string own_workload(const Layout& layout, size_t job) {
-  if (job >= layout.jobs.size()) return "";
-  if (layout.jobs[job].stress) return std::string("stress ") + to_string(*layout.jobs[job].stress);
-  std::vector<std::string> settings;
-  for (const auto& [name, text] : layout.jobs[job].workload.texts) {
-    settings.push_back(name + " " + text);
+// As a layout file writes it; empty where nothing is chosen.
+template <class T>
+std::string text_of(const Setting& setting, const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else {
+    return std::optional<std::string>(setting_text(setting, value)).value_or("");
   }
-  return joined(settings);
+}
+
+// "batch 32, model vgg16", of what a job does by itself, as the command line leaves it; empty: what
+// its layout says.
+std::string own_workload(const LaunchPlan& plan, size_t layout, size_t job) {
+  const std::vector<Job>& jobs = plan.file.layouts[layout].jobs;
+  if (job >= jobs.size()) return "";
+  if (jobs[job].stress) return std::string("stress ") + to_string(*jobs[job].stress);
+  std::map<std::string, std::string> settings;
+  visit_settings(
+      [&](const Setting& setting, const auto& value) {
+        const std::string name = layout_name_of(setting), text = text_of(setting, value);
+        if (jobs[job].workload.texts.contains(name) && !text.empty()) settings[name] = text;
+      },
+      workload_of(plan, layout, job).config);
+  std::vector<std::string> texts;
+  for (const auto& [name, text] : settings) texts.push_back(name + " " + text);
+  return joined(texts);
 }
 
 bool has_own_workload(const Layout& layout) {
@@ -39,9 +57,10 @@ bool has_own_workload(const Layout& layout) {
       layout.jobs, [](const Job& job) { return job.stress || !job.workload.texts.empty(); });
 }
 
-TextTable table_of(const Placement& placement, const Layout& layout) {
+TextTable table_of(const LaunchPlan& plan, size_t layout) {
+  const Placement& placement = plan.placements[layout];
   const bool emulated = placement.kind == Kind::emulated;
-  const bool own = has_own_workload(layout);
+  const bool own = has_own_workload(plan.file.layouts[layout]);
   TextTable table;
   table.columns = {{"job", true}, {"rank", true}, {"host"}};
   if (emulated) table.columns.push_back({"VM", true});
@@ -54,7 +73,7 @@ TextTable table_of(const Placement& placement, const Layout& layout) {
       if (emulated) row.push_back(std::to_string(*rank.vm));
       row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
-      if (own) row.push_back(own_workload(layout, job));
+      if (own) row.push_back(own_workload(plan, layout, job));
       table.rows.push_back(row);
     }
   }
@@ -78,7 +97,7 @@ void print_layout(std::ostream& out, const LaunchPlan& plan, size_t index) {
   print_line(out, "layout " + placement.layout + ": " + to_string(placement.kind) + ", " +
                       counted(jobs, "job") + (jobs > 1 ? relation_of_jobs(placement) : ", ") +
                       counted(placement.ranks(), "rank"));
-  print_aligned(out, table_of(placement, plan.file.layouts[index]));
+  print_aligned(out, table_of(plan, index));
   for (const std::string& choice : choices_of(plan, index)) print_line(out, choice, "chosen: ");
   for (const auto& command : commands_of(plan, index)) {
     out << "\n  " << printable(shell_quoted(command)) << "\n";

@@ -79,6 +79,10 @@ class MixedJobs(cli.SweepTest):
                          ["stress", "copy", "--device=cpu", "--conducted"])
         text = self.plan_of(both("at once", "timeslice", TRAINING, FORWARD)).out
         self.assertIn("forward_only true, model resnet18\n", text)
+        text = self.plan_of(both("at once", "timeslice", TRAINING, FORWARD),
+                            arguments=["--model", "resnet34"]).out
+        self.assertIn("forward_only true, model resnet34\n", text)
+        self.assertNotIn("model resnet18", text)
 
     def test_bad_workloads_are_exit_2_with_place_and_reason(self):
         place = "layouts.json: /layouts/0/jobs/1/workload"
