@@ -238,7 +238,8 @@ void add_anchor_rows(Comparison& comparison, const std::vector<ArmPair>& pairs,
     const RunArm* first = pair.base != nullptr ? arm_in(anchor, pair.base->name) : nullptr;
     if (first == nullptr || first->runs.empty() || pair.next == nullptr) continue;
     const size_t before = comparison.rows.size();
-    add_rows(comparison, {pair.name, first, pair.next}, metrics, *pair.base);
+    add_rows(comparison, {pair.name, first, pair.next}, metrics_of_pair(pairs, pair, metrics),
+             *pair.base);
     for (size_t i = before; i < comparison.rows.size(); ++i) {
       comparison.rows[i].since = day_of_first(*first);
     }
@@ -293,7 +294,8 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
   for (const Metric* metric : metrics) comparison.options.metrics.emplace_back(metric->name);
   for (const ArmPair& pair : pairs) {
     add_rows(comparison, pair,
-             is_throughput_alone(options) ? std::vector{&throughput_of(pair)} : metrics);
+             is_throughput_alone(options) ? std::vector{&throughput_of(pair)}
+                                          : metrics_of_pair(pairs, pair, metrics));
   }
   add_anchor_rows(comparison, pairs, anchor, metrics);
   sort_rows(comparison.rows, pairs, options.order);
@@ -304,6 +306,7 @@ Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions&
       environment_differences(base.environments, next.environments);
   if (options.form != ComparisonForm::sets)
     comparison.notes = doubts_of_claim(base, next, options.form);
+  if (const auto note = note_of_rows_left_out(pairs, metrics)) comparison.notes.push_back(*note);
   for (const ArmPair& pair : pairs) {
     if (has_figures(comparison, pair.name)) add_explanation(comparison, pair, base, next);
   }

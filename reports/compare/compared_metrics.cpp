@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
+
+#include "reports/compare/work_text.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -11,6 +16,20 @@ bool is_known(const Metric& metric, const ArmPair& pair) {
     return arm != nullptr && std::ranges::any_of(arm->runs, [&](const SetRun& run) {
              return metric.value_of(run.run).value.has_value();
            });
+  });
+}
+
+bool infers(const ArmPair& pair) {
+  return std::ranges::any_of(std::array{pair.base, pair.next}, [](const RunArm* arm) {
+    return arm != nullptr && std::ranges::any_of(arm->runs, [](const SetRun& run) {
+             return told_value(run, "inference") == "yes";
+           });
+  });
+}
+
+bool is_of_latency(const Metric& metric) {
+  return std::ranges::any_of(latency_metrics(), [&](const Metric& other) {
+    return std::string_view(other.name) == metric.name;
   });
 }
 
@@ -47,6 +66,29 @@ std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
   if (options.metrics.empty()) add_named(throughput_of_runs);
   if (metrics.empty()) add(throughput_metric(SampleUnit::image));
   return metrics;
+}
+
+std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
+                                           const std::vector<const Metric*>& metrics) {
+  std::vector<const Metric*> found = metrics;
+  if (!infers(pair) && std::ranges::any_of(pairs, infers)) {
+    std::erase_if(found, [](const Metric* metric) { return is_of_latency(*metric); });
+  }
+  return found;
+}
+
+std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
+                                             const std::vector<const Metric*>& metrics) {
+  std::vector<std::string> names, arms;
+  for (const Metric* metric : metrics) {
+    if (is_of_latency(*metric)) names.emplace_back(metric->name);
+  }
+  for (const ArmPair& pair : pairs) {
+    if (metrics_of_pair(pairs, pair, metrics).size() < metrics.size()) arms.push_back(pair.name);
+  }
+  if (arms.empty()) return std::nullopt;
+  return Warning{"not_of_inference",
+                 "no row of " + joined(names) + " for " + joined(arms) + ": it is of inference"};
 }
 
 }  // namespace nearmetal

@@ -1,6 +1,7 @@
 // Which figures of two sets of runs are compared.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "reports/compare/compare.h"
@@ -17,5 +18,14 @@ bool is_throughput_alone(const CompareOptions& options);
 /// Each of those that the options ask for once.
 std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
                                             const CompareOptions& options);
+
+/// Of these, what a pair can have whatever its runs do: latency is of inference. All of them where
+/// no pair has it, so that each says why.
+std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
+                                           const std::vector<const Metric*>& metrics);
+
+/// Which rows that leaves out; none: no row.
+std::optional<Warning> note_of_rows_left_out(const std::vector<ArmPair>& pairs,
+                                             const std::vector<const Metric*>& metrics);
 
 }  // namespace nearmetal
