@@ -24,6 +24,24 @@ std::string ranks_text(const RunArm& arm) {
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
 
+constexpr int behind_rate = 4;  // the column
+
+bool shows_latency(const RunSet& set) {
+  return std::ranges::any_of(set.arms, [](const RunArm& arm) {
+    return std::ranges::any_of(arm.runs, [](const SetRun& run) { return tells_latency(run.run); });
+  });
+}
+
+std::string latency_text(const RunArm& arm, const Metric& metric) {
+  const Maybe<double> mean = summary_of_arm(arm, metric).geometric_mean;
+  return mean ? significant(metric.shown_per_unit * *mean) : "-";
+}
+
+void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
+  row.insert(row.begin() + behind_rate, {latency_text(arm, latency_metrics().front()),
+                                         latency_text(arm, latency_metrics().back())});
+}
+
 std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
   const Metric& metric = throughput_metric(unit_of(arm));
   const SideSummary side = summary_of_arm(arm, metric);
@@ -60,10 +78,16 @@ TextTable scaling_table(const RunSet& set) {
                    {"scaling, batch", false, true},
                    {"against", false, true}},
                   {}};
+  const bool latency = shows_latency(set);
+  if (latency) {
+    table.columns.insert(table.columns.begin() + behind_rate,
+                         {{"latency p50, ms", true}, {"p99, ms", true}});
+  }
   for (const RunArm& arm : set.arms) {
     if (arm.runs.empty() || arm.share || !key_value(arm.runs.front(), "share").empty()) continue;
     const auto point = std::ranges::find(points, arm.name, &ScalingPoint::arm);
     table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
+    if (latency) insert_latency(arm, table.rows.back());
   }
   return table;
 }

@@ -10,7 +10,8 @@
 namespace nearmetal {
 
 /// One row for each arm with runs that shares no GPU: ranks, runs, throughput, speedup and
-/// efficiency with what they are against, or why there is nothing to hold it against.
+/// efficiency with what they are against, or why there is nothing to hold it against; of inference
+/// also latency.
 TextTable scaling_table(const RunSet& set);
 
 /// Arms that are in no table: a line for each that cannot run, and one for those that a sweep did

@@ -27,6 +27,13 @@ class Repeats(cli.CliTest):
         process = self.call("compare", "one.json", "three.json")
         self.assertIn("1|3", process.out)
 
+    def test_the_table_has_the_latency_of_inference(self):
+        process = self.tiny("--steps", "3", "--inference", "--repeats", "2", "--output", "two.json")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertRegex(process.out, r"latency p50, ms +p99, ms")
+        rank = self.report("two.json")["arms"][0]["runs"][0]["ranks"][0]
+        self.assertGreater(rank["latency"]["median_seconds"], 0)
+
     def test_the_report_alone_goes_to_standard_output(self):
         process = self.tiny("--steps", "3", "--repeats", "2", "--json", "--quiet")
         self.assertEqual((process.returncode, process.err), (0, ""))

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "reports/formats/scaling_text.h"
 #include "tests/support/made_up_runs.h"
 
 namespace nearmetal {
@@ -137,6 +138,21 @@ TEST(Scaling, NeedsTwoNumbersOfRanksOfTheSameWork) {
   RunSet kinds;
   add_runs(kinds, report, "made up");
   EXPECT_TRUE(scaling_of(kinds).empty()) << "measured and emulated are never mixed";
+}
+
+TEST(Scaling, ItsTableHasTheLatencyOfInference) {
+  RunSet set = with_ranks({{"a", {100, 102}}, {"b", {200}}}, {1, 1});
+  const size_t columns = scaling_table(set).columns.size();
+  set.arms[0].runs[0].run.ranks[0].latency =
+      Latency{.steps = 1000, .median_seconds = 0.002, .p95_seconds = 0.003, .p99_seconds = 0.004};
+  const TextTable table = scaling_table(set);
+  ASSERT_EQ(table.columns.size(), columns + 2);
+  EXPECT_EQ(table.columns[4].title, "latency p50, ms");
+  EXPECT_EQ(table.columns[5].title, "p99, ms");
+  EXPECT_EQ(table.rows[0][4], "2.000");
+  EXPECT_EQ(table.rows[0][5], "4.000");
+  EXPECT_EQ(table.rows[1][5], "-");
+  for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size());
 }
 
 }  // namespace
