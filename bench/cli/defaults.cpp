@@ -85,6 +85,10 @@ LossScale default_loss_scale(int64_t batch) {
   return {std::exp2(std::round(std::log2(8 * std::sqrt(static_cast<double>(batch)))))};
 }
 
+bool has_residual_branches(const std::string& model) {
+  return std::ranges::any_of(build_network(model).parameters(), &Parameter::scales_residual_branch);
+}
+
 }  // namespace
 
 std::pair<Device, std::string> choose_device(Device asked, const fs::path& root) {
@@ -162,6 +166,10 @@ std::vector<std::string> flags_without_effect(const Workload& workload, int worl
     }
     if (setting.needs == Needs::exchange && !exchanges_gradients(config, world_size)) {
       why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
+    }
+    if (config.zero_init && setting.name == std::string("zero_init") &&
+        !has_residual_branches(config.model)) {
+      why = config.model + " has no residual branches";
     }
     if (!why.empty()) remarks.push_back(flag_of(setting) + " has no effect: " + why);
   });

@@ -198,6 +198,14 @@ TEST(FlagsWithoutEffect, AreThoseOfOtherRanksAndOfTraining) {
               ElementsAre("--learning-rate has no effect: nothing is trained (--forward-only)",
                           "--momentum has no effect: nothing is trained (--forward-only)"));
 }
+TEST(FlagsWithoutEffect, ZeroInitIsOfResidualBranches) {
+  Workload workload{{}, {"zero_init"}};
+  workload.config.zero_init = true;
+  EXPECT_THAT(flags_without_effect(workload, 1), IsEmpty());
+  workload.config.model = "vgg16_bn";
+  EXPECT_THAT(flags_without_effect(workload, 1),
+              ElementsAre("--zero-init has no effect: vgg16_bn has no residual branches"));
+}
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
   EXPECT_THAT(refusal(Device::cuda, {"threads"}), HasSubstr("--threads"));
