@@ -35,8 +35,8 @@ std::optional<Latency> measure_latency(Program& program, const std::atomic<int>&
   return latency_of(seconds);
 }
 
-// A library's ReLU may turn NaN into 0, so that finite logits alone prove little: a broken network
-// leaves the same value everywhere.
+// Finite logits alone prove little: a network that lost its weights leaves the same value
+// everywhere.
 bool are_sound(const std::vector<float>& logits) {
   return std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }) &&
          std::ranges::adjacent_find(logits, std::not_equal_to<>()) != logits.end();
