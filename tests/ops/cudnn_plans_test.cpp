@@ -28,7 +28,7 @@ namespace {
 
 const std::string data_folder = NM_TESTS_FOLDER "/data/cudnn/";
 const std::vector<int64_t> all_batches{1, 32, 64, 128, 256, 512, 1024};
-const std::vector<const char*> all_networks{"resnet50", "vgg16"};
+const std::vector<const char*> all_networks{"resnet50", "vgg16", "vgg16_bn"};
 
 std::string cudnn_version() {
   const size_t version = cudnnGetVersion();
