@@ -105,7 +105,7 @@ inline constexpr std::tuple settings_of_run{
              .added = true,
              .last = true}),
     setting(&RunConfig::accumulate, "accumulate", SettingGroup::work,
-            {.help = "micro-batches of a step, each of --batch images, before one update",
+            {.help = "micro-batches of --batch images before an update",
              .meaning = "Micro-batches of a step, each of `batch` images, with one update",
              .range = at_least(1),
              .most = 4096,
