@@ -159,7 +159,8 @@ TEST_F(MicroBatches, TakeLessMemoryThanOneBatchOfAllImages) {
     return backend().prepare(graph, options)->device_bytes();
   };
   const int64_t pass = bytes(with_batch()), whole = bytes(with_batch(count * batch_size));
-  EXPECT_LT(bytes(in_micro_batches()) - pass, (whole - pass) / 4);
+  // What is kept of all micro-batches: their images and the sums of the gradients.
+  EXPECT_LT(bytes(in_micro_batches()) - pass, (whole - pass) / 2);
 }
 
 TEST_F(MicroBatches, NeedAGradientToShare) {
