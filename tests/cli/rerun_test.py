@@ -60,7 +60,8 @@ class Rerun(CompareTest):
         child = cli.wait_until(run_that_catches_signals, 30)
         self.assertIsNotNone(child, "no run was started")
         measuring = cli.cpu_seconds(child) + 1  # as it prepares and warms up in less
-        self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(child) > measuring, 30))
+        self.assertTrue(cli.wait_until(lambda: cli.cpu_seconds(child) > measuring, 30),
+                        "the run took no steps")
         return repeat, child
 
     def test_an_interrupt_keeps_what_the_repeat_measured(self):
