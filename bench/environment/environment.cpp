@@ -116,14 +116,23 @@ Maybe<int64_t> memory_limit(const fs::path& group, const fs::path& root) {
   return least;
 }
 
-// As NCCL looks for it (src/graph/topo.cc, src/misc/param.cc): the variable, which /etc/nccl.conf
-// may set, too; else the file that a hypervisor's NVIDIA Topology Daemon gives its guests.
+// As NCCL reads its settings (src/misc/param.cc): the variable, else the user's file, else that of
+// the machine. Empty: none sets it.
+std::string nccl_setting(const char* name, const fs::path& root, const SystemQueries& queries) {
+  if (std::string value = queries.variable(name); !value.empty()) return value;
+  fs::path of_user = queries.variable("NCCL_CONF_FILE");
+  if (of_user.empty()) of_user = fs::path(queries.variable("HOME")) / ".nccl.conf";
+  for (const fs::path& file : {of_user, fs::path("/etc/nccl.conf")}) {
+    if (const auto found = value_in(root / file.relative_path(), name, '=').value) return *found;
+  }
+  return {};
+}
+
+// As NCCL looks for it (src/graph/topo.cc): what its setting names, else the file that a
+// hypervisor's NVIDIA Topology Daemon gives its guests.
 Maybe<std::string> nccl_topology_file(const fs::path& root, const SystemQueries& queries) {
   const std::string of_guests = "/var/run/nvidia-topologyd/virtualTopology.xml";
-  std::string named = queries.variable("NCCL_TOPO_FILE");
-  if (named.empty()) {
-    named = value_in(root / "etc/nccl.conf", "NCCL_TOPO_FILE", '=').value.value_or("");
-  }
+  const std::string named = nccl_setting("NCCL_TOPO_FILE", root, queries);
   std::string file = named.empty() ? of_guests : named;
   std::error_code ignored;
   if (fs::exists(root / fs::path(file).relative_path(), ignored)) return file;

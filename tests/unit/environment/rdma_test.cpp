@@ -158,9 +158,15 @@ TEST(Rdma, TheTopologyFileIsTheOneThatNcclWouldTake) {
   EXPECT_EQ(file().reason, "NCCL_TOPO_FILE names /etc/hgx.xml, which is not there");
   std::ofstream(host.root() / "etc/hgx.xml") << "<system/>";
   EXPECT_EQ(*file(), "/etc/hgx.xml");
-  queries.variable = [](const std::string& name) {
-    return name == "NCCL_TOPO_FILE" ? std::string("/etc/other.xml") : std::string();
-  };
+  std::filesystem::create_directories(host.root() / "home/ada");
+  std::ofstream(host.root() / "home/ada/.nccl.conf") << "NCCL_TOPO_FILE=/etc/ada.xml\n";
+  std::ofstream(host.root() / "home/ada/job.conf") << "NCCL_TOPO_FILE=/etc/job.xml\n";
+  std::map<std::string, std::string> variables = {{"HOME", "/home/ada"}};
+  queries.variable = [&](const std::string& name) { return variables[name]; };
+  EXPECT_EQ(file().reason, "NCCL_TOPO_FILE names /etc/ada.xml, which is not there");
+  variables["NCCL_CONF_FILE"] = "/home/ada/job.conf";
+  EXPECT_EQ(file().reason, "NCCL_TOPO_FILE names /etc/job.xml, which is not there");
+  variables["NCCL_TOPO_FILE"] = "/etc/other.xml";
   EXPECT_EQ(file().reason, "NCCL_TOPO_FILE names /etc/other.xml, which is not there");
 }
 
