@@ -11,6 +11,7 @@ namespace {
 
 constexpr double clocks_may_differ_by = 0.02;
 constexpr double clock_noise_seconds = 0.005;  // of one look at the host's clock among others
+constexpr double may_be_late_by_steps = 2;     // of three in flight
 constexpr int64_t fewest_for_drift = 10;       // steps; among fewer, one outlier is a trend
 constexpr double stalled_above = 10;           // times the median step,
 constexpr double stalled_share = 0.01;         // and so much of the window
@@ -54,19 +55,26 @@ void warn_of_duration(const RunConfig& config, std::span<const double> step_seco
                   "): steps became faster or slower than those of the warm-up");
 }
 
-void warn_of_timing(const WarmUp& warm_up, const Rank& rank, std::span<const double> step_seconds,
-                    Run& run) {
+// A driver whose queue is full holds up the call that queues a step until those before it are
+// through, so that the host sees the window begin late; it ends with nothing left to queue.
+void warn_of_clocks(const Rank& rank, std::span<const double> step_seconds, Run& run) {
+  const double seconds = run.window->seconds;
+  const double difference = *rank.host_window_seconds - seconds;
+  double allowed = std::max(clock_noise_seconds, clocks_may_differ_by * seconds);
+  if (difference < 0) {
+    allowed = std::max(allowed, may_be_late_by_steps * std::ranges::max(step_seconds));
+  }
+  if (std::abs(difference) <= allowed) return;
+  add_warning(run, "clocks_differ",
+              "the host's clock differs from the sum of the window's steps by " +
+                  percent(difference / seconds, 2));
+}
+
+void warn_of_drift(const WarmUp& warm_up, std::span<const double> step_seconds, Run& run) {
   const double change = relative_change(step_seconds).value_or(0);
   if (run.window->steps >= fewest_for_drift && std::abs(change) > warm_up.limit) {
     add_warning(run, "drift",
                 "step times changed by " + percent(change, 2) + " over the timed window");
-  }
-  const double seconds = run.window->seconds;
-  const double difference = *rank.host_window_seconds - seconds;
-  if (std::abs(difference) > std::max(clock_noise_seconds, clocks_may_differ_by * seconds)) {
-    add_warning(run, "clocks_differ",
-                "the host's clock differs from the sum of the window's steps by " +
-                    percent(difference / seconds, 2));
   }
 }
 
@@ -91,7 +99,8 @@ void warn_of_window(const RunConfig& config, const TrainerResult& result, const 
                     Run& run) {
   const auto step_seconds = std::span(rank.step_seconds).subspan(result.window_first_step);
   warn_of_warm_up(*result.warm_up, run);
-  warn_of_timing(*result.warm_up, rank, step_seconds, run);
+  warn_of_drift(*result.warm_up, step_seconds, run);
+  warn_of_clocks(rank, step_seconds, run);
   warn_of_stall(step_seconds, run);
   warn_of_network(rank, run);
   if (result.complete()) warn_of_duration(config, step_seconds, run);

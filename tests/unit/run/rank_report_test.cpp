@@ -130,6 +130,17 @@ TEST_F(RankReport, WarnsWhereFewStepsCannotShowThatTheyAreSteady) {
   EXPECT_THAT(make().warnings, Contains(Field(&nearmetal::Warning::code, "steadiness_unknown")));
 }
 
+TEST_F(RankReport, WarnsOfClocksThatDifferByMoreThanAWaitToQueueSteps) {
+  const auto differ = Contains(Field(&nearmetal::Warning::code, "clocks_differ"));
+  TrainerResult& trained = *result.trained;
+  trained.host_window_seconds = 2.1;
+  EXPECT_THAT(make().warnings, differ);
+  trained.host_window_seconds = 1.2;  // four steps of half a second: 0.8 s late
+  EXPECT_THAT(make().warnings, Not(differ));
+  trained.host_window_seconds = 0.9;
+  EXPECT_THAT(make().warnings, differ);
+}
+
 TEST_F(RankReport, OfItsRank) {
   const Rank rank = make().ranks.at(0);
   EXPECT_EQ(rank.set_up->start_seconds, 0.1);
