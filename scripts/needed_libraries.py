@@ -16,14 +16,11 @@ import sys
 
 # What RHEL 9 and Ubuntu 22.04 have: glibc 2.34, the libraries of GCC 11. OpenMP's comes along.
 NEWEST = {"GLIBC": "2.34", "GLIBCXX": "3.4.29", "CXXABI": "1.3.13", "GCC": "7.0.0"}
-# `micro` alone loads these, which may need what GCC 12 has: Ubuntu 22.04, not RHEL 9.
-OF_MICRO = re.compile(r"libnearmetal_micro\.so|libbenchmark\.so.*")
-NEWEST_OF_MICRO = {**NEWEST, "GLIBCXX": "3.4.30"}
 # Of the node, with its driver and MPI, or NVIDIA's own, which are packed on demand.
 OF_NVIDIA = re.compile(r"lib(cudnn|cublas|nvrtc|nccl).*")
 
-# In "Version References": "  0x0d696914 0x00 05 GLIBC_2.34".
-REFERENCE = re.compile(r"^\s+0x\w+ 0x\w+ \d+ (GLIBC|GLIBCXX|CXXABI|GCC)_(\d[\d.]*)$", re.M)
+# In "Version References": "  0x0d696914 0x00 05 GLIBC_2.34"; weak ones, 0x02, may be missing.
+REFERENCE = re.compile(r"^\s+0x\w+ 0x00 \d+ (GLIBC|GLIBCXX|CXXABI|GCC)_(\d[\d.]*)$", re.M)
 
 
 def number(version):
@@ -52,9 +49,8 @@ def needs_below(folder):
 
 
 def too_new(path, needs):
-    allowed = NEWEST_OF_MICRO if OF_MICRO.fullmatch(path.name) else NEWEST
-    return [f"{path.name} needs {library}_{version}, and may need {allowed[library]}"
-            for library, version in needs.items() if number(version) > number(allowed[library])]
+    return [f"{path.name} needs {library}_{version}, and may need {NEWEST[library]}"
+            for library, version in needs.items() if number(version) > number(NEWEST[library])]
 
 
 def main():

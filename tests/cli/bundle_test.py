@@ -99,17 +99,41 @@ class Bundle(unittest.TestCase):
         text = (SCRIPTS.parent / "README.md").read_text(encoding="utf-8")
         self.assertIn("glibc 2.34", text)
 
+    def google_benchmark(self):
+        """The system's, which refers to the newest libstdc++, and not the one in the bundle."""
+        lines = run("/usr/bin/ldd", os.path.join(BUILD, "libnearmetal_micro.so")).stdout
+        (path,) = re.findall(r"libbenchmark\S+ => (\S+)", lines)
+        if "GLIBCXX_3.4.30" not in run("/usr/bin/objdump", "-p", path).stdout:
+            self.skipTest("Google Benchmark needs no newer library here")
+        return path
+
     def test_a_library_that_is_too_new_is_named(self):
         folder = os.path.join(self.folder, "renamed")
         os.mkdir(folder)
-        libraries = glob.glob(os.path.join(self.root, "lib/nearmetal/libbenchmark.so*"))
-        shutil.copy(libraries[0], os.path.join(folder, "libother.so"))
+        shutil.copy(self.google_benchmark(), os.path.join(folder, "libother.so"))
         process = self.needed_libraries(folder)
-        if "GLIBCXX_3.4.30" not in process.stdout:
-            self.skipTest("Google Benchmark needs no newer library here")
         self.assertEqual(process.returncode, 1)
         self.assertEqual(process.stderr,
                          "libother.so needs GLIBCXX_3.4.30, and may need 3.4.29\n")
+
+    def test_micro_runs_with_the_libraries_of_an_older_compiler(self):
+        older = pathlib.Path(self.folder, "older")
+        older.mkdir()
+        lines = run("/usr/bin/ldd", self.google_benchmark()).stdout
+        (library,) = re.findall(r"libstdc\+\+.so.6 => (\S+)", lines)
+        data = pathlib.Path(library).read_bytes()
+        # As if it had no such version.
+        (older / "libstdc++.so.6").write_bytes(data.replace(b"\0GLIBCXX_3.4.30\0", b"\0GLIBCXX_0.0.00\0"))
+        loaded = subprocess.run(
+            [sys.executable, "-c", f"import ctypes; ctypes.CDLL({self.google_benchmark()!r})"],
+            env={"LD_LIBRARY_PATH": str(older)}, capture_output=True, text=True, timeout=cli.limit(20))
+        self.assertIn("version `GLIBCXX_3.4.30' not found", loaded.stderr)
+        process = subprocess.run(
+            [self.executable, "micro", "^cpu/quantum$", "--repetitions", "1", "--seconds", "0.01"],
+            env={"LD_LIBRARY_PATH": str(older)}, cwd=self.node, capture_output=True, text=True,
+            timeout=cli.limit(20))
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn("cpu/quantum", process.stdout)
 
     def test_micro_alone_needs_google_benchmark(self):
         modules = glob.glob(os.path.join(self.root, "lib/nearmetal/libnearmetal_*.so"))
