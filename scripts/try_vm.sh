@@ -29,7 +29,7 @@ Examples:
 Four sides take turns: the host, the guest, a container, and the host again, which shows how much two
 sets of runs of one machine differ. The guest's system is made once and kept (1.5 GB); it never changes.
 Reports, doctor's findings and pages are in a folder of their own for each call, and stay when it is
-stopped. Nothing outside of DIR changes, but that missing packages are installed, which is said.
+stopped. Nothing outside of DIR changes: programs that are missing here are unpacked in it.
 
 Exit codes are those of nearmetal: 0 whatever the verdict, 2 for a wrong option, 8 where something
 is missing here, 130 after Ctrl-C; of a run that failed, its own.
@@ -82,17 +82,54 @@ read_options() {
   [[ -z $build || -x $build/nearmetal ]] || refuse 2 "--build: there is no program $build/nearmetal"
 }
 
-install_what_is_missing() {
+# apt_in_folder ARGUMENT...: apt-get, with its lists and archives in the folder.
+apt_in_folder() {
+  mkdir -p "$tools/lists/partial" "$tools/archives/partial"
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root -o Debug::NoLocking=1 \
+    -o Dir::State::lists="$tools/lists" -o Dir::Cache::archives="$tools/archives" \
+    -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= "$@"
+}
+
+# unpack PACKAGE...: below $tools/root, with what they need and this machine has not.
+unpack() {
+  local archive
+  apt_in_folder update &&
+    apt_in_folder install --yes --download-only --no-install-recommends "$@" || return 1
+  for archive in "$tools"/archives/*.deb; do
+    # What is installed here would be a newer version of it.
+    if ! dpkg-query --status "$(dpkg-deb --field "$archive" Package)" >/dev/null 2>&1; then
+      dpkg-deb --extract "$archive" "$tools/root" || return 1
+    fi
+  done
+  rm -rf --one-file-system "$tools/archives" "$tools/lists"
+}
+
+# Programs that this machine lacks are unpacked in the folder and not installed, so that nothing else
+# changes; what they take their libraries and files from is in $with_tools and $qemu_files.
+provide_tools() {
   local package program missing=()
+  tools=$folder/tools with_tools=() qemu_files=()
   while read -r package program; do
     if [[ -n $package ]] && ! command -v "$program" >/dev/null; then missing+=("$package"); fi
   done <<<"$needs"
   ((${#missing[@]})) || return 0
-  command -v apt-get >/dev/null || refuse 8 "install these packages: ${missing[*]}"
-  say "installing ${missing[*]}"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -yqq \
-    --no-install-recommends "${missing[@]}"; } >"$results/apt.log" 2>&1 ||
-    refuse 8 "could not install ${missing[*]}: see $results/apt.log"
+  if [[ ! -f $tools/stamp || $(<"$tools/stamp") != "${missing[*]}" ]]; then
+    command -v apt-get >/dev/null || refuse 8 "install these packages: ${missing[*]}"
+    say "unpacking ${missing[*]} in $tools"
+    rm -rf --one-file-system "$tools"
+    interruptible unpack "${missing[@]}" >"$results/apt.log" 2>&1 ||
+      refuse 8 "could not get ${missing[*]}: see $results/apt.log"
+    printf '%s\n' "${missing[*]}" >"$tools/stamp"
+  fi
+  local usr=$tools/root/usr
+  local libraries=$usr/lib/x86_64-linux-gnu
+  PATH=$PATH:$usr/sbin:$usr/bin:$tools/root/sbin:$tools/root/bin
+  with_tools=(env "LD_LIBRARY_PATH=$libraries:$tools/root/lib/x86_64-linux-gnu")
+  if [[ -d $usr/share/debootstrap ]]; then with_tools+=("DEBOOTSTRAP_DIR=$usr/share/debootstrap"); fi
+  if [[ -d $usr/share/qemu ]]; then
+    with_tools+=("QEMU_MODULE_DIR=$libraries/qemu")
+    qemu_files=(-L "$usr/share/qemu" -L "$usr/share/seabios")
+  fi
 }
 
 check_machine() {
@@ -144,11 +181,12 @@ make_system() {
   rm -rf --one-file-system "$made" && mkdir -p "$made/root" || return 1
   # Mounts and processes of its own, so that none outlives it.
   setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child \
-    debootstrap --variant=minbase --include=linux-image-amd64,kmod "$release" "$made/root" "$mirror" >"$log" 2>&1 || return 1
+    "${with_tools[@]}" debootstrap --variant=minbase --include=linux-image-amd64,kmod \
+    "$release" "$made/root" "$mirror" >"$log" 2>&1 || return 1
   mkdir -p "$made/root/share" "$made/root/opt/nearmetal"
   guest_init >"$made/root/sbin/turns" && chmod 755 "$made/root/sbin/turns"
   cp -L "$made/root/vmlinuz" "$made/vmlinuz" && cp -L "$made/root/initrd.img" "$made/initrd.img" &&
-    mke2fs -q -t ext4 -d "$made/root" "$made/disk" 4G >>"$log" 2>&1 && printf '%s\n' "$stamp" >"$made/stamp"
+    "${with_tools[@]}" mke2fs -q -t ext4 -d "$made/root" "$made/disk" 4G >>"$log" 2>&1 && printf '%s\n' "$stamp" >"$made/stamp"
 }
 
 # Kept from call to call.
@@ -234,8 +272,9 @@ boot() {
   exec {to_guest}<>"$results/turns.in" {from_guest}<>"$results/turns.out"
   # It ends with this script, however that ends. What it writes to its disk goes to a file without
   # a name in TMPDIR.
-  TMPDIR=$results setpriv --pdeathsig KILL taskset --cpu-list "$held_to" qemu-system-x86_64 -machine q35 \
-    -accel "$1" -cpu "$2" -smp "$cpus" -m "$memory" -nodefaults -no-reboot -display none \
+  TMPDIR=$results setpriv --pdeathsig KILL taskset --cpu-list "$held_to" \
+    "${with_tools[@]}" qemu-system-x86_64 "${qemu_files[@]}" -machine q35 -accel "$1" -cpu "$2" \
+    -smp "$cpus" -m "$memory" -nodefaults -no-reboot -display none \
     -kernel "$folder/system/vmlinuz" -initrd "$folder/system/initrd.img" \
     -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 init=/sbin/turns" \
     -drive "file=$folder/system/disk,format=raw,if=virtio,snapshot=on" \
@@ -371,7 +410,7 @@ main() {
   trap 'exit 130' INT
   trap 'exit 143' TERM
   trap 'exit 129' HUP
-  install_what_is_missing
+  provide_tools
   choose_release
   provide_system
   provide_program
