@@ -4,6 +4,7 @@
 #include "bench/cli/build_info.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/exit_status.h"
+#include "bench/commands/option_reference.h"
 #include "bench/commands/program.h"
 #include "bench/tf_cnn_benchmarks/flags.h"
 
@@ -118,6 +119,7 @@ Examples:
   nearmetal generate zsh > "${fpath[1]}/_nearmetal"
   nearmetal generate fish > ~/.config/fish/completions/nearmetal.fish
   nearmetal generate man | man -l -
+  nearmetal generate markdown > options.md             all options, as a page
   nearmetal generate tf_cnn_benchmarks                 a table of its flags, in Markdown)";
 
 struct Generated {
@@ -130,6 +132,7 @@ constexpr Generated generated[] = {
     {"zsh", print_zsh_completion},
     {"fish", print_fish_completion},
     {"man", print_manual},
+    {"markdown", print_option_reference},
     {"tf_cnn_benchmarks", [](std::ostream& out, const Command&) { print_tf_flags(out); }},
 };
 
@@ -142,7 +145,9 @@ void add_generate_options(Options& options, GenerateForm& form) {
   const auto take = [&form](const std::string& text) {
     form.form = &find_row(generated, "generate", text);
   };
-  options.value("FORM", joined(names, "|"), "completion of a shell, manual, or its flags", take)
+  options
+      .value("FORM", joined(names, "|"), "completion of a shell, manual, options, or its flags",
+             take)
       .required = true;
 }
 
@@ -154,8 +159,8 @@ ExitCode run_generate(const GenerateForm& form, const Context& context) {
 }  // namespace
 
 Command generate_command() {
-  return make_command("generate", "Print shell completion or the manual page", generate_examples,
-                      add_generate_options, run_generate);
+  return make_command("generate", "Print shell completion, the manual page or the page of options",
+                      generate_examples, add_generate_options, run_generate);
 }
 
 }  // namespace nearmetal

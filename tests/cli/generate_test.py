@@ -17,7 +17,7 @@ class Generate(cli.CliTest):
         return process.out
 
     def test_every_option_of_the_help_is_everywhere(self):
-        texts = {form: self.generate(form) for form in ("bash", "zsh", "fish", "man")}
+        texts = {form: self.generate(form) for form in ("bash", "zsh", "fish", "man", "markdown")}
         texts["man"] = texts["man"].replace("\\-", "-")
         for command in COMMANDS:
             offered = re.search(rf"(?m)^ +{command}\) words='(.*?)'", texts["bash"])[1].split()
@@ -29,6 +29,9 @@ class Generate(cli.CliTest):
                 self.assertRegex(texts["fish"],
                                  rf"(?m)__nearmetal_within {command}'.* -l {option} ")
                 self.assertIn(rf"\fB--{option}\fR", texts["man"])
+                if option != "help":
+                    section = texts["markdown"].split(f"\n## {command}")[1].split("\n## ")[0]
+                    self.assertRegex(section, rf"(?m)^\| `[^`]*--{option}\b")
 
     def test_the_shells_can_read_them(self):
         for shell in ("bash", "zsh", "fish"):
@@ -70,6 +73,11 @@ class Generate(cli.CliTest):
         manual = self.generate("man").split('.SH "EXIT STATUS"\n')[1].split(".SH")[0]
         of_manual = re.findall(r"\.TP\n\\fB(\d+)\\fR\n(.*)", manual.replace("\\-", "-"))
         self.assertEqual(dict(of_manual), of_pages)
+
+    def test_the_page_of_options_is_what_the_program_prints(self):
+        page = pathlib.Path(__file__).parents[2] / "docs/options.md"
+        self.assertEqual(page.read_text(encoding="utf-8"), self.generate("markdown"),
+                         "write the output of `nearmetal generate markdown` into the page")
 
     def test_unknown_forms_are_refused(self):
         self.assert_refused(self.call("generate", "csh"), 2, "'csh'", "bash, zsh, fish, man")
