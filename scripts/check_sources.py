@@ -64,7 +64,7 @@ SUFFIXES = {".h", ".cpp", ".cu"}
 # A path of the tree in a document, in backticks or as a link; the notes tell of earlier trees, too.
 MENTIONED_PATH = re.compile(
     r"[`(]((?:bench|comm|docs|layouts|models|reports|scripts|tests)/[\w./-]*\w)[`)]")
-DOCUMENTS = ["README.md", "docs/*.md"]
+DOCUMENTS = ["*.md", "docs/*.md"]
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
