@@ -1,10 +1,12 @@
-"""Every command that README.md shows, run as written: those of seconds, or with --slow the others.
+"""Every command that README.md and the pages of docs show for a build folder, run as written: those of
+seconds, or with --slow the others.
 
-Those of the second kind set up, build and train: they run in a copy of the sources.
+Those of the second kind set up, build and train: they run in a copy of the sources. Links are checked, too.
 """
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,20 +18,30 @@ if SLOW:
 import cli  # noqa: E402, reads the arguments
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+# Others need an installed program, GPUs, hosts or a cluster.
+RUN_HERE = ("build/nearmetal ", "./scripts/quickstart.sh", "cmake -", "scripts/bundle.sh",
+            "scripts/compare_with_torch.py")
 
 # What sets up, builds, or trains at full size.
 SLOW_COMMANDS = ("./scripts/quickstart.sh", "cmake ", "scripts/bundle.sh")
 SLOW_LINES = ("build/nearmetal run", "build/nearmetal sweep")
-NEVER = "./scripts/test.sh"  # runs this test
 # Of what was run here, and not of whether it ran.
 VERDICTS = {"build/nearmetal gate": (0, 1, 3)}
 
 
 def shown_commands():
-    """The commands in the blocks of shell, without remarks, continued lines as one."""
-    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```sh\n")[1:]
-    text = "".join(block.split("```")[0] for block in blocks).replace("\\\n", " ")
-    return [" ".join(line.split(" #")[0].split()) for line in text.splitlines() if line.strip()]
+    """The commands in the blocks of shell, README's first: each once, without remarks, continued lines
+    as one."""
+    commands = {}
+    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
+        for block in page.read_text(encoding="utf-8").split("```sh\n")[1:]:
+            for line in block.split("```")[0].replace("\\\n", " ").splitlines():
+                command = " ".join(line.split(" #")[0].split())
+                if command.startswith(RUN_HERE):
+                    commands[command] = None
+    return list(commands)
 
 
 def is_slow(command):
@@ -39,7 +51,7 @@ def is_slow(command):
 class Readme(cli.CliTest):
     def setUp(self):
         super().setUp()
-        self.commands = [c for c in shown_commands() if c != NEVER and is_slow(c) == SLOW]
+        self.commands = [c for c in shown_commands() if is_slow(c) == SLOW]
         if SLOW:
             ignored = shutil.ignore_patterns("build", "build-*", ".git", ".cache")
             shutil.copytree(ROOT, self.folder, ignore=ignored, dirs_exist_ok=True)
@@ -56,6 +68,11 @@ class Readme(cli.CliTest):
                 self.assertEqual(self.tiny("--steps", "3", "--output", report).returncode, 0)
                 for copy in copies:
                     shutil.copy(self.path(report), self.path(f"{copy}{number}.json"))
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)#: ]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+                self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
 
     def test_the_commands_work(self):
         self.assertGreater(len(self.commands), 4)
