@@ -403,7 +403,8 @@ main() {
   mkdir -p "$folder"
   folder=$(realpath "$folder")
   exec {lock}>"$folder/lock"
-  flock --nonblock "$lock" || refuse 8 "another call uses $folder: name another by --folder"
+  # What a call that was stopped had started may take a moment to end.
+  flock --timeout 5 "$lock" || refuse 8 "another call uses $folder: name another by --folder"
   results=$folder/$(date -u +%Y%m%dT%H%M%SZ)
   mkdir "$results"
   trap clean_up EXIT

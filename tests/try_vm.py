@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 EXECUTABLE = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -131,6 +132,9 @@ class Stopped(unittest.TestCase):
                 process.send_signal(number)
                 process.stderr.read()
             self.assertEqual(process.returncode, status)
+            deadline = time.monotonic() + 20  # the kernel ends it, which takes a moment
+            while guests() and time.monotonic() < deadline:
+                time.sleep(0.1)
             self.assertEqual(guests(), [])
 
 
