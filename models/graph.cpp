@@ -111,6 +111,15 @@ int Graph::softmax_cross_entropy(int input, const std::string& name) {
   return append({OpKind::softmax_cross_entropy, name, {input}, {1}, {}, {}});
 }
 
+int Graph::receive(Shape value) {
+  if (!nodes_.empty()) throw std::logic_error("a stage begins with what it receives");
+  return append({OpKind::boundary, "from the stage before", {}, value, {}, {}});
+}
+
+int Graph::send(int input) {
+  return append({OpKind::boundary, "to the stage behind", {input}, nodes_.at(input).shape, {}, {}});
+}
+
 const Shape& Graph::input_shape(const Node& node) const {
   return nodes_.at(node.inputs.at(0)).shape;
 }

@@ -19,6 +19,7 @@ enum class OpKind {
   global_average_pool,
   linear,
   softmax_cross_entropy,
+  boundary,
 };
 
 constexpr auto names_of(OpKind) {
@@ -30,7 +31,8 @@ constexpr auto names_of(OpKind) {
                     "max_pool",
                     "global_average_pool",
                     "linear",
-                    "softmax_cross_entropy"};
+                    "softmax_cross_entropy",
+                    "boundary"};
 }
 
 /// Shape of one image's tensor; the batch dimension belongs to the program.
@@ -103,6 +105,10 @@ class Graph {
   int linear(int input, const std::string& name, int64_t outputs,
              Initialiser initialiser = Initialiser::uniform_fan_in);
   int softmax_cross_entropy(int input, const std::string& name);
+  /// Of a stage of a pipeline: what it gets from the stage before in place of images, and what it
+  /// hands on in place of a loss; gradients go the other way.
+  int receive(Shape value);
+  int send(int input);
 
   const std::string& name() const { return name_; }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -123,8 +129,12 @@ class Graph {
     return is(sole_consumer(product), OpKind::batch_norm) ? sole_consumer(product) : -1;
   }
 
-  /// Whether it can be trained; else its last node leaves the logits.
   bool has_loss() const { return nodes_.back().op == OpKind::softmax_cross_entropy; }
+  /// Whether it is a stage of a pipeline with one before it, and with one behind it.
+  bool receives() const { return nodes_.front().op == OpKind::boundary; }
+  bool sends() const { return nodes_.back().op == OpKind::boundary; }
+  /// Whether it can be trained; else its last node leaves the logits.
+  bool is_trainable() const { return has_loss() || sends(); }
   /// Whether the loss, and nothing else, reads this linear layer, or nothing does.
   bool are_logits(int linear) const {
     return consumers(linear).empty() || is(sole_consumer(linear), OpKind::softmax_cross_entropy);
@@ -133,6 +143,7 @@ class Graph {
   int64_t parameter_count() const;
   int64_t classes() const;
   int64_t features() const;  // that the classifier reads, of one image
+  /// Of a stage: of the value that it receives.
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image
 

@@ -42,6 +42,7 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
                        from.parameters()[node.parameters[0]].initialiser);
     case OpKind::batch_norm:
     case OpKind::softmax_cross_entropy:
+    case OpKind::boundary:
       break;
   }
   throw std::logic_error(node.name + " is not part of inference");

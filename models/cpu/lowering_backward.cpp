@@ -9,6 +9,7 @@ void Lowering::backward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
     case OpKind::input:
+    case OpKind::boundary:
     case OpKind::softmax_cross_entropy:  // its gradient comes with its value
       return;
     case OpKind::conv:

@@ -20,6 +20,7 @@ void Lowering::forward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
     case OpKind::input:
+    case OpKind::boundary:
       return;
     case OpKind::conv:
       return forward_convolution(i);

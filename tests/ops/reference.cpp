@@ -121,6 +121,8 @@ class Walk {
       case OpKind::softmax_cross_entropy:
         step_.loss = softmax_cross_entropy(input(node), inputs_.labels);
         return {};
+      case OpKind::boundary:
+        break;  // of whole networks alone
     }
     throw std::logic_error("unknown OpKind");
   }
@@ -173,6 +175,7 @@ class Walk {
     const BatchTensor& dy = gradients_[i];
     switch (node.op) {
       case OpKind::input:
+      case OpKind::boundary:
         return;
       case OpKind::conv:
       case OpKind::linear:

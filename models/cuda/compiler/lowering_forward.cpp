@@ -39,6 +39,8 @@ void Lowering::forward(int i) {
       return;
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
+    case OpKind::boundary:
+      unsupported(graph_.node(i), "it has no stages of a pipeline");
   }
 }
 

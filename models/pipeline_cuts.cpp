@@ -1,0 +1,202 @@
+#include "models/pipeline_cuts.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+namespace nearmetal {
+namespace {
+
+// Whether a node of this kind may read what lies behind a cut: others are computed together with
+// what they read.
+bool may_begin_a_stage(OpKind op) {
+  return op == OpKind::conv || op == OpKind::linear || op == OpKind::add;
+}
+
+bool is_in_module(const std::string& node, std::string_view module) {
+  return node == module ||
+         (node.starts_with(module) && node.size() > module.size() && node[module.size()] == '.');
+}
+
+std::optional<int> last_cut_point_in(const Graph& graph, std::string_view module) {
+  std::optional<int> last;
+  for (const int point : cut_points(graph)) {
+    if (is_in_module(graph.node(point).name, module)) last = point;
+  }
+  return last;
+}
+
+std::vector<std::string_view> split(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+void require_points(const Graph& graph, size_t points, int stages) {
+  if (stages < 1) throw std::invalid_argument("a pipeline has at least one stage");
+  if (points + 1 >= static_cast<size_t>(stages)) return;
+  throw std::invalid_argument(graph.name() + " can be cut into " + std::to_string(points + 1) +
+                              " stages at most, not into " + std::to_string(stages));
+}
+
+// Of the segments between neighbouring cut points, and of what is before the first and behind the
+// last: the seconds before each begins, and before the end of all.
+std::vector<double> seconds_before(std::span<const int> points,
+                                   std::span<const double> node_seconds) {
+  std::vector<double> before{0};
+  size_t begin = 0;
+  const auto add_until = [&](size_t end) {
+    before.push_back(std::accumulate(node_seconds.begin() + static_cast<ptrdiff_t>(begin),
+                                     node_seconds.begin() + static_cast<ptrdiff_t>(end),
+                                     before.back()));
+    begin = end;
+  };
+  for (const int point : points) add_until(static_cast<size_t>(point) + 1);
+  add_until(node_seconds.size());
+  return before;
+}
+
+// Before which segment each stage ends so that the slowest takes the least time.
+std::vector<size_t> balanced_ends(const std::vector<double>& before, int stages) {
+  const size_t segments = before.size() - 1;
+  struct Best {
+    double slowest = std::numeric_limits<double>::infinity();
+    size_t last_begins = 0;  // the last of the stages, at this segment
+  };
+  // Of the first stages, by their number and that of their segments.
+  std::vector best(stages + 1, std::vector<Best>(segments + 1));
+  best[0][0].slowest = 0;
+  for (int s = 1; s <= stages; ++s) {
+    for (size_t end = s; end <= segments; ++end) {
+      for (size_t begin = s - 1; begin < end; ++begin) {
+        const double slowest = std::max(best[s - 1][begin].slowest, before[end] - before[begin]);
+        if (slowest < best[s][end].slowest) best[s][end] = {slowest, begin};
+      }
+    }
+  }
+  std::vector<size_t> ends(stages, segments);
+  for (int s = stages; s > 1; --s) ends[s - 2] = best[s][ends[s - 1]].last_begins;
+  return ends;
+}
+
+int copy_node(const Node& node, const std::vector<int>& inputs, const Graph& from, Graph& to) {
+  const auto parameter = [&](size_t i) { return from.parameters()[node.parameters.at(i)]; };
+  switch (node.op) {
+    case OpKind::input:
+      return to.input(node.shape);
+    case OpKind::conv:
+      return to.conv(inputs[0], node.name, node.shape.channels, node.window,
+                     node.has_bias() ? Bias::present : Bias::absent);
+    case OpKind::batch_norm:
+      return to.batch_norm(inputs[0], node.name, parameter(0).scales_residual_branch);
+    case OpKind::relu:
+      return to.relu(inputs[0], node.name);
+    case OpKind::add:
+      return to.add(inputs[0], inputs[1], node.name);
+    case OpKind::max_pool:
+      return to.max_pool(inputs[0], node.name, node.window);
+    case OpKind::global_average_pool:
+      return to.global_average_pool(inputs[0], node.name);
+    case OpKind::linear:
+      return to.linear(inputs[0], node.name, node.shape.channels, parameter(0).initialiser);
+    case OpKind::softmax_cross_entropy:
+      return to.softmax_cross_entropy(inputs[0], node.name);
+    case OpKind::boundary:
+      break;
+  }
+  throw std::invalid_argument("a stage cannot be cut again");
+}
+
+}  // namespace
+
+std::vector<int> cut_points(const Graph& graph) {
+  std::vector<int> points;
+  int furthest = 0;  // that reads anything of the nodes before
+  const int count = static_cast<int>(graph.nodes().size());
+  for (int i = 0; i < count; ++i) {
+    const std::vector<int>& readers = graph.consumers(i);
+    const bool alone = furthest <= i;
+    const bool apart = !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
+      return may_begin_a_stage(graph.node(reader).op);
+    });
+    if (i > 0 && alone && apart) points.push_back(i);
+    for (const int reader : readers) furthest = std::max(furthest, reader);
+  }
+  return points;
+}
+
+std::string cut_name(const Graph& graph, int node) {
+  const std::string& name = graph.node(node).name;
+  const std::string module = name.substr(0, name.rfind('.'));
+  return last_cut_point_in(graph, module) == node ? module : name;
+}
+
+std::string cut_names(const Graph& graph, std::span<const int> cuts) {
+  std::string names;
+  for (const int cut : cuts) names += (names.empty() ? "" : ",") + cut_name(graph, cut);
+  return names;
+}
+
+std::vector<int> named_cuts(const Graph& graph, std::string_view names, int stages) {
+  const std::vector<std::string_view> parts = split(names);
+  if (std::ssize(parts) + 1 != stages) {
+    throw std::invalid_argument("--cuts " + std::string(names) + ": " + std::to_string(stages) +
+                                " stages need " + std::to_string(stages - 1) + " cuts, not " +
+                                std::to_string(parts.size()));
+  }
+  std::vector<int> cuts;
+  for (const std::string_view part : parts) {
+    const std::optional<int> found = last_cut_point_in(graph, part);
+    if (!found) {
+      throw std::invalid_argument("--cuts: " + graph.name() + " cannot be cut behind '" +
+                                  std::string(part) + "', but behind " +
+                                  cut_names(graph, cut_points(graph)));
+    }
+    if (!cuts.empty() && *found <= cuts.back()) {
+      throw std::invalid_argument("--cuts " + std::string(names) + ": '" + std::string(part) +
+                                  "' is not behind the cut before it");
+    }
+    cuts.push_back(*found);
+  }
+  return cuts;
+}
+
+std::vector<int> balanced_cuts(const Graph& graph, std::span<const double> node_seconds,
+                               int stages) {
+  const std::vector<int> points = cut_points(graph);
+  require_points(graph, points.size(), stages);
+  const std::vector<size_t> ends = balanced_ends(seconds_before(points, node_seconds), stages);
+  std::vector<int> cuts;
+  for (int s = 0; s + 1 < stages; ++s) cuts.push_back(points[ends[s] - 1]);
+  return cuts;
+}
+
+Stage make_stage(const Graph& graph, std::span<const int> cuts, int stage) {
+  if (stage < 0 || stage > std::ssize(cuts)) throw std::invalid_argument("there is no such stage");
+  const bool is_last = stage == std::ssize(cuts);
+  const int first = stage == 0 ? 0 : cuts[stage - 1] + 1;
+  const int last = is_last ? static_cast<int>(graph.nodes().size()) - 1 : cuts[stage];
+  Stage made{Graph(graph.name()), {}, graph.node(first).name, graph.node(last).name};
+  std::vector<int> copies(graph.nodes().size(), -1);
+  if (stage > 0) copies[cuts[stage - 1]] = made.graph.receive(graph.node(cuts[stage - 1]).shape);
+  for (int i = first; i <= last; ++i) {
+    const Node& node = graph.node(i);
+    if (!node.parameters.empty() && made.graph.parameters().empty()) {
+      made.parameters.begin = graph.parameters()[node.parameters[0]].offset;
+    }
+    std::vector<int> inputs;
+    for (const int input : node.inputs) inputs.push_back(copies[input]);
+    copies[i] = copy_node(node, inputs, graph, made.graph);
+  }
+  if (!is_last) made.graph.send(copies[last]);
+  made.parameters.count = made.graph.parameter_count();
+  return made;
+}
+
+}  // namespace nearmetal

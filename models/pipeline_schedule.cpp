@@ -1,0 +1,131 @@
+#include "models/pipeline_schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace nearmetal {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+// When the passes of each micro-batch end on each stage; infinite: not known yet.
+class Ends {
+ public:
+  Ends(size_t stages, int micro_batches)
+      : ends_(stages, {std::vector<double>(micro_batches, never),
+                       std::vector<double>(micro_batches, never)}) {}
+
+  double& of(size_t stage, const StageTask& task) {
+    return ends_[stage][static_cast<size_t>(task.pass)][task.micro_batch];
+  }
+  // When what a task reads is there.
+  double input_of(size_t stage, const StageTask& task) {
+    const bool forward = task.pass == Pass::forward;
+    if (forward && stage == 0) return 0;
+    if (!forward && stage + 1 == ends_.size()) return of(stage, {Pass::forward, task.micro_batch});
+    return of(forward ? stage - 1 : stage + 1, task);
+  }
+
+ private:
+  std::vector<std::array<std::vector<double>, 2>> ends_;
+};
+
+const TaskMark& mark_of(const std::vector<TaskMark>& marks, const StageTask& task) {
+  const auto found = std::ranges::find(marks, task, &TaskMark::task);
+  if (found == marks.end()) throw std::invalid_argument("a stage lacks the mark of a micro-batch");
+  return *found;
+}
+
+// The least time that a value of any micro-batch takes from one stage to the other.
+double least_delay(const std::vector<TaskMark>& from, const std::vector<TaskMark>& to, Pass pass) {
+  double least = never;
+  for (const TaskMark& mark : from) {
+    if (mark.task.pass != pass) continue;
+    least = std::min(least, mark_of(to, mark.task).begin_seconds - mark.end_seconds);
+  }
+  return least;
+}
+
+void move_by(double seconds, std::vector<TaskMark>& marks) {
+  for (TaskMark& mark : marks) {
+    mark.begin_seconds += seconds;
+    mark.end_seconds += seconds;
+  }
+}
+
+}  // namespace
+
+std::vector<StageTask> stage_tasks(Schedule schedule, int stages, int micro_batches, int stage) {
+  if (stage < 0 || stage >= stages) throw std::invalid_argument("there is no such stage");
+  if (micro_batches < 1) {
+    throw std::invalid_argument("the number of micro-batches must be at least 1");
+  }
+  const bool all_first = schedule == Schedule::gpipe && stages > 1;
+  const int ahead = all_first ? micro_batches : std::min(stages - 1 - stage, micro_batches);
+  std::vector<StageTask> tasks;
+  for (int i = 0; i < micro_batches + ahead; ++i) {
+    if (i < micro_batches) tasks.push_back({Pass::forward, i});
+    if (i >= ahead) tasks.push_back({Pass::backward, i - ahead});
+  }
+  return tasks;
+}
+
+std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
+                                                     std::span<const StageTimes> stages,
+                                                     int micro_batches) {
+  const auto count = static_cast<int>(stages.size());
+  std::vector<std::vector<StageTask>> tasks;
+  for (int s = 0; s < count; ++s) {
+    tasks.push_back(stage_tasks(schedule, count, micro_batches, s));
+  }
+  Ends ends(stages.size(), micro_batches);
+  std::vector<std::vector<TaskMark>> marks(stages.size());
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      while (marks[s].size() < tasks[s].size()) {
+        const StageTask& task = tasks[s][marks[s].size()];
+        const double input = ends.input_of(s, task);
+        if (input == never) break;
+        const double begin =
+            marks[s].empty() ? input : std::max(input, marks[s].back().end_seconds);
+        const double seconds =
+            task.pass == Pass::forward ? stages[s].forward_seconds : stages[s].backward_seconds;
+        marks[s].push_back({task, begin, begin + seconds});
+        ends.of(s, task) = begin + seconds;
+        moved = true;
+      }
+    }
+  }
+  return marks;
+}
+
+double bubble_of(std::span<const std::vector<TaskMark>> stages) {
+  double begin = never, end = -never, busy = 0;
+  for (const std::vector<TaskMark>& marks : stages) {
+    for (const TaskMark& mark : marks) {
+      begin = std::min(begin, mark.begin_seconds);
+      end = std::max(end, mark.end_seconds);
+      busy += mark.end_seconds - mark.begin_seconds;
+    }
+  }
+  return end > begin ? 1 - busy / (static_cast<double>(stages.size()) * (end - begin)) : 0;
+}
+
+double ideal_bubble(int stages, int micro_batches) {
+  return static_cast<double>(stages - 1) / static_cast<double>(micro_batches + stages - 1);
+}
+
+void align_clocks(std::vector<std::vector<TaskMark>>& stages) {
+  if (stages.empty() || stages[0].empty()) return;
+  move_by(-stages[0][0].begin_seconds, stages[0]);
+  for (size_t s = 1; s < stages.size(); ++s) {
+    const double there = least_delay(stages[s - 1], stages[s], Pass::forward);
+    const double back = least_delay(stages[s], stages[s - 1], Pass::backward);
+    move_by((back - there) / 2, stages[s]);
+  }
+}
+
+}  // namespace nearmetal

@@ -1,0 +1,67 @@
+// In which order the stages of a pipeline compute their micro-batches, and when each does.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+namespace nearmetal {
+
+/// gpipe: all forward passes, then all backward passes (arXiv 1811.06965). 1f1b: a backward pass as
+/// soon as there is one, so that a stage holds no more micro-batches than there are stages from it
+/// to the end (arXiv 2006.09503, with a flush). Both do the same arithmetic in the same order of
+/// micro-batches.
+enum class Schedule { gpipe, one_forward_one_backward };
+constexpr auto names_of(Schedule) { return std::array{"gpipe", "1f1b"}; }
+
+enum class Pass { forward, backward };
+constexpr auto names_of(Pass) { return std::array{"forward", "backward"}; }
+
+/// What a stage does at once.
+struct StageTask {
+  Pass pass = Pass::forward;
+  int micro_batch = 0;
+
+  bool operator==(const StageTask&) const = default;
+};
+
+/// The tasks of one step of a stage in its order: a forward and a backward pass for each of
+/// `micro_batches`. One stage does each micro-batch to its end, by either schedule. Throws
+/// std::invalid_argument for a stage that is not among the stages, and for no micro-batch.
+std::vector<StageTask> stage_tasks(Schedule schedule, int stages, int micro_batches, int stage);
+
+/// Seconds of one micro-batch in a stage.
+struct StageTimes {
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+};
+
+/// When a task was computed, by whatever clock.
+struct TaskMark {
+  StageTask task;
+  double begin_seconds = 0;
+  double end_seconds = 0;
+
+  bool operator==(const TaskMark&) const = default;
+};
+
+/// When each stage computes each task if stages take these times, transfers take none and every
+/// task starts as soon as it can; by stage, from 0 on.
+std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
+                                                     std::span<const StageTimes> stages,
+                                                     int micro_batches);
+
+/// The share of the stages' time, from the first begin to the last end of any, in which they
+/// compute nothing; 0 without marks. Clocks must agree.
+double bubble_of(std::span<const std::vector<TaskMark>> stages);
+
+/// That of equal stages without transfers, by either schedule: (P - 1) / (M + P - 1).
+double ideal_bubble(int stages, int micro_batches);
+
+/// Moves the marks of each stage onto the clock of the first, and that to begin at 0. Of two clocks
+/// the difference is taken which makes the fastest value between the two stages travel as long as
+/// the fastest gradient back, as NTP does. Each stage must have the marks of the same
+/// micro-batches.
+void align_clocks(std::vector<std::vector<TaskMark>>& stages);
+
+}  // namespace nearmetal

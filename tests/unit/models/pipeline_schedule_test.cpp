@@ -1,0 +1,137 @@
+#include "models/pipeline_schedule.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace nearmetal {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr Schedule schedules[] = {Schedule::gpipe, Schedule::one_forward_one_backward};
+
+// "F0 F1 B0 B1"
+std::string text_of(const std::vector<StageTask>& tasks) {
+  std::string text;
+  for (const StageTask& task : tasks) {
+    text += (text.empty() ? "" : " ") + std::string(task.pass == Pass::forward ? "F" : "B") +
+            std::to_string(task.micro_batch);
+  }
+  return text;
+}
+
+// The most micro-batches between their forward and their backward pass.
+int most_in_flight(const std::vector<StageTask>& tasks) {
+  int in_flight = 0, most = 0;
+  for (const StageTask& task : tasks) {
+    in_flight += task.pass == Pass::forward ? 1 : -1;
+    most = std::max(most, in_flight);
+  }
+  return most;
+}
+
+TEST(Schedule, GpipeHasAllForwardPassesFirst) {
+  for (int stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(text_of(stage_tasks(Schedule::gpipe, 2, 3, stage)), "F0 F1 F2 B0 B1 B2");
+  }
+}
+
+TEST(Schedule, OneForwardOneBackwardGoesBackAsSoonAsItCan) {
+  const Schedule kind = Schedule::one_forward_one_backward;
+  EXPECT_EQ(text_of(stage_tasks(kind, 3, 4, 0)), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(text_of(stage_tasks(kind, 3, 4, 1)), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(text_of(stage_tasks(kind, 3, 4, 2)), "F0 B0 F1 B1 F2 B2 F3 B3");
+  EXPECT_EQ(text_of(stage_tasks(kind, 4, 2, 0)), "F0 F1 B0 B1") << "fewer than stages";
+}
+
+TEST(Schedule, OfOneStageIsAccumulation) {
+  for (const Schedule kind : schedules)
+    EXPECT_EQ(text_of(stage_tasks(kind, 1, 2, 0)), "F0 B0 F1 B1");
+}
+
+TEST(Schedule, HoldsAllMicroBatchesOrAsManyAsStagesAreLeft) {
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const int micro_batches : {1, 2, 4, 9}) {
+      const auto held = [&](Schedule kind) {
+        return most_in_flight(stage_tasks(kind, 4, micro_batches, stage));
+      };
+      EXPECT_EQ(held(Schedule::gpipe), micro_batches);
+      EXPECT_EQ(held(Schedule::one_forward_one_backward), std::min(4 - stage, micro_batches));
+    }
+  }
+}
+
+TEST(Schedule, RefusesWhatIsNotThere) {
+  EXPECT_THROW(stage_tasks(Schedule::gpipe, 2, 1, 2), std::invalid_argument);
+  EXPECT_THROW(stage_tasks(Schedule::gpipe, 2, 1, -1), std::invalid_argument);
+  EXPECT_THROW(stage_tasks(Schedule::gpipe, 2, 0, 0), std::invalid_argument);
+}
+
+TEST(SimulatedPipeline, OfEqualStagesHasTheIdealBubble) {
+  for (const Schedule kind : schedules) {
+    for (const int stages : {1, 2, 3, 8}) {
+      for (const int micro_batches : {1, 2, 5, 32}) {
+        const std::vector<StageTimes> times(stages, {1, 2});
+        EXPECT_NEAR(bubble_of(simulate_pipeline(kind, times, micro_batches)),
+                    ideal_bubble(stages, micro_batches), 1e-12)
+            << to_string(kind) << ' ' << stages << ' ' << micro_batches;
+      }
+    }
+  }
+}
+
+TEST(SimulatedPipeline, ByHand) {
+  const std::vector<StageTimes> times{{1, 2}, {2, 3}};
+  const auto marks = simulate_pipeline(Schedule::one_forward_one_backward, times, 2);
+  ASSERT_EQ(marks.size(), 2u);
+  EXPECT_THAT(
+      marks[0],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 0, 1}, TaskMark{{Pass::forward, 1}, 1, 2},
+                  TaskMark{{Pass::backward, 0}, 6, 8}, TaskMark{{Pass::backward, 1}, 11, 13}));
+  EXPECT_THAT(
+      marks[1],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 1, 3}, TaskMark{{Pass::backward, 0}, 3, 6},
+                  TaskMark{{Pass::forward, 1}, 6, 8}, TaskMark{{Pass::backward, 1}, 8, 11}));
+  EXPECT_DOUBLE_EQ(bubble_of(marks), 1 - 16.0 / 26);
+}
+
+TEST(SimulatedPipeline, UnequalStagesWaitForTheSlowest) {
+  const std::vector<StageTimes> times{{1, 1}, {3, 3}};
+  for (const Schedule kind : schedules) {
+    const double bubble = bubble_of(simulate_pipeline(kind, times, 100));
+    EXPECT_GT(bubble, 1.0 / 3) << "the first stage idles two thirds of its time";
+    EXPECT_LT(bubble, 0.34);
+  }
+}
+
+TEST(Bubble, OfNothingIsNone) {
+  EXPECT_EQ(bubble_of({}), 0);
+  EXPECT_EQ(bubble_of(std::vector<std::vector<TaskMark>>(2)), 0);
+}
+
+TEST(Clocks, AreAlignedByWhatTravelsBetweenStages) {
+  const std::vector<StageTimes> times{{1, 2}, {1, 2}, {1, 2}};
+  for (const Schedule kind : schedules) {
+    const auto truth = simulate_pipeline(kind, times, 4);
+    auto marks = truth;
+    for (size_t s = 0; s < marks.size(); ++s) {
+      for (TaskMark& mark : marks[s]) {
+        mark.begin_seconds += 100 - 7.5 * static_cast<double>(s);
+        mark.end_seconds += 100 - 7.5 * static_cast<double>(s);
+      }
+    }
+    align_clocks(marks);
+    EXPECT_EQ(marks, truth) << to_string(kind);
+  }
+}
+
+TEST(Clocks, NeedTheSameMicroBatches) {
+  std::vector<std::vector<TaskMark>> marks{{{{Pass::forward, 0}, 0, 1}}, {}};
+  EXPECT_THROW(align_clocks(marks), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace nearmetal
