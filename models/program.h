@@ -14,6 +14,7 @@
 #include "models/gpu_share.h"
 #include "models/graph.h"
 #include "models/probe.h"
+#include "models/stage_links.h"
 #include "models/training_options.h"
 
 namespace nearmetal {
@@ -81,6 +82,7 @@ struct ProgramOptions {
   int64_t batch_size = 1;
   // Batches of a step, one after another, before one update with the mean of their gradients.
   int64_t micro_batches = 1;
+  PipelinePlace pipeline;  // of a graph that is a stage
   Precision precision = Precision::fp32;
   bool forward_only = false;  // no gradient, no update; true for a graph without a loss
   Input input = Input::device;
@@ -113,13 +115,27 @@ inline void require_sizes(const ProgramOptions& options) {
   }
 }
 
+/// Where the time of a step went in a stage of a pipeline, by the device's clock; 0 without one.
+struct PipelineSeconds {
+  double span = 0;      // from the first wait for a value until all stages are through, without
+                        // exposed_communication_seconds; what is none of the following is launches
+  double forward = 0;   // computing, all micro-batches
+  double backward = 0;  // likewise
+  double waiting = 0;   // for what another stage had not yet computed or sent
+  double sending = 0;   // held up by what was still on its way to another stage
+
+  double busy() const { return forward + backward; }
+};
+
 /// What happened in one step.
 struct StepRecord {
-  double seconds = 0;       // from the end of the step before (or the start of work) to its end
+  double seconds = 0;  // from the end of the step before (or the start of work) to its end
+  // Of a stage these are the whole network's.
   float loss = 0;           // mean over all images, unscaled; 0 where the graph has none
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
+  PipelineSeconds pipeline;                  // of a stage
 };
 
 /// The parts of a step, in its order.
@@ -169,6 +185,16 @@ class Program {
   /// and before restart(); again with the same `all_reduce` to send other buckets. Not for
   /// forward_only.
   virtual void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) = 0;
+
+  /// Joins this stage to its neighbours by `links`, which must outlive the program. All stages call
+  /// it before anything else that takes a step. Throws std::logic_error for a graph that is no
+  /// stage.
+  virtual void connect_stages(StageLinks&) { throw std::logic_error("the graph is no stage"); }
+  /// When the last step computed each of its tasks, of a stage; begins anywhere.
+  virtual std::vector<TaskMark> task_marks() { return {}; }
+  /// Bytes that one micro-batch sends to the stage behind, and as many gradients come back; 0
+  /// without one.
+  virtual int64_t boundary_bytes() const { return 0; }
 
   /// From the next restart() on updates take this rate in place of that of ProgramOptions::sgd.
   virtual void use_learning_rate(double rate) = 0;

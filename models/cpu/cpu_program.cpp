@@ -41,7 +41,7 @@ CpuProgram::CpuProgram(const Graph& graph, const ProgramOptions& options)
   std::array<void*, region_count> regions{};
   for (int i = 0; i < region_count; ++i) regions[i] = regions_[i].get();
   bind_memory(step_, regions, stream_);
-  repeat_for_micro_batches();
+  put_tasks_in_order();
   surround_with_input_and_update();
   use_synthetic_batch();
   restart(std::vector<float>(graph_.parameter_count()));
@@ -65,38 +65,8 @@ void CpuProgram::allocate() {
   if (const int64_t bytes = host_image_bytes(step_, options_)) host_images_ = allocate_host(bytes);
   state_.labels.resize(options_.step_images());
   state_.losses.resize(options_.step_images());
-  state_.running_statistics.resize(step_.bytes(Region::statistics) / 4);
-}
-
-// What is lowered is one micro-batch: all take the same memory, one after another.
-void CpuProgram::repeat_for_micro_batches() {
-  const std::vector<Operation> pass = std::exchange(step_.operations, {});
-  const int64_t bytes = step_.images->bytes(), elements = step_.bytes(Region::gradients) / 4;
-  for (int64_t i = 0; i < options_.micro_batches; ++i) {
-    if (host_images_ != nullptr) {
-      step_.operations.push_back({.name = "images",
-                                  .phase = Phase::input,
-                                  .implementation = "own copy",
-                                  .bytes = 2.0 * static_cast<double>(bytes),
-                                  .operands = {step_.images},
-                                  .run = [this, i, bytes] {
-                                    state_.first_image = i * options_.batch_size;
-                                    parallel_copy(step_.images->data(), host_images_of(i), bytes);
-                                  }});
-    }
-    step_.operations.insert(step_.operations.end(), pass.begin(), pass.end());
-    if (i == options_.micro_batches - 1) return;
-    step_.operations.push_back(
-        {.name = "sum of micro-batches",
-         .phase = Phase::backward,
-         .implementation = i == 0 ? "own copy" : "own loop",
-         .bytes = (i == 0 ? 2.0 : 3.0) * 4 * static_cast<double>(elements),
-         .run = [first = i == 0, elements, sum = static_cast<float*>(sum_before_.get()),
-                 gradient = region(Region::gradients)] {
-           if (first) return parallel_copy(sum, gradient, 4 * elements);
-           add(Precision::fp32, sum, gradient, false, sum, elements);
-         }});
-  }
+  state_.running_statistics.resize(step_.statistics_elements());
+  if (options_.pipeline.is_pipelined()) state_.stage.marks.resize(step_.tasks.size());
 }
 
 FlatGradient CpuProgram::flat_gradient() const {
@@ -107,13 +77,15 @@ FlatGradient CpuProgram::flat_gradient() const {
 }
 
 void CpuProgram::surround_with_input_and_update() {
-  if (!graph_.has_loss()) return;
-  step_.operations.insert(step_.operations.begin(),
-                          {.name = "labels",
-                           .phase = Phase::input,
-                           .implementation = "own loop",
-                           .bytes = 4.0 * static_cast<double>(options_.step_images()),
-                           .run = [this] { draw_labels(); }});
+  if (!graph_.is_trainable()) return;
+  if (graph_.has_loss()) {
+    step_.operations.insert(step_.operations.begin(),
+                            {.name = "labels",
+                             .phase = Phase::input,
+                             .implementation = "own loop",
+                             .bytes = 4.0 * static_cast<double>(options_.step_images()),
+                             .run = [this] { draw_labels(); }});
+  }
   const int64_t gradient_bytes = step_.bytes(Region::gradients);
   if (sum_before_ != nullptr) {
     step_.operations.push_back(
@@ -172,13 +144,14 @@ void CpuProgram::draw_labels() {
 }
 
 void CpuProgram::finish_step() {
-  const double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
-  record_.loss = static_cast<float>(loss / static_cast<double>(options_.step_images()));
+  double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
   double squares = 0;
   if (!options_.forward_only) {
     squares =
         square_sum(region(Region::gradients), step_.bytes(Region::gradients) / 4, partial_sums_);
   }
+  if (options_.pipeline.is_pipelined()) sum_over_stages(squares, loss);
+  record_.loss = static_cast<float>(loss / static_cast<double>(options_.step_images()));
   const bool finite = std::isfinite(squares);
   inverse_scale_ = gradient_factor();
   record_.gradient_norm = static_cast<float>(std::sqrt(squares) * inverse_scale_);
@@ -283,6 +256,7 @@ std::vector<float> CpuProgram::logits() {
 }
 
 void CpuProgram::set_images(std::span<const float> images) {
+  if (graph_.receives()) return;  // the first stage has them
   const memory::desc canonical = canonical_desc(step_.images->desc());
   const int64_t elements = options_.batch_size * graph_.image().elements();
   for (int64_t i = 0; i < options_.micro_batches; ++i) {
@@ -301,10 +275,11 @@ void CpuProgram::use_batch(std::span<const float> images, std::span<const int32_
 
 void CpuProgram::use_synthetic_batch() {
   use_threads();
+  fixed_labels_.clear();
+  if (graph_.receives()) return;
   std::vector<float> images(options_.step_images() * graph_.image().elements());
   fill_images(options_.data_seed, images.data(), static_cast<int64_t>(images.size()));
   set_images(images);
-  fixed_labels_.clear();
 }
 
 }  // namespace nearmetal::cpu

@@ -21,6 +21,9 @@ class CpuProgram : public Program {
   void enqueue_step() override;
   StepRecord wait_step() override { return record_; }
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
+  void connect_stages(StageLinks& links) override;
+  std::vector<TaskMark> task_marks() override { return state_.stage.marks; }
+  int64_t boundary_bytes() const override;
 
   void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
@@ -55,7 +58,10 @@ class CpuProgram : public Program {
 
   void check_memory() const;
   void allocate();
-  void repeat_for_micro_batches();
+  // The tasks of a step in their order, with images before and sums of gradients behind them.
+  void put_tasks_in_order();
+  Operation copy_of_images(const LoweredTask& task, int micro_batch);
+  Operation sum_of_gradients(int micro_batch);
   void surround_with_input_and_update();
   FlatGradient flat_gradient() const;
   char* host_images_of(int64_t micro_batch) const {
@@ -66,6 +72,7 @@ class CpuProgram : public Program {
 
   void draw_labels();
   void finish_step();
+  void sum_over_stages(double& squares, double& loss);
   void update();
   float gradient_factor() const;
   void set_images(std::span<const float> images);

@@ -37,24 +37,57 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options, const dnnl
       options_(options),
       engine_(engine),
       state_(state),
-      type_(data_type(options.precision)),
-      values_(graph.nodes().size()),
-      workspaces_(graph.nodes().size()),
-      gradients_(graph.nodes().size()) {
+      type_(data_type(options.precision)) {
   attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   step_.slices.resize(graph.parameters().size());
 }
 
 LoweredStep Lowering::run() {
-  const int count = static_cast<int>(graph_.nodes().size());
-  for (int i = 0; i < count; ++i) walk(i, &Lowering::forward);
-  update_statistics();
-  if (!options_.forward_only) {
-    for (int i = count - 1; i >= 0; --i) walk(i, &Lowering::backward);
+  const PipelinePlace& place = options_.pipeline;
+  const int64_t micro_batches = place.is_pipelined() ? options_.micro_batches : 1;
+  std::vector<StageTask> tasks =
+      stage_tasks(place.schedule, place.stages, static_cast<int>(micro_batches), place.stage);
+  if (options_.forward_only) {
+    std::erase_if(tasks, [](const StageTask& task) { return task.pass == Pass::backward; });
   }
+  const size_t nodes = graph_.nodes().size();
+  kept_.assign(micro_batches, {std::vector<Tensor*>(nodes),
+                               std::vector<Tensor*>(nodes),
+                               std::vector<std::vector<Tensor*>>(nodes),
+                               {}});
+  boundary_.resize(micro_batches);
+  for (size_t i = 0; i < tasks.size(); ++i) lower_task(tasks, i);
   place_parameters();
   place_step();
   return std::move(step_);
+}
+
+void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
+  const StageTask& task = tasks[index];
+  const size_t begin = step_.operations.size();
+  micro_batch_ = task.micro_batch;
+  swap_micro_batch();
+  if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
+  const int count = static_cast<int>(graph_.nodes().size());
+  if (task.pass == Pass::forward) {
+    for (int i = 0; i < count; ++i) walk(i, &Lowering::forward);
+    update_statistics();
+  } else {
+    for (int i = count - 1; i >= 0; --i) walk(i, &Lowering::backward);
+  }
+  if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
+  Tensor* images = task.pass == Pass::forward && !graph_.receives() ? values_[0] : nullptr;
+  step_.tasks.push_back({task, begin, step_.operations.size(), images});
+  if (step_.images == nullptr) step_.images = images;
+  swap_micro_batch();
+}
+
+void Lowering::swap_micro_batch() {
+  NodeTensors& kept = kept_[micro_batch_];
+  std::swap(values_, kept.values);
+  std::swap(workspaces_, kept.workspaces);
+  std::swap(gradients_, kept.gradients);
+  std::swap(batch_statistics_, kept.batch_statistics);
 }
 
 void Lowering::walk(int node, void (Lowering::*direction)(int)) {
@@ -130,6 +163,7 @@ void Lowering::reorder_into(const std::string& name, Phase phase, Tensor* from, 
 
 void Lowering::define_parameter(int parameter, const Desc& desc) {
   ParameterSlice& slice = step_.slices[parameter];
+  if (slice.value != nullptr) return;  // by the first micro-batch
   const Desc master = with_type(desc, dnnl::memory::data_type::f32);
   slice.value = tensor(master, Region::values);
   if (!options_.forward_only) slice.gradient = tensor(master, Region::gradients);
@@ -187,7 +221,15 @@ void Lowering::place_step() {
       life.last_use = k;
     }
   }
-  found[step_.images] = {step_.images->bytes(), 0, last};  // they stay from step to step
+  for (const LoweredTask& task : step_.tasks) {
+    if (task.images == nullptr) continue;
+    BufferLife& life = found[task.images];
+    if (step_.micro_batches() == 1) {
+      life = {task.images->bytes(), 0, last};  // they stay from step to step
+    } else {
+      life.first_use = static_cast<int>(task.begin);  // where they are copied to
+    }
+  }
   std::vector<BufferLife> lives;
   std::vector<Tensor*> placed;
   for (Tensor& tensor : step_.tensors) {

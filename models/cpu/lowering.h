@@ -1,6 +1,7 @@
 // Turns a graph into the oneDNN primitives and loops of one step, in order, with their memory.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -54,6 +55,18 @@ struct Operation {
   std::function<void()> run{};              // of a primitive: after bind_memory()
 };
 
+/// A stage's view of the pipeline while a step goes on.
+struct StageState {
+  StageLinks* links = nullptr;
+  std::vector<TaskMark> marks;   // by task of the step, in its order
+  PipelineSeconds seconds;       // of this step, so far
+  double begin_seconds = 0;      // of the span
+  std::array<double, 2> sums{};  // over all stages: squares of the gradient, losses
+};
+
+/// Of a clock that only goes forward.
+double now_seconds();
+
 /// What loops read and write beside tensors; the program owns it and keeps its address.
 struct StepState {
   std::vector<int32_t> labels;            // by image of the step
@@ -62,24 +75,45 @@ struct StepState {
   std::vector<float> running_statistics;  // as the region of statistics
   float loss_scale = 1;
   double exposed_communication_seconds = 0;  // of this step, so far
+  StageState stage;
+};
+
+/// Operations [begin, end) of one task.
+struct LoweredTask {
+  StageTask task;
+  size_t begin = 0;
+  size_t end = 0;
+  Tensor* images = nullptr;  // that a forward pass reads; null: it receives its values
 };
 
 struct LoweredStep {
   std::deque<Tensor> tensors;
   std::vector<Operation> operations;
+  std::vector<LoweredTask> tasks;      // in their order
   std::vector<ParameterSlice> slices;  // by parameter
   std::vector<NormStatistics> norms;   // in graph order
-  Tensor* images = nullptr;
+  Tensor* images = nullptr;  // of the first micro-batch; null: of a stage that receives values
   Tensor* logits = nullptr;  // of a graph without a loss
   std::array<int64_t, region_count> region_bytes{};
 
   int64_t& bytes(Region region) { return region_bytes[static_cast<size_t>(region)]; }
   int64_t bytes(Region region) const { return region_bytes[static_cast<size_t>(region)]; }
   int64_t total_bytes() const;
+  /// Elements of the running statistics, and of those of one micro-batch.
+  int64_t statistics_elements() const {
+    return norms.empty() ? 0 : norms.back().offset + 2 * norms.back().stride;
+  }
+  /// As many micro-batches as have operations of their own.
+  int64_t micro_batches() const {
+    return std::ranges::count(tasks, Pass::forward,
+                              [](const LoweredTask& t) { return t.task.pass; });
+  }
 };
 
-/// The forward and backward pass. Allocates nothing of the size of a tensor; `state` is read when
-/// operations run. The number of OpenMP threads must be the same then.
+/// The forward and backward pass: of a stage those of all micro-batches, in the order of its
+/// schedule and with transfers; else of one micro-batch, since all take the same memory. Allocates
+/// nothing of the size of a tensor; `state` is read when operations run. The number of OpenMP
+/// threads must be the same then.
 LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl::engine& engine,
                   StepState& state);
 

@@ -8,8 +8,9 @@ using dnnl::algorithm;
 void Lowering::backward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
-    case OpKind::input:
     case OpKind::boundary:
+      return backward_boundary(i);
+    case OpKind::input:
     case OpKind::softmax_cross_entropy:  // its gradient comes with its value
       return;
     case OpKind::conv:

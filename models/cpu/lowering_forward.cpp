@@ -20,8 +20,9 @@ void Lowering::forward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
     case OpKind::input:
-    case OpKind::boundary:
       return;
+    case OpKind::boundary:
+      return forward_boundary(i);
     case OpKind::conv:
       return forward_convolution(i);
     case OpKind::batch_norm:
@@ -52,14 +53,13 @@ Tensor* Lowering::value(int node) {
   if (values_[node] == nullptr) {
     if (!graph_.is(node, OpKind::input)) throw std::logic_error("a node reads a later one");
     values_[node] = tensor({dims(node), type_, dnnl::memory::format_tag::nchw});
-    step_.images = values_[node];
   }
   return values_[node];
 }
 
 Lowering::Epilogue Lowering::epilogue_of(int conv) const {
   Epilogue epilogue{conv};
-  if (graph_.has_loss()) return epilogue;
+  if (graph_.is_trainable()) return epilogue;
   int consumer = graph_.sole_consumer(conv);
   if (graph_.is(consumer, OpKind::add)) {
     const std::vector<int>& added = graph_.node(consumer).inputs;
@@ -103,7 +103,7 @@ void Lowering::forward_convolution(int i) {
       attributes_for(epilogue), engine_);
   convolutions_.emplace(i, desc);
   if (graph_.is(input, OpKind::input) && values_[input] == nullptr) {
-    values_[input] = step_.images = tensor(desc.src_desc());
+    values_[input] = tensor(desc.src_desc());
   }
   define_parameter(node.parameters[0], desc.weights_desc());
   Tensor* x = reordered(node.name, Phase::forward, value(input), desc.src_desc());
@@ -131,8 +131,10 @@ void Lowering::forward_norm(int i) {
 
   int64_t& end = step_.bytes(Region::statistics);
   const int64_t padded = (node.shape.channels + 15) / 16 * 16;
-  step_.norms.push_back({end / 4, padded, node.shape.channels,
-                         options_.batch_size * node.shape.height * node.shape.width});
+  if (micro_batch_ == 0) {
+    step_.norms.push_back({end / 4, padded, node.shape.channels,
+                           options_.batch_size * node.shape.height * node.shape.width});
+  }
   Tensor* mean = tensor(vector(node.shape.channels), Region::statistics, end);
   Tensor* variance = tensor(vector(node.shape.channels), Region::statistics, end + 4 * padded);
   end += 2 * 4 * padded;
@@ -243,24 +245,24 @@ void Lowering::forward_loss(int i) {
     gradients_[input].push_back(gradient);
   }
   emit(graph_.node(i).name, Phase::forward, "own loop", {logits, gradient},
-       [=, precision = options_.precision, &state = state_] {
+       [=, precision = options_.precision, first = micro_batch_ * batch, &state = state_] {
+         const int64_t image = state.first_image + first;
          softmax_loss(precision, static_cast<const float*>(logits->data()),
-                      state.labels.data() + state.first_image, batch, classes,
-                      state.loss_scale / static_cast<float>(batch),
-                      state.losses.data() + state.first_image,
+                      state.labels.data() + image, batch, classes,
+                      state.loss_scale / static_cast<float>(batch), state.losses.data() + image,
                       gradient != nullptr ? gradient->data() : nullptr);
        });
 }
 
 void Lowering::update_statistics() {
   if (step_.norms.empty()) return;
-  Tensor* first = batch_statistics_.begin()->second.first;  // where the region begins
+  Tensor* first = batch_statistics_.begin()->second.first;  // where those of the micro-batch begin
   emit("running statistics", Phase::forward, "own loop", {},
        [first, norms = step_.norms, &state = state_] {
          update_running_statistics(norms, static_cast<const float*>(first->data()),
                                    state.running_statistics.data());
        })
-      .bytes = 3.0 * static_cast<double>(step_.bytes(Region::statistics));
+      .bytes = 3.0 * 4 * static_cast<double>(step_.statistics_elements());
 }
 
 }  // namespace nearmetal::cpu

@@ -1,6 +1,8 @@
 // The state of lower() while it walks through the graph: forward, then backward.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -38,9 +40,9 @@ class Lowering {
   // As many dimensions as its input has: a linear layer's own output has two.
   Dims linear_weight_dims(const Node& linear);
   prop_kind direction() const {
-    return graph_.has_loss() ? prop_kind::forward_training : prop_kind::forward_inference;
+    return graph_.is_trainable() ? prop_kind::forward_training : prop_kind::forward_inference;
   }
-  const char* pass() const { return graph_.has_loss() ? " forward" : " inference"; }
+  const char* pass() const { return graph_.is_trainable() ? " forward" : " inference"; }
   // What a convolution computes along with itself where no backward pass needs what lies between:
   // the sum with a residual, in place, a ReLU, or both.
   struct Epilogue {
@@ -72,6 +74,23 @@ class Lowering {
   void store_gradient(const std::string& name, int parameter, Tensor* gradient);
   // The tensor that a gradient in this layout is computed into.
   Tensor* gradient_target(int parameter, const Desc& desc);
+
+  void lower_task(const std::vector<StageTask>& tasks, size_t index);
+  // Takes up, or puts away, what the passes of this micro-batch leave by node.
+  void swap_micro_batch();
+
+  // lowering_stage.cpp
+  Tensor* boundary_tensor(int boundary);
+  Operation& emit_transfer(Transfer transfer, const char* what, Tensor* data,
+                           std::function<void()> run);
+  void start(Transfer transfer, int micro_batch, Tensor* data);
+  void finish(Transfer transfer, int micro_batch, Tensor* data);
+  void start_receive(const StageTask& task);
+  void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void finish_sent_gradient();
+  void forward_boundary(int i);
+  void backward_boundary(int i);
 
   void walk(int node, void (Lowering::*direction)(int));
   void forward(int i);
@@ -105,14 +124,25 @@ class Lowering {
   dnnl::memory::data_type type_;
   dnnl::primitive_attr attributes_;
   LoweredStep step_;
-  // All by node.
+  int micro_batch_ = 0;
+  // Of one micro-batch, all by node.
+  struct NodeTensors {
+    std::vector<Tensor*> values;
+    std::vector<Tensor*> workspaces;
+    std::vector<std::vector<Tensor*>> gradients;
+    std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics;  // mean, variance
+  };
+  std::vector<NodeTensors> kept_;  // by micro-batch, while another is lowered
   std::vector<Tensor*> values_;
   std::vector<Tensor*> workspaces_;
   std::vector<std::vector<Tensor*>> gradients_;
+  std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics_;
+  // Of a stage, by micro-batch: what was received, or is to be sent.
+  std::vector<std::array<Tensor*, transfer_count>> boundary_;
+  int sent_gradient_ = -1;  // micro-batch whose gradient may still be on its way; -1: none
   std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
   std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
   std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
-  std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics_;  // mean, variance
 };
 
 template <class Primitive, class PrimitiveDesc>

@@ -43,12 +43,13 @@ int64_t CpuProgram::sent_gradient_bytes(const LoweredStep& step, const ProgramOp
 }
 
 int64_t CpuProgram::host_image_bytes(const LoweredStep& step, const ProgramOptions& options) {
+  if (step.images == nullptr) return 0;
   const bool in_place = options.input == Input::device && options.micro_batches == 1;
   return in_place ? 0 : options.micro_batches * step.images->bytes();
 }
 
 int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
-  int64_t bytes = step.total_bytes() + step.bytes(Region::statistics);  // running ones as well
+  int64_t bytes = step.total_bytes() + 4 * step.statistics_elements();  // running ones as well
   bytes += step.bytes(Region::gradients);                               // momentum
   bytes += sent_gradient_bytes(step, options);
   if (options.micro_batches > 1) bytes += step.bytes(Region::gradients);  // their sum
