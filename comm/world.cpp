@@ -24,6 +24,7 @@ class AloneWorld : public World {
   void maximum(std::span<int64_t>) override {}
   void start_maximum(int64_t value) override { started_ = value; }
   std::optional<int64_t> started_maximum() override { return started_; }
+  std::unique_ptr<World> split(int) override { return std::make_unique<AloneWorld>(); }
   std::unique_ptr<HostSum> host_sum(int) override { return nullptr; }
   std::vector<Probe> probes() override { return {}; }
   [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }

@@ -58,6 +58,10 @@ class World {
   virtual void start_maximum(int64_t value) = 0;
   virtual std::optional<int64_t> started_maximum() = 0;
 
+  /// The ranks that give the same `part`, as a world of their own, in their order, which must not
+  /// outlive this one. Ends the whole job where it aborts.
+  virtual std::unique_ptr<World> split(int part) = 0;
+
   /// Over the ranks that give the same `part`, in an order of its own beside all other calls. Only
   /// where the world was joined for more than one thread; null for a world of one.
   virtual std::unique_ptr<HostSum> host_sum(int part) = 0;

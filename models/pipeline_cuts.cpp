@@ -177,12 +177,12 @@ std::vector<int> balanced_cuts(const Graph& graph, std::span<const double> node_
   return cuts;
 }
 
-Stage make_stage(const Graph& graph, std::span<const int> cuts, int stage) {
+PipelineStage make_stage(const Graph& graph, std::span<const int> cuts, int stage) {
   if (stage < 0 || stage > std::ssize(cuts)) throw std::invalid_argument("there is no such stage");
   const bool is_last = stage == std::ssize(cuts);
   const int first = stage == 0 ? 0 : cuts[stage - 1] + 1;
   const int last = is_last ? static_cast<int>(graph.nodes().size()) - 1 : cuts[stage];
-  Stage made{Graph(graph.name()), {}, graph.node(first).name, graph.node(last).name};
+  PipelineStage made{Graph(graph.name()), {}, graph.node(first).name, graph.node(last).name};
   std::vector<int> copies(graph.nodes().size(), -1);
   if (stage > 0) copies[cuts[stage - 1]] = made.graph.receive(graph.node(cuts[stage - 1]).shape);
   for (int i = first; i <= last; ++i) {

@@ -41,14 +41,14 @@ struct ParameterRange {
 
 /// A stage as a graph of its own: in place of images it receives what the stage before sends, and
 /// in place of a loss it sends what the one behind receives.
-struct Stage {
+struct PipelineStage {
   Graph graph;
   ParameterRange parameters;  // of the whole network's
   std::string first_node, last_node;
 };
 
-/// Stage `stage` of `graph` cut behind the nodes of `cuts`. Throws std::invalid_argument for a
-/// stage that is not there.
-Stage make_stage(const Graph& graph, std::span<const int> cuts, int stage);
+/// PipelineStage `stage` of `graph` cut behind the nodes of `cuts`. Throws std::invalid_argument
+/// for a stage that is not there.
+PipelineStage make_stage(const Graph& graph, std::span<const int> cuts, int stage);
 
 }  // namespace nearmetal

@@ -5,6 +5,7 @@
 #include "comm/join_all_reduce.h"
 #include "comm/known_sums.h"
 #include "comm/mpi/mpi_sums.h"
+#include "comm/mpi/mpi_world.h"
 #include "models/load_module.h"
 
 namespace nearmetal {
@@ -14,7 +15,7 @@ namespace {
 // pushes the earlier ones on.
 class MpiAllReduce : public AllReduce {
  public:
-  MpiAllReduce();
+  explicit MpiAllReduce(MPI_Comm ranks);
   ~MpiAllReduce() override { MPI_Comm_free(&gradients_); }
   MpiAllReduce(const MpiAllReduce&) = delete;
   MpiAllReduce& operator=(const MpiAllReduce&) = delete;
@@ -35,8 +36,8 @@ class MpiAllReduce : public AllReduce {
   std::vector<MPI_Request> requests_;  // by bucket
 };
 
-MpiAllReduce::MpiAllReduce() {
-  NM_MPI(MPI_Comm_dup, MPI_COMM_WORLD, &gradients_);
+MpiAllReduce::MpiAllReduce(MPI_Comm ranks) {
+  NM_MPI(MPI_Comm_dup, ranks, &gradients_);
   NM_MPI(MPI_Comm_rank, gradients_, &rank_);
   NM_MPI(MPI_Comm_size, gradients_, &ranks_);
 }
@@ -86,6 +87,6 @@ std::vector<BucketTest> MpiAllReduce::test(int repeats) {
 }  // namespace
 }  // namespace nearmetal
 
-NM_EXPORT nearmetal::AllReduce* nearmetal_join_mpi(const nearmetal::JoinRequest& /*request*/) {
-  return new nearmetal::MpiAllReduce;
+NM_EXPORT nearmetal::AllReduce* nearmetal_join_mpi(const nearmetal::JoinRequest& request) {
+  return new nearmetal::MpiAllReduce(nearmetal::communicator_of(request.world));
 }

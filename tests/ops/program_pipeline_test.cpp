@@ -83,7 +83,7 @@ class Pipeline : public ProgramTest {
   // One stage on the thread that calls.
   Trained train_stage(const TrainingWork& work, std::span<const int> cuts, PipelinePlace place,
                       ThreadPipeline& shared, std::vector<TaskMark>& marks) {
-    const Stage stage = make_stage(work.graph, cuts, place.stage);
+    const PipelineStage stage = make_stage(work.graph, cuts, place.stage);
     ProgramOptions options = work.options;
     options.pipeline = place;
     ThreadLinks links(shared, place.stage);
@@ -204,7 +204,7 @@ TEST_F(Pipeline, OneForwardOneBackwardHoldsFewerActivations) {
   const auto bytes_beyond_images = [&](Schedule schedule, int stage, int64_t micro_batches) {
     ProgramOptions options = pipeline_options(micro_batches);
     options.pipeline = {3, stage, schedule};
-    const Stage made = make_stage(graph, cuts, stage);
+    const PipelineStage made = make_stage(graph, cuts, stage);
     const int64_t images = stage > 0 ? 0 : options.step_images() * graph.image().elements() * 4;
     return backend().prepare(made.graph, options)->device_bytes() - images;
   };
@@ -220,7 +220,7 @@ TEST_F(Pipeline, OneForwardOneBackwardHoldsFewerActivations) {
 
 TEST_F(Pipeline, NeedsNeighbours) {
   const Graph graph = build_network("resnet20", {16, 10});
-  const Stage first = make_stage(graph, named_cuts(graph, "layer2", 2), 0);
+  const PipelineStage first = make_stage(graph, named_cuts(graph, "layer2", 2), 0);
   ProgramOptions options = pipeline_options(2);
   ThreadPipeline shared(2);
   ThreadLinks links(shared, 0);

@@ -110,7 +110,7 @@ TEST(Stages, TogetherAreTheNetwork) {
     double flops = 0;
     std::vector<std::string> parameters;
     for (int s = 0; s < 3; ++s) {
-      const Stage stage = make_stage(graph, cuts, s);
+      const PipelineStage stage = make_stage(graph, cuts, s);
       EXPECT_EQ(stage.parameters.begin, end) << name;
       end += stage.parameters.count;
       flops += stage.graph.forward_flops_per_sample();
@@ -135,7 +135,7 @@ TEST(Stages, MeetAtTheSameShape) {
   const std::vector<int> cuts = named_cuts(graph, "layer2,avgpool", 3);
   EXPECT_EQ(make_stage(graph, cuts, 0).graph.nodes().back().shape, (Shape{512, 8, 8}));
   EXPECT_EQ(make_stage(graph, cuts, 1).graph.image(), (Shape{512, 8, 8}));
-  const Stage last = make_stage(graph, cuts, 2);
+  const PipelineStage last = make_stage(graph, cuts, 2);
   EXPECT_EQ(last.graph.image(), (Shape{2048, 1, 1}));
   EXPECT_EQ(last.first_node, "fc");
   EXPECT_THROW(make_stage(graph, cuts, 3), std::invalid_argument);

@@ -1,0 +1,126 @@
+// Stages of a pipeline, each in a process of its own, and replicas of such a pipeline.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/join_stage_links.h"
+#include "models/networks/registry.h"
+#include "models/pipeline_cuts.h"
+#include "models/synthetic.h"
+#include "tests/comm/job.h"
+
+namespace nearmetal {
+namespace {
+
+constexpr int64_t micro_batches = 3, images_at_once = 2;
+constexpr int stage_count = 2;
+
+Graph pipelined_graph() { return build_network("resnet20", {16, 10}); }
+
+struct Joined {
+  std::unique_ptr<World> stages;  // of this replica
+  std::unique_ptr<StageLinks> links;
+};
+
+Joined join_stages() {
+  Joined joined{world->split(world->rank() / stage_count), nullptr};
+  joined.links = join_stage_links(false, {.world = *joined.stages}, {});
+  return joined;
+}
+
+ProgramOptions options_of(int replica) {
+  ProgramOptions options;
+  options.batch_size = images_at_once;
+  options.micro_batches = micro_batches;
+  options.threads = 1;
+  options.data_seed = 10 + static_cast<uint64_t>(replica);
+  return options;
+}
+
+// Parameters and then gradients after some steps, as bytes.
+std::string state_after(Program& program, std::span<const float> parameters) {
+  program.restart(parameters);
+  for (int step = 0; step < 3; ++step) {
+    program.enqueue_step();
+    program.wait_step();
+  }
+  std::string bytes;
+  for (const std::vector<float>& values : {program.parameters(), program.gradients()}) {
+    bytes.append(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+  }
+  return bytes;
+}
+
+// The same of the part of one stage, from one program with all of the network.
+std::string wanted_state(const Graph& graph, const PipelineStage& stage, int replica) {
+  const auto program = load_backend("cpu").prepare(graph, options_of(replica));
+  const std::string all = state_after(*program, initial_parameters(graph, 1));
+  const size_t begin = 4 * stage.parameters.begin, count = 4 * stage.parameters.count;
+  return all.substr(begin, count) + all.substr(all.size() / 2 + begin, count);
+}
+
+TEST(PipelineOfRanks, TrainsAsOneDeviceWithAccumulation) {
+  if (device != "cpu") GTEST_SKIP() << "of CPUs";
+  const Graph graph = pipelined_graph();
+  const std::vector<int> cuts = named_cuts(graph, "layer2", stage_count);
+  const int replica = world->rank() / stage_count;
+  Joined joined = join_stages();
+  const PipelineStage stage = make_stage(graph, cuts, joined.stages->rank());
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_forward_one_backward}) {
+    ProgramOptions options = options_of(replica);
+    options.pipeline = {stage_count, joined.stages->rank(), schedule};
+    const auto program = load_backend("cpu").prepare(stage.graph, options);
+    program->connect_stages(*joined.links);
+    const std::vector<float> all = initial_parameters(graph, 1);
+    const auto own = std::span(all).subspan(stage.parameters.begin, stage.parameters.count);
+    EXPECT_TRUE(state_after(*program, own) == wanted_state(graph, stage, replica))
+        << to_string(schedule);
+  }
+}
+
+TEST(PipelineOfRanks, CarriesKnownValuesThroughEachBoundary) {
+  if (device != "cpu") GTEST_SKIP() << "of CPUs";
+  const auto stages = world->split(0);
+  const auto links = join_stage_links(false, {.world = *stages}, {});
+  const int64_t from_previous = stages->rank() > 0 ? 100001 : 0;
+  const int64_t to_next = stages->rank() + 1 < stages->size() ? 100001 : 0;
+  const BoundaryTest test = links->test(from_previous, to_next, 3);
+  EXPECT_TRUE(test.exact);
+  EXPECT_EQ(test.bytes, to_next);
+  std::vector<double> sums{1.0 + stages->rank(), 0.5};
+  links->sum(sums.data(), 2, nullptr);
+  const int n = stages->size();
+  EXPECT_THAT(sums, testing::ElementsAre(n * (n + 1) / 2.0, 0.5 * n));
+}
+
+TEST(PipelineOfRanks, ReplicasTrainTheSameStages) {
+  if (device != "cpu") GTEST_SKIP() << "of CPUs";
+  const Graph graph = pipelined_graph();
+  const std::vector<int> cuts = named_cuts(graph, "layer2", stage_count);
+  Joined joined = join_stages();
+  const int replica = world->rank() / stage_count;
+  const auto replicas = world->split(joined.stages->rank());
+  const PipelineStage stage = make_stage(graph, cuts, joined.stages->rank());
+  ProgramOptions options = options_of(replica);
+  options.pipeline = {stage_count, joined.stages->rank()};
+  const auto program = load_backend("cpu").prepare(stage.graph, options);
+  program->connect_stages(*joined.links);
+  std::unique_ptr<AllReduce> all_reduce;
+  if (replicas->size() > 1) {
+    all_reduce =
+        join_all_reduce(collective_for(AllReduceKind::automatic, false), {.world = *replicas});
+    EXPECT_EQ(all_reduce->ranks(), world->size() / stage_count);
+    program->exchange_gradients(*all_reduce, 16 << 10);
+  }
+  const std::vector<float> all = initial_parameters(graph, 1);
+  const auto own = std::span(all).subspan(stage.parameters.begin, stage.parameters.count);
+  const std::string state = state_after(*program, own);
+  for (const std::string& other : replicas->all_gather(state)) EXPECT_TRUE(other == state);
+  EXPECT_EQ(state == wanted_state(graph, stage, replica), replicas->size() == 1);
+}
+
+}  // namespace
+}  // namespace nearmetal
