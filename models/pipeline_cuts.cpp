@@ -38,13 +38,6 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-void require_points(const Graph& graph, size_t points, int stages) {
-  if (stages < 1) throw std::invalid_argument("a pipeline has at least one stage");
-  if (points + 1 >= static_cast<size_t>(stages)) return;
-  throw std::invalid_argument(graph.name() + " can be cut into " + std::to_string(points + 1) +
-                              " stages at most, not into " + std::to_string(stages));
-}
-
 // Of the segments between neighbouring cut points, and of what is before the first and behind the
 // last: the seconds before each begins, and before the end of all.
 std::vector<double> seconds_before(std::span<const int> points,
@@ -131,6 +124,13 @@ std::vector<int> cut_points(const Graph& graph) {
   return points;
 }
 
+void require_cut_points(const Graph& graph, int stages) {
+  const size_t points = cut_points(graph).size();
+  if (points + 1 >= static_cast<size_t>(stages)) return;
+  throw std::invalid_argument(graph.name() + " can be cut into " + std::to_string(points + 1) +
+                              " stages at most, not into " + std::to_string(stages));
+}
+
 std::string cut_name(const Graph& graph, int node) {
   const std::string& name = graph.node(node).name;
   const std::string module = name.substr(0, name.rfind('.'));
@@ -147,7 +147,8 @@ std::vector<int> named_cuts(const Graph& graph, std::string_view names, int stag
   const std::vector<std::string_view> parts = split(names);
   if (std::ssize(parts) + 1 != stages) {
     throw std::invalid_argument("--cuts " + std::string(names) + ": " + std::to_string(stages) +
-                                " stages need " + std::to_string(stages - 1) + " cuts, not " +
+                                " stages need " + std::to_string(stages - 1) +
+                                (stages == 2 ? " cut, not " : " cuts, not ") +
                                 std::to_string(parts.size()));
   }
   std::vector<int> cuts;
@@ -170,7 +171,7 @@ std::vector<int> named_cuts(const Graph& graph, std::string_view names, int stag
 std::vector<int> balanced_cuts(const Graph& graph, std::span<const double> node_seconds,
                                int stages) {
   const std::vector<int> points = cut_points(graph);
-  require_points(graph, points.size(), stages);
+  require_cut_points(graph, stages);
   const std::vector<size_t> ends = balanced_ends(seconds_before(points, node_seconds), stages);
   std::vector<int> cuts;
   for (int s = 0; s + 1 < stages; ++s) cuts.push_back(points[ends[s] - 1]);

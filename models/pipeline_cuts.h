@@ -16,6 +16,9 @@ namespace nearmetal {
 /// ReLU or pooling behind it would be.
 std::vector<int> cut_points(const Graph& graph);
 
+/// Throws std::invalid_argument where there are too few for so many stages.
+void require_cut_points(const Graph& graph, int stages);
+
 /// How a cut behind this node is written: "layer2.3" where it is the last cut point of that module,
 /// else by the node's own name.
 std::string cut_name(const Graph& graph, int node);

@@ -72,6 +72,33 @@ std::vector<StageTask> stage_tasks(Schedule schedule, int stages, int micro_batc
   return tasks;
 }
 
+int64_t most_in_flight(Schedule schedule, int stages, int micro_batches, int stage) {
+  int64_t in_flight = 0, most = 0;
+  for (const StageTask& task : stage_tasks(schedule, stages, micro_batches, stage)) {
+    in_flight += task.pass == Pass::forward ? 1 : -1;
+    most = std::max(most, in_flight);
+  }
+  return most;
+}
+
+bool may_receive_ahead(Schedule schedule, int stages, int micro_batches, int stage, size_t index) {
+  const auto tasks = stage_tasks(schedule, stages, micro_batches, stage);
+  const StageTask& next = tasks.at(index + 1);
+  const bool forward = next.pass == Pass::forward;
+  const int neighbour = forward ? stage - 1 : stage + 1;
+  if (neighbour < 0 || neighbour >= stages) return false;  // it receives nothing
+  const auto others = stage_tasks(schedule, stages, micro_batches, neighbour);
+  const auto sender = std::ranges::find(others, next);
+  // Values go to the stage behind and gradients back: those of the other kind that the neighbour
+  // has taken by then.
+  const Pass from_here = forward ? Pass::backward : Pass::forward;
+  const auto needed = std::count_if(others.begin(), sender,
+                                    [&](const StageTask& task) { return task.pass == from_here; });
+  const auto left = std::count_if(tasks.begin(), tasks.begin() + static_cast<ptrdiff_t>(index),
+                                  [&](const StageTask& task) { return task.pass == from_here; });
+  return needed <= left;
+}
+
 std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
                                                      std::span<const StageTimes> stages,
                                                      int micro_batches) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -11,8 +13,8 @@ namespace nearmetal {
 /// soon as there is one, so that a stage holds no more micro-batches than there are stages from it
 /// to the end (arXiv 2006.09503, with a flush). Both do the same arithmetic in the same order of
 /// micro-batches.
-enum class Schedule { gpipe, one_forward_one_backward };
-constexpr auto names_of(Schedule) { return std::array{"gpipe", "1f1b"}; }
+enum class Schedule { one_forward_one_backward, gpipe };
+constexpr auto names_of(Schedule) { return std::array{"1f1b", "gpipe"}; }
 
 enum class Pass { forward, backward };
 constexpr auto names_of(Pass) { return std::array{"forward", "backward"}; }
@@ -20,7 +22,7 @@ constexpr auto names_of(Pass) { return std::array{"forward", "backward"}; }
 /// What a stage does at once.
 struct StageTask {
   Pass pass = Pass::forward;
-  int micro_batch = 0;
+  int64_t micro_batch = 0;
 
   bool operator==(const StageTask&) const = default;
 };
@@ -29,6 +31,15 @@ struct StageTask {
 /// `micro_batches`. One stage does each micro-batch to its end, by either schedule. Throws
 /// std::invalid_argument for a stage that is not among the stages, and for no micro-batch.
 std::vector<StageTask> stage_tasks(Schedule schedule, int stages, int micro_batches, int stage);
+
+/// The most micro-batches that a stage holds at once, between their two passes. Micro-batch i may
+/// take what i - most_in_flight() left.
+int64_t most_in_flight(Schedule schedule, int stages, int micro_batches, int stage);
+
+/// Whether a stage may start to receive what its task `index` + 1 reads before it does task
+/// `index`: the neighbour that sends it needs nothing for it that this stage leaves then or later.
+/// One that spins for such a value could keep this stage from what the value depends on.
+bool may_receive_ahead(Schedule schedule, int stages, int micro_batches, int stage, size_t index);
 
 /// Seconds of one micro-batch in a stage.
 struct StageTimes {

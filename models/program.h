@@ -82,7 +82,7 @@ struct ProgramOptions {
   int64_t batch_size = 1;
   // Batches of a step, one after another, before one update with the mean of their gradients.
   int64_t micro_batches = 1;
-  PipelinePlace pipeline;  // of a graph that is a stage
+  PipelinePlace pipeline{};  // of a graph that is a stage
   Precision precision = Precision::fp32;
   bool forward_only = false;  // no gradient, no update; true for a graph without a loss
   Input input = Input::device;
@@ -135,7 +135,7 @@ struct StepRecord {
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
   double exposed_communication_seconds = 0;  // of `seconds`: nothing but gradients on their way
-  PipelineSeconds pipeline;                  // of a stage
+  PipelineSeconds pipeline{};                // of a stage
 };
 
 /// The parts of a step, in its order.
@@ -264,6 +264,8 @@ class Backend {
   }
   /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
+  /// That such a program takes on the device.
+  virtual int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.
   virtual int64_t largest_batch(const Graph& graph, const ProgramOptions& options) = 0;
   /// Of the device itself and the paths to it: copies, matrix products ("copy/device",

@@ -9,6 +9,7 @@
 #include "models/graph.h"
 #include "models/networks/registry.h"
 #include "reports/document/settings.h"
+#include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
@@ -85,6 +86,30 @@ LossScale default_loss_scale(int64_t batch) {
   return {std::exp2(std::round(std::log2(8 * std::sqrt(static_cast<double>(batch)))))};
 }
 
+// What goes with stages and micro-batches.
+void check_pipeline(const RunConfig& config) {
+  const bool staged = config.pipeline > 1;
+  require(trains(config) || (!staged && config.micro_batches == 1),
+          std::string("--pipeline and --micro-batches train; leave them out with ") +
+              (config.inference ? "--inference" : "--forward-only"));
+  require(config.accumulate == 1 || (!staged && config.micro_batches == 1),
+          "--accumulate has its micro-batches on one device, --micro-batches through the stages of "
+          "--pipeline; give one of them");
+  require(staged || config.schedule == RunConfig{}.schedule,
+          "--schedule is the order of stages; give --pipeline, too");
+  require(staged || !config.cuts, "--cuts makes stages; give --pipeline, too");
+  if (!staged) return;
+  require(config.device != Device::cuda,
+          "--pipeline is for CPUs so far: stages on GPUs do not hand values on yet");
+  require(config.update == Update::allreduce,
+          "--pipeline trains one network on all ranks; leave --update independent out");
+  require(!config.profile,
+          "--profile times each kernel alone, and the transfers of --pipeline need both stages; "
+          "profile the network on one device");
+  require(!config.attribute,
+          "--attribute times each kernel of a whole network; leave it out with --pipeline");
+}
+
 bool has_residual_branches(const std::string& model) {
   return std::ranges::any_of(build_network(model).parameters(), &Parameter::scales_residual_branch);
 }
@@ -152,6 +177,15 @@ void check_settings(const Workload& workload) {
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
+  check_pipeline(config);
+}
+
+void require_whole_replicas(const RunConfig& config, int64_t ranks) {
+  if (ranks % config.pipeline == 0) return;
+  const std::string stages = std::to_string(config.pipeline);
+  throw std::invalid_argument("--pipeline " + stages +
+                              ": the number of ranks must be a multiple of " + stages +
+                              ", and this job has " + counted(ranks, "rank"));
 }
 
 std::vector<std::string> flags_without_effect(const Workload& workload, int world_size) {

@@ -37,6 +37,9 @@ void fill_defaults(RunConfig& config, Device device);
 /// filled.
 void check_settings(const Workload& workload);
 
+/// Throws std::invalid_argument where so many ranks are no whole number of replicas.
+void require_whole_replicas(const RunConfig& config, int64_t ranks);
+
 /// A remark on each setting that was given and that these ranks make no use of. Not refused, as the
 /// layouts of a sweep have their settings in common.
 std::vector<std::string> flags_without_effect(const Workload& workload, int world_size);

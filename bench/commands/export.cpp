@@ -219,6 +219,10 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   if (asked.steps && asked.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give export a number");
   }
+  if (asked.pipeline > 1) {
+    throw std::invalid_argument(
+        "export holds the network as one device trains it; leave --pipeline out");
+  }
   if (asked.zero_init && request.last_scale) {
     throw std::invalid_argument("--zero-init is --last-scale 0; give one of them");
   }

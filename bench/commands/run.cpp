@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "bench/cli/exit_status.h"
 #include "bench/commands/program.h"
 #include "bench/commands/run_repeats.h"
+#include "bench/commands/settle_batch.h"
 #include "bench/environment/binding.h"
 #include "bench/environment/environment.h"
 #include "bench/environment/gpu.h"
@@ -27,42 +27,12 @@
 #include "models/errors.h"
 #include "reports/document/metric.h"
 #include "reports/files/atomic_file.h"
+#include "reports/formats/pipeline_text.h"
 #include "reports/json/json.h"
 #include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {
-
-// --batch auto: a little below what fits, as other processes take memory meanwhile; no tensor of
-// 2^31 elements or more, as the fast convolution kernels do not index that far (batch 3,456 of
-// ResNet-50 in fp16 on an H200: 563 images/s; 2,624: 11,488); and a multiple of 32, as the tiles of
-// matrix units waste what is left over.
-int64_t comfortable_batch(int64_t largest, int64_t largest_indexed) {
-  const int64_t batch = std::min(largest - largest / 50, largest_indexed);
-  return batch >= 64 ? batch / 32 * 32 : batch;
-}
-
-void settle_batch(PreparedDevice& device, const KernelSource& kernels, World& world,
-                  const Terminal& terminal) {
-  RunConfig& config = device.config;
-  if (config.batch != largest_that_fits) return;
-  config.batch.reset();
-  RunConfig smallest = config;
-  smallest.batch = 1;
-  fill_defaults(smallest, device.config.device);
-  const ProgramOptions options = program_options(smallest, kernels, world.size(), world.rank());
-  int64_t largest = 0;
-  together(world, [&] { largest = device.backend.largest_batch(device.graph, options); });
-  largest = -maximum_of_ranks(world, -largest);  // every rank takes what fits on all
-  if (largest < 1) throw std::runtime_error("out of memory: not even a batch of 1 fits");
-  const int64_t indexed = std::max<int64_t>(
-      1, std::numeric_limits<int32_t>::max() / device.graph.largest_tensor_elements());
-  config.batch = comfortable_batch(largest, indexed);
-  fill_defaults(config, device.config.device);
-  terminal.remark("batches of up to " + std::to_string(largest) + " fit; taking " +
-                  std::to_string(*config.batch) +
-                  (indexed < largest ? ", as larger ones have tensors of 2^31 elements" : ""));
-}
 
 Environment environment_of(const RunConfig& config, const DeviceInfo& device) {
   Environment environment = find_environment();
@@ -88,6 +58,10 @@ ExitCode exit_code_of(const Run& run, int stop_signal) {
 void print_table(std::ostream& out, const Report& report, bool colour) {
   const Run& run = report.arms.front().runs.front();
   print_summary(out, report, run, colour);
+  if (run.pipeline) {
+    out << '\n';
+    print_aligned(out, stage_table(run));
+  }
   if (run.profile) print_profile(out, *run.profile);
   if (!run.ranks.empty() && run.ranks[0].probes) print_probes(out, *run.ranks[0].probes);
 }
@@ -177,6 +151,7 @@ class RankJob {
   }
 
   void require_destination(const RunConfig& config) {
+    require_whole_replicas(config, world_.size());
     if (request_.conducted) {
       destination_ = last_report_for_sweep();
       return;
@@ -227,12 +202,18 @@ class RankJob {
 
   RankResult train(PreparedDevice& device, const KernelSource& kernels, RunSoFar& so_far) {
     RankResult result;
-    result.failure = failure_of(world_, [&] { settle_batch(device, kernels, world_, terminal_); });
+    std::unique_ptr<RankPipeline> pipeline;
+    result.failure = failure_of(world_, [&] {
+      settle_cuts(device, kernels, world_, terminal_);
+      pipeline = join_pipeline(device, world_);
+      settle_batch(device, pipeline ? pipeline->part.graph : device.graph, kernels, world_,
+                   terminal_);
+    });
     if (result.failure) return result;
     return run_rank({device.config, device.graph, device.backend, device.info, kernels,
                      context_.clock, terminal_, context_.stop, world_, so_far,
                      reporter_ ? &*reporter_ : nullptr, control_ ? &*control_ : nullptr,
-                     request_.sharing_jobs, request_.through_mps});
+                     request_.sharing_jobs, request_.through_mps, pipeline.get()});
   }
 
   // Rank 0 puts the ranks' parts together and writes the report; all end with the same exit code,

@@ -47,11 +47,11 @@ void tell_of_all_ranks(const RunConfig& config, Run& run) {
   }
   const Unknown unknown{"known of rank 0 alone"};
   run.peak_flops_per_second = unknown;
-  if (!run.window || !exchanges_gradients(config, run.world_size)) {
+  if (!run.window || !in_step(config, run.world_size)) {
     run.window = unknown;
     return set_throughput(unknown, run);
   }
-  run.window.value->samples *= run.world_size;
+  run.window.value->samples *= replicas_of(config, run.world_size);
   set_throughput(throughput_of(*run.window), run);
 }
 

@@ -6,6 +6,7 @@
 #include "models/errors.h"
 #include "models/inference.h"
 #include "models/networks/registry.h"
+#include "models/pipeline_cuts.h"
 #include "models/synthetic.h"
 #include "reports/compare/run_set.h"
 #include "reports/document/run_arguments.h"
@@ -46,6 +47,13 @@ void require_trainable(const Graph& graph, const RunConfig& config) {
   }
 }
 
+// Names each cut in one way.
+void settle_cuts(const Graph& graph, RunConfig& config) {
+  const auto stages = static_cast<int>(config.pipeline);
+  if (config.cuts) config.cuts = cut_names(graph, named_cuts(graph, *config.cuts, stages));
+  require_cut_points(graph, stages);
+}
+
 DeviceInfo describe(const PreparedDevice& device) {
   const bool cuda = device.config.device == Device::cuda;
   const auto not_supported = [&](const std::string& what) {
@@ -69,7 +77,12 @@ Graph graph_of(const RunConfig& config) {
   return config.inference ? inference_graph(trained) : trained;
 }
 
-void require_network(const RunConfig& config) { require_trainable(graph_of(config), config); }
+void require_network(const RunConfig& config) {
+  const Graph graph = graph_of(config);
+  require_trainable(graph, config);
+  RunConfig settled = config;
+  settle_cuts(graph, settled);
+}
 
 std::vector<float> start_parameters(const RunConfig& config) {
   const Graph trained = build_network(config.model, {config.image_size, config.classes});
@@ -149,6 +162,7 @@ PreparedDevice prepare_device(const RunRequest& request, const Context& context,
   check_settings({config, request.given});
   Graph graph = graph_of(config);
   require_trainable(graph, config);
+  settle_cuts(graph, config);
   if (config.plans) config.plans = place_of_kernel_choices(config, request.arm);
   before_loading(config);
   Backend& backend = context.load(to_string(config.device));
@@ -168,7 +182,9 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
                                int64_t world_size, int64_t rank) {
   ProgramOptions options;
   options.batch_size = config.batch.value();
-  options.micro_batches = config.accumulate;
+  options.micro_batches = micro_batches_of(config);
+  options.pipeline = {static_cast<int>(config.pipeline), static_cast<int>(stage_of(config, rank)),
+                      config.schedule};
   options.precision = config.precision.value();
   options.forward_only = !trains(config);
   options.input = config.input;
@@ -180,7 +196,8 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
   if (exchanges_gradients(config, world_size)) {
     options.gradient_type = from_name<Precision>(to_string(config.gradient_type));
   }
-  options.data_seed = substream(static_cast<uint64_t>(config.seed), static_cast<uint64_t>(rank));
+  options.data_seed = substream(static_cast<uint64_t>(config.seed),
+                                static_cast<uint64_t>(replica_of(config, rank)));
   options.gpu = static_cast<int>(config.gpu);
   options.threads = static_cast<int>(config.threads);
   options.kernel_choices = kernels.known;

@@ -73,7 +73,7 @@ std::string make_group(const RankTask& task, const Collective& collective, const
   Nccl& nccl = set_up_nccl(task.world, {.algorithm = task.config.nccl_algorithm,
                                         .keep_log = task.config.launch == LaunchMode::graph});
   const bool each_host = collective.nccl == NcclGroup::each_host;
-  return new_nccl_group(task.world, nccl, each_host ? place.first_rank : 0);
+  return new_nccl_group(task.replicas(), nccl, each_host ? place.first_rank : 0);
 }
 
 std::string nccl_log(const RankTask& task) {
@@ -109,8 +109,12 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
 }  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
-  const std::string text = "rank " + std::to_string(task.world.rank()) + " (" + host_name() +
-                           ") failed " + what + ": " + why;
+  const int64_t rank = task.world.rank(), stages = task.config.pipeline;
+  const std::string stage = stages > 1 ? ", stage " + std::to_string(stage_of(task.config, rank)) +
+                                             " of " + std::to_string(stages) + ","
+                                       : "";
+  const std::string text = "rank " + std::to_string(rank) + " (" + host_name() + ")" + stage +
+                           " failed " + what + ": " + why;
   if (task.reporter != nullptr) {
     task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
   }
@@ -123,9 +127,10 @@ Exchange join_exchange(const RankTask& task) {
   if (!exchanges_gradients(task.config, task.world.size())) return {};
   const bool on_gpus = task.config.device == Device::cuda;
   const Collective* collective = &collective_for(task.config.all_reduce, on_gpus);
-  const std::vector<RankHost> hosts = hosts_of_ranks(task.world);
+  World& replicas = task.replicas();
+  const std::vector<RankHost> hosts = hosts_of_ranks(replicas);
   together(task.world, [&] { require_hosts_for(*collective, hosts); });
-  const HostPlace place = place_of(hosts, task.world.rank());
+  const HostPlace place = place_of(hosts, replicas.rank());
   if (collective->nccl == NcclGroup::each_host && place.hosts == 1) {
     task.terminal.remark("all ranks are on " + hosts[0].name +
                          ": NCCL alone sums gradients (--all-reduce " + collective->name + ")");
@@ -135,7 +140,7 @@ Exchange join_exchange(const RankTask& task) {
   const std::string group = make_group(task, *collective, place);
   or_abort(task, "to join the others", [&] {
     joined.all_reduce = join_all_reduce(
-        *collective, {.world = task.world,
+        *collective, {.world = replicas,
                       .place = place,
                       .gpu = static_cast<int>(task.config.gpu),
                       .group = group,

@@ -5,6 +5,7 @@
 
 #include "bench/cli/build_info.h"
 #include "bench/environment/environment.h"
+#include "bench/run/stage_report.h"
 #include "bench/run/window_warnings.h"
 #include "models/networks/registry.h"
 #include "models/probe.h"
@@ -31,6 +32,9 @@ bool sums_are_exact(const Checks& checks) {
 // The check that did not pass, of several the last.
 std::optional<std::string> failure_of(const Checks& checks) {
   if (checks.failure) return checks.failure;
+  if (checks.boundary_test && !checks.boundary_test->exact) {
+    return "values do not pass the boundary between two stages as they were sent";
+  }
   if (checks.bucket_tests && !sums_are_exact(checks)) {
     return "the gradients of the ranks are not summed right";
   }
@@ -207,8 +211,8 @@ void fill_checks(const PreparedDevice& device, const RankResult& result, Run& ru
   rank.probes = checks.probes;
   run.proof.verify = checks.verify;
   if (!checks.bucket_tests) return;
-  run.communication =
-      tested_communication(*result.prepared->communication, *checks.bucket_tests, run.world_size);
+  run.communication = tested_communication(*result.prepared->communication, *checks.bucket_tests,
+                                           replicas_of(device.config, run.world_size));
   run.proof.sums_exact = sums_are_exact(checks);
 }
 
@@ -258,6 +262,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
     }
   }
   fill_checks(device, result, run, rank);
+  fill_stage(device.config, result, run, rank);
   fill_status(result, run);
   run.ranks = {std::move(rank)};
   return run;

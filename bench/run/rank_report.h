@@ -34,6 +34,8 @@ struct Prepared {
   int64_t device_bytes = 0;
   std::optional<Communication> communication;  // as prepared; none: no gradients are exchanged
   std::vector<Warning> warnings;               // of the plan cache
+  std::optional<RankStage> stage{};            // of a pipeline, as prepared
+  std::string stage_library{};                 // that joins it to its neighbours
 };
 
 /// What was checked after a complete window, where it was asked for.
@@ -46,6 +48,8 @@ struct Checks {
   std::optional<Verify> verify;
   std::optional<std::string> interrupted;  // the check that a stop ended, as "--verify"
   std::optional<std::vector<BucketTest>> bucket_tests;
+  std::optional<BoundaryTest> boundary_test{};
+  std::vector<TaskMark> marks;         // of a stage's last step
   std::optional<std::string> failure;  // of the device or a library
 };
 

@@ -15,6 +15,7 @@
 #include "bench/monitor/monitor.h"
 #include "bench/run/attribute.h"
 #include "bench/run/check_inference.h"
+#include "bench/run/rank_kernels.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/errors.h"
@@ -60,51 +61,12 @@ FixedSet fixed_set(const Graph& graph, uint64_t seed, int64_t batch, int64_t dis
 constexpr int profile_repeats = 10;
 constexpr int exchange_repeats = 5;
 
-std::string out_of_memory_text(const OutOfMemory& error) {
-  const auto gigabytes = [](int64_t bytes) {
-    return significant(1e-9 * static_cast<double>(bytes)) + " GB";
-  };
-  return "out of memory: " + gigabytes(error.needed_bytes) + " needed, " +
-         gigabytes(error.free_bytes) + " free; " +
-         (error.largest_batch_size > 0
-              ? "the largest batch that fits is " + std::to_string(error.largest_batch_size)
-              : std::string("not even a batch of 1 fits"));
-}
-
-// A sweep is told by a code, as the report has the text alone.
-void with_memory_hint(const RankTask& task, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const OutOfMemory& error) {
-    const OutOfMemory hint(out_of_memory_text(error), error.needed_bytes, error.free_bytes,
-                           error.largest_batch_size);
-    if (task.reporter != nullptr) task.reporter->tell(failure_event(hint));
-    throw hint;
-  }
-}
-
-// GPUs are tuned on rank 0; all take what it chose, since plans are part of the work.
-KernelSource kernels_of_all(const RankTask& task) {
-  KernelSource kernels = task.kernels;
-  if (task.config.device != Device::cuda || task.world.size() == 1) return kernels;
-  std::vector<KernelChoice> chosen;
-  together(task.world, [&] {
-    if (task.world.rank() > 0) return;
-    const ProgramOptions options = program_options(task.config, kernels, task.world.size());
-    with_memory_hint(task, [&] { chosen = task.backend.choose_kernels(task.graph, options); });
-  });
-  kernels.known = kernel_choices_from_json(task.world.broadcast(kernel_choices_to_json(chosen)));
-  kernels.pinned = true;
-  return kernels;
-}
-
-std::unique_ptr<Program> prepare_together(const RankTask& task) {
-  const World& world = task.world;
-  const ProgramOptions options =
-      program_options(task.config, kernels_of_all(task), world.size(), world.rank());
+std::unique_ptr<Program> prepare_together(const RankTask& task, const ProgramOptions& options,
+                                          StageLinks* links) {
   std::unique_ptr<Program> program;
   together(task.world, [&] {
-    with_memory_hint(task, [&] { program = task.backend.prepare(task.graph, options); });
+    with_memory_hint(task, [&] { program = task.backend.prepare(task.part(), options); });
+    if (links != nullptr) program->connect_stages(*links);
   });
   return program;
 }
@@ -131,8 +93,9 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
 
 // Gives the program its parameters and its exchange.
 Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program& program) {
-  const std::vector<float> parameters = start_parameters(task.config);
-  together(task.world, [&] { require_same_parameters(task.world, parameters); });
+  const std::vector<float> all = start_parameters(task.config);
+  together(task.world, [&] { require_same_parameters(task.world, all); });
+  const std::span<const float> parameters = task.own(all);
   Prepared prepared;
   if (exchange.all_reduce != nullptr) {
     prepared.communication = prepare_exchange(task, program, exchange, parameters);
@@ -140,6 +103,9 @@ Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program
   }
   program.restart(parameters);
   prepared.kernel_choices = program.kernel_choices();
+  if (task.pipeline != nullptr) {
+    prepared.kernel_choices = union_of_ranks(task.world, prepared.kernel_choices);
+  }
   if (task.world.rank() == 0)
     prepared.warnings = save_new_choices(task.kernels, prepared.kernel_choices);
   prepared.device_bytes = program.device_bytes();
@@ -160,12 +126,13 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
   std::jthread line;
   if (task.terminal.rewrites) line = show_progress(task.terminal, progress, samples, sample);
   const TrainerOptions options = trainer_options(task.config);
-  const auto ranks = make_consensus(
-      task.world, exchanges_gradients(task.config, task.world.size()) || task.world.size() == 1);
+  const int world_size = task.world.size();
+  const auto ranks = make_consensus(task.world, in_step(task.config, world_size));
   TrainerResult& result = found.trained.emplace();
   ProgressReporter::Following following;
   if (task.reporter != nullptr) {
-    following = task.reporter->follow(progress, samples * task.world.size(), sample);
+    following =
+        task.reporter->follow(progress, samples * replicas_of(task.config, world_size), sample);
   }
   if (task.control != nullptr) {
     const auto controlled = make_controlled(*ranks, *task.control);
@@ -175,10 +142,11 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
   }
   following.reset();
   const auto window = window_of(result, samples);
-  found.monitoring =
-      monitor.stop(window ? Maybe(throughput_of(*window)) : Unknown{"the window did not open"});
+  found.monitoring = monitor.stop(
+      window ? Maybe(throughput_of(*window) / static_cast<double>(task.config.pipeline))
+             : Unknown{"the window did not open"});
   found.first_step_end_seconds = task.clock.seconds_at(result.first_step_end);
-  if (!result.failure.empty() && task.world.size() > 1) {
+  if (!result.failure.empty() && world_size > 1) {
     const std::string phase = result.warm_up ? "the window" : "the warm-up";
     abort_job(task, "in " + phase + ", step " + std::to_string(result.steps.size()),
               result.failure);
@@ -190,8 +158,10 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
 // loss of a network that has not learned anything. Random labels cannot be guessed from images of
 // noise, so that only working gradients and updates get there. Not passed: the bound was not
 // reached in 60 steps, or a loss was not finite. None: `stop` ended it.
-std::optional<Verify> verify_learning(Program& program, const Graph& graph, const RunConfig& config,
-                                      const std::atomic<int>& stop) {
+std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
+  const Graph& graph = task.graph;
+  const RunConfig& config = task.config;
+  const std::atomic<int>& stop = task.stop;
   const auto seed = static_cast<uint64_t>(config.seed);
   Verify result;
   result.samples = std::min(most_verify_samples, *config.batch);
@@ -201,7 +171,7 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
   const FixedSet set =
       fixed_set(graph, substream(seed, 0x766572696679), step_samples(config), result.samples);
   program.use_learning_rate(verify_learning_rate);
-  program.restart(initial_parameters(graph, seed, config.zero_init));
+  program.restart(task.own(initial_parameters(graph, seed, config.zero_init)));
   program.use_batch(set.images, set.labels);
   while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
     program.enqueue_step();
@@ -219,12 +189,16 @@ std::optional<Verify> verify_learning(Program& program, const Graph& graph, cons
 }
 
 // The gradient and the parameters are lost.
-Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
+Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, StageLinks* links) {
   Checks checks;
   try {
     if (all_reduce != nullptr) {
       checks.other_replica = first_that_differs(
-          task.world, hash_of(program.parameters()) + hash_of(program.momentum()));
+          task.replicas(), hash_of(program.parameters()) + hash_of(program.momentum()));
+    }
+    if (task.pipeline != nullptr) {
+      checks.marks = program.task_marks();
+      checks.boundary_test = test_boundaries(*task.pipeline, *links, program);
     }
     if (task.config.inference) {
       check_inference(program, task.sharing_jobs, task.stop, checks);
@@ -236,13 +210,14 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce) {
     }
     if (task.config.verify) {
       if (task.stop == 0) task.terminal.remark("verifying that the network learns");
-      checks.verify = verify_learning(program, task.graph, task.config, task.stop);
+      checks.verify = verify_learning(task, program);
       if (!checks.verify) checks.interrupted = "--verify";
     }
     if (all_reduce != nullptr) checks.bucket_tests = all_reduce->test(exchange_repeats);
   } catch (const std::exception& error) {
     // The others are in what all do together, and would wait there for ever.
-    if (task.world.size() > 1 && (all_reduce != nullptr || task.config.attribute)) {
+    const bool others_wait = all_reduce != nullptr || links != nullptr || task.config.attribute;
+    if (task.world.size() > 1 && others_wait) {
       abort_job(task, "after the window", error.what());
     }
     checks.failure = error.what();
@@ -273,8 +248,16 @@ RankResult run_rank(const RankTask& task) {
     const double begin = task.clock.elapsed_seconds();
     // Outlives the program, which may still have work of it queued.
     const Exchange exchange = join_exchange(task);
-    const std::unique_ptr<Program> program = prepare_together(task);
+    std::unique_ptr<StageLinks> links;
+    if (task.pipeline != nullptr) links = join_neighbours(task.config, *task.pipeline, task.world);
+    const ProgramOptions options =
+        program_options(task.config, kernels_of_all(task), task.world.size(), task.world.rank());
+    const std::unique_ptr<Program> program = prepare_together(task, options, links.get());
     Prepared prepared = start_from_seed(task, exchange, *program);
+    if (links != nullptr) {
+      prepared.stage = prepared_stage(*task.pipeline, task.backend, options, *program);
+      prepared.stage_library = links->library();
+    }
     prepared.begin_seconds = begin;
     prepared.end_seconds = task.clock.elapsed_seconds();
     task.terminal.remark("prepared in " + significant(prepared.end_seconds - begin, 3) +
@@ -286,7 +269,9 @@ RankResult run_rank(const RankTask& task) {
     train_with_progress(task, *program, result);
     const bool incomplete = result.trained->stopped || failure_of(*result.trained);
     if (maximum_of_ranks(task.world, incomplete) != 0) return;
-    together(task.world, [&] { result.checks = check(task, *program, exchange.all_reduce.get()); });
+    together(task.world, [&] {
+      result.checks = check(task, *program, exchange.all_reduce.get(), links.get());
+    });
   });
   return result;
 }

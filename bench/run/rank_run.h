@@ -12,6 +12,7 @@
 #include "bench/cli/terminal.h"
 #include "bench/monitor/monitor.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/rank_pipeline.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/sweep_control.h"
 #include "comm/world.h"
@@ -30,7 +31,7 @@ struct RunSoFar {
 
 struct RankTask {
   const RunConfig& config;  // nothing left to settle
-  const Graph& graph;
+  const Graph& graph;       // of the whole network
   Backend& backend;
   const DeviceInfo& device;
   const KernelSource& kernels;
@@ -43,6 +44,18 @@ struct RankTask {
   SweepControl* control;       // the same, or this is not its rank 0
   int64_t sharing_jobs = 1;    // jobs that are meant to be on the GPU, or the CPUs, at once
   bool through_mps = false;
+  RankPipeline* pipeline = nullptr;  // null: each rank has the whole network
+
+  /// What this rank computes.
+  const Graph& part() const { return pipeline != nullptr ? pipeline->part.graph : graph; }
+  /// Its part of the parameters of the whole network.
+  std::span<const float> own(std::span<const float> parameters) const {
+    if (pipeline == nullptr) return parameters;
+    const ParameterRange& range = pipeline->part.parameters;
+    return parameters.subspan(range.begin, range.count);
+  }
+  /// The ranks that have the same part.
+  World& replicas() const { return pipeline != nullptr ? *pipeline->replicas : world; }
 };
 
 /// Prepares, trains and checks as far as it gets. An error of the device in the middle of training

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "models/probe.h"
+#include "reports/formats/pipeline_text.h"
 #include "reports/text/fit_table.h"
 #include "reports/text/text.h"
 #include "reports/text/text_table.h"
@@ -60,8 +61,11 @@ std::string workload(const RunConfig& config, const Run& run) {
   const std::string size = std::to_string(config.image_size);
   return config.model + " " + pass_name(config.forward_only, config.inference) + ", " +
          to_string(*config.precision) + ", batch " +
-         (config.accumulate > 1 ? std::to_string(config.accumulate) + " x " : "") +
-         std::to_string(config.batch.value_or(0)) + (run.world_size > 1 ? " a rank, " : ", ") +
+         (micro_batches_of(config) > 1 ? std::to_string(micro_batches_of(config)) + " x " : "") +
+         std::to_string(config.batch.value_or(0)) +
+         (replicas_of(config, run.world_size) == 1 ? ", "
+          : config.pipeline > 1                    ? " a replica, "
+                                                   : " a rank, ") +
          size + "x" + size + " on " + run.device_name;
 }
 
@@ -193,10 +197,15 @@ void print_ranks(Lines& lines, const Run& run, const RunConfig& config,
   const std::string hosts = environments.size() == 1
                                 ? environments[0].host_name
                                 : std::to_string(environments.size()) + " hosts";
-  lines.line("ranks", std::to_string(run.world_size) + " on " + hosts +
-                          (exchanges_gradients(config, run.world_size)
-                               ? ", one network: gradients averaged every step"
-                               : ", independent of each other"));
+  const char* averaged = "one network: gradients averaged every step";
+  const std::string relation = exchanges_gradients(config, run.world_size) ? averaged
+                               : run.pipeline                              ? "one network"
+                                              : "independent of each other";
+  lines.line("ranks", std::to_string(run.world_size) + " on " + hosts + ", " + relation);
+  if (run.pipeline) {
+    lines.line("stages", pipeline_text(config) + " (" + run.pipeline->library + ")");
+    lines.line("bubble", bubble_text(run.pipeline->bubble));
+  }
   if (run.communication) print_communication(lines, *run.communication);
 }
 

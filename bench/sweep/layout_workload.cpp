@@ -169,11 +169,19 @@ Workload workload_in_file(const LayoutFile& file, const Layout& layout,
   Workload workload;
   workload.config.device = placement.on_gpus() ? Device::cuda : Device::cpu;
   workload.given = {"device"};
+  bool shared = false;
   const Settings combination{layout.grid.value_or(GridPoint{}).settings};
   for (const auto& [settings, place] : {std::pair(file.workload, std::string("/workload")),
                                         std::pair(layout.workload, layout.source + "/workload"),
                                         std::pair(combination, std::string("grid"))}) {
     override_with(workload, workload_of(with_batch_of_a_rank(settings, placement, place), place));
+    shared = shared || settings.texts.contains(global_batch);
+  }
+  const RunConfig& config = workload.config;
+  if (shared && (config.pipeline > 1 || config.micro_batches > 1)) {
+    throw std::invalid_argument(layout.source + ": " + global_batch +
+                                " is shared by ranks; with a pipeline give batch, that of a "
+                                "micro-batch");
   }
   return workload;
 }
@@ -194,6 +202,9 @@ Workload settled(Workload workload, const LayoutFile& file, const Layout& layout
   apply_claim(config, placement, file.hosts, layout.source);
   fill_defaults(config, config.device);
   check_settings(workload);
+  for (const PlacedJob& job : placement.jobs) {
+    if (!job.stress) require_whole_replicas(config, std::ssize(job.ranks));
+  }
   return workload;
 }
 

@@ -57,6 +57,28 @@ bool has_own_workload(const Layout& layout) {
       layout.jobs, [](const Job& job) { return job.stress || !job.workload.texts.empty(); });
 }
 
+bool has_stages(const LaunchPlan& plan, size_t layout) {
+  for (size_t job = 0; job < plan.placements[layout].jobs.size(); ++job) {
+    if (workload_of(plan, layout, job).config.pipeline > 1) return true;
+  }
+  return false;
+}
+
+// "1 of 4, replica 0" and the ranks of the stages before and behind.
+void add_stage(const RunConfig& config, int64_t rank, std::vector<std::string>& row) {
+  if (config.pipeline == 1) {
+    row.insert(row.end(), {"whole network", "-"});
+    return;
+  }
+  const int64_t stage = stage_of(config, rank);
+  std::vector<std::string> neighbours;
+  if (stage > 0) neighbours.push_back("rank " + std::to_string(rank - 1));
+  if (stage + 1 < config.pipeline) neighbours.push_back("rank " + std::to_string(rank + 1));
+  row.push_back(std::to_string(stage) + " of " + std::to_string(config.pipeline) + ", replica " +
+                std::to_string(replica_of(config, rank)));
+  row.push_back(joined(neighbours));
+}
+
 TextTable table_of(const LaunchPlan& plan, size_t layout) {
   const Placement& placement = plan.placements[layout];
   const bool emulated = placement.kind == Kind::emulated;
@@ -65,6 +87,8 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
   table.columns = {{"job", true}, {"rank", true}, {"host"}};
   if (emulated) table.columns.push_back({"VM", true});
   table.columns.insert(table.columns.end(), {{"GPU", true}, {"CPUs"}});
+  const bool staged = has_stages(plan, layout);
+  if (staged) table.columns.insert(table.columns.end(), {{"stage"}, {"neighbours"}});
   if (own) table.columns.push_back({"workload of its own"});
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     for (const PlacedRank& rank : placement.jobs[job].ranks) {
@@ -73,6 +97,7 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
       if (emulated) row.push_back(std::to_string(*rank.vm));
       row.push_back(gpu_text(rank));
       row.push_back(rank.cpus.empty() ? "all" : rank.cpus);
+      if (staged) add_stage(workload_of(plan, layout, job).config, rank.rank, row);
       if (own) row.push_back(own_workload(plan, layout, job));
       table.rows.push_back(row);
     }

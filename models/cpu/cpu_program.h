@@ -41,6 +41,8 @@ class CpuProgram : public Program {
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return bytes_needed(step_, options_); }
 
+  /// Memory that such a program takes.
+  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
   /// The largest batch of such a program that takes no more memory; 0 if not even one image fits.
   static int64_t largest_batch(const Graph& graph, const ProgramOptions& options,
                                int64_t available_bytes);
@@ -54,7 +56,6 @@ class CpuProgram : public Program {
   // Of the images of all micro-batches, where they are copied to where they are read.
   static int64_t host_image_bytes(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
-  static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);
 
   void check_memory() const;
   void allocate();

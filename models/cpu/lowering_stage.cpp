@@ -77,7 +77,14 @@ void Lowering::start_receive(const StageTask& task) {
   }
 }
 
-// Receives are started a task ahead, so that what comes travels while the stage computes.
+bool Lowering::receives_ahead(size_t index) const {
+  const PipelinePlace& place = options_.pipeline;
+  return may_receive_ahead(place.schedule, place.stages, static_cast<int>(options_.micro_batches),
+                           place.stage, index);
+}
+
+// Where nothing forbids it, receives are started a task ahead, so that what comes travels while the
+// stage computes.
 void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t index) {
   const StageTask& task = tasks[index];
   const int m = task.micro_batch;
@@ -87,15 +94,15 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
       state.stage.seconds = {};
       state.stage.begin_seconds = now_seconds();
     });
-    start_receive(task);
   }
+  if (index == 0 || !receives_ahead(index - 1)) start_receive(task);
   const auto& at = boundary_[m];
   const Transfer input = forward ? Transfer::receive_value : Transfer::receive_gradient;
   if (Tensor* received = at[static_cast<size_t>(input)]) finish(input, m, received);
   if (!forward && graph_.sends()) {
     finish(Transfer::send_value, m, at[static_cast<size_t>(Transfer::send_value)]);
   }
-  if (index + 1 < tasks.size()) start_receive(tasks[index + 1]);
+  if (index + 1 < tasks.size() && receives_ahead(index)) start_receive(tasks[index + 1]);
   emit("begin", Phase::forward, "mark", {}, [index, task, &state = state_] {
     const double now = now_seconds();
     state.stage.marks[index] = {task, now, now};

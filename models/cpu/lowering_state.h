@@ -86,6 +86,7 @@ class Lowering {
   void start(Transfer transfer, int micro_batch, Tensor* data);
   void finish(Transfer transfer, int micro_batch, Tensor* data);
   void start_receive(const StageTask& task);
+  bool receives_ahead(size_t index) const;
   void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
   void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
   void finish_sent_gradient();

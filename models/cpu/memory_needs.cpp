@@ -58,14 +58,15 @@ int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& 
 
 int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
   StepState state;
+  const ProgramOptions completed = complete(options);
+  omp_set_num_threads(completed.threads);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return bytes_needed(lower(graph, options, engine, state), options);
+  return bytes_needed(lower(graph, completed, engine, state), completed);
 }
 
 int64_t CpuProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
                                   int64_t available_bytes) {
-  ProgramOptions tried = complete(options);
-  omp_set_num_threads(tried.threads);
+  ProgramOptions tried = options;
   const auto fits = [&](int64_t batch) {
     tried.batch_size = batch;
     return bytes_needed(graph, tried) <= available_bytes;

@@ -19,6 +19,10 @@ class CpuBackend : public Backend {
     return std::make_unique<CpuProgram>(graph, options);
   }
 
+  int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) override {
+    return CpuProgram::bytes_needed(graph, options);
+  }
+
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
     return CpuProgram::largest_batch(graph, options, available_memory_bytes());
   }

@@ -28,6 +28,10 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaProgram>(graph, options);
   }
 
+  int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) override {
+    return CudaProgram::bytes_needed(graph, options);
+  }
+
   int64_t largest_batch(const Graph& graph, const ProgramOptions& options) override {
     use_gpu(options.gpu);
     require_units(options.precision, options.gpu);

@@ -23,7 +23,7 @@ Words transports_of(const Side& side) {
   return names;
 }
 
-std::string list_of(const Words& names) { return joined({names.begin(), names.end()}); }
+std::string list_of_names(const Words& names) { return joined({names.begin(), names.end()}); }
 
 bool reads_gpus(const std::string& transport) { return transport.find("GDRDMA") != transport.npos; }
 bool is_p2p(const std::string& transport) { return transport.starts_with("P2P"); }
@@ -42,7 +42,7 @@ Seen if_worse(const Side& base, const Side& next, const Better& better, const Wo
       std::ranges::none_of(here, worse)) {
     return std::nullopt;
   }
-  return "NCCL goes by " + list_of(here) + " instead of " + list_of(there);
+  return "NCCL goes by " + list_of_names(here) + " instead of " + list_of_names(there);
 }
 
 // Whether ranks of one job are on several systems, or NCCL says that it takes the network.
@@ -210,14 +210,14 @@ Seen other_transports(const Side& base, const Side& next) {
   }
   const Words there = transports_of(base), here = transports_of(next);
   if (there.empty() || here.empty() || there == here) return std::nullopt;
-  return "NCCL goes by " + list_of(here) + " instead of " + list_of(there);
+  return "NCCL goes by " + list_of_names(here) + " instead of " + list_of_names(there);
 }
 
 Seen lost_device_files(const Side& base, const Side& next) {
   if (!uses_network(next)) return std::nullopt;
   const Words there = without_file(base), here = without_file(next);
   if (!there.empty() || here.empty()) return std::nullopt;
-  return "RDMA devices have no file in /dev/infiniband: " + list_of(here);
+  return "RDMA devices have no file in /dev/infiniband: " + list_of_names(here);
 }
 
 Seen fewer_nics(const Side& base, const Side& next) {
@@ -240,7 +240,7 @@ Seen lost_ats(const Side& base, const Side& next) {
   const bool lost = known_there && there.empty();
   if (here.empty() || (!lost && (in_vms(base) || !in_vms(next)))) return std::nullopt;
   return "address translation (ATS) is off" + std::string(lost ? "" : " in the VM") + ": " +
-         list_of(here);
+         list_of_names(here);
 }
 
 Seen slower_network(const Side& base, const Side& next) {

@@ -52,7 +52,8 @@ MeasuredArm measured(const RunArm& arm) {
     if (result.values.empty()) {
       result.kind = run.kind;
       result.ranks = run.run.world_size;
-      result.batch = number_in(run.key, "batch", 0) * number_in(run.key, "accumulate", 1);
+      result.batch = number_in(run.key, "batch", 0) * number_in(run.key, "accumulate", 1) *
+                     number_in(run.key, "micro_batches", 1) / number_in(run.key, "pipeline", 1);
       const std::string alike = arm.group + '\0' + combination_text(arm) + '\0';
       result.weak_context = alike + context_sha256(run.key);
       result.strong_context = alike + strong_context(run.key, result.batch * result.ranks);

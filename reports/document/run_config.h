@@ -74,7 +74,11 @@ struct RunConfig {
   GradientType gradient_type = GradientType::computed;
   AllReduceKind all_reduce = AllReduceKind::automatic;      // of GPUs; automatic: nccl
   NcclAlgorithm nccl_algorithm = NcclAlgorithm::automatic;  // by which NCCL must sum
-  bool zero_init = false;  // the last scale of each residual branch starts at 0
+  int64_t pipeline = 1;                                     // stages of the network, each on a rank
+  int64_t micro_batches = 1;  // of a step, each of `batch` samples, through the stages
+  Schedule schedule = Schedule::one_forward_one_backward;
+  std::optional<std::string> cuts;  // behind which layers; empty until they are balanced
+  bool zero_init = false;           // the last scale of each residual branch starts at 0
   bool forward_only = false;
   bool inference = false;
   bool verify = false;
@@ -104,9 +108,21 @@ inline constexpr int64_t largest_that_fits = 0;
 /// Whether steps have a backward pass and an update.
 inline bool trains(const RunConfig& config) { return !config.forward_only && !config.inference; }
 
-/// Samples of a step of one rank; 0 where no batch fits.
+/// Micro-batches of a step.
+inline int64_t micro_batches_of(const RunConfig& config) {
+  return config.accumulate * config.micro_batches;
+}
+
+/// Samples of a step of one replica of the network; 0 where no batch fits.
 inline int64_t step_samples(const RunConfig& config) {
-  return config.batch.value_or(0) * config.accumulate;
+  return config.batch.value_or(0) * micro_batches_of(config);
+}
+
+/// Ranks of a replica follow one another, in the order of their stages.
+inline int64_t stage_of(const RunConfig& config, int64_t rank) { return rank % config.pipeline; }
+inline int64_t replica_of(const RunConfig& config, int64_t rank) { return rank / config.pipeline; }
+inline int64_t replicas_of(const RunConfig& config, int64_t world_size) {
+  return world_size / config.pipeline;
 }
 
 /// Names what a step does, from `forward_only` and `inference`.
@@ -114,9 +130,15 @@ constexpr const char* pass_name(bool forward_only, bool inference) {
   return inference ? "inference" : forward_only ? "forward" : "training";
 }
 
-/// Whether ranks train one network together, in step, each on images of its own.
+/// Whether several replicas train one network together, in step, each on images of its own.
 inline bool exchanges_gradients(const RunConfig& config, int64_t world_size) {
-  return world_size > 1 && config.update == Update::allreduce && trains(config);
+  return replicas_of(config, world_size) > 1 && config.update == Update::allreduce &&
+         trains(config);
+}
+
+/// Whether all ranks take each step together, as an exchange of gradients or a pipeline makes them.
+inline bool in_step(const RunConfig& config, int64_t world_size) {
+  return world_size == 1 || config.pipeline > 1 || exchanges_gradients(config, world_size);
 }
 
 /// By name of the setting, for every member of RunConfig.

@@ -4,13 +4,15 @@
 
 #include <tuple>
 
+#include "reports/document/output_settings.h"
+#include "reports/document/pipeline_settings.h"
 #include "reports/document/setting.h"
 #include "reports/document/workload.h"
 
 namespace nearmetal {
 
 /// In the order of documents.
-inline constexpr std::tuple settings_of_run{
+inline constexpr std::tuple settings_of_work{
     setting(&RunConfig::model, "model", SettingGroup::work,
             {.help = "resnet18, 34, 50, 101, 152; vgg16, vgg16_bn, ...",
              .value = "NAME",
@@ -280,27 +282,10 @@ inline constexpr std::tuple settings_of_run{
              .most = 100,
              .decides = Decides::display,
              .repeated = false,
-             .added = true}),
-    setting(&RunConfig::force, "force", SettingGroup::files,
-            {.help = "replace an existing report",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::json, "json", SettingGroup::files,
-            {.help = "only the report, on stdout",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::quiet, "quiet", SettingGroup::files,
-            {.help = "no remarks and no progress",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false}),
-    setting(&RunConfig::no_progress, "no_progress", SettingGroup::files,
-            {.help = "no progress line",
-             .decides = Decides::display,
-             .commands = in_run,
-             .repeated = false})};
+             .added = true})};
+
+inline constexpr auto settings_of_run =
+    std::tuple_cat(settings_of_work, settings_of_output, settings_of_pipeline);
 
 /// Calls visit(setting, member) for each, where `member` is a pointer to a member of RunConfig.
 template <class Visitor>

@@ -15,6 +15,7 @@
 #include "reports/document/grid_point.h"
 #include "reports/document/imported.h"
 #include "reports/document/maybe.h"
+#include "reports/document/pipeline.h"
 #include "reports/document/rank_probes.h"
 #include "reports/document/run_config.h"
 #include "reports/document/sharing_mode.h"
@@ -128,6 +129,7 @@ struct Rank {
   // Per step of the window, the median: gradients on their way and nothing else to do.
   Maybe<double> exposed_communication_seconds;
   std::optional<RankProbes> probes;  // null: not asked for
+  std::optional<RankStage> stage;    // null: there is no pipeline
 
   bool operator==(const Rank&) const = default;
 };
@@ -247,7 +249,8 @@ struct Run {
   Maybe<double> share_of_peak;
   Proof proof;
   std::optional<Communication> communication;
-  std::vector<ConcurrentJob> jobs;  // empty: one alone
+  std::optional<PipelineFigures> pipeline;  // null: each rank has the whole network
+  std::vector<ConcurrentJob> jobs;          // empty: one alone
   std::vector<Neighbour> neighbours;
   std::optional<double> jain_fairness;  // of their throughputs: (sum x)^2 / (n sum x^2)
   std::vector<KernelChoice> kernel_choices;
@@ -291,7 +294,7 @@ struct Arm {
 /// The document.
 struct Report {
   std::string schema = "nearmetal/report";
-  std::string schema_version = "1.10";  // major: breaks readers; minor: adds
+  std::string schema_version = "1.11";  // major: breaks readers; minor: adds
   Kind kind = Kind::measured;
   Status status = Status::complete;
   int64_t exit_code = 0;

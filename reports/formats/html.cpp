@@ -8,9 +8,9 @@
 #include "reports/compare/work_text.h"
 #include "reports/formats/charts/charts.h"
 #include "reports/formats/comparison_text.h"
-#include "reports/formats/grid_text.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
+#include "reports/formats/pipeline_text.h"
 #include "reports/formats/report_text.h"
 #include "reports/formats/scaling_text.h"
 #include "reports/sharing/fractions.h"
@@ -242,7 +242,7 @@ Page report_page(const GroupedRuns& runs) {
   page.work = work_lines(sides);
   page.headlines = headlines(set);
   if (shares_a_gpu(set)) page.tables = fraction_tables(set);
-  for (TitledTable& table : knee_tables(set)) page.tables.push_back(std::move(table));
+  for (TitledTable& table : tables_beside_figures(set)) page.tables.push_back(std::move(table));
   if (shows_speedup(set)) page.tables.push_back({"Scaling", scaling_table(set)});
   page.remarks = run_warnings(set);
   page.charts = charts_of(runs);

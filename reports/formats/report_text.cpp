@@ -10,9 +10,9 @@
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
 #include "reports/compare/work_text.h"
-#include "reports/formats/grid_text.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/nic_text.h"
+#include "reports/formats/pipeline_text.h"
 #include "reports/formats/scaling_text.h"
 #include "reports/sharing/arm_figures.h"
 #include "reports/sharing/fractions.h"
@@ -254,7 +254,7 @@ void print_text(std::ostream& out, const RunSet& set) {
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_aligned(out, shown);
   }
-  for (const TitledTable& shown : knee_tables(set)) print_aligned(out, shown);
+  for (const TitledTable& shown : tables_beside_figures(set)) print_aligned(out, shown);
   if (shows_speedup(set)) {
     print_aligned(out, scaling_table(set));
     out << '\n';
@@ -272,7 +272,7 @@ void print_markdown(std::ostream& out, const RunSet& set) {
   if (shares_a_gpu(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_markdown(out, shown);
   }
-  for (const TitledTable& shown : knee_tables(set)) print_markdown(out, shown);
+  for (const TitledTable& shown : tables_beside_figures(set)) print_markdown(out, shown);
   if (shows_speedup(set)) {
     print_markdown(out, scaling_table(set));
     out << '\n';

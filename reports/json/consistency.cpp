@@ -36,7 +36,7 @@ void require_near(const Place& object, const char* key, double said, double foun
 // Ranks of a job that exchange gradients take their steps together; of others only the window of
 // the first is in the report.
 bool has_known_window(const Run& run, size_t rank) {
-  if (run.communication) return true;
+  if (run.communication || run.pipeline) return true;
   int64_t first = 0;
   for (const ConcurrentJob& job : run.jobs) {
     if (first >= static_cast<int64_t>(rank)) break;
@@ -114,9 +114,11 @@ void check_window(const Run& run, const RunConfig& config, const Place& place) {
   if (!config.batch) return;
   require_near(place, words_of(run.sample).plural, static_cast<double>(window.samples),
                static_cast<double>(step_samples(config)) * static_cast<double>(window.steps) *
-                   static_cast<double>(run.world_size),
-               config.accumulate == 1 ? "batch x steps x ranks is"
-                                      : "batch x accumulate x steps x ranks is");
+                   static_cast<double>(replicas_of(config, run.world_size)),
+               config.pipeline > 1 || config.micro_batches > 1
+                   ? "batch x micro_batches x steps x replicas is"
+               : config.accumulate == 1 ? "batch x steps x ranks is"
+                                        : "batch x accumulate x steps x ranks is");
 }
 
 void check_throughput(const Run& run, const Place& place) {
@@ -135,7 +137,7 @@ void check_throughput(const Run& run, const Place& place) {
 }
 
 void check_run(const Run& run, const RunConfig& config, const Place& place) {
-  const bool in_step = run.world_size == 1 || run.communication;
+  const bool in_step = run.world_size == 1 || run.communication || run.pipeline;
   if (run.window && run.jobs.empty() && in_step && run.status == Status::complete) {
     check_window(run, config, Place{&place, "window", {}});
   }

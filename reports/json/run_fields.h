@@ -3,6 +3,7 @@
 
 #include "reports/json/communication_fields.h"
 #include "reports/json/json_archive.h"
+#include "reports/json/pipeline_fields.h"
 #include "reports/json/step_time_fields.h"
 
 namespace nearmetal::json {
@@ -185,6 +186,7 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("share_of_peak", run.share_of_peak, above(0));
   field("proof", run.proof);
   field.added("communication", run.communication, "null: no gradients are exchanged");
+  field.added("pipeline", run.pipeline, "null: each rank has the whole network; since 1.11");
   field.added("jobs", run.jobs, "Empty: one alone");
   field.added("neighbours", run.neighbours, "Empty: none was there to disturb");
   field.added("jain_fairness", run.jain_fairness, within(0, 1),
@@ -302,6 +304,7 @@ void fields(Archive& field, In<Archive, Rank> rank) {
               "Time in a step, the median over the window, in which gradients are on their way and "
               "there is nothing else to do");
   field.added("probes", rank.probes, "null: not asked for (--attribute)");
+  field.added("stage", rank.stage, "null: there is no pipeline; since 1.11");
   field("step_seconds", rank.step_seconds, above(0), "Every step, warm-up included");
   field("loss", rank.loss,
         "Mean over the batch, for each of the same steps; empty: inference has none");

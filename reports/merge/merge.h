@@ -1,6 +1,7 @@
 // Several reports as one: of the ranks of a job, of jobs, and the hosts of either.
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,13 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
 /// together.
 std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
                                                            bool unlike = false);
+
+/// Of the stages of one replica, in their order.
+PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
+                               std::span<const StageSeconds> stages);
+
+/// Fills what the stages of a run are together, where it is known of each.
+void merge_pipeline(const RunConfig& config, Run& run);
 
 /// Appends what `all` does not have of `found` and makes `ranks`, which index `found`, index `all`.
 /// An environment is that of a host; GPUs are known by their UUID, and one without is another.

@@ -32,7 +32,9 @@ Maybe<double> average(std::vector<Report>& reports, const Get& get) {
   return value;
 }
 
-void merge_throughput(std::vector<Report>& reports, bool in_step, Run& run) {
+// Each rank of a replica counts all of its samples.
+void merge_throughput(std::vector<Report>& reports, const RunConfig& config, Run& run) {
+  const bool together = in_step(config, std::ssize(reports));
   run.window = folded(
       reports, [](const Run& r) { return r.window; },
       [](TimedWindow a, const TimedWindow& b) {
@@ -40,8 +42,9 @@ void merge_throughput(std::vector<Report>& reports, bool in_step, Run& run) {
         a.seconds = std::max(a.seconds, b.seconds);
         return a;
       });
+  if (run.window) run.window.value->samples /= config.pipeline;
   Maybe<double> throughput = sum(reports, [](const Run& r) { return r.throughput; });
-  if (throughput && in_step) throughput = throughput_of(*run.window);
+  if (throughput && together) throughput = throughput_of(*run.window);
   run.peak_flops_per_second = sum(reports, [](const Run& r) { return r.peak_flops_per_second; });
   set_throughput(throughput, run);
 }
@@ -62,6 +65,8 @@ void merge_proof(std::vector<Report>& reports, Proof& proof) {
       merged.failed_step = other.failed_step;
     }
     if (other.outputs_finite == false) merged.outputs_finite = false;
+    if (other.replicas_identical == false) merged.replicas_identical = false;
+    if (other.sums_exact == false) merged.sums_exact = false;
     if (other.verify && !other.verify->passed) merged.verify = other.verify;
   }
   proof = merged;
@@ -78,11 +83,12 @@ void add_lower_bound(Communication& communication, double ranks) {
       2 * (ranks - 1) / ranks * static_cast<double>(communication.bytes_per_step) / best;
 }
 
-void merge_communication(std::vector<Report>& reports, Run& run) {
+// Stages have gradients of their own: those of the first are told.
+void merge_communication(std::vector<Report>& reports, const RunConfig& config, Run& run) {
   if (!run.communication) return;
-  for (Report& report : reports) {
-    const auto& other = run_of(report).communication;
-    if (!other) continue;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto& other = run_of(reports[rank]).communication;
+    if (!other || stage_of(config, static_cast<int64_t>(rank)) > 0) continue;
     for (size_t i = 0; i < run.communication->buckets.size(); ++i) {
       Bucket& bucket = run.communication->buckets[i];
       if (other->buckets.at(i).seconds > bucket.seconds) bucket = other->buckets[i];
@@ -92,14 +98,21 @@ void merge_communication(std::vector<Report>& reports, Run& run) {
   for (const Bucket& bucket : run.communication->buckets) {
     run.communication->buckets_seconds += bucket.seconds;
   }
-  add_lower_bound(*run.communication, static_cast<double>(reports.size()));
+  add_lower_bound(*run.communication,
+                  static_cast<double>(replicas_of(config, std::ssize(reports))));
   run.communication->exposed_seconds_per_step = folded(
       reports, [](const Run& r) { return r.ranks.at(0).exposed_communication_seconds; },
       [](double a, double b) { return std::max(a, b); });
 }
 
 std::string name_of(const Report& report, size_t rank) {
-  return "rank " + std::to_string(rank) + " (" + report.environments.at(0).host_name + "): ";
+  const RunConfig& config = report.invocation.config;
+  const std::string stage =
+      config.pipeline > 1
+          ? ", stage " + std::to_string(stage_of(config, static_cast<int64_t>(rank)))
+          : "";
+  return "rank " + std::to_string(rank) + stage + " (" + report.environments.at(0).host_name +
+         "): ";
 }
 
 // What every rank says is said once.
@@ -166,9 +179,11 @@ Report merge_ranks(std::vector<Report> reports) {
   const auto world_size = std::ssize(reports);
   run.world_size = world_size;
   run.warnings = merged_warnings(reports);
-  merge_throughput(reports, exchanges_gradients(merged.invocation.config, world_size), run);
+  const RunConfig& config = merged.invocation.config;
+  merge_throughput(reports, config, run);
   merge_proof(reports, run.proof);
-  merge_communication(reports, run);
+  merge_communication(reports, config, run);
+  merge_pipeline(config, run);
   warn_of_clock_skew(merged.environments, run);
   merge_status(reports, run);
   merged.status = run.status;

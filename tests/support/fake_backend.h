@@ -101,6 +101,7 @@ class FakeBackend : public Backend {
     script_.on_prepare();
     return std::make_unique<FakeProgram>(script_);
   }
+  int64_t bytes_needed(const Graph&, const ProgramOptions&) override { return 0; }
   int64_t largest_batch(const Graph&, const ProgramOptions&) override {
     return script_.largest_batch;
   }

@@ -41,6 +41,19 @@ inline Rank sample_rank() {
                  .probes = {{"copy/device", "1 GiB", 2147483648, 0, 100, 5e-4, 5.1e-4, 6e-4},
                             {"product/fp16", "a product", 0, 1.1e12, 0, Unknown{"no memory"},
                              Unknown{"no memory"}, Unknown{"no memory"}}}};
+  rank.stage =
+      RankStage{.stage = 0,
+                .replica = 0,
+                .first_node = "input",
+                .last_node = "layer2.3.relu",
+                .parameters = 1'444'928,
+                .gpipe_bytes = int64_t{2'000'000'000},
+                .one_forward_one_backward_bytes = Unknown{"not told"},
+                .seconds = StageSeconds{0.1, 0.02, 0.05, 0.02, 0.005},
+                .boundary_bytes = 25'690'112,
+                .boundary_seconds = 1e-4,
+                .boundary_exact = true,
+                .marks = {{{Pass::forward, 0}, 0, 0.02}, {{Pass::backward, 0}, 0.03, 0.08}}};
   rank.device_bytes = 41'200'000'000;
   return rank;
 }
@@ -78,6 +91,10 @@ inline Run sample_run() {
                             .bound = 3.45,
                             .first_loss = 7.0,
                             .last_loss = 3.4};
+  run.pipeline = PipelineFigures{.library = "nccl 2.28.9",
+                                 .stages = 1,
+                                 .replicas = 1,
+                                 .bubble = {0.3, Unknown{"not told"}, 0.0}};
   run.kernel_choices = {{"conv 64", "cudnn eng1", 1e-4, 1e-5}};
   run.profile = StepProfile{.entries = {{"conv1", Phase::forward, "cudnn eng1", 1e-3, 1e9, 1e8}},
                             .sum_seconds = 1e-3,

@@ -21,6 +21,8 @@ void add_charts_of_runs(std::vector<Chart>& charts, const ShownArms& shown) {
                            step_distribution_chart, profile_chart, rank_chart}) {
     charts.push_back(chart(shown));
   }
+  Chart of_stages = pipeline_chart(shown);
+  if (of_stages.missing.empty()) charts.push_back(std::move(of_stages));
 }
 
 }  // namespace

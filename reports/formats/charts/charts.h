@@ -92,11 +92,14 @@ Chart step_distribution_chart(const ShownArms& shown);
 /// The kernels or primitives of a step, each timed alone, by phase, against the step as a whole.
 Chart profile_chart(const ShownArms& shown);
 
+/// Of pipelines: when each stage computed each micro-batch of a step.
+Chart pipeline_chart(const ShownArms& shown);
+
 /// By how much the median step of each rank differs from that of the middle rank, for each run.
 Chart rank_chart(const ShownArms& shown);
 
-/// All of them, in the order of a page; those of sharing only where jobs share, and of a grid where
-/// there is one.
+/// All of them, in the order of a page; those of sharing only where jobs share, of a grid where
+/// there is one, and of a pipeline where an arm is one.
 std::vector<Chart> charts_of(const GroupedRuns& runs);
 std::vector<Chart> charts_of(const RunSet& base, const RunSet& next, const Comparison& comparison);
 

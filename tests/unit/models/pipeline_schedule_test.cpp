@@ -23,16 +23,6 @@ std::string text_of(const std::vector<StageTask>& tasks) {
   return text;
 }
 
-// The most micro-batches between their forward and their backward pass.
-int most_in_flight(const std::vector<StageTask>& tasks) {
-  int in_flight = 0, most = 0;
-  for (const StageTask& task : tasks) {
-    in_flight += task.pass == Pass::forward ? 1 : -1;
-    most = std::max(most, in_flight);
-  }
-  return most;
-}
-
 TEST(Schedule, GpipeHasAllForwardPassesFirst) {
   for (int stage = 0; stage < 2; ++stage) {
     EXPECT_EQ(text_of(stage_tasks(Schedule::gpipe, 2, 3, stage)), "F0 F1 F2 B0 B1 B2");
@@ -56,12 +46,29 @@ TEST(Schedule, HoldsAllMicroBatchesOrAsManyAsStagesAreLeft) {
   for (int stage = 0; stage < 4; ++stage) {
     for (const int micro_batches : {1, 2, 4, 9}) {
       const auto held = [&](Schedule kind) {
-        return most_in_flight(stage_tasks(kind, 4, micro_batches, stage));
+        return most_in_flight(kind, 4, micro_batches, stage);
       };
       EXPECT_EQ(held(Schedule::gpipe), micro_batches);
       EXPECT_EQ(held(Schedule::one_forward_one_backward), std::min(4 - stage, micro_batches));
     }
   }
+}
+
+TEST(Schedule, NothingIsReceivedAheadOfWhatItDependsOn) {
+  const auto ahead = [](Schedule kind, int micro_batches, int stage, size_t index) {
+    return may_receive_ahead(kind, 2, micro_batches, stage, index);
+  };
+  // F0 F1 F2 B0 B1 B2: the second stage goes back only once it has the last value.
+  EXPECT_FALSE(ahead(Schedule::gpipe, 3, 0, 2));
+  EXPECT_TRUE(ahead(Schedule::gpipe, 3, 0, 3));
+  EXPECT_TRUE(ahead(Schedule::gpipe, 3, 1, 0));
+  EXPECT_FALSE(ahead(Schedule::gpipe, 3, 1, 2)) << "its own loss gives the gradient";
+  // F0 F1 B0 F2 B1 B2 beside F0 B0 F1 B1 F2 B2
+  const Schedule kind = Schedule::one_forward_one_backward;
+  EXPECT_TRUE(ahead(kind, 3, 0, 1));
+  EXPECT_TRUE(ahead(kind, 3, 1, 1));
+  EXPECT_TRUE(ahead(kind, 3, 1, 3));
+  EXPECT_FALSE(ahead(kind, 1, 0, 0)) << "model parallel: nothing overlaps";
 }
 
 TEST(Schedule, RefusesWhatIsNotThere) {

@@ -46,6 +46,27 @@ TEST(Chart, SaysWhatIsMissing) {
   for (const Chart& chart : charts_of(GroupedRuns{})) EXPECT_NE(chart.missing, "");
 }
 
+TEST(Chart, StagesStandOneBelowTheOtherByTime) {
+  Report report = full_report();
+  nearmetal::Run& run = report.arms[0].runs[0];
+  run.pipeline.emplace();
+  run.ranks[0].stage.emplace().marks = {{{Pass::forward, 0}, 0, 0.001},
+                                        {{Pass::backward, 0}, 0.004, 0.006}};
+  run.ranks.push_back(run.ranks[0]);
+  run.ranks[1].stage->stage = 1;
+  run.ranks[1].stage->marks = {{{Pass::forward, 0}, 100, 100.001},
+                               {{Pass::backward, 0}, 100.001, 100.003}};
+  report.arms[0].runs.resize(1);
+  const RunSet set = set_of_report(report);
+  const Chart chart = pipeline_chart(shown_arms(set));
+  EXPECT_EQ(chart.missing, "");
+  EXPECT_THAT(chart.csv, HasSubstr("1,\"1x1\",1,forward,0,1,2\n")) << "on one clock";
+  EXPECT_THAT(chart.csv, HasSubstr("0,\"1x1\",0,backward,0,4,6\n"));
+  EXPECT_THAT(chart.script, HasSubstr("\"1x1, stage 1\" 1"));
+  EXPECT_EQ(charts_of({set}).back().name, "pipeline");
+  EXPECT_NE(pipeline_chart(shown_arms(RunSet{})).missing, "");
+}
+
 TEST(Chart, BarsHoldMeansIntervalsAndRuns) {
   const RunSet set = set_of_report(full_report());
   const Chart chart = throughput_chart(shown_arms(set));

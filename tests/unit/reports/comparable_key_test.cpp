@@ -68,13 +68,17 @@ TEST(ComparableKey, LibrariesOfOtherRunsDoNotCount) {
 TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
   const auto everything = [](Report& report) {
     nearmetal::Run& run = report.arms[0].runs[0];
-    run.world_size = 2;
+    run.world_size = 4;
     run.communication.emplace();
     run.jobs.emplace_back();
     report.invocation.config.gradient_type = GradientType::bf16;
     report.invocation.config.host_wait = HostWait::block;
     report.invocation.config.kernels = Kernels::cudnn;
     report.invocation.config.accumulate = 2;
+    report.invocation.config.pipeline = 2;
+    report.invocation.config.micro_batches = 2;
+    report.invocation.config.schedule = Schedule::gpipe;
+    report.invocation.config.cuts = "layer2.3";
     report.arms[0].share.emplace();
   };
   Report on_gpu = sample_report();

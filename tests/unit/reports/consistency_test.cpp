@@ -73,6 +73,7 @@ TEST(Consistency, RanksThatAreNotInStepHaveWindowsOfTheirOwn) {
   Report report = sample_report();
   nearmetal::Run& run = report.arms[0].runs[0];
   run.world_size = 2;
+  run.pipeline.reset();
   run.ranks.push_back(run.ranks[0]);
   run.ranks[1].step_seconds = {0.2, 0.2, 0.2, 0.2, 0.2};
   run.throughput = 2600;

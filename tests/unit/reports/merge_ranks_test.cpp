@@ -51,6 +51,51 @@ TEST(MergeRanks, ImagesOfAllInTheTimeOfTheSlowest) {
   EXPECT_EQ(*run.proof.window_start_loss, 8);
 }
 
+// Two stages with scripted times, of one replica.
+std::vector<Report> stages_of(std::vector<StageSeconds> seconds) {
+  std::vector<Report> parts;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    parts.push_back(part(static_cast<int64_t>(i), 2));
+    RunConfig& config = parts.back().invocation.config;
+    config.pipeline = static_cast<int64_t>(seconds.size());
+    config.micro_batches = 4;
+    nearmetal::Run& run = parts.back().arms[0].runs[0];
+    run.pipeline.emplace();
+    run.ranks[0].stage.emplace().seconds = seconds[i];
+  }
+  return parts;
+}
+
+TEST(MergeRanks, StagesHaveTheSamplesOfOneReplica) {
+  const StageSeconds times{.span = 15, .forward = 4, .backward = 8, .waiting = 3};
+  const nearmetal::Run run = merged_run(stages_of({times, times}));
+  EXPECT_EQ(run.window->samples, 100) << "each rank counts them all";
+  EXPECT_EQ(*run.throughput, 50);
+}
+
+TEST(MergeRanks, TheBubbleIsThatOfAllStages) {
+  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8, .waiting = 4};
+  PipelineBubble bubble = merged_run(stages_of({equal, equal})).pipeline->bubble;
+  EXPECT_DOUBLE_EQ(*bubble.measured, 0.25);
+  EXPECT_DOUBLE_EQ(*bubble.simulated, 0.2) << "without what transfers took";
+  EXPECT_DOUBLE_EQ(bubble.ideal, 0.2);
+  const StageSeconds light{.span = 16, .forward = 2, .backward = 4, .waiting = 10};
+  bubble = merged_run(stages_of({equal, light})).pipeline->bubble;
+  EXPECT_DOUBLE_EQ(*bubble.measured, 1 - 18.0 / 32);
+  EXPECT_DOUBLE_EQ(*bubble.simulated, 0.28) << "the imbalance is in it";
+  EXPECT_LT(*bubble.simulated, *bubble.measured);
+  auto parts = stages_of({equal, light});
+  parts[1].arms[0].runs[0].ranks[0].stage->seconds = Unknown{"not measured"};
+  EXPECT_FALSE(merged_run(parts).pipeline->bubble.measured);
+}
+
+TEST(MergeRanks, AProofOfOneStageIsThatOfTheRun) {
+  auto parts = stages_of({{}, {}});
+  parts[0].arms[0].runs[0].proof.replicas_identical = true;
+  parts[1].arms[0].runs[0].proof.replicas_identical = false;
+  EXPECT_EQ(merged_run(parts).proof.replicas_identical, false);
+}
+
 TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreTold) {
   const auto codes_of_start = [](double start_of_the_other_host) {
     auto parts = three();

@@ -1,0 +1,50 @@
+// A rank as a stage of a pipeline: its part of the network, and the ranks that it works with.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bench/cli/terminal.h"
+#include "bench/run/prepare_device.h"
+#include "comm/join_stage_links.h"
+#include "comm/world.h"
+#include "models/pipeline_cuts.h"
+#include "models/program.h"
+#include "models/stage_links.h"
+#include "reports/document/pipeline.h"
+
+namespace nearmetal {
+
+struct RankPipeline {
+  std::unique_ptr<World> stages;    // of the rank's replica, in their order
+  std::unique_ptr<World> replicas;  // of the rank's stage
+  PipelineStage part;
+};
+
+/// Cuts the network by times measured on rank 0, unless cuts were asked for: then the settings name
+/// them. Collective. Throws as Backend::prepare() does, on all ranks.
+void settle_cuts(PreparedDevice& device, const KernelSource& kernels, World& world,
+                 const Terminal& terminal);
+
+/// The seconds of each node of the graph in a profile, whose entries are named after nodes.
+std::vector<double> node_seconds(const Graph& graph, const Profile& profile);
+
+/// Where cuts are settled; collective. Null without a pipeline.
+std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World& world);
+
+/// NCCL's names of the groups of a replica's stages; collective over them.
+std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
+
+/// Joins a rank to the stages beside it; collective. `world` is that of the job.
+std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
+                                            World& world);
+
+/// What is known of a stage before it trains: `bytes_by_schedule` of its program.
+RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,
+                         const ProgramOptions& options, const Program& program);
+
+/// Known values through all boundaries, both ways; collective over the stages.
+BoundaryTest test_boundaries(RankPipeline& pipeline, StageLinks& links, const Program& program);
+
+}  // namespace nearmetal

@@ -1,0 +1,46 @@
+#include <algorithm>
+
+#include "reports/merge/merge.h"
+
+namespace nearmetal {
+namespace {
+
+// Of the first replica, in their order; empty where one of them is not known.
+std::vector<StageSeconds> seconds_of_stages(const Run& run, int64_t stages) {
+  std::vector<StageSeconds> seconds;
+  for (int64_t s = 0; s < stages && s < std::ssize(run.ranks); ++s) {
+    const std::optional<RankStage>& stage = run.ranks[s].stage;
+    if (!stage || !stage->seconds) return {};
+    seconds.push_back(*stage->seconds);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
+                               std::span<const StageSeconds> stages) {
+  double busy = 0, span = 0;
+  std::vector<StageTimes> times;
+  for (const StageSeconds& stage : stages) {
+    busy += stage.busy();
+    span += stage.span;
+    const auto count = static_cast<double>(micro_batches);
+    times.push_back({stage.forward / count, stage.backward / count});
+  }
+  PipelineBubble bubble;
+  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
+  bubble.simulated =
+      std::max(0.0, bubble_of(simulate_pipeline(schedule, times, static_cast<int>(micro_batches))));
+  bubble.ideal = ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(micro_batches));
+  return bubble;
+}
+
+void merge_pipeline(const RunConfig& config, Run& run) {
+  if (!run.pipeline) return;
+  const std::vector<StageSeconds> stages = seconds_of_stages(run, config.pipeline);
+  if (stages.empty()) return;
+  run.pipeline->bubble = pipeline_bubble(config.schedule, config.micro_batches, stages);
+}
+
+}  // namespace nearmetal
