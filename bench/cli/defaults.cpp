@@ -99,8 +99,8 @@ void check_pipeline(const RunConfig& config) {
           "--schedule is the order of stages; give --pipeline, too");
   require(staged || !config.cuts, "--cuts makes stages; give --pipeline, too");
   if (!staged) return;
-  require(config.device != Device::cuda,
-          "--pipeline is for CPUs so far: stages on GPUs do not hand values on yet");
+  require(!config.plans || config.cuts,
+          "--plans holds for stages that are cut as they were; name the cuts with --cuts");
   require(config.update == Update::allreduce,
           "--pipeline trains one network on all ranks; leave --update independent out");
   require(!config.profile,

@@ -9,7 +9,6 @@
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/device/chip.h"
 #include "models/cuda/device/device.h"
-#include "models/synthetic.h"
 
 namespace nearmetal::cuda {
 namespace {
@@ -64,8 +63,13 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   bind_convolutions();
   const unsigned wait = options_.host_sleeps ? cudaEventBlockingSync : cudaEventDefault;
   for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event(wait));
+  const PipelinePlace& place = options_.pipeline;
+  for (const StageTask& task : stage_tasks(place.schedule, place.stages,
+                                           static_cast<int>(options_.micro_batches), place.stage)) {
+    passes_.push_back(task.pass);
+  }
   use_synthetic_batch();
-  settle_step();
+  if (!options_.pipeline.is_pipelined()) settle_step();
 }
 
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
@@ -78,8 +82,7 @@ void CudaProgram::choose_kernels() {
   double best = std::numeric_limits<double>::infinity();
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
-  for (const StemForm form :
-       stem_forms(stem_convolution(graph_), graph_.image(), options_.precision)) {
+  for (const StemForm form : forms_of(graph_, options_.precision)) {
     LoweringChoices choices;
     choices.stem = form;
     const FlatLayout layout = flat_layout(graph_, form);
@@ -113,7 +116,7 @@ void CudaProgram::allocate() {
                       ? static_cast<char*>(tensor.whole->data) + tensor.offset_bytes
                       : static_cast<char*>(activations_.get()) + step_.memory.offsets[i];
   }
-  if (options_.input == Input::device) return;
+  if (options_.input == Input::device || step_.images == nullptr) return;
   host_input_.emplace(graph_, options_, step_.image_layout);
   device_bytes_ += HostInput::bytes(graph_, options_);
 }
@@ -199,8 +202,13 @@ StepRecord CudaProgram::wait_step() {
   const double seconds = seconds_between(begin, end);
   const DeviceRecord record = persistent_->record(finished_);
   ++finished_;
-  return {seconds, record.loss, record.gradient_norm, record.update_skipped != 0,
-          record.exposed_communication_seconds};
+  StepRecord result{seconds, record.loss, record.gradient_norm, record.update_skipped != 0,
+                    record.exposed_communication_seconds};
+  if (options_.pipeline.is_pipelined()) {
+    result.pipeline = pipeline_seconds(finished_ - 1);
+    result.pipeline.span -= result.exposed_communication_seconds;
+  }
+  return result;
 }
 
 // In the order of the stream: cudaMemcpy() may return before the data have arrived, and this stream
@@ -285,31 +293,6 @@ std::vector<float> CudaProgram::logits() {
     logits.insert(logits.end(), first, first + classes);
   }
   return logits;
-}
-
-void CudaProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
-  wait_until_idle();
-  const int32_t fixed = 1;
-  const DeviceMemory source = allocate_device(static_cast<int64_t>(images.size_bytes()));
-  upload(source.get(), images.data(), static_cast<int64_t>(images.size_bytes()));
-  launch_convert_images(options_.precision, step_.image_layout,
-                        static_cast<const float*>(source.get()), step_.images->data, stream_.get());
-  upload(resources_.fixed_labels, labels.data(), static_cast<int64_t>(labels.size_bytes()));
-  upload(resources_.use_fixed_labels, &fixed, sizeof(fixed));
-  stage_images();
-}
-
-void CudaProgram::use_synthetic_batch() {
-  wait_until_idle();
-  launch_synthetic_images(options_.precision, step_.image_layout, image_seed(options_.data_seed),
-                          step_.images->data, stream_.get());
-  NM_CALL(cudaMemsetAsync(resources_.use_fixed_labels, 0, sizeof(int32_t), stream_.get()));
-  stage_images();
-}
-
-void CudaProgram::stage_images() {
-  if (host_input_) host_input_->keep(step_.images->data, stream_.get());
-  wait_until_idle();
 }
 
 }  // namespace nearmetal::cuda

@@ -54,6 +54,9 @@ class CudaProgram : public Program {
   void enqueue_step() override;
   StepRecord wait_step() override;
   void exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) override;
+  void connect_stages(StageLinks& links) override;
+  std::vector<TaskMark> task_marks() override;
+  int64_t boundary_bytes() const override;
 
   void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
@@ -102,6 +105,8 @@ class CudaProgram : public Program {
   TimedRuns time_alone(const Kernel& kernel);
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
+  // Of a stage's step, from its marks.
+  PipelineSeconds pipeline_seconds(int64_t step) const;
 
   Graph graph_;
   ProgramOptions options_;
@@ -121,6 +126,7 @@ class CudaProgram : public Program {
 
   std::optional<HostInput> host_input_;
   GraphExecHandle executable_;
+  std::vector<Pass> passes_;             // of a stage's tasks, in their order
   std::vector<EventHandle> step_ends_;   // a ring, one more than steps in flight
   int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()
 };

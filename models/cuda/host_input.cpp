@@ -1,4 +1,6 @@
+// The images of a program: on the device, and on the host where steps copy them from there.
 #include "models/cuda/cuda_program.h"
+#include "models/synthetic.h"
 
 namespace nearmetal::cuda {
 
@@ -38,6 +40,36 @@ void HostInput::copy_next(cudaStream_t stream) {
   NM_CALL(cudaMemcpyAsync(staged_.get(), host_, bytes_, cudaMemcpyHostToDevice, copies_.get()));
   NM_CALL(cudaEventRecord(copied_.get(), copies_.get()));
   NM_CALL(cudaStreamWaitEvent(stream, copied_.get()));
+}
+
+void CudaProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
+  wait_until_idle();
+  const int32_t fixed = 1;
+  DeviceMemory source;
+  if (step_.images != nullptr) {  // of a first stage, or the whole network
+    source = allocate_device(static_cast<int64_t>(images.size_bytes()));
+    upload(source.get(), images.data(), static_cast<int64_t>(images.size_bytes()));
+    launch_convert_images(options_.precision, step_.image_layout,
+                          static_cast<const float*>(source.get()), step_.images->data,
+                          stream_.get());
+  }
+  upload(resources_.fixed_labels, labels.data(), static_cast<int64_t>(labels.size_bytes()));
+  upload(resources_.use_fixed_labels, &fixed, sizeof(fixed));
+  stage_images();
+}
+
+void CudaProgram::use_synthetic_batch() {
+  wait_until_idle();
+  if (step_.images != nullptr)
+    launch_synthetic_images(options_.precision, step_.image_layout, image_seed(options_.data_seed),
+                            step_.images->data, stream_.get());
+  NM_CALL(cudaMemsetAsync(resources_.use_fixed_labels, 0, sizeof(int32_t), stream_.get()));
+  stage_images();
+}
+
+void CudaProgram::stage_images() {
+  if (host_input_) host_input_->keep(step_.images->data, stream_.get());
+  wait_until_idle();
 }
 
 }  // namespace nearmetal::cuda

@@ -46,11 +46,12 @@ void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& optio
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
   LoweringChoices choices;
-  choices.stem = stem_forms(stem_convolution(graph), graph.image(), options.precision).back();
+  choices.stem = forms_of(graph, options.precision).back();
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;
   const LoweredStep step = lower(graph, options, choices, layout, resources);
-  const int64_t staged = options.input != Input::device ? HostInput::bytes(graph, options) : 0;
+  const bool copies = options.input != Input::device && step.images != nullptr;
+  const int64_t staged = copies ? HostInput::bytes(graph, options) : 0;
   return step.memory.total_bytes +
          PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
          workspace_limit(options.precision) + staged;

@@ -56,6 +56,23 @@ class GpuRanks(cli.CliTest):
         self.assertIsNone(exchange["nccl"])
         self.assertNotIn("a link", process.stdout)
 
+    def test_stages_of_a_pipeline(self):
+        for schedule in "1f1b", "gpipe":
+            command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+            if os.geteuid() == 0:
+                command.append("--allow-run-as-root")
+            command += [cli.EXECUTABLE, *ARGUMENTS[:-1], "--pipeline", "2", "--micro-batches", "4",
+                        "--schedule", schedule, "--force"]
+            process = subprocess.run(command, cwd=self.folder, env=cli.clean_environment(),
+                                     text=True, stdin=subprocess.DEVNULL, capture_output=True,
+                                     timeout=cli.limit(140), check=False)
+            self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+            run = self.report()["arms"][0]["runs"][0]
+            self.assertRegex(run["pipeline"]["library"], "nccl [0-9.]+")
+            self.assertTrue(all(rank["stage"]["boundary_exact"] for rank in run["ranks"]))
+            self.assertEqual(run["ranks"][0]["loss"], run["ranks"][1]["loss"])
+            self.assertTrue(0 < run["pipeline"]["bubble"]["measured"] < 1)
+
     def test_the_memory_of_one_host_is_not_that_of_another(self):
         process = self.job("one", "two", all_reduce="host")
         self.assertEqual(process.returncode, 2, process.stderr)

@@ -22,15 +22,13 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
 
 LoweredStep Lowering::run() {
   labels_and_images();
-  const int count = static_cast<int>(graph_.nodes().size());
-  for (; micro_batch_ < options_.micro_batches; ++micro_batch_) {
-    begin_micro_batch();
-    for (int i = 0; i < count; ++i) forward(i);
-    if (options_.forward_only) continue;
-    for (int i = count - 1; i >= 0; --i) backward(i);
-    end_micro_batch();
-  }
-  if (graph_.has_loss()) finish();
+  const PipelinePlace& pipeline = options_.pipeline;
+  kept_.resize(options_.micro_batches);
+  boundary_.resize(options_.micro_batches);
+  const std::vector<StageTask> tasks = stage_tasks(
+      pipeline.schedule, pipeline.stages, static_cast<int>(options_.micro_batches), pipeline.stage);
+  for (size_t i = 0; i < tasks.size(); ++i) lower_task(tasks, i);
+  if (graph_.is_trainable()) finish();
   place();
   return std::move(step_);
 }
@@ -62,26 +60,55 @@ Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& 
 }
 
 void Lowering::labels_and_images() {
-  const int64_t images = options_.step_images(), classes = graph_.classes();
+  const int64_t images = options_.step_images();
   const uint64_t seed = label_seed(options_.data_seed);
   if (graph_.has_loss()) {
-    emit("labels", Phase::input, "own", {}, [=, &r = resources_](cudaStream_t stream) {
-      launch_draw_labels(seed, images, classes, r.state, r.fixed_labels, r.use_fixed_labels,
-                         r.labels, stream);
-    });
+    emit("labels", Phase::input, "own", {},
+         [=, classes = graph_.classes(), &r = resources_](cudaStream_t stream) {
+           launch_draw_labels(seed, images, classes, r.state, r.fixed_labels, r.use_fixed_labels,
+                              r.labels, stream);
+         });
   }
+  if (graph_.receives()) return;
   step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), images);
   step_.images = tensor(step_.image_layout.stored_elements() * element_size());
 }
 
-void Lowering::begin_micro_batch() {
+void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
+  const auto [pass, micro_batch] = tasks[index];
+  if (pass == Pass::backward && options_.forward_only) return;
+  micro_batch_ = micro_batch;
+  swap_micro_batch();
   const size_t nodes = graph_.nodes().size();
-  for (auto* tensors : {&values_, &sums_, &masks_, &winner_x_, &even_pixel_gradients_}) {
-    tensors->assign(nodes, nullptr);
+  if (pass == Pass::forward) {
+    for (auto* tensors : {&values_, &sums_, &masks_, &winner_x_}) tensors->assign(nodes, nullptr);
+    gradients_.assign(nodes, {});
+    take_images();
   }
-  gradients_.assign(nodes, {});
+  even_pixel_gradients_.assign(nodes, nullptr);
   pending_.clear();
   pending_stem_.reset();
+  if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
+  for (size_t i = 0; i < nodes; ++i) {
+    if (pass == Pass::forward) forward(static_cast<int>(i));
+    if (pass == Pass::backward) backward(static_cast<int>(nodes - 1 - i));
+  }
+  if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
+  if (pass == Pass::backward) end_micro_batch();
+  swap_micro_batch();
+}
+
+void Lowering::swap_micro_batch() {
+  NodeTensors& kept = kept_[micro_batch_];
+  std::swap(values_, kept.values);
+  std::swap(sums_, kept.sums);
+  std::swap(masks_, kept.masks);
+  std::swap(winner_x_, kept.winner_x);
+  std::swap(gradients_, kept.gradients);
+}
+
+void Lowering::take_images() {
+  if (graph_.receives()) return;
   values_[0] = step_.images;
   if (options_.micro_batches == 1) return;
   const int64_t bytes = step_.images->bytes / options_.micro_batches;
@@ -183,16 +210,18 @@ void Lowering::finish() {
   const Precision precision = options_.precision;
   const auto& r = resources_;
   const double elements = static_cast<double>(layout_.elements());
+  const bool staged = options_.pipeline.is_pipelined();
   emit("gradient norm", Phase::update, "own", {},
        [=, images = options_.step_images(), dynamic = options_.loss_scale.dynamic,
         forward_only = options_.forward_only, &r](cudaStream_t stream) {
          launch_finish_step(
              precision,
              {r.losses, images, r.parameters, r.ranks, r.finish_sums, r.finish_arrivals, r.state,
-              r.ring, r.ring_size, dynamic, forward_only},
+              r.ring, r.ring_size, dynamic, forward_only, staged ? r.stage_sums : nullptr},
              stream);
        })
       .bytes = options_.forward_only ? 0 : elements * static_cast<double>(element_size());
+  if (staged) emit_sum_over_stages();
   if (options_.forward_only) return;
   const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
   emit("sgd", Phase::update, "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
@@ -216,7 +245,7 @@ void Lowering::place() {
       life.last_use = std::max(life.last_use, k);
     }
   }
-  lives[index.at(step_.images)] = {step_.images->bytes, 0, last};
+  if (step_.images != nullptr) lives[index.at(step_.images)] = {step_.images->bytes, 0, last};
   step_.memory = plan_memory(lives);
 }
 

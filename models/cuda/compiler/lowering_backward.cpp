@@ -22,6 +22,8 @@ void Lowering::backward(int i) {
       return backward_add(i);
     case OpKind::conv:
       return backward_convolution(i);
+    case OpKind::boundary:
+      return backward_boundary(i);
     default:
       return;
   }
@@ -55,6 +57,7 @@ Lowering::IncomingGradient Lowering::incoming_gradient(const NormPattern& patter
 }
 
 void Lowering::backward_norm(const NormPattern& pattern) {
+  const int64_t slot = norm_slot();
   const auto [incoming, dy, dy_second] = incoming_gradient(pattern);
   const Tensor* x = values_[pattern.conv];
   const Tensor* mask = masks_[pattern.output];
@@ -87,12 +90,12 @@ void Lowering::backward_norm(const NormPattern& pattern) {
     operands.image = image;
     operands.mask = static_cast<const uint8_t*>(data(mask));
     operands.x = x->data;
-    operands.state = r.norms[pattern.norm];
+    operands.state = r.norm(slot, pattern.norm);
     operands.dx = data(dx);
     operands.dz = data(dz);
     if (dual) {
       operands.residual_x = residual_x->data;
-      operands.residual_state = r.norms[pattern.residual_norm];
+      operands.residual_state = r.norm(slot, pattern.residual_norm);
       operands.residual_dx = data(residual_dx);
     }
     return operands;
@@ -112,6 +115,7 @@ void Lowering::backward_norm(const NormPattern& pattern) {
 }
 
 void Lowering::backward_norm_pool(const NormPattern& pattern) {
+  const int64_t slot = norm_slot();
   const int pool = pattern.pool;
   const auto [dy, dy_second] = gradients_of(pool);
   const Tensor* x = values_[pattern.conv];
@@ -130,7 +134,7 @@ void Lowering::backward_norm_pool(const NormPattern& pattern) {
          operands.dy = dy->data;
          if (dy_second != nullptr) operands.dy_second = dy_second->data;
          operands.x = winner_x->data;
-         operands.state = r.norms[pattern.norm];
+         operands.state = r.norm(slot, pattern.norm);
          operands.dz = dz->data;
          launch_norm_backward_sums(precision, operands, shape.output(), r.reduction, stream);
        });
@@ -142,7 +146,7 @@ void Lowering::backward_norm_pool(const NormPattern& pattern) {
   gradients_[pattern.conv].push_back(dx);
   emit(name, Phase::backward, "own apply sweep", {dz, winner, x, dx}, [=, &r](cudaStream_t stream) {
     const PoolBackwardOperands operands{dz->data, static_cast<const uint8_t*>(winner->data),
-                                        x->data, r.norms[pattern.norm], dx->data};
+                                        x->data, r.norm(slot, pattern.norm), dx->data};
     launch_pool_backward_apply(precision, shape, operands, r.reduction.multiprocessors, stream);
   });
 }
@@ -178,6 +182,7 @@ bool Lowering::fuses_backward(int conv) const {
 }
 
 void Lowering::backward_pointwise(int i) {
+  const int64_t slot = norm_slot();
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
   const auto [norm, dz, relu] = pending_.at(i);
@@ -198,7 +203,7 @@ void Lowering::backward_pointwise(int i) {
         PointwiseBackwardOperands operands;
         operands.dz = dz->data;
         operands.y = y->data;
-        operands.state = r.norms[norm];
+        operands.state = r.norm(slot, norm);
         operands.relu = relu;
         operands.x = x->data;
         operands.weights = r.parameters.operand(offset, size);
@@ -213,6 +218,7 @@ void Lowering::backward_pointwise(int i) {
 }
 
 void Lowering::backward_stem(int i) {
+  const int64_t slot = norm_slot();
   const Node& node = graph_.node(i);
   const auto [pool, dz] = *pending_stem_;
   const NormPattern& pattern = *patterns_.norm(pool);
@@ -226,7 +232,7 @@ void Lowering::backward_stem(int i) {
       [=, dz = dz, precision = options_.precision, shape = stem_shape(i),
        pool_shape = pool_shape(pool), size = element_size(), &r](cudaStream_t stream) {
         const StemBackwardOperands operands{{dz->data, static_cast<const uint8_t*>(winner->data),
-                                             x->data, r.norms[pattern.norm], nullptr},
+                                             x->data, r.norm(slot, pattern.norm), nullptr},
                                             images->data,
                                             r.parameters.gradient(offset, size),
                                             static_cast<float*>(partial_sums->data)};

@@ -112,10 +112,10 @@ void Lowering::forward_cudnn_norm(int output) {
   values_[output] = y;
   masks_[output] = reserve;
   emit_layer(norm_name(output), Phase::forward, {x, residual, y, reserve}, norm_maker(output),
-             [=, &r = resources_](const NormLayer& layer, cudnnHandle_t cudnn) {
+             [=, slot = norm_slot(), &r = resources_](const NormLayer& layer, cudnnHandle_t cudnn) {
                layer.forward(cudnn,
                              {x->data, address(residual), y->data, address(reserve), r.workspace},
-                             r.norms[norm.norm]);
+                             r.norm(slot, norm.norm));
              });
 }
 
@@ -129,11 +129,12 @@ void Lowering::backward_cudnn_norm(int output) {
   gradients_[norm.input].push_back(dx);
   if (residual != nullptr) gradients_[norm.residual].push_back(residual);
   emit_layer(norm_name(output), Phase::backward, {x, y, dy, dx, residual, reserve},
-             norm_maker(output), [=, &r = resources_](const NormLayer& layer, cudnnHandle_t cudnn) {
+             norm_maker(output),
+             [=, slot = norm_slot(), &r = resources_](const NormLayer& layer, cudnnHandle_t cudnn) {
                layer.backward(cudnn,
                               {x->data, address(y), dy->data, dx->data, address(residual),
                                address(reserve), r.workspace},
-                              r.norms[norm.norm]);
+                              r.norm(slot, norm.norm));
              });
 }
 

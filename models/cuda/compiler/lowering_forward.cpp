@@ -40,7 +40,8 @@ void Lowering::forward(int i) {
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
     case OpKind::boundary:
-      unsupported(graph_.node(i), "it has no stages of a pipeline");
+      if (i > 0) values_[i] = value(graph_.node(i).inputs[0]);
+      return;  // what is received was put there before
   }
 }
 
@@ -77,9 +78,10 @@ void Lowering::forward_convolution(int i) {
 void Lowering::forward_statistics(int norm) {
   const Tensor* x = value(graph_.node(norm).inputs[0]);
   emit(graph_.node(norm).name, Phase::forward, "own statistics sweep", {x},
-       [=, precision = options_.precision, extent = extent(norm),
+       [=, precision = options_.precision, extent = extent(norm), slot = norm_slot(),
         &r = resources_](cudaStream_t stream) {
-         launch_batch_statistics(precision, x->data, extent, r.norms[norm], r.reduction, stream);
+         launch_batch_statistics(precision, x->data, extent, r.norm(slot, norm), r.reduction,
+                                 stream);
        });
 }
 
@@ -102,8 +104,8 @@ void Lowering::forward_stem(int i) {
 }
 
 std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {
-  return [extent = extent(conv), sums = sums_[conv], norm, &r = resources_] {
-    NormInput input{r.norms[norm], nullptr, nullptr, extent.rows};
+  return [extent = extent(conv), sums = sums_[conv], norm, slot = norm_slot(), &r = resources_] {
+    NormInput input{r.norm(slot, norm), nullptr, nullptr, extent.rows};
     if (sums != nullptr) {
       input.sum = static_cast<const float*>(sums->data);
       input.square_sum = input.sum + extent.channels;

@@ -128,13 +128,14 @@ void Lowering::backward_plain_norm(int i) {
   const auto& r = resources_;
   const Precision precision = options_.precision;
   const Extent extent = this->extent(i);
+  const int64_t slot = norm_slot();
   const auto operands = [=, &r] {
     NormBackwardOperands operands;
     operands.count = extent.rows;
     operands.relu = false;
     operands.dy = dy->data;
     operands.x = x->data;
-    operands.state = r.norms[i];
+    operands.state = r.norm(slot, i);
     operands.dx = dx->data;
     return operands;
   };

@@ -1,6 +1,8 @@
 // The state of lower() while it walks the graph; its methods are in lowering*.cpp.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -57,10 +59,31 @@ class Lowering {
                        const std::function<void(const Product&, cudaStream_t)>& launch);
 
   void labels_and_images();
-  // Forgets what kernels of the micro-batch before left: its memory is free.
-  void begin_micro_batch();
+  void lower_task(const std::vector<StageTask>& tasks, size_t index);
+  // Takes up, or puts away, what kernels of this micro-batch leave by node.
+  void swap_micro_batch();
+  // What it reads of the images.
+  void take_images();
   // Adds its gradients to those of the micro-batches before it.
   void end_micro_batch();
+  // Where the states of its batch norms are.
+  int64_t norm_slot() const { return micro_batch_ % norm_slots(options_); }
+
+  // lowering_stage.cpp
+  Kernel& emit_transfer(Transfer transfer, const char* what, const Tensor* data, Launch launch);
+  void start(Transfer transfer, int64_t micro_batch, const Tensor* data);
+  void finish(Transfer transfer, int64_t micro_batch);
+  void start_receive(const StageTask& task);
+  bool receives_ahead(size_t index) const;
+  void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void finish_sent_gradients(size_t left);
+  void emit_mark(const char* name, int mark);
+  void emit_sum_over_stages();
+  const Tensor*& boundary(Transfer transfer, int64_t micro_batch) {
+    return boundary_[micro_batch][static_cast<size_t>(transfer)];
+  }
+  void backward_boundary(int i);
   // The tensor with a node's value; throws std::logic_error where no kernel leaves one.
   const Tensor* value(int node) const;
   void forward(int i);
@@ -167,6 +190,15 @@ class Lowering {
   std::vector<const Tensor*> winner_x_;  // of pooling
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer, but for ...
   std::vector<const Tensor*> even_pixel_gradients_;    // ... one that has the even pixels alone
+  // The same of the others, between their passes.
+  struct NodeTensors {
+    std::vector<const Tensor*> values, sums, masks, winner_x;
+    std::vector<std::vector<const Tensor*>> gradients;
+  };
+  std::vector<NodeTensors> kept_;
+  // Of a stage, by micro-batch: what is received and sent.
+  std::vector<std::array<const Tensor*, transfer_count>> boundary_;
+  std::deque<int64_t> sent_gradients_;  // micro-batches whose gradients may still be on their way
   // By convolution, where its own backward kernel forms the gradient at its output.
   struct PendingGradient {
     int norm;

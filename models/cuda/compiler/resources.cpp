@@ -63,16 +63,11 @@ void carve_sent(Carver& carver, const FlatLayout& layout, const ProgramOptions& 
   resources.sent_vectors = carver.take<char>(layout.vector_elements * size);
 }
 
-void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
-                 StepResources& resources) {
-  const int64_t all_channels = norm_channels(graph);
-  resources.running_statistics_count = 2 * all_channels;
-  resources.running_statistics = carver.take<float>(2 * all_channels);
-  float* next_array = carver.take<float>(arrays_per_norm * all_channels);
-  if (next_array == nullptr) return;  // counting
+// `next_array`: of the slot; running statistics are of all.
+void place_norms(const Graph& graph, const FlatLayout& layout, const StepResources& resources,
+                 float* next_array, std::span<BatchNormState> norms) {
   float* next_statistic = resources.running_statistics;
   const FlatParameters& flat = resources.parameters;
-  resources.norms.resize(graph.nodes().size());
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (node.op != OpKind::batch_norm) continue;
@@ -84,7 +79,7 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
     };
     const int scale = node.parameters[0], bias = node.parameters[1];
     const int input = node.inputs[0];
-    BatchNormState& state = resources.norms[i];
+    BatchNormState& state = norms[i];
     if (graph.norm_behind(input) == static_cast<int>(i) && graph.node(input).has_bias()) {
       state.input_bias = flat.values + layout.offset(graph.node(input).parameters[1]);
     }
@@ -103,11 +98,27 @@ void carve_norms(Carver& carver, const Graph& graph, const FlatLayout& layout,
   }
 }
 
+void carve_norms(Carver& carver, const Graph& graph, const ProgramOptions& options,
+                 const FlatLayout& layout, StepResources& resources) {
+  const int64_t slots = norm_slots(options);
+  const int64_t all_channels = norm_channels(graph);
+  resources.running_statistics_count = 2 * all_channels;
+  resources.running_statistics = carver.take<float>(2 * all_channels);
+  float* arrays = carver.take<float>(slots * arrays_per_norm * all_channels);
+  if (arrays == nullptr) return;  // counting
+  resources.nodes = graph.nodes().size();
+  resources.norms.resize(slots * resources.nodes);
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    place_norms(graph, layout, resources, arrays + slot * arrays_per_norm * all_channels,
+                std::span(resources.norms).subspan(slot * resources.nodes, resources.nodes));
+  }
+}
+
 uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options,
                const FlatLayout& layout, int multiprocessors, StepResources& resources) {
   carve_parameters(carver, layout, options, resources.parameters);
   carve_sent(carver, layout, options, resources);
-  carve_norms(carver, graph, layout, resources);
+  carve_norms(carver, graph, options, layout, resources);
   const int64_t partial_sums_bytes = ReductionScratch::partial_sums_bytes(multiprocessors);
   resources.reduction.partial_sums =
       carver.take<float>(partial_sums_bytes / static_cast<int64_t>(sizeof(float)));
@@ -121,13 +132,54 @@ uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options
   resources.fixed_labels = carver.take<int32_t>(options.step_images());
   resources.use_fixed_labels = carver.take<int32_t>(1);
   resources.losses = carver.take<float>(options.step_images());
+  if (options.pipeline.is_pipelined()) resources.stage_sums = carver.take<double>(2);
+  if (!has_stem(graph)) return nullptr;
   const int stem = stem_convolution(graph).parameters[0];
   auto* stem_mask = carver.take<uint8_t>(layout.slices[stem].elements);
   resources.stem_mask = stem_mask;
   return stem_mask;
 }
 
+// 1 where a place of the stem's filter is a weight.
+void set_stem_mask(const Graph& graph, const FlatLayout& layout, uint8_t* stem_mask) {
+  const ParameterSlice& stem = layout.slices[stem_convolution(graph).parameters[0]];
+  std::vector<uint8_t> mask(stem.elements, 0);
+  const int64_t weights = graph.parameters()[stem_convolution(graph).parameters[0]].size;
+  for (int64_t i = 0; i < weights; ++i) mask[stem.place(i)] = 1;
+  NM_CALL(cudaMemcpy(stem_mask, mask.data(), mask.size(), cudaMemcpyHostToDevice));
+}
+
+// Host memory that the device writes; its address there.
+template <class T = DeviceRecord>
+T* map_ring(int64_t count, PinnedMemory& owner) {
+  void* host = nullptr;
+  NM_CALL(cudaHostAlloc(&host, count * sizeof(T), cudaHostAllocMapped));
+  owner.reset(host);
+  std::uninitialized_fill_n(static_cast<T*>(host), count, T{});
+  void* device = nullptr;
+  NM_CALL(cudaHostGetDevicePointer(&device, host, 0));
+  return static_cast<T*>(device);
+}
+
 }  // namespace
+
+int64_t norm_slots(const ProgramOptions& options) {
+  const PipelinePlace& place = options.pipeline;
+  if (!place.is_pipelined()) return 1;
+  return most_in_flight(place.schedule, place.stages, static_cast<int>(options.micro_batches),
+                        place.stage);
+}
+
+int marks_of_step(const ProgramOptions& options) {
+  if (!options.pipeline.is_pipelined()) return 0;
+  constexpr int passes = 2;
+  return static_cast<int>(2 * passes * options.micro_batches + 2);
+}
+
+std::vector<StemForm> forms_of(const Graph& graph, Precision precision) {
+  if (!has_stem(graph)) return {StemForm::pad_to_8};
+  return stem_forms(stem_convolution(graph), graph.image(), precision);
+}
 
 const Node& stem_convolution(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
@@ -153,21 +205,13 @@ PersistentMemory::PersistentMemory(const Graph& graph, const ProgramOptions& opt
   Carver carver(memory_.get());
   uint8_t* stem_mask = carve(carver, graph, options, layout, multiprocessors, resources);
 
-  const ParameterSlice& stem = layout.slices[stem_convolution(graph).parameters[0]];
-  std::vector<uint8_t> mask(stem.elements, 0);
-  const int64_t weights = graph.parameters()[stem_convolution(graph).parameters[0]].size;
-  for (int64_t i = 0; i < weights; ++i) mask[stem.place(i)] = 1;
-  NM_CALL(cudaMemcpy(stem_mask, mask.data(), mask.size(), cudaMemcpyHostToDevice));
+  if (stem_mask != nullptr) set_stem_mask(graph, layout, stem_mask);
 
-  void* records = nullptr;
-  NM_CALL(cudaHostAlloc(&records, ring_size * sizeof(DeviceRecord), cudaHostAllocMapped));
-  records_.reset(records);
   // A step without a loss leaves no record of its own.
-  std::uninitialized_fill_n(static_cast<DeviceRecord*>(records), ring_size, DeviceRecord{});
-  void* device_records = nullptr;
-  NM_CALL(cudaHostGetDevicePointer(&device_records, records, 0));
-  resources.ring = static_cast<DeviceRecord*>(device_records);
+  resources.ring = map_ring(ring_size, records_);
   resources.ring_size = ring_size;
+  mark_count_ = resources.mark_count = marks_of_step(options);
+  if (mark_count_ > 0) resources.mark_ring = map_ring<uint64_t>(ring_size * mark_count_, marks_);
   NM_CALL(cudaDeviceSynchronize());  // copies above may return before they are done
 }
 

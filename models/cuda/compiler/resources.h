@@ -5,6 +5,7 @@
 #include <cudnn_graph.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "models/cuda/compiler/flat_layout.h"
@@ -19,7 +20,9 @@ namespace nearmetal::cuda {
 /// Device addresses. Kernels refer to this struct, so that it can be filled after lowering.
 struct StepResources {
   ReductionScratch reduction;
-  std::vector<BatchNormState> norms;  // by node index
+  // By slot, then by node index: a micro-batch has its own from its forward to its backward pass.
+  std::vector<BatchNormState> norms;
+  size_t nodes = 0;
   FlatParameters parameters;
   // Gradients in the type in which they travel to other ranks; null where that is their own.
   void* sent_matrices = nullptr;
@@ -40,7 +43,20 @@ struct StepResources {
   void* workspace = nullptr;
   cublasLtHandle_t cublas = nullptr;
   cudnnHandle_t cudnn = nullptr;  // null: lowered without a device
+  // Of a stage of a pipeline:
+  StageLinks* links = nullptr;
+  double* stage_sums = nullptr;   // over all stages: squares of the gradient, mean loss
+  uint64_t* mark_ring = nullptr;  // in host memory: mark_count for each step of the ring
+  int mark_count = 0;
+
+  const BatchNormState& norm(int64_t slot, int node) const { return norms[slot * nodes + node]; }
 };
+
+/// So many micro-batches have a state of their batch norms at once.
+int64_t norm_slots(const ProgramOptions& options);
+
+/// Of a stage: begin and end of each task, then begin and end of the pipeline; 0 without one.
+int marks_of_step(const ProgramOptions& options);
 
 /// Owns the memory behind StepResources, but for workspace and handle.
 class PersistentMemory {
@@ -55,13 +71,26 @@ class PersistentMemory {
   const DeviceRecord& record(int64_t step) const {
     return static_cast<const DeviceRecord*>(records_.get())[step % ring_size_];
   }
+  /// Nanoseconds, in the order of marks_of_step().
+  std::span<const uint64_t> marks(int64_t step) const {
+    return {static_cast<const uint64_t*>(marks_.get()) + step % ring_size_ * mark_count_,
+            static_cast<size_t>(mark_count_)};
+  }
 
  private:
   DeviceMemory memory_;
   PinnedMemory records_;
+  PinnedMemory marks_;
+  int mark_count_ = 0;
   int64_t bytes_ = 0;
   int ring_size_ = 1;
 };
+
+/// Whether a convolution reads the image: not in a stage that receives values.
+inline bool has_stem(const Graph& graph) { return !graph.receives(); }
+
+/// Forms that its first convolution may take; any one where there is none.
+std::vector<StemForm> forms_of(const Graph& graph, Precision precision);
 
 /// The convolution that reads the image. Throws std::invalid_argument if there is none.
 const Node& stem_convolution(const Graph& graph);

@@ -99,7 +99,18 @@ __global__ void finish_step_kernel(FinishOperands operands) {
   }
   total = block_sum(total);
   loss = block_sum(loss) / static_cast<double>(operands.images);
-  if (threadIdx.x == 0) finish(operands, loss, total);
+  if (threadIdx.x > 0) return;
+  if (operands.stage_sums == nullptr) return finish(operands, loss, total);
+  operands.stage_sums[0] = total;
+  operands.stage_sums[1] = loss;
+}
+
+__global__ void finish_stages_kernel(FinishOperands operands) {
+  finish(operands, operands.stage_sums[1], operands.stage_sums[0]);
+}
+
+__global__ void mark_kernel(MarkRing ring, int mark) {
+  ring.marks[ring.state->step % ring.ring_size * ring.count + mark] = device_clock();
 }
 
 // Four elements a thread: 16 bytes of each fp32 array.
@@ -214,6 +225,16 @@ void launch_add_micro_batch(MicroBatch which, const MicroBatchGradient& operands
     if (which == MicroBatch::middle) launch.template operator()<MicroBatch::middle>();
     if (which == MicroBatch::last) launch.template operator()<MicroBatch::last>();
   });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_finish_stages(const FinishOperands& operands, cudaStream_t stream) {
+  finish_stages_kernel<<<1, 1, 0, stream>>>(operands);
+  NM_CHECK_LAUNCH();
+}
+
+void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream) {
+  mark_kernel<<<1, 1, 0, stream>>>(ring, mark);
   NM_CHECK_LAUNCH();
 }
 

@@ -75,9 +75,25 @@ struct FinishOperands {
   int ring_size = 1;
   bool dynamic_loss_scale = false;
   bool forward_only = false;
+  // Of a stage: squares of the gradient and mean loss, to be summed over all stages; else null.
+  double* stage_sums = nullptr;
 };
 inline constexpr int finish_blocks = 264;
 void launch_finish_step(Precision precision, const FinishOperands& operands, cudaStream_t stream);
+
+/// Ends the step of a stage, once launch_finish_step() has left its `stage_sums` and they are those
+/// of all stages.
+void launch_finish_stages(const FinishOperands& operands, cudaStream_t stream);
+
+/// Where marks of time go: host memory, `count` for each step of a ring.
+struct MarkRing {
+  const StepState* state = nullptr;
+  uint64_t* marks = nullptr;
+  int ring_size = 1;
+  int count = 0;
+};
+/// Notes the device's clock, in nanoseconds, as the mark of this number of the step.
+void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream);
 
 /// What becomes of the gradient of one of several micro-batches: the first of their sum, a part of
 /// it, or with the sum of those before it the mean.

@@ -9,6 +9,7 @@
 
 #include "models/inference.h"
 #include "models/networks/registry.h"
+#include "models/pipeline_cuts.h"
 #include "tests/ops/graphs.h"
 #include "tests/unit/models/cuda_lowered.h"
 
@@ -20,6 +21,7 @@ struct PlacedCase {
   std::function<Graph()> graph;
   Kernels kernels = Kernels::fastest;
   int64_t micro_batches = 1;
+  PipelinePlace pipeline{};
 };
 
 void PrintTo(const PlacedCase& tested, std::ostream* out) { *out << tested.name; }
@@ -74,10 +76,56 @@ TEST_P(CudaPlacement, TensorsAliveTogetherLieApart) {
     ProgramOptions options = options_of(precision);
     options.kernels = GetParam().kernels;
     options.micro_batches = GetParam().micro_batches;
-    options.forward_only = !graph.has_loss();
+    options.pipeline = GetParam().pipeline;
+    options.forward_only = !graph.is_trainable();
     const bool fused = precision == Precision::fp16 && options.kernels == Kernels::fastest;
     expect_room_for_each(
         lowered(graph, options, fused ? all_fused(graph, options) : LoweringChoices()));
+  }
+}
+
+// Of three, cut behind layer2.0 and layer3.
+Graph stage_of_resnet18(int stage) {
+  const Graph graph = build_network("resnet18", {64, 10});
+  return make_stage(graph, named_cuts(graph, "layer2.0,layer3", 3), stage).graph;
+}
+
+TEST(CudaStages, OneForwardOneBackwardHoldsFewerActivations) {
+  const auto bytes = [](Schedule schedule, int stage, int64_t micro_batches) {
+    ProgramOptions options = options_of(Precision::fp16);
+    options.micro_batches = micro_batches;
+    options.pipeline = {3, stage, schedule};
+    const LoweredStep step = lowered(stage_of_resnet18(stage), options, {});
+    return step.memory.total_bytes - (step.images == nullptr ? 0 : step.images->bytes);
+  };
+  const Schedule eager = Schedule::one_forward_one_backward;
+  for (const int stage : {0, 1}) {
+    EXPECT_GT(bytes(Schedule::gpipe, stage, 12), 2 * bytes(eager, stage, 12)) << stage;
+    EXPECT_LT(bytes(eager, stage, 12), 1.05 * static_cast<double>(bytes(eager, stage, 6)));
+  }
+}
+
+TEST(CudaStages, EachTransferIsFinishedOnceAfterItIsStarted) {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_forward_one_backward}) {
+    for (const int stage : {0, 1, 2}) {
+      ProgramOptions options = options_of(Precision::fp16);
+      options.micro_batches = 4;
+      options.pipeline = {3, stage, schedule};
+      std::map<std::string, int> open, count;
+      for (const Kernel& kernel : lowered(stage_of_resnet18(stage), options, {}).kernels) {
+        const bool starts = kernel.name.starts_with("start ");
+        if (!starts && !kernel.name.starts_with("finish ")) continue;
+        const std::string transfer = kernel.name.substr(kernel.name.find(' ') + 1);
+        count[transfer] += starts ? 1 : 0;
+        open[transfer] += starts ? 1 : -1;
+        EXPECT_GE(open[transfer], 0) << transfer;
+      }
+      EXPECT_EQ(count.size(), stage == 1 ? 4u : 2u);
+      for (const auto& [transfer, left] : open) {
+        EXPECT_EQ(left, 0) << transfer;
+        EXPECT_EQ(count[transfer], 4) << transfer;
+      }
+    }
   }
 }
 
@@ -85,27 +133,36 @@ Graph resnet50() { return build_network("resnet50", {64, 10}); }
 
 INSTANTIATE_TEST_SUITE_P(
     Step, CudaPlacement,
-    ::testing::Values(PlacedCase{"resnet50", resnet50},
-                      PlacedCase{"vgg16",
-                                 [] {
-                                   return build_network("vgg16", {64, 10});
-                                 }},
-                      PlacedCase{"vgg16_bn",
-                                 [] {
-                                   return build_network("vgg16_bn", {64, 10});
-                                 }},
-                      PlacedCase{"plain",
-                                 [] {
-                                   return plain_graph({3, 12, 12});
-                                 }},
-                      PlacedCase{"inference", [] { return inference_graph(resnet50()); }},
-                      PlacedCase{"cudnn_alone", resnet50, Kernels::cudnn},
-                      PlacedCase{"plain_cudnn_alone",
-                                 [] {
-                                   return plain_graph({3, 12, 12});
-                                 },
-                                 Kernels::cudnn},
-                      PlacedCase{"micro_batches", resnet50, Kernels::fastest, 3}),
+    ::testing::Values(
+        PlacedCase{"resnet50", resnet50},
+        PlacedCase{"vgg16",
+                   [] {
+                     return build_network("vgg16", {64, 10});
+                   }},
+        PlacedCase{"vgg16_bn",
+                   [] {
+                     return build_network("vgg16_bn", {64, 10});
+                   }},
+        PlacedCase{"plain",
+                   [] {
+                     return plain_graph({3, 12, 12});
+                   }},
+        PlacedCase{"inference", [] { return inference_graph(resnet50()); }},
+        PlacedCase{"cudnn_alone", resnet50, Kernels::cudnn},
+        PlacedCase{"plain_cudnn_alone",
+                   [] {
+                     return plain_graph({3, 12, 12});
+                   },
+                   Kernels::cudnn},
+        PlacedCase{"micro_batches", resnet50, Kernels::fastest, 3},
+        PlacedCase{"first_stage",
+                   [] { return stage_of_resnet18(0); },
+                   Kernels::fastest,
+                   3,
+                   {3, 0, Schedule::gpipe}},
+        PlacedCase{
+            "middle_stage", [] { return stage_of_resnet18(1); }, Kernels::fastest, 3, {3, 1}},
+        PlacedCase{"last_stage", [] { return stage_of_resnet18(2); }, Kernels::cudnn, 3, {3, 2}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
