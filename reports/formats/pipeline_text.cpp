@@ -31,6 +31,12 @@ std::string key_value(const SetRun& run, const std::string& name, const std::str
   return found == run.key.end() ? standard : found->value;
 }
 
+std::string schedule_text(const SetRun& run, int64_t stages) {
+  if (stages == 1) return "-";
+  if (key_value(run, "micro_batches", "1") == "1") return "model parallel";
+  return key_value(run, "schedule", to_string(RunConfig{}.schedule));
+}
+
 // "2 x 1": replicas, and the stages of each.
 std::vector<std::string> parallelism_row(const RunArm& arm) {
   const SetRun& any = arm.runs.front();
@@ -42,7 +48,7 @@ std::vector<std::string> parallelism_row(const RunArm& arm) {
   return {arm.name,
           std::to_string(any.run.world_size / stages) + " x " + std::to_string(stages),
           key_value(any, "micro_batches", key_value(any, "accumulate", "1")),
-          stages > 1 ? key_value(any, "schedule", to_string(RunConfig{}.schedule)) : "-",
+          schedule_text(any, stages),
           mean_text(side, metric),
           side.geometric_mean ? significant(*side.geometric_mean / ranks, 5) : "-",
           staged != nullptr ? percent_or_dash(staged->pipeline->bubble.measured) : "-"};
@@ -108,10 +114,10 @@ std::vector<TitledTable> tables_beside_figures(const RunSet& set) {
   for (const RunArm& arm : set.arms) {
     const Run* run = first_with_stages(arm);
     if (run == nullptr) continue;
-    stages.push_back({.title = "Stages of " + arm.name,
-                      .table = stage_table(*run),
-                      .legend = stages.empty() ? bubble_legend : "",
-                      .remarks = {"bubble: " + bubble_text(run->pipeline->bubble)}});
+    stages.push_back(
+        {.title = "Stages of " + arm.name + ", bubble " + bubble_text(run->pipeline->bubble),
+         .table = stage_table(*run),
+         .legend = stages.empty() ? bubble_legend : ""});
   }
   if (!stages.empty()) tables.push_back(parallelism_table(set));
   std::ranges::move(stages, std::back_inserter(tables));
