@@ -109,12 +109,6 @@ Lowering::Dims Lowering::dims(int node) const {
   return {options_.batch_size, shape.channels, shape.height, shape.width};
 }
 
-Lowering::Dims Lowering::linear_weight_dims(const Node& linear) {
-  Dims dims = value(linear.inputs[0])->desc().dims();
-  dims[0] = linear.shape.channels;
-  return dims;
-}
-
 double Lowering::flops(int node) const {
   return graph_.forward_flops(graph_.node(node)) * static_cast<double>(options_.batch_size);
 }

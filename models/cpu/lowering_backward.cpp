@@ -172,36 +172,4 @@ void Lowering::backward_pool(int i) {
   add_gradient(node.inputs[0], dx);
 }
 
-void Lowering::backward_linear(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
-  const Node& node = graph_.node(i);
-  const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
-  const Dims input_dims = value(input)->desc().dims(), weight_dims = linear_weight_dims(node);
-  const auto& hint = products_.at(i);
-  Tensor* db = step_.slices[bias].gradient;
-  const dnnl::inner_product_backward_weights::primitive_desc weights(
-      {any(input_dims), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_, hint);
-  Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
-  Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
-  emit<dnnl::inner_product_backward_weights>(node.name, Phase::backward,
-                                             key("linear backward_weights", i), weights,
-                                             {{DNNL_ARG_SRC, x},
-                                              {DNNL_ARG_DIFF_DST, dy},
-                                              {DNNL_ARG_DIFF_WEIGHTS, dw},
-                                              {DNNL_ARG_DIFF_BIAS, db}})
-      .flops = flops(i);
-  store_gradient(node.name, weight, dw);
-
-  const dnnl::inner_product_backward_data::primitive_desc data(
-      {any(input_dims), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
-  Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
-  Tensor* dx = tensor(data.diff_src_desc());
-  emit<dnnl::inner_product_backward_data>(
-      node.name, Phase::backward, key("linear backward_data", i), data,
-      {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}})
-      .flops = flops(i);
-  add_gradient(input, dx);
-}
-
 }  // namespace nearmetal::cpu

@@ -205,33 +205,6 @@ void Lowering::forward_pool(int i, algorithm algorithm, const Dims& strides, con
                               key(to_string(node.op) + std::string(pass()), i), desc, arguments);
 }
 
-void Lowering::forward_linear(int i) {
-  const Node& node = graph_.node(i);
-  const int weight = node.parameters[0], bias = node.parameters[1];
-  // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
-  const bool are_logits = graph_.are_logits(i);
-  const Desc outputs{{options_.batch_size, node.shape.channels},
-                     are_logits ? dnnl::memory::data_type::f32 : type_,
-                     dnnl::memory::format_tag::nc};
-  define_vector(bias);
-  const dnnl::inner_product_forward::primitive_desc desc(
-      {direction(), any(value(node.inputs[0])->desc().dims()), any(linear_weight_dims(node)),
-       bias_desc(node), outputs},
-      attributes_, engine_);
-  products_.emplace(i, desc);
-  define_parameter(weight, desc.weights_desc());
-  Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
-  values_[i] = tensor(outputs);
-  if (graph_.consumers(i).empty()) step_.logits = values_[i];
-  emit<dnnl::inner_product_forward>(node.name, Phase::forward,
-                                    key(std::string("linear") + pass(), i), desc,
-                                    {{DNNL_ARG_SRC, x},
-                                     {DNNL_ARG_WEIGHTS, operand(weight)},
-                                     {DNNL_ARG_BIAS, operand(bias)},
-                                     {DNNL_ARG_DST, values_[i]}})
-      .flops = flops(i);
-}
-
 void Lowering::forward_loss(int i) {
   const int input = graph_.node(i).inputs[0];
   if (!graph_.is(input, OpKind::linear)) {

@@ -37,8 +37,6 @@ class Lowering {
   Desc bias_desc(const Node& product) const {
     return product.has_bias() ? vector(product.shape.channels) : Desc();
   }
-  // As many dimensions as its input has: a linear layer's own output has two.
-  Dims linear_weight_dims(const Node& linear);
   prop_kind direction() const {
     return graph_.is_trainable() ? prop_kind::forward_training : prop_kind::forward_inference;
   }
@@ -101,7 +99,6 @@ class Lowering {
   void forward_relu(int i);
   void forward_pool(int i, dnnl::algorithm algorithm, const Dims& strides, const Dims& kernel,
                     const Dims& padding);
-  void forward_linear(int i);
   void forward_loss(int i);
   void update_statistics();
   Tensor* value(int node);  // the image takes the layout of its first reader
@@ -111,7 +108,13 @@ class Lowering {
   void backward_norm(int i);
   void backward_relu(int i);
   void backward_pool(int i);
+
+  // lowering_linear.cpp
+  // As many dimensions as its input has: a linear layer's own output has two.
+  Dims linear_weight_dims(const Node& linear);
+  void forward_linear(int i);
   void backward_linear(int i);
+
   void add_gradient(int node, Tensor* gradient);
   Tensor* gradient_of(int node);  // of all consumers; null if there is none
 
