@@ -104,6 +104,12 @@ Tensor* Lowering::tensor(const Desc& desc, Region region, int64_t offset_bytes) 
       Tensor{dnnl::memory(desc, engine_, DNNL_MEMORY_NONE), region, offset_bytes});
 }
 
+Tensor* Lowering::view(Tensor* whole, const Desc& desc, int64_t offset_bytes) {
+  Tensor* shown = tensor(desc, whole->region, offset_bytes);
+  shown->whole = whole;
+  return shown;
+}
+
 Lowering::Dims Lowering::dims(int node) const {
   const Shape& shape = graph_.node(node).shape;
   return {options_.batch_size, shape.channels, shape.height, shape.width};
@@ -209,6 +215,7 @@ void Lowering::place_step() {
   std::map<const Tensor*, BufferLife> found;
   for (int k = 0; k <= last; ++k) {
     for (const Tensor* operand : step_.operations[k].operands) {
+      if (operand->whole != nullptr) operand = operand->whole;
       if (operand->region != Region::step) continue;
       BufferLife& life =
           found.try_emplace(operand, BufferLife{operand->bytes(), k, k}).first->second;
@@ -246,7 +253,8 @@ void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regio
                  const dnnl::stream& stream) {
   for (Tensor& tensor : step.tensors) {
     char* region = static_cast<char*>(regions[static_cast<size_t>(tensor.region)]);
-    tensor.memory.set_data_handle(region + tensor.offset_bytes);
+    const int64_t whole = tensor.whole != nullptr ? tensor.whole->offset_bytes : 0;
+    tensor.memory.set_data_handle(region + whole + tensor.offset_bytes);
   }
   for (Operation& operation : step.operations) {
     if (!operation.make) continue;

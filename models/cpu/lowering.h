@@ -26,7 +26,8 @@ inline constexpr int region_count = 5;
 struct Tensor {
   dnnl::memory memory;  // without an address until bind_memory()
   Region region = Region::step;
-  int64_t offset_bytes = 0;  // in its region
+  int64_t offset_bytes = 0;  // in its region, or in `whole`
+  Tensor* whole = nullptr;   // of a view: the tensor whose memory it shows in another shape
 
   dnnl::memory::desc desc() const { return memory.get_desc(); }
   int64_t bytes() const { return static_cast<int64_t>(desc().get_size()); }

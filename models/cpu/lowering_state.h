@@ -26,6 +26,8 @@ class Lowering {
   using prop_kind = dnnl::prop_kind;
 
   Tensor* tensor(const Desc& desc, Region region = Region::step, int64_t offset_bytes = 0);
+  // The same memory, or a part of it, in another shape.
+  Tensor* view(Tensor* whole, const Desc& desc, int64_t offset_bytes = 0);
   Desc any(const Dims& dims) const { return {dims, type_, dnnl::memory::format_tag::any}; }
   Desc any_fp32(const Dims& dims) const {
     return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
