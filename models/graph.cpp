@@ -56,12 +56,14 @@ int Graph::input(Shape image) {
 }
 
 int Graph::conv(int input, const std::string& name, int64_t output_channels, Window window,
-                Bias bias) {
+                Bias bias, Initialiser initialiser) {
   const Shape in = nodes_.at(input).shape;
   Node node{OpKind::conv, name, {input}, slid(in, output_channels, window, name), window, {}};
+  const bool by_outputs = initialiser == Initialiser::he_normal;
+  const int64_t fan = (by_outputs ? output_channels : in.channels) * window.kernel * window.kernel;
   node.parameters.push_back(
       add_parameter(name + ".weight", {output_channels, in.channels, window.kernel, window.kernel},
-                    Initialiser::he_normal, output_channels * window.kernel * window.kernel));
+                    initialiser, fan));
   if (bias == Bias::present) {
     node.parameters.push_back(add_parameter(name + ".bias", {output_channels}, Initialiser::zero));
   }

@@ -59,7 +59,18 @@ struct Window {
 inline constexpr double batch_norm_epsilon = 1e-5;
 inline constexpr double batch_norm_momentum = 0.1;
 
-enum class Initialiser { he_normal, one, zero, uniform_fan_in };
+/// initial_parameters() says what each is.
+enum class Initialiser {
+  he_normal,
+  lecun_normal,
+  normal_0_02,
+  normal_1e_6,
+  one,
+  uniform_fan_in,
+  uniform_fan_in_whole,
+  xavier_uniform,
+  zero,
+};
 
 enum class Bias { absent, present };
 
@@ -69,7 +80,7 @@ struct Parameter {
   std::string name;  // torchvision's, e.g. "layer1.0.conv1.weight"
   std::vector<int64_t> dims;
   Initialiser initialiser = Initialiser::zero;
-  int64_t fan = 0;                      // of the initialiser: outputs or inputs per value
+  int64_t fan = 0;                      // of the initialiser: outputs or inputs per value, or both
   bool scales_residual_branch = false;  // last batch norm of a block; may start at zero
   int64_t offset = 0;                   // in elements, canonical layout
   int64_t size = 0;
@@ -94,7 +105,7 @@ class Graph {
 
   int input(Shape image);
   int conv(int input, const std::string& name, int64_t output_channels, Window window,
-           Bias bias = Bias::absent);
+           Bias bias = Bias::absent, Initialiser initialiser = Initialiser::he_normal);
   int batch_norm(int input, const std::string& name, bool scales_residual_branch = false);
   int relu(int input, const std::string& name);
   int add(int left, int right, const std::string& name);
@@ -168,8 +179,11 @@ class Graph {
 
 /// All parameters in canonical layout, the same for a seed on every rank and device. Convolutions:
 /// He normal, fan-out (arXiv 1502.01852), bias 0; linear layers before a ReLU: He normal, fan-in,
-/// bias 0; classifier: uniform within 1/(2 sqrt(inputs)), half of PyTorch's bound, so that the
-/// first losses of even a few images are near ln(classes); batch norm: scale 1, bias 0.
+/// bias 0; classifier (uniform_fan_in): within 1/(2 sqrt(inputs)), half of PyTorch's bound, so that
+/// the first losses of even a few images are near ln(classes); norms: scale 1, bias 0. As
+/// torchvision's transformers start: lecun_normal of deviation 1/sqrt(inputs), normal ones of
+/// deviation 0.02 and 1e-6, uniform within sqrt(6 / (inputs + outputs)) (xavier_uniform) or, as
+/// PyTorch's linear layers, within 1/sqrt(inputs) (uniform_fan_in_whole).
 /// `zero_last_scale` starts the last scale of each residual branch at 0 (arXiv 1706.02677).
 std::vector<float> initial_parameters(const Graph& graph, uint64_t seed,
                                       bool zero_last_scale = false);

@@ -27,7 +27,8 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
     case OpKind::conv: {
       const bool bias = node.has_bias() || folded_norm(from, index) >= 0;
       return to.conv(inputs[0], node.name, node.shape.channels, node.window,
-                     bias ? Bias::present : Bias::absent);
+                     bias ? Bias::present : Bias::absent,
+                     from.parameters()[node.parameters[0]].initialiser);
     }
     case OpKind::relu:
       return to.relu(inputs[0], node.name);

@@ -12,16 +12,28 @@ void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float
   const auto generate = [&](auto value_at) {
     for (int64_t i = 0; i < parameter.size; ++i) values[i] = value_at(i);
   };
+  const auto fan = static_cast<double>(parameter.fan);
+  const auto normal = [&](float deviation) {
+    generate([&](int64_t i) { return deviation * normal_at(seed, i); });
+  };
+  const auto uniform = [&](double bound) {
+    generate([&](int64_t i) { return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1)); });
+  };
   switch (parameter.initialiser) {
-    case Initialiser::he_normal: {
-      const float deviation = std::sqrt(2.0f / static_cast<float>(parameter.fan));
-      return generate([&](int64_t i) { return deviation * normal_at(seed, i); });
-    }
-    case Initialiser::uniform_fan_in: {
-      const double bound = 0.5 / std::sqrt(static_cast<double>(parameter.fan));
-      return generate(
-          [&](int64_t i) { return static_cast<float>(bound * (2 * uniform_at(seed, i) - 1)); });
-    }
+    case Initialiser::he_normal:
+      return normal(std::sqrt(2.0f / static_cast<float>(parameter.fan)));
+    case Initialiser::lecun_normal:
+      return normal(std::sqrt(1.0f / static_cast<float>(parameter.fan)));
+    case Initialiser::normal_0_02:
+      return normal(0.02f);
+    case Initialiser::normal_1e_6:
+      return normal(1e-6f);
+    case Initialiser::uniform_fan_in:
+      return uniform(0.5 / std::sqrt(fan));
+    case Initialiser::uniform_fan_in_whole:
+      return uniform(1 / std::sqrt(fan));
+    case Initialiser::xavier_uniform:
+      return uniform(std::sqrt(6 / fan));
     case Initialiser::one: {
       const bool zero = zero_last_scale && parameter.scales_residual_branch;
       return generate([&](int64_t) { return zero ? 0.0f : 1.0f; });
