@@ -148,10 +148,17 @@ int64_t Graph::largest_tensor_elements() const {
 }
 
 double Graph::forward_flops(const Node& node) const {
-  if (node.op != OpKind::conv && node.op != OpKind::linear) return 0;
-  const Parameter& weight = parameters_[node.parameters[0]];
-  return 2.0 * static_cast<double>(weight.size) *
-         static_cast<double>(node.shape.height * node.shape.width);
+  const auto tokens = static_cast<double>(node.shape.tokens());
+  switch (node.op) {
+    case OpKind::conv:
+    case OpKind::linear:
+    case OpKind::token_linear:
+      return 2 * static_cast<double>(parameters_[node.parameters[0]].size) * tokens;
+    case OpKind::attention:
+      return 2 * 2 * tokens * tokens * static_cast<double>(node.shape.channels);
+    default:
+      return 0;
+  }
 }
 
 double Graph::forward_flops_per_sample() const {

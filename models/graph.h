@@ -13,8 +13,15 @@ enum class OpKind {
   input,
   conv,
   batch_norm,
+  layer_norm,
   relu,
+  gelu,
   add,
+  token_linear,
+  attention,
+  class_token,
+  positions,
+  select_token,
   max_pool,
   global_average_pool,
   linear,
@@ -23,25 +30,28 @@ enum class OpKind {
 };
 
 constexpr auto names_of(OpKind) {
-  return std::array{"input",
-                    "conv",
-                    "batch_norm",
-                    "relu",
-                    "add",
-                    "max_pool",
-                    "global_average_pool",
-                    "linear",
-                    "softmax_cross_entropy",
+  return std::array{"input",      "conv",
+                    "batch_norm", "layer_norm",
+                    "relu",       "gelu",
+                    "add",        "token_linear",
+                    "attention",  "class_token",
+                    "positions",  "select_token",
+                    "max_pool",   "global_average_pool",
+                    "linear",     "softmax_cross_entropy",
                     "boundary"};
 }
 
-/// Shape of one image's tensor; the batch dimension belongs to the program.
+/// Shape of one image's tensor; the batch dimension belongs to the program. The tokens of a
+/// transformer are {features, tokens, 1}: in memory, where channels are innermost, rows of features
+/// as pixels are rows of channels. So every operation on tokens takes an image, too, and sees its
+/// pixels as tokens, row by row.
 struct Shape {
   int64_t channels = 0;
   int64_t height = 1;
   int64_t width = 1;
 
-  int64_t elements() const { return channels * height * width; }
+  int64_t tokens() const { return height * width; }
+  int64_t elements() const { return channels * tokens(); }
   bool operator==(const Shape&) const = default;
 };
 
@@ -74,6 +84,12 @@ enum class Initialiser {
 
 enum class Bias { absent, present };
 
+/// How the weight and the bias of a product of tokens start.
+struct TokenLinearStart {
+  Initialiser weight = Initialiser::xavier_uniform;
+  Initialiser bias = Initialiser::zero;
+};
+
 /// A trained tensor. Canonical layout: that of torchvision (convolution weights OIHW), fp32, all
 /// parameters behind one another in graph order. Programs convert to the layout of their device.
 struct Parameter {
@@ -93,12 +109,14 @@ struct Node {
   Shape shape;                  // of the output
   Window window;                // conv and max_pool
   std::vector<int> parameters;  // indices: weight, then bias where there is one
+  int64_t heads = 0;            // attention
+  double epsilon = 0;           // layer_norm
 
   bool has_bias() const { return parameters.size() > 1; }
 };
 
 /// Built node by node; every call infers the output shape, checks it and returns the node's index.
-/// Throws std::invalid_argument where an image is too small or two shapes do not match.
+/// Throws std::invalid_argument where an image is too small or shapes do not match.
 class Graph {
  public:
   explicit Graph(std::string name) : name_(std::move(name)) {}
@@ -120,6 +138,28 @@ class Graph {
   /// hands on in place of a loss; gradients go the other way.
   int receive(Shape value);
   int send(int input);
+
+  /// Over the features of each token (Ba et al., 2016, arXiv 1607.06450), with a scale and a bias.
+  int layer_norm(int input, const std::string& name, double epsilon);
+  /// x times the standard normal distribution function of x (arXiv 1606.08415), by erf.
+  int gelu(int input, const std::string& name);
+  /// The same linear layer for each token; its weight is [outputs, features]. `joint` lies between
+  /// its name and those of its parameters.
+  int token_linear(int input, const std::string& name, int64_t outputs, TokenLinearStart start = {},
+                   const std::string& joint = ".");
+  /// softmax(q k' / sqrt(d)) v in each of `heads` heads of d features (arXiv 1706.03762). Reads
+  /// {3 x features, tokens}: of each token q, k and v behind one another, in each of them head
+  /// behind head; leaves {features, tokens}. Both numbers must divide.
+  int attention(int input, const std::string& name, int64_t heads);
+  /// {features, 1 + tokens}: a trained token of this name before all others.
+  int class_token(int input, const std::string& name);
+  /// Adds a trained vector to each token, another one at each place: a parameter of this name.
+  int positions(int input, const std::string& name);
+  /// {features} of the first token.
+  int select_token(int input, const std::string& name);
+
+  /// A node of another graph that reads these nodes of this one; its parameters are as there.
+  int copy(const Graph& from, const Node& node, std::vector<int> inputs);
 
   const std::string& name() const { return name_; }
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -158,9 +198,10 @@ class Graph {
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image
 
-  /// Multiplications and additions of the convolutions and the classifier, counted apart (2 per
-  /// multiply-add), for one image. Training adds the gradients of the weights and, but for the
-  /// layer that reads the image, of the inputs. Other operations are left out, as usual.
+  /// Multiplications and additions of the convolutions, the linear layers and the two products of
+  /// attention, counted apart (2 per multiply-add), for one image: of attention 4 x tokens^2 x
+  /// features. Training adds the gradients of the weights, or of the second factor, and, but for
+  /// the layer that reads the image, of the inputs. Other operations are left out, as usual.
   double forward_flops_per_sample() const;
   double training_flops_per_sample() const;
   double forward_flops(const Node& node) const;

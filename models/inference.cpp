@@ -41,6 +41,14 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
     case OpKind::linear:
       return to.linear(inputs[0], node.name, node.shape.channels,
                        from.parameters()[node.parameters[0]].initialiser);
+    case OpKind::layer_norm:
+    case OpKind::gelu:
+    case OpKind::token_linear:
+    case OpKind::attention:
+    case OpKind::class_token:
+    case OpKind::positions:
+    case OpKind::select_token:
+      return to.copy(from, node, inputs);
     case OpKind::batch_norm:
     case OpKind::softmax_cross_entropy:
     case OpKind::boundary:
@@ -119,6 +127,7 @@ double mean_square_of(const Graph& graph, int index, std::span<const float> para
   const double input = node.inputs.empty() ? 1 : squares[node.inputs[0]];
   switch (node.op) {
     case OpKind::batch_norm:
+    case OpKind::layer_norm:
       return mean_square(values_of(graph, node.parameters[0], parameters)) +
              mean_square(values_of(graph, node.parameters[1], parameters));
     case OpKind::relu:

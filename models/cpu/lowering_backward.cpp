@@ -28,7 +28,20 @@ void Lowering::backward(int i) {
     case OpKind::global_average_pool:
       return backward_pool(i);
     case OpKind::linear:
+    case OpKind::token_linear:
       return backward_linear(i);
+    case OpKind::layer_norm:
+      return backward_layer_norm(i);
+    case OpKind::gelu:
+      return backward_gelu(i);
+    case OpKind::attention:
+      return backward_attention(i);
+    case OpKind::class_token:
+      return backward_class_token(i);
+    case OpKind::positions:
+      return backward_positions(i);
+    case OpKind::select_token:
+      return backward_select_token(i);
   }
 }
 

@@ -43,7 +43,20 @@ void Lowering::forward(int i) {
                           {0, 0});
     }
     case OpKind::linear:
+    case OpKind::token_linear:
       return forward_linear(i);
+    case OpKind::layer_norm:
+      return forward_layer_norm(i);
+    case OpKind::gelu:
+      return forward_gelu(i);
+    case OpKind::attention:
+      return forward_attention(i);
+    case OpKind::class_token:
+      return forward_class_token(i);
+    case OpKind::positions:
+      return forward_positions(i);
+    case OpKind::select_token:
+      return forward_select_token(i);
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
   }

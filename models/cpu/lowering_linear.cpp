@@ -1,54 +1,70 @@
+// Linear layers, of all values of a sample or of each token.
 #include "models/cpu/lowering_state.h"
 
 namespace nearmetal::cpu {
 
-Lowering::Dims Lowering::linear_weight_dims(const Node& linear) {
-  Dims dims = value(linear.inputs[0])->desc().dims();
+Tensor* Lowering::linear_input(const Node& linear, Phase phase) {
+  const int input = linear.inputs[0];
+  if (linear.op != OpKind::token_linear) return value(input);
+  return as_rows(input, token_value(input, phase));
+}
+
+// As many dimensions as its input has: a linear layer's own output has two.
+Lowering::Dims Lowering::linear_weight_dims(const Node& linear, const Tensor* input) const {
+  Dims dims = input->desc().dims();
   dims[0] = linear.shape.channels;
   return dims;
 }
 
 void Lowering::forward_linear(int i) {
   const Node& node = graph_.node(i);
+  const bool of_tokens = node.op == OpKind::token_linear;
+  if (of_tokens) require_fp32(node);
   const int weight = node.parameters[0], bias = node.parameters[1];
+  Tensor* in = linear_input(node, Phase::forward);
   // Logits stay fp32: the loss takes their exponentials. Theirs is the plain layout.
-  const bool are_logits = graph_.are_logits(i);
-  const Desc outputs{{options_.batch_size, node.shape.channels},
+  const bool are_logits = !of_tokens && graph_.are_logits(i);
+  const Desc outputs{{in->desc().dims()[0], node.shape.channels},
                      are_logits ? dnnl::memory::data_type::f32 : type_,
                      dnnl::memory::format_tag::nc};
   define_vector(bias);
   const dnnl::inner_product_forward::primitive_desc desc(
-      {direction(), any(value(node.inputs[0])->desc().dims()), any(linear_weight_dims(node)),
-       bias_desc(node), outputs},
+      {direction(), of_tokens ? in->desc() : any(in->desc().dims()),
+       any(linear_weight_dims(node, in)), bias_desc(node), outputs},
       attributes_, engine_);
   products_.emplace(i, desc);
   define_parameter(weight, desc.weights_desc());
-  Tensor* x = reordered(node.name, Phase::forward, value(node.inputs[0]), desc.src_desc());
-  values_[i] = tensor(outputs);
+  Tensor* x = reordered(node.name, Phase::forward, in, desc.src_desc());
+  values_[i] = tensor(of_tokens ? token_desc(i) : outputs);
   if (graph_.consumers(i).empty()) step_.logits = values_[i];
-  emit<dnnl::inner_product_forward>(node.name, Phase::forward,
-                                    key(std::string("linear") + pass(), i), desc,
-                                    {{DNNL_ARG_SRC, x},
-                                     {DNNL_ARG_WEIGHTS, operand(weight)},
-                                     {DNNL_ARG_BIAS, operand(bias)},
-                                     {DNNL_ARG_DST, values_[i]}})
+  emit<dnnl::inner_product_forward>(
+      node.name, Phase::forward, key(std::string(to_string(node.op)) + pass(), i), desc,
+      {{DNNL_ARG_SRC, x},
+       {DNNL_ARG_WEIGHTS, operand(weight)},
+       {DNNL_ARG_BIAS, operand(bias)},
+       {DNNL_ARG_DST, of_tokens ? as_rows(i, values_[i]) : values_[i]}})
       .flops = flops(i);
 }
 
 void Lowering::backward_linear(int i) {
-  Tensor* dy = gradient_of(i);
-  if (dy == nullptr) return;
+  Tensor* gradient = gradient_of(i);
+  if (gradient == nullptr) return;
   const Node& node = graph_.node(i);
+  const bool of_tokens = node.op == OpKind::token_linear;
   const int input = node.inputs[0], weight = node.parameters[0], bias = node.parameters[1];
-  const Dims input_dims = value(input)->desc().dims(), weight_dims = linear_weight_dims(node);
+  Tensor* in = linear_input(node, Phase::backward);
+  Tensor* dy = of_tokens ? as_rows(i, gradient) : gradient;
+  const Desc in_desc = of_tokens ? in->desc() : any(in->desc().dims());
+  const Dims weight_dims = linear_weight_dims(node, in);
+  const std::string what = to_string(node.op);
   const auto& hint = products_.at(i);
   Tensor* db = step_.slices[bias].gradient;
   const dnnl::inner_product_backward_weights::primitive_desc weights(
-      {any(input_dims), any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_, hint);
-  Tensor* x = reordered(node.name, Phase::backward, value(input), weights.src_desc());
+      {in_desc, any_fp32(weight_dims), db->desc(), dy->desc()}, attributes_, engine_, hint);
+  Tensor* x = reordered(node.name, Phase::backward, in, weights.src_desc());
   Tensor* dw = gradient_target(weight, weights.diff_weights_desc());
   emit<dnnl::inner_product_backward_weights>(node.name, Phase::backward,
-                                             key("linear backward_weights", i), weights,
+                                             key(what + " backward_weights", i), weights,
                                              {{DNNL_ARG_SRC, x},
                                               {DNNL_ARG_DIFF_DST, dy},
                                               {DNNL_ARG_DIFF_WEIGHTS, dw},
@@ -57,12 +73,14 @@ void Lowering::backward_linear(int i) {
   store_gradient(node.name, weight, dw);
 
   const dnnl::inner_product_backward_data::primitive_desc data(
-      {any(input_dims), any(weight_dims), dy->desc()}, attributes_, engine_, hint);
+      {in_desc, any(weight_dims), dy->desc()}, attributes_, engine_, hint);
   Tensor* w = reordered(node.name, Phase::backward, operand(weight), data.weights_desc());
-  Tensor* dx = tensor(data.diff_src_desc());
+  Tensor* dx = tensor(of_tokens ? token_desc(input) : data.diff_src_desc());
   emit<dnnl::inner_product_backward_data>(
-      node.name, Phase::backward, key("linear backward_data", i), data,
-      {{DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}})
+      node.name, Phase::backward, key(what + " backward_data", i), data,
+      {{DNNL_ARG_WEIGHTS, w},
+       {DNNL_ARG_DIFF_DST, dy},
+       {DNNL_ARG_DIFF_SRC, of_tokens ? as_rows(input, dx) : dx}})
       .flops = flops(i);
   add_gradient(input, dx);
 }

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "models/cpu/attention.h"
 #include "models/cpu/loops.h"
 #include "models/cpu/lowering.h"
+#include "models/cpu/token_loops.h"
 
 namespace nearmetal::cpu {
 
@@ -112,10 +114,37 @@ class Lowering {
   void backward_pool(int i);
 
   // lowering_linear.cpp
-  // As many dimensions as its input has: a linear layer's own output has two.
-  Dims linear_weight_dims(const Node& linear);
+  // What the product reads: rows of a sample's values, or of a token's.
+  Tensor* linear_input(const Node& linear, Phase phase);
+  Dims linear_weight_dims(const Node& linear, const Tensor* input) const;
   void forward_linear(int i);
   void backward_linear(int i);
+
+  // lowering_tokens.cpp: every value there is [batch, tokens, features], features innermost.
+  Desc token_desc(int node) const;
+  Desc row_desc(int node) const;  // the same, as [batch x tokens, features]
+  int64_t rows(int node) const { return options_.batch_size * graph_.node(node).shape.tokens(); }
+  // In that layout.
+  Tensor* token_value(int node, Phase phase);
+  Tensor* as_rows(int node, Tensor* tensor) { return view(tensor, row_desc(node)); }
+  TokenExtent token_extent(int node) const;
+  void require_fp32(const Node& node) const;
+  Arguments layer_norm_statistics(int i);  // mean and variance of each token, kept
+  void forward_layer_norm(int i);
+  void backward_layer_norm(int i);
+  void forward_gelu(int i);
+  void backward_gelu(int i);
+  void forward_class_token(int i);
+  void backward_class_token(int i);
+  void forward_positions(int i);
+  void backward_positions(int i);
+  void forward_select_token(int i);
+  void backward_select_token(int i);
+
+  // lowering_attention.cpp
+  AttentionExtent attention_extent(const Node& node) const;
+  void forward_attention(int i);
+  void backward_attention(int i);
 
   void add_gradient(int node, Tensor* gradient);
   Tensor* gradient_of(int node);  // of all consumers; null if there is none
@@ -149,6 +178,8 @@ class Lowering {
   std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;
   std::map<int, dnnl::pooling_forward::primitive_desc> pools_;
   std::map<int, dnnl::inner_product_forward::primitive_desc> products_;
+  std::map<int, dnnl::layer_normalization_forward::primitive_desc> layer_norms_;
+  std::map<int, dnnl::eltwise_forward::primitive_desc> gelus_;
 };
 
 template <class Primitive, class PrimitiveDesc>

@@ -139,9 +139,8 @@ std::vector<double> rounding_bounds(const Graph& graph, ReferenceInputs inputs,
                                     const ReferenceStep& exact, Precision precision) {
   inputs.rounding = precision;
   const ReferenceStep emulated = reference_step(graph, inputs);
-  const auto products = std::count_if(
-      graph.nodes().begin(), graph.nodes().end(),
-      [](const Node& node) { return node.op == OpKind::conv || node.op == OpKind::linear; });
+  const auto products = std::ranges::count_if(
+      graph.nodes(), [&](const Node& node) { return graph.forward_flops(node) > 0; });
   const double least =
       unit_roundoff(precision) / std::sqrt(3.0) * std::sqrt(2.0 * static_cast<double>(products));
   std::vector<double> bounds;

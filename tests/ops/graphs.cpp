@@ -103,4 +103,23 @@ Graph small_vgg_graph(Shape image, bool with_norm) {
   return graph;
 }
 
+Graph plain_token_graph(Shape image) {
+  Graph graph("plain_token");
+  const int conv = graph.conv(graph.input(image), "stem", 12, {3, 2, 1});
+  const int norm = graph.layer_norm(conv, "norm", 1e-12);
+  const int bent = graph.gelu(conv, "gelu");
+  int x = graph.add(norm, bent, "add1");
+  x = graph.relu(graph.token_linear(x, "wide", 21), "relu");
+  const int attended = graph.attention(x, "attention", 1);
+  x = graph.token_linear(attended, "narrow", 7);
+  x = graph.add(x, attended, "add2");
+  x = graph.positions(graph.class_token(x, "token1"), "positions");
+  x = graph.class_token(x, "token2");
+  x = graph.linear(
+      graph.add(graph.select_token(x, "select"), graph.global_average_pool(x, "pool"), "add3"),
+      "fc", 10);
+  graph.softmax_cross_entropy(x, "loss");
+  return graph;
+}
+
 }  // namespace nearmetal

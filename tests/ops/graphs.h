@@ -25,4 +25,7 @@ Graph plain_graph(Shape image);
 /// Two pairs of convolutions with bias and ReLU, pooling behind each, and two linear layers.
 Graph small_vgg_graph(Shape image, bool with_norm);
 
+/// Operations on tokens in an order that no network has, on pixels and more than one reader.
+Graph plain_token_graph(Shape image);
+
 }  // namespace nearmetal

@@ -139,6 +139,7 @@ std::vector<GraphCase> inference_cases() {
   cases.push_back({"ResNet50", 1, [] { return build_network("resnet50", {64, 10}); }});
   return cases;
 }
+INSTANTIATE_TEST_SUITE_P(Tokens, Inference, ::testing::ValuesIn(token_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Network, Inference, ::testing::ValuesIn(inference_cases()), case_name);
 
 // As deep as it gets: without norms each block would double the variance.

@@ -86,6 +86,9 @@ std::vector<GraphCase> plain_cases() {
 INSTANTIATE_TEST_SUITE_P(Plain, ProgramReferenceTest, ::testing::ValuesIn(plain_cases()),
                          case_name);
 
+INSTANTIATE_TEST_SUITE_P(Tokens, ProgramReferenceTest, ::testing::ValuesIn(token_cases()),
+                         case_name);
+
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
 // fewer, the more any rounding is amplified.
 INSTANTIATE_TEST_SUITE_P(Network, ProgramReferenceTest,

@@ -28,6 +28,29 @@ void PrintTo(const GraphCase& tested, std::ostream* out) {
   *out << tested.name << ", batch " << tested.batch_size;
 }
 
+std::vector<GraphCase> token_cases() {
+  if (tested_backend != std::string("cpu")) return {};
+  return {{"VitSize9x15", 3,
+           [] {
+           }},
+          {"VitSize12x3", 5,
+           [] {
+           }},
+          {"VitOfOnePatch", 2,
+           [] {
+           }},
+          {"VitOfOneImage", 1,
+           [] {
+           }},
+  return {{"PlainTokensSize13x18", 3,
+           [] {
+             return plain_token_graph({3, 13, 18});
+           }},
+          {"PlainTokensSize5x3", 4, [] {
+             return plain_token_graph({2, 5, 3});
+           }}};
+}
+
 ProgramOptions with_batch(int64_t batch) {
   ProgramOptions options;
   options.batch_size = batch;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "models/graph.h"
 #include "models/program.h"
@@ -38,6 +39,9 @@ struct GraphCase {
 /// For readable test names: GoogleTest would print bytes, addresses among them.
 std::string case_name(const ::testing::TestParamInfo<GraphCase>& info);
 void PrintTo(const GraphCase& tested, std::ostream* out);
+
+/// Networks of tokens on odd shapes; none for a backend that has not their operations.
+std::vector<GraphCase> token_cases();
 
 inline constexpr int64_t batch_size = 8;
 ProgramOptions with_batch(int64_t batch = batch_size);

@@ -18,7 +18,9 @@ RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed) {
   RandomCase random;
   random.parameters = initial_parameters(graph, seed);
   for (const Parameter& parameter : graph.parameters()) {
-    if (parameter.dims.size() > 1) continue;  // convolutions and classifier are random already
+    const bool starts_alike =
+        parameter.initialiser == Initialiser::one || parameter.initialiser == Initialiser::zero;
+    if (parameter.dims.size() > 1 && !starts_alike) continue;  // random already
     // Weak residual branches, as training starts with and keeps: a deep network whose branches all
     // have scale 1 amplifies every rounding thousandfold.
     const float factor = parameter.scales_residual_branch ? 0.2f : 1.0f;

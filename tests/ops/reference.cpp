@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tests/ops/reference_layers.h"
+#include "tests/ops/reference_tokens.h"
 
 namespace nearmetal {
 
@@ -101,14 +102,27 @@ class Walk {
         return images;
       }
       case OpKind::conv:
+      case OpKind::token_linear:  // by 1x1 windows
         return with_bias(
             node, convolution(operand(input(node)), parameter(node, 0), node.shape, node.window));
       case OpKind::batch_norm:
         if (!running_statistics_.empty()) return evaluated_norm(node);
         append_running_statistics(input(node));
         return batch_norm(input(node), parameter(node, 0), parameter(node, 1));
+      case OpKind::layer_norm:
+        return layer_norm(input(node), parameter(node, 0), parameter(node, 1), node.epsilon);
       case OpKind::relu:
         return relu(input(node));
+      case OpKind::gelu:
+        return gelu(input(node));
+      case OpKind::attention:
+        return attention(operand(input(node)), node.heads);
+      case OpKind::class_token:
+        return prepend_token(input(node), parameter(node, 0));
+      case OpKind::positions:
+        return add_positions(input(node), parameter(node, 0));
+      case OpKind::select_token:
+        return first_token(input(node));
       case OpKind::add:
         return sum(input(node, 0), input(node, 1));
       case OpKind::max_pool:
@@ -179,6 +193,7 @@ class Walk {
         return;
       case OpKind::conv:
       case OpKind::linear:
+      case OpKind::token_linear:
         return backward_product(node, dy);
       case OpKind::batch_norm: {
         BatchNormGradients gradients = batch_norm_gradients(input(node), parameter(node, 0), dy);
@@ -188,6 +203,13 @@ class Walk {
       }
       case OpKind::relu:
         return add_gradient(node.inputs[0], relu_gradient(input(node), dy));
+      case OpKind::layer_norm:
+      case OpKind::gelu:
+      case OpKind::attention:
+      case OpKind::class_token:
+      case OpKind::positions:
+      case OpKind::select_token:
+        return add_gradient(node.inputs[0], backward_tokens(node, dy));
       case OpKind::add:
         add_gradient(node.inputs[0], dy);
         return add_gradient(node.inputs[1], dy);
@@ -218,6 +240,35 @@ class Walk {
     BatchTensor dx = convolution_input_gradient(dy, parameter(node, 0), x.shape, node.window);
     dx.shape = input(node).shape;
     add_gradient(node.inputs[0], std::move(dx));
+  }
+
+  // Of the input; sets those of the parameters.
+  BatchTensor backward_tokens(const Node& node, const BatchTensor& dy) {
+    const BatchTensor& x = input(node);
+    switch (node.op) {
+      case OpKind::layer_norm: {
+        auto gradients = layer_norm_gradients(x, parameter(node, 0), node.epsilon, dy);
+        set_gradient(node.parameters[0], std::move(gradients.scale));
+        set_gradient(node.parameters[1], std::move(gradients.bias));
+        return std::move(gradients.input);
+      }
+      case OpKind::gelu:
+        return gelu_gradient(x, dy);
+      case OpKind::attention:
+        return attention_gradient(operand(x), node.heads, operand(dy));
+      case OpKind::class_token: {
+        PrependedGradients gradients = prepend_token_gradients(dy, x.shape);
+        set_gradient(node.parameters[0], std::move(gradients.token));
+        return std::move(gradients.input);
+      }
+      case OpKind::positions:
+        set_gradient(node.parameters[0], positions_gradient(dy));
+        return dy;
+      case OpKind::select_token:
+        return first_token_gradient(dy, x.shape);
+      default:
+        throw std::logic_error("no operation on tokens");
+    }
   }
 
   void set_gradient(int index, std::vector<double> gradient) {

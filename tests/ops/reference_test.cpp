@@ -10,10 +10,12 @@
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 #include "tests/ops/reference_layers.h"
+#include "tests/ops/reference_tokens.h"
 
 namespace nearmetal {
 namespace {
 
+using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
 // Loss changes by gradient . step, up to step squared: along the gradient of every parameter and
@@ -55,6 +57,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
   expect_gradient_of_loss(plain_graph({3, 9, 7}), 3);
   expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, false), 3);
   expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, true), 3);
+  expect_gradient_of_loss(plain_token_graph({2, 5, 7}), 3);
 }
 
 TEST(Reference, UpdateIsSgdWithWeightDecay) {
@@ -114,6 +117,35 @@ TEST(ReferenceLayers, BatchNormOfTwoValues) {
   const BatchTensor y = batch_norm(x, scale, bias);
   EXPECT_DOUBLE_EQ(y.values[0], 0.5 - 3 * unit);
   EXPECT_DOUBLE_EQ(y.values[1], 0.5 + 3 * unit);
+}
+
+TEST(ReferenceLayers, LayerNormOfTwoFeatures) {
+  const BatchTensor x = tensor({2, 1, 2}, {1, -7, 5, -7});
+  const double unit = 2 / std::sqrt(4 + 0.5);
+  const BatchTensor y = layer_norm(x, std::vector<double>{3, 4}, std::vector<double>{0.5, 6}, 0.5);
+  EXPECT_DOUBLE_EQ(y.values[0], 0.5 - 3 * unit);
+  EXPECT_DOUBLE_EQ(y.values[2], 6 + 4 * unit);
+  EXPECT_DOUBLE_EQ(y.values[1], 0.5) << "both features of the second token are the same";
+  EXPECT_DOUBLE_EQ(y.values[3], 6);
+}
+
+TEST(ReferenceLayers, GeluOfTabulatedValues) {
+  const BatchTensor y = gelu(tensor({3}, {0, 1, -2}));
+  EXPECT_EQ(y.values[0], 0);
+  EXPECT_NEAR(y.values[1], 0.8413447461, 1e-9);  // the normal distribution function of 1
+  EXPECT_NEAR(y.values[2], -2 * 0.0227501319, 1e-9);
+}
+
+// Of two heads with one feature each the first sees two equal keys, the second one far above the
+// other.
+TEST(ReferenceLayers, AttentionOfTwoTokens) {
+  const BatchTensor packed = tensor({6, 2, 1}, {1, 2, 1, 1,    // q of each head, by token
+                                                3, 3, 0, 50,   // k
+                                                4, 8, 4, 8});  // v
+  EXPECT_THAT(attention(packed, 2).values,
+              ElementsAre(DoubleEq(6), DoubleEq(6), DoubleEq(8), DoubleEq(8)));
+  const double weight = 1 / (1 + std::exp(-(3 * 2 + 50 - 3) / std::sqrt(2)));
+  EXPECT_NEAR(attention(packed, 1).values[1], 4 + 4 * weight, 1e-12) << "one head of two features";
 }
 
 TEST(ReferenceLayers, CrossEntropyOfEqualLogits) {

@@ -37,6 +37,16 @@ void Lowering::forward(int i) {
       forward_linear(i);
       if (const auto* pattern = patterns_.activation(i)) forward_activation(*pattern);
       return;
+    case OpKind::layer_norm:
+    case OpKind::gelu:
+    case OpKind::token_linear:
+    case OpKind::attention:
+    case OpKind::class_token:
+    case OpKind::positions:
+    case OpKind::select_token:
+      return unsupported(graph_.node(i), std::string("it has no kernel for ") +
+                                             to_string(graph_.node(i).op) +
+                                             "; --device cpu has one");
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
     case OpKind::boundary:

@@ -82,8 +82,46 @@ TEST(Graph, FlopsOfOneConvolutionByHand) {
   EXPECT_EQ(graph.training_flops_per_sample(), 2 * first_flops + 3 * second_flops);
 }
 
+TEST(Graph, TokensArePixels) {
+  Graph graph("test");
+  const int image = graph.input({3, 5, 7});
+  const int linear = graph.token_linear(image, "linear", 12);
+  EXPECT_EQ(graph.node(linear).shape, (Shape{12, 5, 7}));
+  const int attention = graph.attention(linear, "attention", 2);
+  EXPECT_EQ(graph.node(attention).shape, (Shape{4, 5, 7}));
+  const int all = graph.class_token(attention, "class");
+  EXPECT_EQ(graph.node(all).shape, (Shape{4, 36, 1}));
+  EXPECT_EQ(graph.node(graph.positions(all, "positions")).shape, (Shape{4, 36, 1}));
+  EXPECT_EQ(graph.node(graph.select_token(all, "first")).shape, (Shape{4, 1, 1}));
+  EXPECT_EQ(graph.forward_flops(graph.node(linear)), 2.0 * 3 * 12 * 35);
+  EXPECT_EQ(graph.forward_flops(graph.node(attention)), 4.0 * 35 * 35 * 4);
+  EXPECT_EQ(graph.training_flops_per_sample(), 2 * 2.0 * 3 * 12 * 35 + 3 * 4.0 * 35 * 35 * 4);
+}
+
+TEST(Graph, AttentionRefusesWhatDoesNotDivide) {
+  Graph graph("test");
+  const int image = graph.input({12, 3, 1});
+  EXPECT_THAT([&] { graph.attention(graph.token_linear(image, "q", 13), "odd", 1); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("odd: 13 values of a token")));
+  for (const int64_t heads : {0, 3, 8}) {
+    EXPECT_THAT([&] { graph.attention(image, "odd", heads); },
+                ThrowsMessage<std::invalid_argument>(HasSubstr("odd: 4 features do not divide")));
+  }
+  EXPECT_THROW(graph.token_linear(image, "none", 0), std::invalid_argument);
+}
+
+TEST(Graph, CopiesANodeWithItsParameters) {
+  Graph from("from"), to("to");
+  const int norm = from.layer_norm(from.input({4, 2, 2}), "norm", 1e-12);
+  const int copied = to.copy(from, from.node(norm), {to.input({4, 2, 2})});
+  EXPECT_EQ(to.node(copied).epsilon, 1e-12);
+  EXPECT_EQ(to.parameters()[to.node(copied).parameters[1]].name, "norm.bias");
+  EXPECT_EQ(to.parameter_count(), from.parameter_count());
+}
+
 TEST(OpKind, HasAName) {
   EXPECT_STREQ(to_string(OpKind::conv), "conv");
+  EXPECT_STREQ(to_string(OpKind::select_token), "select_token");
   EXPECT_STREQ(to_string(OpKind::softmax_cross_entropy), "softmax_cross_entropy");
 }
 
