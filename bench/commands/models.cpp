@@ -10,8 +10,9 @@ Examples:
   nearmetal models                        what --model takes, with parameters and FLOPs
   nearmetal models --image-size 64        FLOPs of smaller images
 
-FLOPs count multiplications and additions of convolutions and products apart, as reports do. VGG's
-dropout has probability 0: it computes nothing.)";
+FLOPs count multiplications and additions of convolutions and products apart, as reports do; of
+attention they are 4 x tokens^2 x features forward and twice as many backward. The dropout of VGG
+and of ViT has probability 0: it computes nothing. ViT is for CPUs, in fp32.)";
 
 void add_models_options(Options& options, NetworkOptions& form) {
   options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");

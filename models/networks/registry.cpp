@@ -8,12 +8,14 @@ namespace nearmetal {
 // Each is in the file of its name.
 std::vector<Network> resnet();
 std::vector<Network> vgg();
+std::vector<Network> vit();
 
 namespace {
 
 constexpr std::vector<Network> (*families[])() = {
     resnet,
     vgg,
+    vit,
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace nearmetal {
 /// In the order of documents.
 inline constexpr std::tuple settings_of_work{
     setting(&RunConfig::model, "model", SettingGroup::work,
-            {.help = "resnet18, 34, 50, 101, 152; vgg16, vgg16_bn, ...",
+            {.help = "resnet18, 34, 50, 101, 152; vgg16, vit_b_16, ...",
              .value = "NAME",
              .decides = Decides::work,
              .commands = in_all_but_stress}),

@@ -1,6 +1,8 @@
 #include <chrono>
+#include <cmath>
 #include <thread>
 
+#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
@@ -23,8 +25,49 @@ TEST_F(ProgramTest, AnyNumberOfThreadsComputesTheSame) {
     ProgramOptions options;
     options.batch_size = 3;
     options.threads = threads;
-    EXPECT_TRUE(check_against_reference(backend(), small_graph(), options)) << threads;
+    for (const Graph& graph : {small_graph(), small_vit_graph({3, 9, 15})}) {
+      EXPECT_TRUE(check_against_reference(backend(), graph, options)) << threads;
+    }
   }
+}
+
+// Twice the same micro-batch: the mean is exact.
+TEST_F(ProgramTest, MicroBatchesOfTokensHaveTheirMeanGradient) {
+  const Graph graph = small_vit_graph({3, 9, 15});
+  ProgramOptions options = with_batch(2);
+  RandomCase random = random_case(graph, options.batch_size, 1);
+  const auto gradients = [&] {
+    const auto program = backend().prepare(graph, options);
+    program->restart(random.parameters);
+    program->use_batch(random.images, random.labels);
+    step(*program);
+    return program->gradients();
+  };
+  const std::vector<float> once = gradients();
+  options.micro_batches = 2;
+  random.images.insert(random.images.end(), random.images.begin(), random.images.end());
+  random.labels.insert(random.labels.end(), random.labels.begin(), random.labels.end());
+  EXPECT_EQ(gradients(), once);
+}
+
+TEST_F(ProgramTest, NanInAPatchReachesEveryLogitOfItsImage) {
+  const Graph graph = inference_graph(small_vit_graph({3, 9, 15}, 10));
+  ProgramOptions options = with_batch(2);
+  options.forward_only = true;
+  RandomCase random = random_case(graph, options.batch_size, 1);
+  random.images.back() = std::nanf("");
+  const auto program = backend().prepare(graph, options);
+  program->restart(random.parameters);
+  program->use_batch(random.images, random.labels);
+  step(*program);
+  const std::vector<float> logits = program->logits();
+  for (size_t i = 0; i < logits.size(); ++i) EXPECT_EQ(std::isnan(logits[i]), i >= 10) << i;
+}
+
+TEST_F(ProgramTest, TokensAreRefusedInBf16) {
+  ProgramOptions options;
+  options.precision = Precision::bf16;
+  EXPECT_THROW(backend().prepare(small_vit_graph({3, 9, 15}), options), std::invalid_argument);
 }
 
 TEST_F(ProgramTest, AStepLastsFromTheEndOfTheOneBefore) {

@@ -1,5 +1,7 @@
 #include "tests/ops/graphs.h"
 
+#include "models/networks/vit.h"
+
 namespace nearmetal {
 namespace {
 
@@ -101,6 +103,12 @@ Graph small_vgg_graph(Shape image, bool with_norm) {
   x = graph.relu(graph.linear(x, "hidden", 40, Initialiser::he_normal), "hidden.relu");
   graph.softmax_cross_entropy(graph.linear(x, "fc", 10), "loss");
   return graph;
+}
+
+Graph small_vit_graph(Shape image, int64_t classes) {
+  constexpr VisionTransformer sizes{
+      .patch = 3, .layers = 2, .heads = 3, .features = 15, .mlp_features = 29};
+  return vision_transformer("small_vit", sizes, image, classes);
 }
 
 Graph plain_token_graph(Shape image) {

@@ -25,6 +25,9 @@ Graph plain_graph(Shape image);
 /// Two pairs of convolutions with bias and ReLU, pooling behind each, and two linear layers.
 Graph small_vgg_graph(Shape image, bool with_norm);
 
+/// A Vision Transformer of two layers whose tokens have 15 features, in 3 heads; the image must
+/// consist of patches of 3 x 3.
+Graph small_vit_graph(Shape image, int64_t classes = 10);
 /// Operations on tokens in an order that no network has, on pixels and more than one reader.
 Graph plain_token_graph(Shape image);
 

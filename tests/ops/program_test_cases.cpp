@@ -32,17 +32,21 @@ std::vector<GraphCase> token_cases() {
   if (tested_backend != std::string("cpu")) return {};
   return {{"VitSize9x15", 3,
            [] {
+             return small_vit_graph({3, 9, 15});
            }},
           {"VitSize12x3", 5,
            [] {
+             return small_vit_graph({1, 12, 3}, 13);
            }},
           {"VitOfOnePatch", 2,
            [] {
+             return small_vit_graph({3, 3, 3});
            }},
           {"VitOfOneImage", 1,
            [] {
+             return small_vit_graph({3, 33, 27});
            }},
-  return {{"PlainTokensSize13x18", 3,
+          {"PlainTokensSize13x18", 3,
            [] {
              return plain_token_graph({3, 13, 18});
            }},

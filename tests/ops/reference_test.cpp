@@ -57,6 +57,7 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
   expect_gradient_of_loss(plain_graph({3, 9, 7}), 3);
   expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, false), 3);
   expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, true), 3);
+  expect_gradient_of_loss(small_vit_graph({2, 6, 9}, 4), 3);
   expect_gradient_of_loss(plain_token_graph({2, 5, 7}), 3);
 }
 

@@ -17,6 +17,7 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 double bytes(const LoweredStep& step) {
   return std::accumulate(step.kernels.begin(), step.kernels.end(), 0.0,
@@ -170,6 +171,19 @@ TEST(CudaLowering, SaysWhatItCannotCompute) {
     ADD_FAILURE() << "12 channels were taken";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("wide: its channels are not a multiple of 8"));
+  }
+}
+
+TEST(CudaLowering, SaysThatTokensAreForOtherBackends) {
+  for (const Graph& graph : {small_vit_graph({3, 9, 15}), build_network("vit_b_16")}) {
+    for (const Kernels kernels : {Kernels::fastest, Kernels::cudnn}) {
+      ProgramOptions options = options_of(Precision::fp16);
+      options.kernels = kernels;
+      EXPECT_THAT([&] { lowered(graph, options, {}); },
+                  ThrowsMessage<std::invalid_argument>(
+                      AllOf(HasSubstr("no kernel for class_token"), HasSubstr("--device cpu"))))
+          << graph.name();
+    }
   }
 }
 

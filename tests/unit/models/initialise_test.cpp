@@ -7,6 +7,7 @@
 
 #include "models/graph.h"
 #include "models/networks/registry.h"
+#include "models/networks/vit.h"
 
 namespace nearmetal {
 namespace {
@@ -77,11 +78,16 @@ void expect_start(const Parameter& parameter, std::span<const float> own) {
 }
 
 TEST(InitialParameters, FollowTheirDistribution) {
-  const Graph graph = build_network("resnet18", {32});
-  const std::vector<float> values = initial_parameters(graph, 1);
-  ASSERT_EQ(static_cast<int64_t>(values.size()), graph.parameter_count());
-  for (const Parameter& parameter : graph.parameters()) {
-    expect_start(parameter, std::span(values).subspan(parameter.offset, parameter.size));
+  for (const Graph& graph :
+       {build_network("resnet18", {32}),
+        vision_transformer(
+            "small", {.patch = 4, .layers = 1, .heads = 2, .features = 96, .mlp_features = 384},
+            {3, 16, 16}, 100)}) {
+    const std::vector<float> values = initial_parameters(graph, 1);
+    ASSERT_EQ(static_cast<int64_t>(values.size()), graph.parameter_count());
+    for (const Parameter& parameter : graph.parameters()) {
+      expect_start(parameter, std::span(values).subspan(parameter.offset, parameter.size));
+    }
   }
 }
 
