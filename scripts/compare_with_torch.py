@@ -76,9 +76,13 @@ class Torch:
     def model(self, dtype):
         name, classes = self.config["model"], self.config["classes"]
         known = name.removesuffix("_v1")  # torchvision has v1.5 alone
-        vgg = {"dropout": 0.0} if name.startswith("vgg") else {}
-        model = self.models.get_model(known, num_classes=classes, **vgg)
-        if vgg:  # the first linear layer reads the last feature map as it is
+        options = {}
+        if name.startswith("vgg"):
+            options["dropout"] = 0.0
+        if name.startswith("vit"):
+            options["image_size"] = self.config["image_size"]
+        model = self.models.get_model(known, num_classes=classes, **options)
+        if name.startswith("vgg"):  # the first linear layer reads the last feature map as it is
             model.avgpool = self.torch.nn.Identity()
             features = (self.config["image_size"] // 32) ** 2 * 512
             model.classifier[0] = self.torch.nn.Linear(features, model.classifier[0].out_features)
@@ -159,9 +163,10 @@ class Torch:
     def trained(self, state):
         """Parameters and running statistics, each as one vector."""
         buffers = ("running_mean", "running_var")
+        others = (*buffers, "num_batches_tracked")
         groups = {
             "trained.running_statistics": [n for n in state if n.endswith(buffers)],
-            "trained.parameters": [n for n in state if n.endswith(("weight", "bias"))],
+            "trained.parameters": [n for n in state if not n.endswith(others)],
         }
         return {group: self.torch.cat([state[name].double().flatten() for name in sorted(names)])
                 for group, names in groups.items() if names}
@@ -207,7 +212,8 @@ def compare(path, device):
     print(f"{path}: {config['model']}, {precision}, batch {config['batch']}, "
           f"{config['image_size']}x{config['image_size']}, on {metadata['device_name']}; "
           f"PyTorch {torch.torch.__version__} on {device}")
-    print(f"{'error against fp64':40} {'nearmetal':>10} {'bound':>10} {'PyTorch':>10}"
+    width = max(map(len, reference))
+    print(f"{'error against fp64':{width}} {'nearmetal':>10} {'bound':>10} {'PyTorch':>10}"
           + (f" {'its fp32':>10}" if len(errors) == 3 else ""))
     beyond, blind = [], []
     for name in reference:
@@ -217,7 +223,7 @@ def compare(path, device):
             beyond.append(name)
         elif name in scales[0] and not scales[0][name] <= SCALE_BOUND:
             (blind if scales[1][name] > SCALE_BOUND else beyond).append(name)
-        print(f"{name:40} {ours:10.2e} {'' if bound is None else format(bound, '.2e'):>10} "
+        print(f"{name:{width}} {ours:10.2e} {'' if bound is None else format(bound, '.2e'):>10} "
               + " ".join(f"{error:10.2e}" for error in theirs)
               + (" BEYOND" if name in beyond else ""))
     if blind:

@@ -62,9 +62,11 @@ def parse_arguments():
     return arguments
 
 
-def network(torch, torchvision, name):
+def network(torch, torchvision, name, image_size):
     if name.startswith("vgg"):
         return torchvision.models.get_model(name, dropout=0.0)
+    if name.startswith("vit"):
+        return torchvision.models.get_model(name, image_size=image_size)
     return torchvision.models.get_model(name)
 
 
@@ -156,8 +158,8 @@ def measure(name, batch, precision, mode, arguments):
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     device = torch.device("cuda")
-    model = network(torch, torchvision, name).to(device, memory_format=torch.channels_last)
     size = arguments.image_size
+    model = network(torch, torchvision, name, size).to(device, memory_format=torch.channels_last)
     images = torch.randn(batch, 3, size, size, device=device).to(
         memory_format=torch.channels_last)
     make = inference_step if arguments.inference else training_step

@@ -78,6 +78,15 @@ class Torch(cli.CliTest):
                 self.assertEqual(result.stdout.count("gradients.0."), weights)
                 self.assertIn("logits ", result.stdout)
 
+    def test_vit_agrees_in_training_and_evaluation(self):
+        path = self.export("--model", "vit_b_16", "--image-size", "32", "--batch", "2", "--steps",
+                           "1", "--inference")
+        result = self.compare(path)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(result.stdout.count("gradients.0."), 152)
+        self.assertIn("trained.parameters ", result.stdout)
+        self.assertIn("logits ", result.stdout)
+
     def test_bf16_is_held_against_autocast(self):
         path = self.export("--steps", "1", "--last-scale", "0.2")
         change(path, edit_header=as_bf16)
