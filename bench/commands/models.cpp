@@ -1,3 +1,7 @@
+#include <stdexcept>
+#include <string>
+#include <vector>
+
 #include "bench/commands/program.h"
 #include "models/networks/registry.h"
 #include "reports/text/text_table.h"
@@ -23,18 +27,26 @@ std::string giga(double value) { return fixed(1e-9 * value, 2); }
 
 ExitCode run_models(const NetworkOptions& form, const Context& context) {
   TextTable table;
+  std::vector<std::string> refusals;
   table.columns = {{"model"},
                    {"sample"},
                    {"parameters", true},
                    {"GFLOP forward", true},
                    {"GFLOP training", true}};
   for (const Network& network : networks()) {
-    const Graph graph = network.build(form);
-    table.rows.push_back(
-        {network.name, words_of(network.sample).singular, std::to_string(graph.parameter_count()),
-         giga(graph.forward_flops_per_sample()), giga(graph.training_flops_per_sample())});
+    const char* const sample = words_of(network.sample).singular;
+    try {
+      const Graph graph = network.build(form);
+      table.rows.push_back({network.name, sample, std::to_string(graph.parameter_count()),
+                            giga(graph.forward_flops_per_sample()),
+                            giga(graph.training_flops_per_sample())});
+    } catch (const std::invalid_argument& refusal) {
+      table.rows.push_back({network.name, sample, "-", "-", "-"});
+      refusals.emplace_back(refusal.what());
+    }
   }
   print_aligned(context.terminal.out, table);
+  for (const std::string& refusal : refusals) context.terminal.out << refusal << "\n";
   return ExitCode::ok;
 }
 

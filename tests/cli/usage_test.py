@@ -35,6 +35,13 @@ class Help(cli.CliTest):
         self.assertNotIn(" 8.18 ", smaller)
         self.assert_refused(self.call("models", "--image-size", "0"), 2, "--image-size")
 
+    def test_models_says_which_network_does_not_take_the_size(self):
+        process = self.call("models", "--image-size", "40")
+        self.assertEqual((process.returncode, process.err), (0, ""))
+        self.assertRegex(process.out, r"\nvit_b_16 +image +- +- +-\n")
+        self.assertRegex(process.out, r"\nvit_b_16 cuts images .* 40 is no multiple of 16\n")
+        self.assertRegex(process.out, r"\nvgg16 +image +\d+ ")
+
     def test_what_vgg_does_otherwise_than_torchvision_is_told(self):
         self.assertRegex(self.call("models", "--help").out, r"dropout of VGG\s+and of ViT has prob")
         self.assertIn("classifier.0.weight", self.call("export", "--help").out)
