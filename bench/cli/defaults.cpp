@@ -110,7 +110,7 @@ void check_pipeline(const RunConfig& config) {
           "--attribute times each kernel of a whole network; leave it out with --pipeline");
 }
 
-bool has_residual_branches(const std::string& model) {
+bool ends_branches_in_norms(const std::string& model) {
   return std::ranges::any_of(build_network(model).parameters(), &Parameter::scales_residual_branch);
 }
 
@@ -202,8 +202,8 @@ std::vector<std::string> flags_without_effect(const Workload& workload, int worl
       why = world_size > 1 ? "ranks exchange no gradients" : "there is one rank";
     }
     if (config.zero_init && setting.name == std::string("zero_init") &&
-        !has_residual_branches(config.model)) {
-      why = config.model + " has no residual branches";
+        !ends_branches_in_norms(config.model)) {
+      why = config.model + " has no residual branch that ends in a batch norm";
     }
     if (!why.empty()) remarks.push_back(flag_of(setting) + " has no effect: " + why);
   });

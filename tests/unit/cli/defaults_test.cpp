@@ -204,7 +204,8 @@ TEST(FlagsWithoutEffect, ZeroInitIsOfResidualBranches) {
   EXPECT_THAT(flags_without_effect(workload, 1), IsEmpty());
   workload.config.model = "vgg16_bn";
   EXPECT_THAT(flags_without_effect(workload, 1),
-              ElementsAre("--zero-init has no effect: vgg16_bn has no residual branches"));
+              ElementsAre("--zero-init has no effect: vgg16_bn has no residual branch that ends in "
+                          "a batch norm"));
 }
 TEST_F(CheckSettings, ThreadsAreOfTheCpu) {
   config.threads = 2;
