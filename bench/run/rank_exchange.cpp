@@ -96,16 +96,6 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
   return choices;
 }
 
-// Runs work in which ranks wait for one another: a failure ends the whole job.
-void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
-  if (task.world.size() == 1) return work();
-  try {
-    work();
-  } catch (const std::exception& error) {
-    abort_job(task, what, error.what());
-  }
-}
-
 }  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
@@ -121,6 +111,15 @@ void abort_job(const RankTask& task, const std::string& what, const std::string&
   // In one piece, since a ProgressReporter may write to the same stream.
   task.terminal.err << "nearmetal: " + text + "\n" << std::flush;
   task.world.abort(static_cast<int>(ExitCode::run_failed));
+}
+
+void or_abort(const RankTask& task, const char* what, const std::function<void()>& work) {
+  if (task.world.size() == 1) return work();
+  try {
+    work();
+  } catch (const std::exception& error) {
+    abort_job(task, what, error.what());
+  }
 }
 
 Exchange join_exchange(const RankTask& task) {

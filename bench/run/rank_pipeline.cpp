@@ -78,22 +78,18 @@ std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl) {
   std::vector<StageGroups> groups(stages.size());
   for (std::string StageGroups::*which :
        {&StageGroups::values, &StageGroups::gradients, &StageGroups::sums}) {
-    const std::vector<std::string> names = stages.all_gather(nccl.new_group());
+    std::string name;
+    together(stages, [&] { name = nccl.new_group(); });
+    const std::vector<std::string> names = stages.all_gather(name);
     for (size_t i = 0; i < names.size(); ++i) groups[i].*which = names[i];
   }
   return groups;
 }
 
 std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
-                                            World& world) {
-  World& stages = *pipeline.stages;
-  const bool on_gpus = config.device == Device::cuda;
-  std::vector<StageGroups> groups;
-  if (on_gpus) {
-    Nccl& nccl = set_up_nccl(world);
-    groups = stage_groups(stages, nccl);
-  }
-  return join_stage_links(on_gpus, {.world = stages, .gpu = static_cast<int>(config.gpu)}, groups);
+                                            std::span<const StageGroups> groups) {
+  return join_stage_links(config.device == Device::cuda,
+                          {.world = *pipeline.stages, .gpu = static_cast<int>(config.gpu)}, groups);
 }
 
 RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,

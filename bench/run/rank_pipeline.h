@@ -36,9 +36,9 @@ std::unique_ptr<RankPipeline> join_pipeline(const PreparedDevice& device, World&
 /// NCCL's names of the groups of a replica's stages; collective over them.
 std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
 
-/// Joins a rank to the stages beside it; collective. `world` is that of the job.
+/// Joins a rank to the stages beside it, which wait for one another. `groups`: empty on CPUs.
 std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
-                                            World& world);
+                                            std::span<const StageGroups> groups);
 
 /// What is known of a stage before it trains: `bytes_by_schedule` of its program.
 RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,

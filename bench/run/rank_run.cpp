@@ -66,8 +66,10 @@ std::unique_ptr<Program> prepare_together(const RankTask& task, const ProgramOpt
   std::unique_ptr<Program> program;
   together(task.world, [&] {
     with_memory_hint(task, [&] { program = task.backend.prepare(task.part(), options); });
-    if (links != nullptr) program->connect_stages(*links);
   });
+  if (links != nullptr) {
+    or_abort(task, "to join the stages beside it", [&] { program->connect_stages(*links); });
+  }
   return program;
 }
 
@@ -89,6 +91,17 @@ void require_same_parameters(World& world, std::span<const float> parameters) {
   if (other == 0) return;
   throw std::runtime_error("the seed gave rank " + std::to_string(other) +
                            " other initial parameters than rank 0: their libraries differ");
+}
+
+std::unique_ptr<StageLinks> join_stages_beside(const RankTask& task) {
+  std::vector<StageGroups> groups;
+  if (task.config.device == Device::cuda) {
+    groups = stage_groups(*task.pipeline->stages, set_up_nccl(task.world));
+  }
+  std::unique_ptr<StageLinks> links;
+  or_abort(task, "to join the stages beside it",
+           [&] { links = join_neighbours(task.config, *task.pipeline, groups); });
+  return links;
 }
 
 // Gives the program its parameters and its exchange.
@@ -249,7 +262,7 @@ RankResult run_rank(const RankTask& task) {
     // Outlives the program, which may still have work of it queued.
     const Exchange exchange = join_exchange(task);
     std::unique_ptr<StageLinks> links;
-    if (task.pipeline != nullptr) links = join_neighbours(task.config, *task.pipeline, task.world);
+    if (task.pipeline != nullptr) links = join_stages_beside(task);
     const ProgramOptions options =
         program_options(task.config, kernels_of_all(task), task.world.size(), task.world.rank());
     const std::unique_ptr<Program> program = prepare_together(task, options, links.get());

@@ -69,6 +69,9 @@ std::optional<std::string> failure_of(const World& world, const std::function<vo
 /// Ends the job: the other ranks wait for this one and would do so for ever.
 void abort_job(const RankTask& task, const std::string& what, const std::string& why);
 
+/// Does work in which ranks wait for one another: a failure of one ends the whole job.
+void or_abort(const RankTask& task, const char* what, const std::function<void()>& work);
+
 struct Exchange {
   std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
   const Collective* collective = nullptr;
