@@ -122,6 +122,17 @@ int Graph::send(int input) {
   return append({OpKind::boundary, "to the stage behind", {input}, nodes_.at(input).shape, {}, {}});
 }
 
+int Graph::copy(const Graph& from, const Node& node, std::vector<int> inputs) {
+  Node copied = node;
+  copied.inputs = std::move(inputs);
+  for (int& parameter : copied.parameters) {
+    const Parameter& original = from.parameters().at(parameter);
+    parameter = add_parameter(original.name, original.dims, original.initialiser, original.fan);
+    parameters_.back().scales_residual_branch = original.scales_residual_branch;
+  }
+  return append(std::move(copied));
+}
+
 const Shape& Graph::input_shape(const Node& node) const {
   return nodes_.at(node.inputs.at(0)).shape;
 }

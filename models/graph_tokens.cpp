@@ -65,15 +65,4 @@ int Graph::select_token(int input, const std::string& name) {
   return append({OpKind::select_token, name, {input}, {nodes_.at(input).shape.channels}, {}, {}});
 }
 
-int Graph::copy(const Graph& from, const Node& node, std::vector<int> inputs) {
-  Node copied = node;
-  copied.inputs = std::move(inputs);
-  for (int& parameter : copied.parameters) {
-    const Parameter& original = from.parameters().at(parameter);
-    parameter = add_parameter(original.name, original.dims, original.initialiser, original.fan);
-    parameters_.back().scales_residual_branch = original.scales_residual_branch;
-  }
-  return append(std::move(copied));
-}
-
 }  // namespace nearmetal

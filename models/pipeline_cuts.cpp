@@ -78,34 +78,6 @@ std::vector<size_t> balanced_ends(const std::vector<double>& before, int stages)
   return ends;
 }
 
-int copy_node(const Node& node, const std::vector<int>& inputs, const Graph& from, Graph& to) {
-  const auto parameter = [&](size_t i) { return from.parameters()[node.parameters.at(i)]; };
-  switch (node.op) {
-    case OpKind::input:
-      return to.input(node.shape);
-    case OpKind::conv:
-      return to.conv(inputs[0], node.name, node.shape.channels, node.window,
-                     node.has_bias() ? Bias::present : Bias::absent);
-    case OpKind::batch_norm:
-      return to.batch_norm(inputs[0], node.name, parameter(0).scales_residual_branch);
-    case OpKind::relu:
-      return to.relu(inputs[0], node.name);
-    case OpKind::add:
-      return to.add(inputs[0], inputs[1], node.name);
-    case OpKind::max_pool:
-      return to.max_pool(inputs[0], node.name, node.window);
-    case OpKind::global_average_pool:
-      return to.global_average_pool(inputs[0], node.name);
-    case OpKind::linear:
-      return to.linear(inputs[0], node.name, node.shape.channels, parameter(0).initialiser);
-    case OpKind::softmax_cross_entropy:
-      return to.softmax_cross_entropy(inputs[0], node.name);
-    case OpKind::boundary:
-      break;
-  }
-  throw std::invalid_argument("a stage cannot be cut again");
-}
-
 }  // namespace
 
 std::vector<int> cut_points(const Graph& graph) {
@@ -193,7 +165,8 @@ PipelineStage make_stage(const Graph& graph, std::span<const int> cuts, int stag
     }
     std::vector<int> inputs;
     for (const int input : node.inputs) inputs.push_back(copies[input]);
-    copies[i] = copy_node(node, inputs, graph, made.graph);
+    if (node.op == OpKind::boundary) throw std::invalid_argument("a stage cannot be cut again");
+    copies[i] = made.graph.copy(graph, node, inputs);
   }
   if (!is_last) made.graph.send(copies[last]);
   made.parameters.count = made.graph.parameter_count();
