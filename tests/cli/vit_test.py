@@ -8,23 +8,11 @@ LAYER = "encoder.layers.encoder_layer_0"
 
 
 class Vit(cli.CliTest):
-    def run_once(self, *arguments):
-        process = self.call("run", *SMALL, "--warmup", "1", "--steps", "1", "--output", "report.json",
-                            *arguments)
+    def test_it_learns(self):
+        process = self.call("run", *SMALL, "--batch", "2", "--warmup", "1", "--steps", "1", "--verify",
+                            "--output", "report.json")
         self.assertEqual(process.returncode, 0, process.out + process.err)
-        return self.report()["arms"][0]["runs"][0]
-
-    def test_it_learns_in_micro_batches(self):
-        run = self.run_once("--batch", "2", "--accumulate", "2", "--verify")
-        self.assertTrue(run["proof"]["verify"]["passed"])
-
-    def test_inference_is_profiled(self):
-        run = self.run_once("--batch", "1", "--inference", "--profile")
-        names = {entry["name"] for entry in run["profile"]["entries"]}
-        for node in ("conv_proj", "class_token", "encoder.pos_embedding", f"{LAYER}.ln_1",
-                     f"{LAYER}.self_attention.in_proj", f"{LAYER}.self_attention",
-                     f"{LAYER}.mlp.1", "select_token", "heads.head"):
-            self.assertIn(node, names)
+        self.assertTrue(self.report()["arms"][0]["runs"][0]["proof"]["verify"]["passed"])
 
     def test_it_is_exported_by_the_names_of_torchvision(self):
         process = self.call("export", "--model", "vit_b_16", "--image-size", "32", "--output", "x")
