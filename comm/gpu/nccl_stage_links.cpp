@@ -16,7 +16,7 @@ namespace {
 // wait for those before them. So each kind of transfer has a communicator of the two neighbours and
 // a stream to itself: what is sent forward never waits for what comes back, in whatever order a
 // schedule starts them, and within a kind both sides have the same order.
-class NcclStageLinks : public StageLinks {
+class NcclStageLinks final : public StageLinks {
  public:
   NcclStageLinks(const JoinRequest& request, std::span<const StageGroups> groups);
 

@@ -13,7 +13,7 @@ namespace {
 
 // Nothing blocks but a wait for the very message, so that no order of sends and receives locks up.
 // Messages of a kind keep their order, as MPI's do between two ranks.
-class MpiStageLinks : public StageLinks {
+class MpiStageLinks final : public StageLinks {
  public:
   explicit MpiStageLinks(MPI_Comm stages) {
     NM_MPI(MPI_Comm_dup, stages, &stages_);

@@ -11,7 +11,7 @@ void CpuProgram::put_tasks_in_order() {
   const std::vector<Operation> lowered = std::exchange(step_.operations, {});
   const PipelinePlace& place = options_.pipeline;
   const auto count = static_cast<int>(options_.micro_batches);
-  const auto own_operations = static_cast<int>(step_.micro_batches());
+  const int own_operations = std::max(1, static_cast<int>(step_.micro_batches()));
   for (const StageTask& task : stage_tasks(place.schedule, place.stages, count, place.stage)) {
     const StageTask alike{task.pass, task.micro_batch % own_operations};
     const auto found = std::ranges::find(step_.tasks, alike, &LoweredTask::task);

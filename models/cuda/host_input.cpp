@@ -68,7 +68,9 @@ void CudaProgram::use_synthetic_batch() {
 }
 
 void CudaProgram::stage_images() {
-  if (host_input_) host_input_->keep(step_.images->data, stream_.get());
+  if (host_input_ && step_.images != nullptr) {
+    host_input_->keep(step_.images->data, stream_.get());
+  }
   wait_until_idle();
 }
 
