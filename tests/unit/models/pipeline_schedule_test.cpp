@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "models/names.h"
+
 namespace nearmetal {
 namespace {
 
