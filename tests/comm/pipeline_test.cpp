@@ -71,7 +71,7 @@ std::string wanted_state(const Graph& graph, const PipelineStage& stage, int rep
 }
 
 TEST(PipelineOfRanks, TrainsAsOneDeviceWithAccumulation) {
-  if (device != "cpu") GTEST_SKIP() << "of CPUs";
+  if (device != "cpu") GTEST_SKIP() << "bit by bit on CPUs alone; GPUs have a test for rounding";
   const Graph graph = pipelined_graph();
   const std::vector<int> cuts = named_cuts(graph, "layer2", stage_count);
   const int replica = world->rank() / stage_count;
@@ -107,7 +107,7 @@ TEST(PipelineOfRanks, CarriesKnownValuesThroughEachBoundary) {
 // Kernels differ in the order of their sums from those of the whole network, so that only rounding
 // may. Of images half as large the last batch norms see two values, whose rounding they blow up.
 TEST(PipelineOfRanks, OnGpusTrainsAsOneDeviceButForRounding) {
-  if (device != "cuda") GTEST_SKIP() << "of GPUs";
+  if (device != "cuda") GTEST_SKIP() << "CPUs are compared bit by bit";
   const Graph graph = build_network("resnet18", {64, 10});
   const std::vector<int> cuts = named_cuts(graph, "layer2", stage_count);
   Joined joined = join_stages();
@@ -144,7 +144,7 @@ TEST(PipelineOfRanks, OnGpusTrainsAsOneDeviceButForRounding) {
 }
 
 TEST(PipelineOfRanks, ReplicasTrainTheSameStages) {
-  if (device != "cpu") GTEST_SKIP() << "of CPUs";
+  if (device != "cpu") GTEST_SKIP() << "compares replicas bit by bit with one CPU";
   const Graph graph = pipelined_graph();
   const std::vector<int> cuts = named_cuts(graph, "layer2", stage_count);
   Joined joined = join_stages();
