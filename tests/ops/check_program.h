@@ -53,10 +53,10 @@ double relative_error(std::span<const double> actual, std::span<const double> ex
 /// measured: the reference runs once more with every tensor rounded to the precision, and a backend
 /// may err 4 times as much as that run does, since it rounds at other places (fused operations less
 /// often, partial sums in fp32 more often). An error of the rounded run that is small by chance
-/// does not count below e sqrt(2 L). Which ReLUs switch is chance in both runs, so that gradients
-/// get three batches, of which one must agree throughout. In bf16 the bound may be more than the
-/// gradient itself, which a lost factor would pass; but rounding has no direction, so that the
-/// scale of a gradient, its projection on the expected one, must lie within 0.25 of 1 (seen: 0.14).
+/// does not count below e sqrt(2 L). Which ReLUs switch is chance in both runs, and here too one
+/// of the batches must agree throughout. In bf16 the bound may be more than the gradient itself,
+/// which a lost factor would pass; but rounding has no direction, so that the scale of a gradient,
+/// its projection on the expected one, must lie within 0.25 of 1 (seen: 0.14).
 ///
 /// At the end the gradient of each parameter is halved in turn, which must be beyond its bound: a
 /// check that a lost factor would pass fails. `trained_steps` of synthetic labels precede it all.
