@@ -8,7 +8,7 @@ namespace nearmetal::cuda {
 namespace {
 
 // Gradients that may be on their way while the next one is computed.
-constexpr size_t gradients_underway = 1;
+constexpr size_t gradients_underway = 2;
 
 StageLinks& links_of(const StepResources& resources) {
   if (resources.links == nullptr) throw std::logic_error("the stage has no neighbours");
@@ -74,18 +74,21 @@ void Lowering::begin_stage_task(const std::vector<StageTask>& tasks, size_t inde
   emit_mark("begin", static_cast<int>(2 * index));
 }
 
+// Before the gradients of the parameters are summed, so that the neighbour need not wait for that.
+void Lowering::start_send(const StageTask& task) {
+  if (task.pass == Pass::forward && graph_.sends()) {
+    start(Transfer::send_value, task.micro_batch, values_.back());
+  }
+  if (task.pass == Pass::backward && graph_.receives()) {
+    start(Transfer::send_gradient, task.micro_batch, gradients_.front().front());
+    sent_gradients_.push_back(task.micro_batch);
+  }
+}
+
 void Lowering::end_stage_task(const std::vector<StageTask>& tasks, size_t index) {
-  const auto [pass, micro_batch] = tasks[index];
   emit_mark("end", static_cast<int>(2 * index + 1));
-  if (pass == Pass::forward && graph_.sends()) {
-    start(Transfer::send_value, micro_batch, values_.back());
-  }
-  if (pass == Pass::backward && graph_.receives()) {
-    finish_sent_gradients(gradients_underway);
-    start(Transfer::send_gradient, micro_batch, gradients_.front().front());
-    sent_gradients_.push_back(micro_batch);
-  }
-  if (index + 1 == tasks.size()) finish_sent_gradients(0);
+  const bool last = index + 1 == tasks.size();
+  finish_sent_gradients(last ? 0 : gradients_underway);
 }
 
 void Lowering::finish_sent_gradients(size_t left) {

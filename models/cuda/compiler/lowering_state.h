@@ -76,6 +76,7 @@ class Lowering {
   void start_receive(const StageTask& task);
   bool receives_ahead(size_t index) const;
   void begin_stage_task(const std::vector<StageTask>& tasks, size_t index);
+  void start_send(const StageTask& task);
   void end_stage_task(const std::vector<StageTask>& tasks, size_t index);
   void finish_sent_gradients(size_t left);
   void emit_mark(const char* name, int mark);
