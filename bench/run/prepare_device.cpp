@@ -77,11 +77,10 @@ Graph graph_of(const RunConfig& config) {
   return config.inference ? inference_graph(trained) : trained;
 }
 
-void require_network(const RunConfig& config) {
+void settle_network(RunConfig& config) {
   const Graph graph = graph_of(config);
   require_trainable(graph, config);
-  RunConfig settled = config;
-  settle_cuts(graph, settled);
+  settle_cuts(graph, config);
 }
 
 std::vector<float> start_parameters(const RunConfig& config) {

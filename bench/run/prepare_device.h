@@ -46,9 +46,9 @@ std::vector<Warning> save_new_choices(const KernelSource& source,
 /// The network of a run, as it is trained or evaluated.
 Graph graph_of(const RunConfig& config);
 
-/// Throws std::invalid_argument where the network cannot be built for images of this size, or
-/// cannot be trained on such a batch of them.
-void require_network(const RunConfig& config);
+/// Names each cut in one way. Throws std::invalid_argument where the network cannot be built for
+/// images of this size, cannot be trained on such a batch of them, or has no such cuts.
+void settle_network(RunConfig& config);
 
 /// What its parameters start as. For inference those of a network that has not been trained are
 /// folded with expected_statistics().

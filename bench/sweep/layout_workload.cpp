@@ -223,7 +223,7 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
       settled(workload_in_file(file, layout, placement), file, layout, placement, asked);
   if (has_only_own_workloads(layout)) return workload;
   try {
-    require_network(workload.config);
+    settle_network(workload.config);
   } catch (const std::invalid_argument& error) {  // a combination is named where it is left out
     throw std::invalid_argument((layout.grid ? "" : layout.source + ": ") + error.what());
   }
@@ -239,7 +239,7 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   override_with(workload, workload_of(with_batch_of_a_rank(own, placement, place, job), place));
   try {
     workload = settled(std::move(workload), file, layout, placement, asked);
-    require_network(workload.config);
+    settle_network(workload.config);
     return workload;
   } catch (const std::invalid_argument& error) {
     const std::string reason = error.what();
