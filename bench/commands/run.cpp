@@ -146,7 +146,8 @@ class RankJob {
   // Rank 0 writes to its standard output, which is the way of its report, too: what others write
   // must not get in between.
   void start_telling() {
-    reporter_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank());
+    reporter_.emplace(world_.rank() == 0 ? terminal_.out : terminal_.err, world_.rank(),
+                      stage_text(request_.config, world_.rank()));
     if (world_.rank() == 0) control_.emplace(*reporter_, STDIN_FILENO);
   }
 

@@ -99,12 +99,11 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
 }  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
-  const int64_t rank = task.world.rank(), stages = task.config.pipeline;
-  const std::string stage = stages > 1 ? ", stage " + std::to_string(stage_of(task.config, rank)) +
-                                             " of " + std::to_string(stages) + ","
-                                       : "";
-  const std::string text = "rank " + std::to_string(rank) + " (" + host_name() + ")" + stage +
-                           " failed " + what + ": " + why;
+  const int64_t rank = task.world.rank();
+  const std::string stage = stage_text(task.config, rank);
+  const std::string text = "rank " + std::to_string(rank) + " (" + host_name() + ")" +
+                           (stage.empty() ? "" : ", " + stage + ",") + " failed " + what + ": " +
+                           why;
   if (task.reporter != nullptr) {
     task.reporter->tell(failure_event(JobFailure(text, ExitCode::run_failed, false)));
   }

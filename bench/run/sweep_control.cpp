@@ -106,10 +106,11 @@ std::jthread show_progress(const Terminal& terminal, const TrainerProgress& prog
   });
 }
 
-ProgressReporter::ProgressReporter(std::ostream& out, int rank)
+ProgressReporter::ProgressReporter(std::ostream& out, int rank, const std::string& stage)
     : out_(out),
       rank_(rank),
       host_(host_name()),
+      stage_(stage.empty() ? std::nullopt : std::optional(stage)),
       thread_([this](const std::stop_token& over) { tell_progress(over); }) {}
 
 ProgressReporter::Following ProgressReporter::follow(const TrainerProgress& progress,
@@ -131,6 +132,7 @@ void ProgressReporter::StopFollowing::operator()(ProgressReporter* reporter) con
 void ProgressReporter::tell(Event event) {
   event.rank = rank_;
   event.host = host_;
+  event.stage = stage_;
   event.unix_seconds = unix_seconds();
   const std::string line = to_json_line(event) + "\n";
   const std::lock_guard lock(out_mutex_);

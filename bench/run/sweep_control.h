@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <stop_token>
 #include <string>
@@ -32,7 +33,8 @@ std::jthread show_progress(const Terminal& terminal, const TrainerProgress& prog
 /// the one that stands still is known by its silence.
 class ProgressReporter {
  public:
-  ProgressReporter(std::ostream& out, int rank);
+  /// `stage`: empty, or what stage_text() calls that of the rank.
+  ProgressReporter(std::ostream& out, int rank, const std::string& stage = "");
 
   struct StopFollowing {
     void operator()(ProgressReporter* reporter) const;
@@ -50,6 +52,7 @@ class ProgressReporter {
   std::ostream& out_;
   const int rank_;
   const std::string host_;
+  const std::optional<std::string> stage_;
   std::mutex out_mutex_;
 
   std::mutex mutex_;  // guards what follows

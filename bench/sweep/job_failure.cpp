@@ -11,10 +11,11 @@ namespace {
 
 constexpr double silence_seconds = 2;  // ranks tell of their progress twice a second
 
-// With the step that comes after those that are done, counted from 0, where there are steps.
+// With the stage, and the step that comes after those that are done, counted from 0, where there
+// are such.
 std::string place_of(const Event& progress) {
   if (!progress.phase) return "before it said anything";
-  return to_string(*progress.phase) +
+  return (progress.stage ? *progress.stage + ", " : "") + to_string(*progress.phase) +
          (takes_steps(progress) ? ", step " + std::to_string(progress.steps) : "");
 }
 

@@ -120,6 +120,12 @@ inline int64_t step_samples(const RunConfig& config) {
 
 /// Ranks of a replica follow one another, in the order of their stages.
 inline int64_t stage_of(const RunConfig& config, int64_t rank) { return rank % config.pipeline; }
+/// "stage 1 of 2"; empty where each rank has the whole network.
+inline std::string stage_text(const RunConfig& config, int64_t rank) {
+  if (config.pipeline == 1) return "";
+  return "stage " + std::to_string(stage_of(config, rank)) + " of " +
+         std::to_string(config.pipeline);
+}
 inline int64_t replica_of(const RunConfig& config, int64_t rank) { return rank / config.pipeline; }
 inline int64_t replicas_of(const RunConfig& config, int64_t world_size) {
   return world_size / config.pipeline;

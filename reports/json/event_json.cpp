@@ -29,6 +29,7 @@ void fields(Archive& field, In<Archive, Event> event) {
   known_name(field, "event", event.kind);
   field("rank", event.rank, at_least(0));
   field("host", event.host);
+  field.optional("stage", event.stage);
   field.optional("unix_seconds", event.unix_seconds);
   known_name(field, "phase", event.phase);
   field("steps", event.steps, at_least(0));

@@ -42,6 +42,7 @@ struct Event {
   std::optional<EventKind> kind;  // empty: one that another version tells of
   int64_t rank = 0;  // the sender; every rank sends progress and failure, rank 0 everything else
   std::string host;  // of that rank
+  std::optional<std::string> stage;      // of that rank, as stage_text() names it
   std::optional<double> unix_seconds{};  // by its clock, when it was sent
   std::optional<RankPhase> phase;        // of progress; empty: one of another version
   int64_t steps = 0;                     // taken

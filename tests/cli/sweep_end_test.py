@@ -47,15 +47,16 @@ class SweepEnd(cli.SweepTest):
         cli.wait_until(lambda: not any(map(processes.alive, ranks)), 15)
         self.assertEqual([rank for rank in ranks if processes.alive(rank)], [], "no process is left")
 
-    def test_a_killed_rank_is_named(self):
-        process, ranks = self.start_long("1x1x2", "--repeats", "1")
+    def test_a_killed_rank_is_named_with_its_stage(self):
+        process, ranks = self.start_long("1x1x2", "--repeats", "1", "--pipeline", "2",
+                                         "--cuts", "layer2")
         os.kill(ranks[1], signal.SIGKILL)
         self.finish(process, ranks, 20)
         self.assertEqual(process.returncode, 6, process.err)
         failure = self.report("s.json")["arms"][0]["runs"][0]["failure"]
         self.assertIn("process rank 1", failure)
         self.assertIn("node " + os.uname().nodename.split(".")[0], failure)
-        self.assertRegex(failure, r"; (set-up|(warm-up|window), step \d+)\)")
+        self.assertRegex(failure, r"; stage 1 of 2, (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
     def test_what_was_measured_is_kept_where_mpirun_alone_is_told_to_end(self):

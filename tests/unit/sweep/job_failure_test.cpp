@@ -16,8 +16,10 @@ namespace {
 
 using testing::StartsWith;
 
-std::string heartbeat(int64_t rank, RankPhase phase, int64_t steps) {
+std::string heartbeat(int64_t rank, RankPhase phase, int64_t steps,
+                      std::optional<std::string> stage = {}) {
   Event event;
+  event.stage = std::move(stage);
   event.kind = EventKind::progress;
   event.rank = rank;
   event.host = "vm" + std::to_string(rank);
@@ -52,7 +54,7 @@ constexpr std::chrono::seconds long_enough{20};
 TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
   std::string script;
   print(script, heartbeat(0, RankPhase::window, 9));
-  print(script, heartbeat(1, RankPhase::window, 8), to_err);
+  print(script, heartbeat(1, RankPhase::window, 8, "stage 1 of 2"), to_err);
   print(script, "nearmetal: rank 0 (vm0) failed in the window, step 9: MPI_Allreduce", to_err);
   print(script,
         "mpirun noticed that process rank 1 with PID 5 on node vm1 exited on signal 9 (Killed).",
@@ -62,7 +64,7 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
   ASSERT_TRUE(job.process.ended());
   EXPECT_EQ(failure_of_job(job.process).text,
             "process rank 1 with PID 5 on node vm1 exited on signal 9 (Killed). "
-            "(exit code 137; window, step 8)");
+            "(exit code 137; stage 1 of 2, window, step 8)");
 }
 
 TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
