@@ -3,15 +3,18 @@
 
     scripts/time_torch.py --model resnet50 --batch 32,256 --mode default,reduce-overhead
     scripts/time_torch.py --model resnet50 --batch 1,32 --inference --output torch.csv
+    scripts/time_torch.py --model bert_base --batch 4,32 --precision bf16 --output torch.csv
 
-Every combination of models, batches, precisions and modes is a row of CSV on stdout: images/s from
-the median time of a step by CUDA events. With --output the rows are kept in that file, and those
+Every combination of models, batches, precisions and modes is a row of CSV on stdout: samples/s,
+which are images or sequences, from the median time of a step by CUDA events. With --output the rows are kept in that file, and those
 that it already has are not measured again, so that a stopped call can be repeated.
 
-The networks are torchvision's, in channels-last layout, on random images that stay on the device.
-Training draws labels anew at each step, computes under autocast, scales the loss in fp16, and
-takes SGD's fused kernel; dropout is 0. Inference runs the network in eval() with parameters of the
-precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph; inference alone), or
+Networks of images are torchvision's, in channels-last layout, on random images that stay on the
+device. BERT is built here of the layers of Hugging Face's BertForQuestionAnswering, with
+scaled_dot_product_attention and without a mask, as no sequence is padded. Training draws labels
+anew at each step, and BERT's tokens, computes under autocast, scales the loss in fp16, and takes
+the fused kernel of AdamW for transformers and of SGD for others; dropout is 0. Inference runs the
+network in eval() with parameters of the precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph; inference alone), or
 one of torch.compile's: default, reduce-overhead, max-autotune.
 
 Under torchrun each process trains on a GPU of its own, and DistributedDataParallel averages their
@@ -25,14 +28,16 @@ import os
 import sys
 import time
 
-COLUMNS = ("model", "work", "precision", "batch", "mode", "gpus", "images_per_second", "steps",
-           "device", "torch", "cudnn")
-IDENTITY = COLUMNS[:6]
+COLUMNS = ("model", "work", "precision", "batch", "size", "mode", "gpus", "samples_per_second",
+           "steps", "device", "torch", "cudnn")
+IDENTITY = COLUMNS[:7]
 GPUS = int(os.environ.get("WORLD_SIZE", 1))
 RANK = int(os.environ.get("RANK", 0))
 COMPILED = ("default", "reduce-overhead", "max-autotune")
 MODES = ("eager", "cudagraph", *COMPILED)
 WARM_UP_STEPS = 12
+VOCABULARY = 30522
+BERTS = {"bert_base": (12, 12, 768), "bert_large": (24, 16, 1024)}  # layers, heads, features
 
 
 def parse_arguments():
@@ -48,6 +53,7 @@ def parse_arguments():
                         metavar="MODE[,MODE...]", help=", ".join(MODES))
     parser.add_argument("--inference", action="store_true")
     parser.add_argument("--image-size", type=int, default=224, metavar="N")
+    parser.add_argument("--sequence", type=int, default=384, metavar="N", help="tokens of BERT")
     parser.add_argument("--seconds", type=float, default=3, help="of timed steps (default: 3)")
     parser.add_argument("--output", metavar="FILE")
     arguments = parser.parse_args()
@@ -62,7 +68,9 @@ def parse_arguments():
     return arguments
 
 
-def network(torch, torchvision, name, image_size):
+def vision_network(name, image_size):
+    import torchvision
+
     if name.startswith("vgg"):
         return torchvision.models.get_model(name, dropout=0.0)
     if name.startswith("vit"):
@@ -70,27 +78,107 @@ def network(torch, torchvision, name, image_size):
     return torchvision.models.get_model(name)
 
 
+def bert(torch, name):
+    nn, functional = torch.nn, torch.nn.functional
+    layers, heads, features = BERTS[name]
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.key, self.value, self.output = (
+                nn.Linear(features, features) for _ in range(4))
+            self.intermediate = nn.Linear(features, 4 * features)
+            self.contracted = nn.Linear(4 * features, features)
+            self.norms = nn.ModuleList(nn.LayerNorm(features, eps=1e-12) for _ in range(2))
+
+        def forward(self, x):
+            split = lambda y: y.unflatten(-1, (heads, features // heads)).transpose(1, 2)
+            attended = functional.scaled_dot_product_attention(
+                split(self.query(x)), split(self.key(x)), split(self.value(x)))
+            x = self.norms[0](self.output(attended.transpose(1, 2).flatten(2)) + x)
+            return self.norms[1](self.contracted(functional.gelu(self.intermediate(x))) + x)
+
+    class Bert(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(VOCABULARY, features)
+            self.positions = nn.Embedding(512, features)
+            self.types = nn.Embedding(2, features)
+            self.norm = nn.LayerNorm(features, eps=1e-12)
+            self.layers = nn.ModuleList(Layer() for _ in range(layers))
+            self.answer = nn.Linear(features, 2)
+
+        def forward(self, tokens):
+            places = torch.arange(tokens.shape[1], device=tokens.device)
+            x = self.words(tokens) + self.positions(places) + self.types(torch.zeros_like(tokens))
+            x = self.norm(x)
+            for layer in self.layers:
+                x = layer(x)
+            return self.answer(x).float().unbind(-1)
+
+    return Bert()
+
+
+class Images:
+    """The input of a network of images, and the loss of its outputs."""
+
+    def __init__(self, torch, batch, size):
+        self.torch = torch
+        self.batch = torch.randn(batch, 3, size, size, device="cuda").to(
+            memory_format=torch.channels_last)
+
+    def draw(self, dtype=None):
+        return self.batch if dtype is None else self.batch.to(dtype)
+
+    def loss(self, outputs):
+        labels = self.torch.randint(1000, (len(self.batch),), device="cuda")
+        return self.torch.nn.functional.cross_entropy(outputs, labels)
+
+
+class Sequences:
+    """Likewise of BERT."""
+
+    def __init__(self, torch, batch, size):
+        self.torch, self.shape = torch, (batch, size)
+
+    def draw(self, _dtype=None):
+        return self.torch.randint(VOCABULARY, self.shape, device="cuda")
+
+    def loss(self, outputs):
+        batch, size = self.shape
+        ends = self.torch.randint(size, (2, batch), device="cuda")
+        return sum(map(self.torch.nn.functional.cross_entropy, outputs, ends)) / 2
+
+
+def is_transformer(name):
+    return name in BERTS or name.startswith("vit")
+
+
+def make_optimizer(torch, name, model):
+    if is_transformer(name):
+        return torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    return torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4, fused=True)
+
+
 def sixteen_bits(torch, precision):
     return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
 
 
-def training_step(torch, model, images, precision, mode):
+def training_step(torch, name, model, samples, precision, mode):
     """One step as a function of nothing."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=1e-4,
-                                fused=True)
+    optimizer = make_optimizer(torch, name, model)
     scaler = torch.amp.GradScaler(enabled=precision == "fp16")
     dtype = sixteen_bits(torch, precision)
-    criterion = torch.nn.CrossEntropyLoss()
     if GPUS > 1:
         model = torch.nn.parallel.DistributedDataParallel(
             model, device_ids=[torch.cuda.current_device()], gradient_as_bucket_view=True)
     forward = torch.compile(model, mode=mode) if mode in COMPILED else model
 
     def step():
-        labels = torch.randint(1000, (len(images),), device=images.device)
+        batch = samples.draw()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
-            loss = criterion(forward(images), labels)
+            loss = samples.loss(forward(batch))
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -98,14 +186,14 @@ def training_step(torch, model, images, precision, mode):
     return step
 
 
-def inference_step(torch, model, images, precision, mode):
+def inference_step(torch, _name, model, samples, precision, mode):
     dtype = sixteen_bits(torch, precision) or torch.float32
-    model, images = model.eval().to(dtype), images.to(dtype)
+    model, batch = model.eval().to(dtype), samples.draw(dtype)
     forward = torch.compile(model, mode=mode) if mode in COMPILED else model
 
     def step():
         with torch.inference_mode():
-            return forward(images)
+            return forward(batch)
 
     if mode != "cudagraph":
         return step
@@ -150,22 +238,26 @@ def median_step_seconds(torch, step, seconds):
     return times[len(times) // 2], len(times)
 
 
+def size_of(name, arguments):
+    return arguments.sequence if name in BERTS else arguments.image_size
+
+
 def measure(name, batch, precision, mode, arguments):
     import torch
-    import torchvision
 
     torch._dynamo.reset()
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    device = torch.device("cuda")
-    size = arguments.image_size
-    model = network(torch, torchvision, name, size).to(device, memory_format=torch.channels_last)
-    images = torch.randn(batch, 3, size, size, device=device).to(
-        memory_format=torch.channels_last)
+    size = size_of(name, arguments)
+    if name in BERTS:
+        model, samples = bert(torch, name).cuda(), Sequences(torch, batch, size)
+    else:
+        model = vision_network(name, size).to("cuda", memory_format=torch.channels_last)
+        samples = Images(torch, batch, size)
     make = inference_step if arguments.inference else training_step
-    step = make(torch, model, images, precision, mode)
+    step = make(torch, name, model, samples, precision, mode)
     seconds, steps = median_step_seconds(torch, step, arguments.seconds)
-    return {"images_per_second": f"{GPUS * batch / seconds:.1f}", "steps": steps,
+    return {"samples_per_second": f"{GPUS * batch / seconds:.1f}", "steps": steps,
             "device": torch.cuda.get_device_name(), "torch": torch.__version__,
             "cudnn": torch.backends.cudnn.version()}
 
@@ -206,7 +298,8 @@ def main():
     work = "inference" if arguments.inference else "training"
     for name, precision, batch, mode in itertools.product(
             arguments.model, arguments.precision, arguments.batch, arguments.mode):
-        row = dict(zip(IDENTITY, (name, work, precision, batch, mode, GPUS)))
+        size = size_of(name, arguments)
+        row = dict(zip(IDENTITY, (name, work, precision, batch, size, mode, GPUS)))
         found = known.get(identity(row))
         row = found or row | measure(name, batch, precision, mode, arguments)
         if RANK == 0:
