@@ -140,7 +140,7 @@ class MpiJob(plans.Plan):
             self.assertIn(f"'VALUE={value}'", expanded(launcher["containers"][0]["args"][0]))
 
     def test_the_command_of_the_page_writes_one(self):
-        page = (plans.ROOT / "docs/containers.md").read_text(encoding="utf-8")
+        page = (plans.ROOT / "docs/clusters.md").read_text(encoding="utf-8")
         command = re.search(r"^nearmetal (plan [^>]*)> job.yaml$", page.replace("\\\n", ""), re.M)[1]
         manifest = self.manifest(*shlex.split(command)[1:])
         self.assertEqual(manifest["spec"]["slotsPerWorker"], 8)
