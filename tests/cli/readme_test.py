@@ -1,7 +1,8 @@
 """Every command that README.md and the pages of docs show for a build folder, run as written: those of
 seconds, or with --slow the others.
 
-Those of the second kind set up, build and train: they run in a copy of the sources. Links are checked, too.
+Those of the second kind set up, build and train: they run in a copy of the sources. Of commands that need an
+installed program, GPUs, hosts or a cluster the options are checked. So are links.
 """
 
 import os
@@ -44,6 +45,25 @@ def shown_commands():
     return list(commands)
 
 
+def shown_options():
+    """The options of each call of nearmetal in blocks of shell, by the words of its command, such as
+    ("baseline", "add")."""
+    options = {}
+    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]:
+        for block in page.read_text(encoding="utf-8").split("```sh\n")[1:]:
+            for line in block.split("```")[0].replace("\\\n", " ").splitlines():
+                for call in re.split(r"[|;&>]+", line.split(" #")[0]):
+                    words = call.split(" -- ")[0].split()
+                    starts = [i for i, word in enumerate(words) if word in ("nearmetal", "build/nearmetal")]
+                    words = words[starts[0] + 1:] if starts else []
+                    if not words or words[0].startswith("-"):
+                        continue
+                    command = tuple(words[:2] if words[0] in ("baseline", "import") else words[:1])
+                    named = {word.split("=")[0] for word in words if word.startswith("--")}
+                    options.setdefault(command, set()).update(named)
+    return options
+
+
 def is_slow(command):
     return command.startswith(SLOW_COMMANDS) or command in SLOW_LINES
 
@@ -73,6 +93,15 @@ class Readme(cli.CliTest):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)#: ]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
                 self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+
+    def test_options_of_every_command_exist(self):
+        shown = shown_options()
+        self.assertGreater(len(shown), 10)
+        for command, options in shown.items():
+            process = self.call("help", *command)
+            self.assertEqual(process.returncode, 0, f"{command}: {process.err}")
+            for option in options:
+                self.assertRegex(process.out, rf"(?m)^ +{re.escape(option)}( |$)", f"{command}")
 
     def test_the_commands_work(self):
         self.assertGreater(len(self.commands), 4)
