@@ -153,7 +153,7 @@ void check_settings(const Workload& workload) {
           "--input host and pageable are for GPUs; leave it out with --device cpu");
   const bool by_nccl_alone = collective_for(config.all_reduce, true).nccl == NcclGroup::all_ranks;
   require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl_alone,
-          "--nccl-algorithm is of sums by NCCL alone; leave --all-reduce " +
+          "--nccl-algorithm is for sums by NCCL alone; leave --all-reduce " +
               std::string(to_string(config.all_reduce)) + " out");
   require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");

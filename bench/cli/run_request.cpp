@@ -98,7 +98,7 @@ void add_settings(Options& options, RunRequest& request, unsigned command) {
 }
 
 void add_quiet(Options& options, RunConfig& run, SettingGroup group) {
-  options.toggle("--quiet", run.quiet, "no remarks").group = to_string(group);
+  options.toggle("--quiet", run.quiet, "print no remarks").group = to_string(group);
 }
 
 }  // namespace
@@ -119,17 +119,18 @@ void add_expect_options(Options& options, Expected& expected) {
   };
   add("--expect-gpu", "NAME", "refuse GPUs without this in their name", expected.gpu, takes_any,
       "");
-  add("--expect-uuid", "UUID", "refuse GPUs and MIG devices with another", expected.uuid, takes_any,
-      "");
-  add("--expect-mig", "PROFILE", "refuse what is no MIG device of this profile, such as 1g.18gb",
+  add("--expect-uuid", "UUID", "refuse GPUs and MIG devices of another UUID", expected.uuid,
+      takes_any, "");
+  add("--expect-mig", "PROFILE", "refuse all but MIG devices of this profile, such as 1g.18gb",
       expected.mig, is_mig_profile, "a MIG profile such as 1g.18gb");
-  add("--expect-vgpu", "PROFILE", "refuse what is no vGPU of this profile, such as A100-40C",
+  add("--expect-vgpu", "PROFILE", "refuse all but vGPUs of this profile, such as A100-40C",
       expected.vgpu, takes_vgpu, "the profile of a vGPU, such as A100-40C or A100-3-20C");
   const auto take_environment = [&expected](const std::string& text) {
     expected.environment = parse_choice<MachineKind>("--expect-environment", text);
   };
-  OptionSpec& environment = options.value(
-      "--expect-environment", "KIND", "refuse machines that look like another", take_environment);
+  OptionSpec& environment =
+      options.value("--expect-environment", "KIND", "refuse machines that look like another kind",
+                    take_environment);
   environment.group = "Evidence and monitor";
   environment.words = [] {
     constexpr auto kinds = names_of(MachineKind{});
@@ -177,7 +178,7 @@ void add_conducted_options(Options& options, RunRequest& request) {
 void add_run_options(Options& options, RunRequest& request) {
   add_settings(options, request, in_run);
   add_expect_options(options, request.expected);
-  options.toggle("--no-report", request.no_report, "write none: the table alone").group =
+  options.toggle("--no-report", request.no_report, "write no report; print the table alone").group =
       to_string(SettingGroup::files);
   options.check([&request] {
     if (request.no_report && (request.is_given("output") || request.is_given("json"))) {
@@ -185,8 +186,7 @@ void add_run_options(Options& options, RunRequest& request) {
     }
   });
   // Scripts of plan say it.
-  options.toggle("--emulated", request.emulated, "on VMs that are pretended, as a plan says")
-      .hidden = true;
+  options.toggle("--emulated", request.emulated, "on emulated VMs, as a plan says").hidden = true;
   add_conducted_options(options, request);
 }
 
@@ -208,17 +208,17 @@ void add_export_options(Options& options, RunRequest& request) {
   RunConfig& run = request.config;
   add_settings(options, request, in_export);
   const char* files = to_string(SettingGroup::files);
-  options.path("--output", "FILE", run.output, "to write [nearmetal-MODEL.safetensors]").group =
-      files;
+  options.path("--output", "FILE", run.output, "file to write [nearmetal-MODEL.safetensors]")
+      .group = files;
   options.toggle("--force", run.force, "replace an existing file").group = files;
   add_quiet(options, run, SettingGroup::files);
   options
       .number("--steps", "N", run.steps, {1, 1000},
-              "train so many on the first batch and write what they compute")
+              "train N steps on the first batch and write their results")
       .group = to_string(SettingGroup::work);
   options
       .number("--last-scale", "X", request.last_scale, {0, 1},
-              "last scale of each block starts at X; 0.2: gradients hold in 16 bits")
+              "start the last scale of each block at X; 0.2 suits 16 bits")
       .group = to_string(SettingGroup::optimizer);
 }
 

@@ -45,20 +45,20 @@ void add_name(Options& options, const char* help, BaselineForm& form) {
 
 void add_options_of_add(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
-  add_name(options, "of the baseline", form);
+  add_name(options, "name of the baseline", form);
   options.paths("FILE", "FILE...", form.files, "Reports").required = true;
-  options.toggle("--skip-existing", form.skip_existing, "leave out those that are there");
+  options.toggle("--skip-existing", form.skip_existing, "leave out reports that it has already");
 }
 
 void add_options_of_remove(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
-  add_name(options, "of the baseline", form);
-  options.paths("FILE", "FILE...", form.files, "Reports, whose copies go");
+  add_name(options, "name of the baseline", form);
+  options.paths("FILE", "FILE...", form.files, "Reports whose copies to remove");
   options.toggle("--all", form.all, "remove the whole baseline");
 }
 
 void add_json_option(Options& options, BaselineForm& form) {
-  options.toggle("--json", form.json, "as JSON (nearmetal schema baselines)");
+  options.toggle("--json", form.json, "print JSON (nearmetal schema baselines)");
 }
 
 void add_options_of_list(Options& options, BaselineForm& form) {
@@ -68,7 +68,7 @@ void add_options_of_list(Options& options, BaselineForm& form) {
 
 void add_options_of_show(Options& options, BaselineForm& form) {
   add_baselines_option(options, form.folder);
-  add_name(options, "of the baseline, a report or a folder", form);
+  add_name(options, "name of the baseline, or a report or folder", form);
   add_rule_options(options, form.options);
   add_json_option(options, form);
 }
@@ -197,7 +197,7 @@ ExitCode run_show(const BaselineForm& form, const Context& context) {
 }  // namespace
 
 void add_baselines_option(Options& options, std::string& folder) {
-  options.path("--baselines", "FOLDER", folder, "that holds the baselines [baselines]");
+  options.path("--baselines", "FOLDER", folder, "folder that holds the baselines [baselines]");
 }
 
 Command baseline_command() {
@@ -213,10 +213,10 @@ Command baseline_command() {
                    run_add),
       make_command("remove", "Remove the runs of reports, or all", baseline_examples,
                    add_options_of_remove, run_remove),
-      make_command("list", "All baselines and their runs", baseline_examples, add_options_of_list,
-                   run_list),
-      make_command("show", "One of them, and its power", baseline_examples, add_options_of_show,
-                   run_show),
+      make_command("list", "List all baselines and their runs", baseline_examples,
+                   add_options_of_list, run_list),
+      make_command("show", "Show one baseline, and which drops it can detect", baseline_examples,
+                   add_options_of_show, run_show),
   };
   return command;
 }

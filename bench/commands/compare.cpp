@@ -17,9 +17,10 @@ Examples:
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
 
-Verdicts, of the interval of the difference: EQUIVALENT within the margin, SLOWER or FASTER beyond
-it, else INCONCLUSIVE. Exit 0 whatever the verdict; 4 if runs differ in what must agree or have no
-row in common. Of runs with --attribute it also says what the difference comes from.
+The verdict follows from the confidence interval of the difference: EQUIVALENT if it lies within the
+margin, SLOWER or FASTER if it lies beyond it, else INCONCLUSIVE. The exit code is 0 whatever the
+verdict, and 4 if runs differ in what must agree or have no row in common. If both sides ran with
+--attribute, compare also says where the difference comes from.
 
 )";
 
@@ -43,7 +44,7 @@ void choose_sides(CompareForm& form) {
   CompareRequest& request = form.request;
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
-        "--vm and --container exclude each other: hold each against --bare in a call of its own");
+        "--vm and --container exclude each other: compare each with --bare in a call of its own");
   }
   const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
                        !form.bare.empty(), !form.vm.empty(),      !form.container.empty()};
@@ -78,11 +79,13 @@ void add_compare_options(Options& options, CompareForm& form) {
   CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
                  [&form](const std::vector<std::string>& places) { take_both(form, places); });
-  options.paths("--base", "FILE...", request.base, "of the base");
-  options.paths("--new", "FILE...", request.next, "held against it");
-  options.paths("--bare", "FILE...", form.bare, "of bare metal");
-  options.paths("--vm", "FILE...", form.vm, "of a VM: lists what differs");
-  options.paths("--container", "FILE...", form.container, "of a container or pod: the same");
+  options.paths("--base", "FILE...", request.base, "reports of the base");
+  options.paths("--new", "FILE...", request.next, "reports to compare with the base");
+  options.paths("--bare", "FILE...", form.bare, "reports of bare metal");
+  options.paths("--vm", "FILE...", form.vm,
+                "reports of a VM; also lists how the two machines differ");
+  options.paths("--container", "FILE...", form.container,
+                "reports of a container or pod, in the same way");
   add_rule_options(options, request.options);
   add_form_options(options, request);
   add_page_options(options, request);

@@ -172,7 +172,7 @@ std::string names_to_choose_from() {
 }
 
 void add_rule_options(Options& options, CompareOptions& compare) {
-  options.value("--margin", "SHARE", "largest drop that counts as equal, up to 20% [2%]",
+  options.value("--margin", "SHARE", "largest difference that counts as equivalent, up to 20% [2%]",
                 [&compare](const std::string& text) {
                   compare.rule.margin = parse_share("--margin", text, {0, 0.2, true});
                 });
@@ -183,13 +183,14 @@ void add_rule_options(Options& options, CompareOptions& compare) {
   add_names(options, "--metric", "NAME...", "figures to compare, or all [throughput]",
             compare.metrics, check_metric)
       .words = metrics_to_choose_from;
-  add_names(options, "--allow-differ", "FIELD...", "what may differ all the same (compare --help)",
-            compare.allow_differ, check_field)
+  add_names(options, "--allow-differ", "FIELD...",
+            "fields that may differ; compare --help lists them", compare.allow_differ, check_field)
       .words = fields_that_may_differ;
 }
 
 void add_form_options(Options& options, CompareRequest& request) {
-  options.value("--sort", "verdict|layout", "rows: worst first, or fewest ranks first [verdict]",
+  options.value("--sort", "verdict|layout",
+                "order of rows: worst first, or fewest ranks first [verdict]",
                 [&request](const std::string& text) {
                   request.options.order = parse_choice<RowOrder>("--sort", text);
                 });
@@ -197,15 +198,16 @@ void add_form_options(Options& options, CompareRequest& request) {
     form = true;
     if (other) throw std::invalid_argument("--json and --markdown are two forms; give one of them");
   };
-  options.toggle("--json", "as JSON (nearmetal schema comparison)",
+  options.toggle("--json", "print JSON (nearmetal schema comparison)",
                  [&request, choose] { choose(request.json, request.markdown); });
-  options.toggle("--markdown", "as Markdown",
+  options.toggle("--markdown", "print Markdown",
                  [&request, choose] { choose(request.markdown, request.json); });
 }
 
 void add_page_options(Options& options, CompareRequest& request) {
   options.path("--html", "FILE", request.html, "also write a page with charts");
-  options.toggle("--no-charts", "HTML without gnuplot", [&request] { request.charts = false; });
+  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
+                 [&request] { request.charts = false; });
   options.toggle("--force", request.force, "replace an existing file");
 }
 

@@ -14,13 +14,13 @@ namespace {
 constexpr const char* doctor_examples = R"(
 Examples:
   nearmetal doctor                                 driver, libraries, GPUs, NICs, MPI, limits, ...
-  nearmetal doctor layout.json                     and what that file asks for, on all its hosts
-  nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as mig-parted's file
+  nearmetal doctor layout.json                     and what that file needs, on all its hosts
+  nearmetal doctor --mig-config config.yaml#all-balanced   and whether MIG is as that file says
   nearmetal doctor --json | jq '.findings[] | select(.severity == "blocker")'
 
 `nearmetal help vm` shows its place in comparing a VM with bare metal, in five steps.
-Exit 8 if something keeps runs from starting, else 0. Changes nothing; mpirun, where there is one,
-starts short processes.)";
+The exit code is 8 if something keeps runs from starting, else 0. doctor changes nothing; it starts
+short processes by mpirun where that is installed.)";
 
 struct DoctorForm {
   std::optional<std::string> layout;      // file, whose hosts are tried
@@ -31,11 +31,11 @@ struct DoctorForm {
 void add_doctor_options(Options& options, DoctorForm& form) {
   options
       .path("LAYOUT", "[FILE]", form.layout,
-            "layout file or shipped one: held against this machine")
+            "layout (file or shipped) to check this machine against")
       .words = shipped_layouts;
   options.path("--mig-config", "FILE[#LABEL]", form.mig_config,
-               "of mig-parted: whether the GPUs here are so");
-  options.toggle("--json", form.json, "the findings, GPUs and NICs as JSON");
+               "mig-parted file that the GPUs here must match");
+  options.toggle("--json", form.json, "print findings, GPUs and NICs as JSON");
 }
 
 void print(std::ostream& out, const std::vector<Finding>& findings) {

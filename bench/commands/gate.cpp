@@ -54,7 +54,7 @@ Baseline read_base(const GateForm& form, const RunSet& next, const Terminal& ter
   Baseline base = matching_runs(history, next, window);
   if (!history.arms.empty() && base.recent.arms.empty()) {
     throw std::invalid_argument("--since " + window.since + ": no run of " + place +
-                                " that new ones could be held against began on that day or later");
+                                " that new ones could be compared with began on that day or later");
   }
   return base;
 }
@@ -63,7 +63,7 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
   const CompareRequest& request = form.request;
   if (std::ranges::count(request.options.allow_differ, "kind") > 0) {
     throw std::invalid_argument(
-        "--allow-differ kind is for compare: a gate holds like against like");
+        "--allow-differ kind is for compare: a gate compares like with like");
   }
   std::optional<Repeatable> repeated;
   if (form.reruns > 0) {
@@ -96,11 +96,12 @@ void add_gate_options(Options& options, GateForm& form) {
   places.required = places.baselines = true;
   add_rule_options(options, request.options);
   options.value("--fail-on", "regression|not-equivalent|any",
-                "worse is shown; not worse is not shown; any change [regression]",
+                "shown worse; not shown to be as good; any change [regression]",
                 [&form](const std::string& text) {
                   form.gate.fail_on = parse_choice<FailOn>("--fail-on", text);
                 });
-  options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000}, "that each side must have");
+  options.number("--min-runs", "N", form.gate.minimum_runs, {2, 1000},
+                 "minimum number of runs per side");
   options.toggle("--require-clean", form.gate.require_clean,
                  "exit 4 unless each run's monitor shows it undisturbed");
   options.value(
@@ -109,11 +110,11 @@ void add_gate_options(Options& options, GateForm& form) {
         form.gate.largest_detectable_drop = parse_share("--max-detectable", text, {0, 1, true});
       });
   options.number("--window", "N", form.window.recent_runs, {2, 100000},
-                 "latest runs of a baseline that count");
+                 "number of the baseline's latest runs that count");
   options.value("--since", "DATE", "first day of the baseline that counts: 2026-01-31 [all]",
                 [&form](const std::string& text) { form.window.since = checked_date(text); });
   options.number("--rerun", "MAX", form.reruns, {0, 1000},
-                 "while inconclusive, repeat NEW this often at most");
+                 "while inconclusive, repeat NEW at most this many times");
   add_repeat_options(options, form.hosts);
   add_baselines_option(options, form.baselines_folder);
   add_form_options(options, request);
@@ -122,8 +123,8 @@ void add_gate_options(Options& options, GateForm& form) {
 }
 
 Command gate_command() {
-  return make_command("gate", "Hold new runs against a baseline, by exit code", gate_examples,
-                      add_gate_options, run_gate);
+  return make_command("gate", "Compare new runs with a baseline; the exit code is the verdict",
+                      gate_examples, add_gate_options, run_gate);
 }
 
 }  // namespace nearmetal

@@ -146,7 +146,7 @@ void add_generate_options(Options& options, GenerateForm& form) {
     form.form = &find_row(generated, "generate", text);
   };
   options
-      .value("FORM", joined(names, "|"), "completion of a shell, manual, options, or its flags",
+      .value("FORM", joined(names, "|"), "shell completion, man page, page of options, or of flags",
              take)
       .required = true;
 }

@@ -20,9 +20,9 @@ Examples:
   nearmetal import pairs published_pairs.json --side vm --output vm.json
   nearmetal compare --bare metal.json --vm vm.json
 
-The report is of kind imported: compare takes such reports among themselves, gate, baseline and
-rerun refuse them. It holds what the files say, with their names and SHA-256, and nothing else.
-Exit 5, with file and line, where a file is not whole. docs/imported.md says what is read.)";
+The report has the kind "imported": compare takes such reports among themselves; gate, baseline and
+rerun refuse them. It holds what the files say, with their names and SHA-256, and nothing else. A
+file that is not whole ends with exit 5 and names the line. docs/imported.md says what is read.)";
 
 struct ImportForm {
   ImportOptions options;
@@ -34,11 +34,11 @@ struct ImportForm {
 void add_common_options(Options& options, ImportForm& form) {
   options.paths("FILE", "FILE...", form.options.files, "Published files; - is stdin").required =
       true;
-  options.value("--source", "TEXT", "where they were published: a URL",
+  options.value("--source", "TEXT", "URL where they were published",
                 [&form](const std::string& text) { form.options.origin = text; });
-  options.value("--arm", "NAME", "of all results [as the files name their work]",
+  options.value("--arm", "NAME", "arm of all results [as the files name their work]",
                 [&form](const std::string& text) { form.options.arm = text; });
-  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
+  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
   options.toggle("--force", form.force, "replace an existing file");
 }
 
@@ -47,7 +47,7 @@ void add_import_options(Options& options, ImportForm& form) {
   form.options.format = format;
   if constexpr (format == ImportFormat::pairs) {
     options
-        .value("--side", "bare-metal|vm", "which runs of the pairs",
+        .value("--side", "bare-metal|vm", "side of the pairs to read",
                [&form](const std::string& text) {
                  form.options.side = parse_choice<PublishedSide>("--side", text);
                })
@@ -83,10 +83,10 @@ Command import_command() {
       "import", "Read published logs of other programs", import_examples, [](Options&, NoForm&) {},
       refuse);
   command.commands = {
-      import_of<ImportFormat::mlperf>("Logs of MLPerf Training: lines of :::MLLOG"),
-      import_of<ImportFormat::tf_cnn_benchmarks>("Output of tf_cnn_benchmarks"),
-      import_of<ImportFormat::nccl_tests>("Tables of nccl-tests"),
-      import_of<ImportFormat::pairs>("A JSON table of runs of bare metal and of VMs"),
+      import_of<ImportFormat::mlperf>("Read logs of MLPerf Training: lines of :::MLLOG"),
+      import_of<ImportFormat::tf_cnn_benchmarks>("Read the output of tf_cnn_benchmarks"),
+      import_of<ImportFormat::nccl_tests>("Read tables of nccl-tests"),
+      import_of<ImportFormat::pairs>("Read a JSON table of runs on bare metal and in VMs"),
   };
   return command;
 }

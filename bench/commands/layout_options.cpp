@@ -14,14 +14,14 @@ namespace nearmetal {
 const char* const short_form_text = R"(
 Layouts in short: nodes x VMs per node x GPUs per VM, K*(...) for K such jobs at once, + for others:
   1x1x2 is one job on two GPUs, 2*(1x1x1) are two on one each. Without any: 1, 2, 4, ... all GPUs.
-  More than one VM on a node are pretended (kind emulated): parts of the host without P2P or shared
+  Several VMs on one node are emulated (kind emulated): parts of the host without P2P or shared
   memory between them. Real VMs are hosts; a layout file can say which share a node.
 
-Ranks read and write the files of --plans, --plan-cache and --host-facts themselves: on several
-hosts, under one path on each. --plans is read here, too: a layout takes the plans of an arm that
-did the same work; of several, the one with its name. It is refused (exit 2) where there is none,
-without a number for --batch, and where a layout's jobs have shares of different sizes: plans hold
-for one size.
+Each rank reads and writes the files of --plans, --plan-cache and --host-facts itself, so that each
+host needs them under the same path. --plans is also read here: a layout takes the plans of the arm
+that did the same work, or, if several did, of the one with its name. --plans is refused (exit 2)
+if no arm did that work, if --batch has no number, and if the jobs of a layout have shares of
+different sizes, as plans hold for one size.
 )";
 
 std::string plain_text(const std::string& flag, const std::string& text) {
@@ -46,9 +46,9 @@ void add_layout_options(Options& options, PlanRequest& request) {
                 "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
                 [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
-                 "on one GPU, in every way; of batch 64 unless given");
+                 "jobs that share one GPU, in every way; batch 64 unless given");
   options.repeated("--grid", "NAME=VALUE,...",
-                   "each layout with each value; of several: every combination",
+                   "run each layout with each value; repeated: each combination",
                    [&](const std::vector<std::string>& texts) {
                      for (const std::string& text : texts) {
                        request.grid.push_back(grid_axis_from(text));
@@ -66,10 +66,10 @@ void add_layout_options(Options& options, PlanRequest& request) {
     require_distinct("--neighbours", text, request.neighbours);
   };
   options.value("--neighbours", "LOAD,LOAD,...",
-                "one of --fractions trains, all others copy, compute or use pcie", take_neighbours);
+                "train in one job only; the others copy, compute or use pcie", take_neighbours);
   options.number("--repeats", "N", request.repeats, {1, 1000}, "fresh starts of each layout [5]");
   options.value(
-      "--job-limit", "TIME", "after which a job has failed: 2h [30m]",
+      "--job-limit", "TIME", "time after which a job counts as failed: 2h [30m]",
       [&](const std::string& text) { request.job_seconds = parse_duration("--job-limit", text); });
 }
 

@@ -20,12 +20,13 @@ Examples:
   mpirun -n 4 nearmetal micro                  MPI, and NCCL between GPUs, as nccl-tests defines them
   nearmetal micro --json copy > copy.json      in the format of Google Benchmark
 
-PROBE is a regular expression, searched in the names. Median and p99 are of single runs, or of means
-of as many as are timed together where one is too short; rates follow from the median; of floor: the
-least time by bytes and operations, at the copy and matrix rates measured here, as a share of the
-time taken. Kernels of a step find their operands in memory, not in the cache of a GPU. Those of a
-CPU may find them in its caches: only bytes beyond what these hold, read and written, count there,
-and what has neither those nor matrix products has no floor. Exit 6 if a probe fails.)";
+PROBE is a regular expression that is searched in the names. Median and p99 are over single runs,
+or, where one run is too short to time, over means of several runs; rates follow from the median.
+The floor is the least time that bytes and operations allow at the copy and matrix rates measured
+in this call. Kernels of a step find their
+operands in memory, not in the cache of a GPU. On a CPU they may find them in its caches: there
+only the bytes that the caches cannot hold count, and a kernel without such bytes and without
+matrix products has no floor. Exit 6 if a probe fails.)";
 
 struct MicroForm {
   RunRequest request;
@@ -37,13 +38,14 @@ struct MicroForm {
 };
 
 void add_micro_options(Options& options, MicroForm& form) {
-  options.values("PROBE", "", "regular expressions [all but step/]",
+  options.values("PROBE", "", "regular expressions of names [all but step/]",
                  [&form](const std::vector<std::string>& texts) { form.patterns = texts; });
   add_program_options(options, form.request);
-  options.number("--repetitions", "N", form.repetitions, {1, 1000}, "of each probe");
-  options.number("--seconds", "S", form.seconds, {0.001, 3600}, "of one repetition, at least");
-  options.toggle("--list", form.list, "the names alone; those of a step: --list step/");
-  options.toggle("--json", form.json, "as JSON, on stdout");
+  options.number("--repetitions", "N", form.repetitions, {1, 1000}, "repetitions of each probe");
+  options.number("--seconds", "S", form.seconds, {0.001, 3600},
+                 "minimum duration of one repetition");
+  options.toggle("--list", form.list, "list the names of probes; --list step/: those of a step");
+  options.toggle("--json", form.json, "print JSON, on stdout");
 }
 
 class Filter {

@@ -20,7 +20,7 @@ and of ViT has probability 0: it computes nothing. ViT is for CPUs, in fp32.)";
 
 void add_models_options(Options& options, NetworkOptions& form) {
   options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");
-  options.number("--classes", "N", form.classes, {2, 1e6}, "of the classifier");
+  options.number("--classes", "N", form.classes, {2, 1e6}, "number of classes");
 }
 
 std::string giga(double value) { return fixed(1e-9 * value, 2); }

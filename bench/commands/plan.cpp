@@ -93,21 +93,21 @@ std::string image_of(const std::string& text) {
 }
 
 void add_pod_options(Options& options, MpiJobPods& pods) {
-  options.value("--image", "NAME", "of the containers, for mpijob",
+  options.value("--image", "NAME", "container image, for mpijob",
                 [&](const std::string& text) { pods.image = image_of(text); });
-  options.value("--job-name", "NAME", with_default("of the job, for mpijob", pods.job_name),
+  options.value("--job-name", "NAME", with_default("name of the job, for mpijob", pods.job_name),
                 [&](const std::string& text) {
                   pods.job_name = matching("--job-name", text, "[a-z]([a-z0-9-]{0,48}[a-z0-9])?",
                                            "nearmetal-2");
                 });
   options.value("--rdma", "RESOURCE[=N]", "RDMA devices of each worker, for mpijob",
                 [&](const std::string& text) { pods.rdma = devices_of(text); });
-  options.number("--cpus", "N", pods.cpus, {1, 1e4}, "CPUs that each worker asks for, for mpijob");
+  options.number("--cpus", "N", pods.cpus, {1, 1e4}, "CPUs that each worker requests, for mpijob");
   options.value("--memory", "QUANTITY", "memory of each worker, such as 64Gi, for mpijob",
                 [&](const std::string& text) {
                   pods.memory = matching("--memory", text, "[1-9][0-9]{0,6}[MGT]i?", "64Gi");
                 });
-  options.value("--volume-claim", "NAME", "of the volume that takes the reports, for mpijob",
+  options.value("--volume-claim", "NAME", "claim of the volume for reports, for mpijob",
                 [&](const std::string& text) {
                   pods.volume_claim = matching("--volume-claim", text,
                                                "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "reports");
@@ -127,9 +127,9 @@ void require_pods(const MpiJobPods& pods, bool mpi_job) {
 
 void add_plan_options(Options& options, PlanForm& form) {
   add_layout_options(options, form.request);
-  options.row("--format", form.format, plan_formats, "");
+  options.row("--format", form.format, plan_formats, "what to print");
   add_pod_options(options, form.pods);
-  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
+  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
   options.toggle("--force", form.force, "replace an existing file");
   add_workload_options(options, form.request.workload);
 }

@@ -15,7 +15,7 @@ Examples:
   nearmetal plan 1x1x2 --format sh        a script for one job on two GPUs
   nearmetal compare --base old*.json --new new*.json
                                           the difference, with an interval and a verdict
-  nearmetal baseline add main old*.json   keep runs as what later ones are held against
+  nearmetal baseline add main old*.json   keep runs to compare later ones with
   nearmetal gate main new*.json           exit 1 if they are shown to be slower
   nearmetal help run                      all options of a command
 
@@ -48,9 +48,10 @@ ExitCode run_program(const ProgramForm& form, const Context& context) {
 }  // namespace
 
 Command program() {
-  Command program =
-      make_command("nearmetal", "Trains a real ResNet on synthetic data and reports how fast.",
-                   program_examples + exit_codes_text(), declare_program, run_program);
+  Command program = make_command(
+      "nearmetal",
+      "Trains a real network on synthetic data and reports how fast the machine does it.",
+      program_examples + exit_codes_text(), declare_program, run_program);
   program.commands = {
       run_command(),      export_command(),   compare_command(), gate_command(),
       baseline_command(), rerun_command(),    report_command(),  import_command(),

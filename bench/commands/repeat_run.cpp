@@ -98,7 +98,7 @@ void require_complete(const Report& report, const LaunchOutcome& outcome, const 
 
 void add_repeat_options(Options& options, std::optional<std::string>& hosts) {
   options.path("--hosts", "LIST|FILE", hosts,
-               "to repeat on: NAME:GPUS,..., or a hostfile of mpirun [this one]");
+               "hosts to use: NAME:GPUS,..., or a hostfile of mpirun [this one]");
 }
 
 Repeatable repeatable(const std::string& place, const std::optional<std::string>& hosts) {

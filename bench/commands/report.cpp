@@ -84,13 +84,15 @@ void add_report_options(Options& options, ReportForm& form) {
       .paths("FILE", "FILE...", form.places, "Reports, FILE#ARM, folders; NAME=FILE... is a group")
       .required = true;
   options.value("--format", joined(row_names(report_formats), "|"),
-                "[text on a terminal, else markdown]", [&form](const std::string& text) {
+                "form of output [text on a terminal, else markdown]",
+                [&form](const std::string& text) {
                   form.format = &find_row(report_formats, "--format", text);
                 });
-  options.path("--output", "FILE", form.output, "file; - is stdout [-]");
-  options.toggle("--no-charts", "HTML without gnuplot", [&form] { form.charts = false; });
+  options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
+  options.toggle("--no-charts", "leave the charts out of the page; gnuplot draws them",
+                 [&form] { form.charts = false; });
   options.path("--plot-data", "FOLDER", form.plot_data,
-               "for NAME.csv and NAME.gp (gnuplot) of every chart");
+               "folder for data and script of every chart: NAME.csv, NAME.gp");
   options.toggle("--force", form.force, "replace an existing file");
 }
 
@@ -119,8 +121,8 @@ ExitCode run_report(const ReportForm& form, const Context& context) {
   remark_foreign(runs.all, context.terminal);
   if (format.means_alone) require_same_work(runs.all);
   if (format.means_alone || format.of_own_runs) {
-    require_none_imported(runs.all,
-                          std::string("--format ") + format.name + " is of own runs alone");
+    require_none_imported(
+        runs.all, std::string("--format ") + format.name + " takes only runs of nearmetal itself");
   }
   if (form.plot_data) write_plot_data(*form.plot_data, runs, form.force);
   std::ostringstream text;

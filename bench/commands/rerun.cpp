@@ -15,12 +15,12 @@ Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
   nearmetal rerun sweep.json#1x1x2     of one arm: as many ranks, jobs and shares
   nearmetal rerun old.json --hosts vm0:2,vm1:2
-                                       what ran on two hosts, on these
+                                       a job of two hosts, on these two
 
-Exit 5 at once where the report has no complete run to hold new ones against. Settings come from
-the report; no text of it is executed. An arm whose layout named another build runs that one, as
-long as it lies there with the recorded SHA-256. The new reports stay in this folder, also of what
-Ctrl-C stopped. On other hosts the report must lie under the same path where it holds plans.)";
+rerun ends with exit 5 at once if the report has no complete run to compare new ones with. Settings
+come from the report; no text of it is executed. If the arm's layout named another build, that build
+runs, as long as its file still has the recorded SHA-256. The new reports stay in this folder, even
+if Ctrl-C stopped the run. A report that holds plans must lie under the same path on other hosts.)";
 
 struct RerunForm {
   std::string report;

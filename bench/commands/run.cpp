@@ -257,12 +257,12 @@ Examples:
   nearmetal run --precision bf16 --batch auto            the largest batch that fits a GPU
   nearmetal run --device cpu --image-size 64 --steps 20  a quick look on the CPU
   nearmetal run --repeats 5 --output old.json            five fresh runs, one report, to compare
-  nearmetal run --profile --output step.json             where the step goes
+  nearmetal run --profile --output step.json             where the time of a step goes
   mpirun -n 4 nearmetal run                              four ranks, one GPU each
   nearmetal run --json | jq '.arms[0].runs[0].throughput_images_per_second'
 
-With --repeats each run is a process of its own, one after another, and the report holds all; as
-in a sweep, each is in a journal beside it when the next one starts.
+With --repeats the runs are separate processes, one after another, and one report holds them all.
+As in a sweep, each run is written to a journal beside the report before the next one starts.
 
 The table goes to stdout, remarks and progress to stderr. The report goes to
 nearmetal-MODEL-DEVICE-TIME.report.json in this folder unless --output or --json says otherwise.)";

@@ -42,7 +42,7 @@ ExitCode run_repeats(const RunForm& form, const Context& context) {
   const RunConfig& config = form.request.config;
   if (!form.repeats) {
     throw std::invalid_argument(
-        "--resume, --keep-failed and --allow-other-build are of --repeats: give that, too");
+        "--resume, --keep-failed and --allow-other-build belong to --repeats: add it");
   }
   if (is_launched() || config.ranks > 1) {
     throw std::invalid_argument(

@@ -29,8 +29,8 @@ Examples:
                                                what a neighbour costs; better measured by
   nearmetal sweep --fractions 2 --neighbours copy
 
-LOAD is copy, compute, pcie, or the name of a probe of `nearmetal micro --list`. Ctrl-C ends it, and
-the rate so far is told.)";
+LOAD is copy, compute, pcie, or the name of a probe of `nearmetal micro --list`. Ctrl-C ends it and
+prints the rate so far.)";
 
 constexpr double shortest_seconds = 0.001;
 
@@ -53,8 +53,8 @@ void add_stress_options(Options& options, StressForm& form) {
       throw std::invalid_argument("--seconds must be at least 0.001, not '" + text + "'");
     }
   };
-  options.value("--seconds", "S", "how long [10]", take_seconds);
-  options.toggle("--json", form.json, "the rate as JSON, on stdout");
+  options.value("--seconds", "S", "duration [10]", take_seconds);
+  options.toggle("--json", form.json, "print the rate as JSON, on stdout");
   add_conducted_options(options, form.request);
 }
 
@@ -82,7 +82,7 @@ Probe find_probe(Backend& backend, const RunConfig& config, const std::string& l
     if (probe.name == name) return std::move(probe);
   }
   throw std::invalid_argument(
-      "LOAD: '" + load + "' is not to be had on this device (" + to_string(config.device) +
+      "LOAD: '" + load + "' is not available on this device (" + to_string(config.device) +
       "): copy, compute, pcie on GPUs, or the name of a " + "probe of nearmetal micro --list");
 }
 

@@ -23,10 +23,10 @@ Examples:
   nearmetal tf_cnn_benchmarks --model=resnet50 --print            nearmetal's own command for it
   nearmetal tf_cnn_benchmarks --model=resnet50 -- --output r.json --force
 
-Flags are written as absl takes them, and what they leave open is as there: fp32, 100 batches, the
-model's batch and classes, plain SGD with a weight decay of 4e-5. Images/s are those of all GPUs,
-printed once; the loss is without weight decay. The report is written as by run and sweep, whose
-options may follow behind "--". docs/tf_cnn_benchmarks.md has the details.)";
+Flags are written as absl takes them. Defaults are those of tf_cnn_benchmarks: fp32, 100 batches,
+the model's batch and classes, plain SGD with a weight decay of 4e-5. Images/s are the total of all
+GPUs, printed once; the loss is without weight decay. The report is written as by run and sweep,
+whose options may follow after "--". docs/tf_cnn_benchmarks.md has the details.)";
 
 struct TfForm {
   TfFlagValues flags;
@@ -50,7 +50,7 @@ void declare_tf_cnn_benchmarks(Options& options, TfForm& form) {
     options.value("--" + name, value_shown(flag), flag.meaning + standard, take).group =
         to_string(flag.becomes);
   }
-  options.values("OPTION", "OPTION...", "behind --: of run, or of sweep where GPUs are several",
+  options.values("OPTION", "OPTION...", "after --: options of run, or of sweep for several GPUs",
                  [&form](const std::vector<std::string>& texts) { form.options = texts; });
 }
 

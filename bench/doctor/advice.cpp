@@ -65,9 +65,9 @@ std::string gigabits(int64_t bits_per_second) {
 
 Finding acs_unknown(const std::string& where) {
   return {Urgency::note, "acs_unknown",
-          "whether bridges " + where +
-              " redirect what peers send one another (PCIe ACS) is not readable without root",
-          "where they do, it goes up to the root complex and back instead of through the switch",
+          "PCIe ACS of the bridges " + where +
+              " is not readable without root: they may redirect what peers send one another",
+          "redirected traffic goes up to the root complex and back, not through the switch",
           as_root};
 }
 

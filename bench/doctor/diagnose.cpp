@@ -41,7 +41,7 @@ void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   constexpr const char* why = "jobs would have other parts of the GPUs, or none";
   if (checkup.gpus.empty()) {
     const std::string reason = checkup.nvml ? "the driver lists no GPU" : checkup.nvml.reason;
-    findings.push_back({Urgency::blocker, "mig_config", "no GPU to hold against " + name, why,
+    findings.push_back({Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
                         "see to the driver first: " + reason});
     return;
   }

@@ -99,7 +99,7 @@ TextTable table_of(const std::vector<Probe>& probes, const Ceilings& ceilings) {
                    {"GB/s", true, none(&Probe::bytes)},
                    {"bus GB/s", true, none(&Probe::bus_factor)},
                    {"TFLOP/s", true, none(&Probe::flops)},
-                   {"of floor", true, ceilings.copy_bytes_per_second <= 0},
+                   {"floor / time", true, ceilings.copy_bytes_per_second <= 0},
                    {"one run", false, true}};
   const auto number = [](size_t columns) { return std::string(columns, '9'); };
   for (const Probe& probe : probes) {

@@ -28,7 +28,7 @@ void warn_of_warm_up(const WarmUp& warm_up, Run& run) {
   if (warm_up.drift) return add_warning(run, "not_steady", "step times were not steady" + after);
   add_warning(
       run, "steadiness_unknown",
-      "whether step times were steady is unknown" + after + " (" + warm_up.drift.reason + ")");
+      "the steadiness of step times is unknown" + after + " (" + warm_up.drift.reason + ")");
 }
 
 void warn_of_stall(std::span<const double> step_seconds, Run& run) {

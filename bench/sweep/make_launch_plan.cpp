@@ -174,8 +174,8 @@ void require_script_can(const Layout& layout, const Placement& placement) {
                                 "sweep`; a script cannot end them");
   }
   if (layout.expect.mig_config) {
-    throw std::invalid_argument(layout.source + "/expect/mig_config: it is held against the GPUs " +
-                                "by `nearmetal sweep`; a script cannot");
+    throw std::invalid_argument(layout.source + "/expect/mig_config: `nearmetal sweep` checks it " +
+                                "against the GPUs; a script cannot");
   }
   if (!share || (share->mode != SharingMode::serial && !through_mps(*share))) return;
   throw std::invalid_argument(layout.source + ": jobs that share by " + to_string(share->mode) +

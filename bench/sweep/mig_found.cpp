@@ -206,7 +206,7 @@ void require_mig_devices(const LaunchPlan& plan, const std::string& nvml_library
     for (const PlacedJob& job : plan.placements[i].jobs) {
       for (const PlacedRank& rank : job.ranks) {
         if (is_this_machine(rank.address)) continue;
-        throw std::invalid_argument(place + "it is held against this machine alone, not '" +
+        throw std::invalid_argument(place + "it can be checked on this machine alone, not on '" +
                                     rank.address + "'");
       }
     }

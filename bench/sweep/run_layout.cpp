@@ -187,10 +187,10 @@ std::string verdict_of_sms(double whole, double alone, const std::vector<double>
   if (whole <= 0 || alone <= 0 || slower <= 0) return "its probe measured nothing";
   if (alone > most_of_whole * whole) {
     return "half of the multiprocessors did " + percent(alone / whole) +
-           " of what all do: the part is not kept to";
+           " of what all do: the limit has no effect";
   }
   if (slower < least_of_alone * alone) {
-    return "of two halves at once one did " + percent(slower / alone) +
+    return "one of two halves at once did " + percent(slower / alone) +
            " of what it does alone: they do not run at the same time";
   }
   return "";
@@ -238,7 +238,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
     const SmVerdict verdict = percents.empty() ? try_halves(gpu, limits, stop)
                                                : hold(gpu, {{0, percents}}, unused, limits, stop);
     if (!verdict.failure.empty() && stop == 0) {
-      warn("whether there can be SMs of their own could not be tried: " + verdict.failure);
+      warn("the trial of SMs of their own failed: " + verdict.failure);
     }
     return place->second = verdict.reason;
   };

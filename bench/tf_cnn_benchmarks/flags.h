@@ -18,7 +18,7 @@ constexpr auto names_of(TfFlagKind) { return std::array{"boolean", "integer", "n
 /// its default is taken. Own: tf_cnn_benchmarks does not have it.
 enum class TfFlagClass { mapped, without_effect, refused, own };
 constexpr auto names_of(TfFlagClass) {
-  return std::array{"mapped", "without effect", "refused", "of nearmetal"};
+  return std::array{"mapped", "without effect", "refused", "nearmetal's own"};
 }
 
 struct TfFlag {

@@ -72,7 +72,7 @@ void fields(Archive& field, In<Archive, PlacedRank> rank) {
   field("rank", rank.rank, at_least(0));
   field("host", rank.host);
   field("address", rank.address);
-  field("vm", rank.vm, at_least(0), "Pretended, counted on each host; null where none is");
+  field("vm", rank.vm, at_least(0), "Emulated VM, counted on each host; null where none is");
   field("gpu", rank.gpu, at_least(0), "Index on the host; null: on CPUs");
   field("visible_gpu", rank.visible_gpu, at_least(0), "Index among the GPUs that the rank sees");
   field("cpus", rank.cpus, "CPUs that it may use; empty: not limited");

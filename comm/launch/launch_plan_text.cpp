@@ -285,8 +285,8 @@ void print_plan(std::ostream& out, const LaunchPlan& plan) {
   for (size_t i = 0; i < plan.placements.size(); ++i) print_layout(out, plan, i);
   for (const UnsupportedArm& arm : plan.unsupported) print_line(out, unsupported_text(arm));
   print_order(out, plan);
-  print_line(
-      out, "`nearmetal sweep` starts these and gives them orders; what runs by hand: --format sh");
+  print_line(out,
+             "`nearmetal sweep` starts these; --format sh prints a script that runs without it");
 }
 
 std::string shell_script(const LaunchPlan& plan) { return shebang + script_body(plan); }

@@ -130,7 +130,7 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
     refuse(place, "the jobs of a layout share in one way, or none of them does");
   }
   if (!job.share) return;
-  if (layout.emulate) refuse(place, "what is shared cannot be a pretended VM, too");
+  if (layout.emulate) refuse(place, "a GPU that is shared cannot be in an emulated VM, too");
   if (job.share->mode == SharingMode::alone && layout.jobs.size() > 1) {
     refuse(place, "a job that is alone is the only one of its layout");
   }

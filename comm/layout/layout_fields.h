@@ -87,7 +87,7 @@ void fields(Archive& field, In<Archive, Host> host) {
   field.optional("node", host.node, name_of_host,
                  "The machine below: VMs on one have the same [the host itself]");
   field.optional("environment", host.environment,
-                 "What the host is, as a claim that its ranks hold against what they find. All "
+                 "What the host is: a claim that its ranks check against what they find. All "
                  "hosts of a layout claim the same, or nothing");
   field("gpus", host.gpus, gpu_count, "How many. 0: ranks compute on the CPUs");
   field.optional("cpus", host.cpus, cpu_list,
@@ -95,7 +95,7 @@ void fields(Archive& field, In<Archive, Host> host) {
                  "they share them [all]");
   field.optional("numa", host.numa,
                  "Instead of `cpus`: which CPUs are next to which GPUs, for VMs that are "
-                 "pretended. Each GPU is in one of the nodes");
+                 "emulated. Each GPU is in one of the nodes");
   field.optional("mig", host.mig,
                  "The MIG devices of its GPUs, as nvidia-smi -L prints them, for jobs that share "
                  "by mig. On this machine they may be left out: the driver is asked");
@@ -227,7 +227,7 @@ void fields(Archive& field, In<Archive, Layout> layout) {
   field.optional("name", layout.name, plain_text, "Its arm in the report [the shape]");
   field.optional("jobs", layout.jobs, "Instead of a shape: who is where");
   field.optional("emulate", layout.emulate,
-                 "Pretend that each instance is a VM: a part of its host, without P2P or shared "
+                 "Emulate a VM for each instance: a part of its host, without P2P or shared "
                  "memory to other parts. Results are of kind emulated [false]");
   field.optional("workload", layout.workload, "Over that of the file");
   field.optional("expect", layout.expect);

@@ -93,7 +93,7 @@ std::vector<Finding> peer_findings(const std::string& job, const std::vector<Pee
   if (!profiles.empty() && several_vms_of_a_node(ranks)) {
     findings.push_back({Urgency::warning, "vgpu_peers_between_vms",
                         job + " exchanges gradients among vGPUs of several VMs on one machine, "
-                              "which are no peers, whatever their size",
+                              "which cannot be peers, whatever their size",
                         why_slow, "give one VM all GPUs of the job: 1x1x2 in place of 1x2x1"});
   }
   const auto over_pcie = [](const PeerDevice& rank) {

@@ -173,7 +173,7 @@ std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
 // Why there is no explanation; empty where there is one.
 std::string not_explained(const ArmPair& pair, const CompareOptions& options,
                           const ExplainedSide& base_side, const ExplainedSide& new_side) {
-  const std::string what = "where the difference comes from is not known (";
+  const std::string what = "the cause of the difference is not known (";
   const std::string work = other_steps(pair, options);
   if (!work.empty()) return what + "steps of other work: " + work + ")";
   const std::string of_base = cannot_explain(base_side), of_new = cannot_explain(new_side);

@@ -96,7 +96,7 @@ struct SideSummary {
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
-  bool emulated = false;  // in VMs that were pretended
+  bool emulated = false;  // measured in emulated VMs
   std::string disturbed;  // why a run was not shown to be taken in peace; empty: all were
   std::vector<RunWarning> warnings;
 };

@@ -54,7 +54,8 @@ void doubt_vm(const std::vector<Environment>& bare, const std::vector<Environmen
     doubts.push_back({"claim_vm", "the side given as a VM was run with --environment bare-metal"});
   }
   if (any_is(bare, std::nullopt) || any_is(vm, std::nullopt)) {
-    doubts.push_back({"claim_unconfirmed", "whether there is a hypervisor is not known for all"});
+    doubts.push_back(
+        {"claim_unconfirmed", "it is not known for all hosts whether there is a hypervisor"});
   }
 }
 
@@ -77,10 +78,11 @@ void doubt_container(const std::vector<Environment>& bare,
   if (any_is(container, true) && !any_is(bare, true)) {
     doubts.push_back({"claim_container",
                       "the side given as a container shows a hypervisor, too: the difference is "
-                      "that of both"});
+                      "that of both together"});
   }
   if (any_container_unknown(bare) || any_container_unknown(container)) {
-    doubts.push_back({"claim_unconfirmed", "whether there is a container is not known for all"});
+    doubts.push_back(
+        {"claim_unconfirmed", "it is not known for all hosts whether there is a container"});
   }
 }
 
@@ -118,11 +120,11 @@ std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, Com
   }
   const bool vm = form == ComparisonForm::vm;
   doubts.push_back(
-      {"other_machines",
-       std::string("which side is bare metal and which a ") + (vm ? "VM" : "container") +
-           " is as it was published, and they are different machines: the difference is theirs in "
-           "all, not that of a " +
-           (vm ? "hypervisor" : "container") + " alone"});
+      {"other_machines", std::string("the publisher says which side is bare metal and which a ") +
+                             (vm ? "VM" : "container") +
+                             ", and they are different machines: the difference is theirs as a "
+                             "whole, not that of a " +
+                             (vm ? "hypervisor" : "container") + " alone"});
   return doubts;
 }
 

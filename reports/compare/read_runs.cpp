@@ -73,8 +73,7 @@ void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
     found = true;
   }
   if (found) return;
-  throw std::invalid_argument("of the reports in " + source.file + " none has an arm '" +
-                              source.arm + "'");
+  throw std::invalid_argument("no report in " + source.file + " has an arm '" + source.arm + "'");
 }
 
 void read(Source& source, bool with_steps) {

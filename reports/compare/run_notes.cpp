@@ -60,12 +60,12 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   if (kind != other) {
     row.notes.push_back({"kinds_differ", row.base_side.name + " is " + kind + ", " +
                                              row.new_side.name + " " + other +
-                                             ": the difference is what the pretended split costs, "
-                                             "and tells nothing of a hypervisor"});
+                                             ": the difference is what the emulated split costs, "
+                                             "and says nothing about a hypervisor"});
     return;
   }
   if (kind == to_string(Kind::measured)) return;
-  row.notes.push_back({kind, "both sides are " + kind + ", and tell nothing of real machines"});
+  row.notes.push_back({kind, "both sides are " + kind + ", and say nothing about real machines"});
 }
 
 // As when new runs were added to the baseline that they are held against.

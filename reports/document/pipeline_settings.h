@@ -9,7 +9,7 @@ namespace nearmetal {
 
 inline constexpr std::tuple settings_of_pipeline{
     setting(&RunConfig::pipeline, "pipeline", SettingGroup::several_ranks,
-            {.help = "stages of layers, a rank for each; other ranks are replicas",
+            {.help = "cut the network into N stages, each on a rank of its own",
              .meaning = "Stages into which the network is cut, each on a rank of its own; so many "
                         "ranks are one replica of the network",
              .range = at_least(1),
@@ -21,7 +21,7 @@ inline constexpr std::tuple settings_of_pipeline{
              .added = true,
              .last = true}),
     setting(&RunConfig::micro_batches, "micro_batches", SettingGroup::several_ranks,
-            {.help = "of --batch images, through the stages before an update",
+            {.help = "micro-batches of --batch images in each update",
              .meaning = "Micro-batches of a step, each of `batch` images, that go through the "
                         "stages one behind another; 1 with several stages: model parallel, of "
                         "which nothing overlaps",
@@ -33,7 +33,7 @@ inline constexpr std::tuple settings_of_pipeline{
              .added = true,
              .last = true}),
     setting(&RunConfig::schedule, "schedule", SettingGroup::several_ranks,
-            {.help = "of the stages: 1f1b holds fewer activations",
+            {.help = "order of the stages' work; 1f1b holds fewer activations",
              .meaning = "Order of the stages' work: gpipe: all forward passes first, 1f1b: a "
                         "backward pass as soon as there is one",
              .decides = Decides::work,
@@ -42,7 +42,7 @@ inline constexpr std::tuple settings_of_pipeline{
              .added = true,
              .last = true}),
     setting(&RunConfig::cuts, "cuts", SettingGroup::several_ranks,
-            {.help = "behind which layers: layer2.3,layer3.2 [by measured times]",
+            {.help = "last layers of stages: layer2.3,layer3.2 [by measured times]",
              .value = "LAYERS",
              .meaning = "The layers behind which the network is cut, in their order; null: there "
                         "is one stage, or a run did not get as far as to balance them",

@@ -26,7 +26,7 @@ void keep_warnings_of(size_t job, std::vector<Warning>& warnings) {
 // What is in the report of the first job alone.
 void drop_what_is_of_the_first(Run& run) {
   run.proof = {};
-  run.warm_up = Unknown{"that of the first job is known alone"};
+  run.warm_up = Unknown{"it is known of the first job alone"};
   run.profile.reset();
   run.kernel_choices.clear();
 }
@@ -42,7 +42,7 @@ Run run_of_job(const Run& run, size_t job) {
   Run own = run;
   own.jobs.clear();
   own.ranks.clear();
-  own.peak_flops_per_second = Unknown{"that of all jobs is known alone"};
+  own.peak_flops_per_second = Unknown{"it is known of all jobs together alone"};
   keep_warnings_of(job, own.warnings);
   if (job > 0) drop_what_is_of_the_first(own);
   if (job >= run.jobs.size()) return own;

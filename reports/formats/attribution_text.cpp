@@ -75,15 +75,15 @@ TitledTable text_of(const Explanation& explanation, const CompareOptions& option
   text.table.columns = {
       {"layer"},
       {"ms a step", true},
-      {"of step", true},
-      {"of difference", true},
+      {"share of step", true},
+      {"share of difference", true},
       {std::string("seen, ") + base_title(options) + " -> " + new_title(options)}};
   for (const LayerShare& share : explanation.layers) text.table.rows.push_back(row_of(share));
   text.table.rows.push_back(
       {"unexplained", signed_milliseconds(explanation.unexplained_seconds),
        signed_percent(explanation.unexplained_seconds / explanation.base_step_seconds, 1),
        share_text(explanation.unexplained_share),
-       "what the model does not know, and what layers do to one another"});
+       "effects that the model lacks, and interactions of layers"});
   text.remarks.push_back("model: " + std::string(attribution_model) +
                          "; each layer: what a step of " + base_name(options) +
                          " would take more with this layer of " + new_name(options));

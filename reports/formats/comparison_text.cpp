@@ -125,7 +125,7 @@ TextTable table_of(const Comparison& comparison, Footnotes& footnotes) {
   const CompareOptions& options = comparison.options;
   const std::string confidence = plain_percent(1 - 2 * options.rule.alpha);
   TextTable table{.columns = {{"row"}}, .rows = {}};
-  if (!shows_throughput_alone(options)) table.columns.push_back({"of"});
+  if (!shows_throughput_alone(options)) table.columns.push_back({"metric"});
   for (const char* side : {base_title(options), new_title(options)}) {
     table.columns.push_back({side_title(side, options), true});
   }

@@ -19,7 +19,7 @@ std::string batch_text(const GridCurve& curve, const CurvePoint& point) {
 }  // namespace
 
 std::vector<TitledTable> knee_tables(const RunSet& set) {
-  TextTable table{{{"of"},
+  TextTable table{{{"settings"},
                    {"knee"},
                    {std::string(words_of(units_of(set)).rate) + " [95 %]", true},
                    {"% of the best [95 %]", true},

@@ -215,7 +215,7 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
 
 TextTable report_table(const RunSet& set) {
   TextTable table;
-  table.columns = {{"arm"},     {"of"},           {"mean [95 %]", true},
+  table.columns = {{"arm"},     {"metric"},       {"mean [95 %]", true},
                    {"n", true}, {"spread", true}, {"left out", true}};
   for (const RunArm& arm : set.arms) {
     for (const Metric* shown : shown_metrics(arm)) {

@@ -50,11 +50,11 @@ void check_step_time(const StepTime& time, std::span<const double> steps, const 
   require_near(place, "median_seconds", time.median_seconds, middle,
                "the median of the window's step_seconds is");
   require_near(place, "p95_seconds", time.p95_seconds, quantile(steps, 0.95),
-               "that of the window's step_seconds is");
+               "the same of the window's step_seconds is");
   require_near(place, "p99_seconds", time.p99_seconds, quantile(steps, 0.99),
-               "that of the window's step_seconds is");
+               "the same of the window's step_seconds is");
   require_near(place, "jitter_seconds", time.jitter_seconds, robust_deviation(steps),
-               "that of the window's step_seconds is", may_differ_by * middle);
+               "the same of the window's step_seconds is", may_differ_by * middle);
 }
 
 void check_series(const MonitoredSeries& series, const Place& place) {
@@ -132,7 +132,7 @@ void check_throughput(const Run& run, const Place& place) {
   }
   if (run.flops_per_second && run.peak_flops_per_second && run.share_of_peak) {
     require_near(place, "share_of_peak", *run.share_of_peak,
-                 *run.flops_per_second / *run.peak_flops_per_second, "that of the rates is");
+                 *run.flops_per_second / *run.peak_flops_per_second, "the ratio of the rates is");
   }
 }
 

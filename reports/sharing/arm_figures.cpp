@@ -79,7 +79,7 @@ size_t gpus_of(const RunSet& set, const Run& run) {
 Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
   for (const Run* run : timed_runs(arm)) {
     if (static_cast<int64_t>(gpus_of(set, *run)) != run->world_size) {
-      return Unknown{"not each rank has a GPU that is told apart"};
+      return Unknown{"not every rank has a GPU of its own"};
     }
   }
   return over_ranks(arm, watts, std::plus<>());

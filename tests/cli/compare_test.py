@@ -115,11 +115,11 @@ class Compare(CompareTest):
         process = self.call(*sides, "--allow-differ", "bacth")
         self.assert_refused(process, 2, "'bacth'", "did you mean 'batch'?")
 
-    def test_a_pretended_split_beside_the_whole_host_is_labelled_in_every_form(self):
-        def pretend(report, _):
+    def test_an_emulated_split_beside_the_whole_host_is_labelled_in_every_form(self):
+        def emulate(report, _):
             report["arms"][0]["kind"] = "emulated"
         sides = ["compare", "--base", *self.runs("base", 1000),
-                 "--new", *self.runs("split", 900, minute=60, change=pretend)]
+                 "--new", *self.runs("split", 900, minute=60, change=emulate)]
         self.assert_verdict(self.call(*sides), 4, "NOT-COMPARABLE", "measured", "emulated")
         allowed = [*sides, "--allow-differ", "kind"]
         label = "the base is measured, the new set emulated"

@@ -242,7 +242,7 @@ class Uses(ImportTest):
             self.assertIn("imported", process.out)
         for form in ("go", "junit", "google-benchmark", "prometheus", "github-action-benchmark"):
             process = self.call("report", vm, "--format", form)
-            self.assert_refused(process, 4, "own runs alone", "imported")
+            self.assert_refused(process, 4, "only runs of nearmetal itself", "imported")
         process = self.call("compare", "--bare", bare, "--vm", vm, "--json")
         notes = [note["code"] for row in json.loads(process.out)["rows"] for note in row["notes"]]
         self.assertEqual(notes.count("imported"), 3)

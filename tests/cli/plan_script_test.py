@@ -1,4 +1,4 @@
-"""The scripts of `nearmetal plan`, run by bash, with a pretended mpirun and with the real one."""
+"""The scripts of `nearmetal plan`, run by bash, with a stand-in for mpirun and with the real one."""
 
 import json
 import os

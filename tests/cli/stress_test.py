@@ -26,10 +26,10 @@ class Stress(cli.CliTest):
         events = [json.loads(line) for line in process.out.splitlines()]
         failures = [event["failure"] for event in events if event["event"] == "failure"]
         self.assertEqual([failure["exit_code"] for failure in failures], [2])
-        self.assertIn("'noise' is not to be had", failures[0]["text"])
+        self.assertIn("'noise' is not available", failures[0]["text"])
 
     def test_refuses_what_the_device_has_not(self):
-        self.assert_refused(self.call(*CPU, "pcie"), 2, "'pcie' is not to be had", "cpu")
+        self.assert_refused(self.call(*CPU, "pcie"), 2, "'pcie' is not available", "cpu")
         self.assert_refused(self.call(*CPU, "noise"), 2, "'noise'", "micro --list")
         self.assert_refused(self.call("stress"), 2, "LOAD")
         for seconds in ("0", "0.0001", "1ms"):

@@ -172,8 +172,8 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
   }
   const bool has_rival = problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op);
   if (!has_rival) {
-    throw std::runtime_error("of the " + std::to_string(offered.size()) +
-                             " plans that cuDNN offers for '" + key + "' none computes it rightly");
+    throw std::runtime_error("none of the " + std::to_string(offered.size()) +
+                             " plans that cuDNN offers for '" + key + "' computes it correctly");
   }
   used_[key] = {key, no_plan, 0, 0};
 }

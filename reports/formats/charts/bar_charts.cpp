@@ -260,7 +260,7 @@ Chart efficiency_chart(const ShownArms& shown) {
   if (bars.bars.empty()) return missing_chart(chart, one_number_of_ranks);
   chart.caption =
       "Speedup as a share of the ideal, the dashed line; whiskers: 95 % interval. Above 100 % look "
-      "at what it is held against." +
+      "at the reference." +
       counts_text(counts);
   chart.csv = csv_of(bars);
   chart.script = script_of(bars);

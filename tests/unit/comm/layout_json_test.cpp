@@ -100,7 +100,7 @@ TEST(LayoutJson, RefusesSharesThatContradictEachOther) {
   EXPECT_THAT(refusal_of_layout(with_shares({slices, ""})), HasSubstr("share in one way"));
   EXPECT_THAT(refusal_of_layout(with_shares({alone, alone})), HasSubstr("the only one"));
   EXPECT_THAT(refusal_of_layout(with_shares({slices}, R"(, "emulate": true)")),
-              HasSubstr("pretended VM"));
+              HasSubstr("emulated VM"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "timeslice", "threads_percent": 50})"})),
               HasSubstr("only mps and sm have limits"));
   EXPECT_THAT(refusal_of_layout(with_shares({R"({"way": "mps", "threads_percent": 101})"})),

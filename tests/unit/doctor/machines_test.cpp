@@ -113,9 +113,8 @@ TEST(Machines, FindingsNameWhatWasSeen) {
        "proprietary kernel module has no dma-bufs"},
       {{"constructed_acs_redirect", "acs_redirect_nic"}, "between GPU 0 and mlx5_0 redirect"},
       {{"constructed_bare_metal_not_root", "acs_unknown"},
-       "whether bridges between GPU 0 and mlx5_0 redirect what peers send one another (PCIe ACS) "
-       "is "
-       "not readable without root"},
+       "PCIe ACS of the bridges between GPU 0 and mlx5_0 is not readable without root: they may "
+       "redirect what peers send one another"},
       {{"constructed_gpu_in_slow_slot", "slow_slot"}, "its slot has PCIe 3, the GPU PCIe 5"},
       {{"constructed_kvm_guest_nvlink_lost", "nvlink_lost"}, "2 of 2 paths between GPUs"},
       {{"constructed_pod_small_shm", "small_shared_memory"}, "/dev/shm has 64 MiB"},

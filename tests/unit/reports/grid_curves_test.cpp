@@ -170,7 +170,7 @@ TEST(GridCurves, EnergyIsThatOfAllGpusAndMemoryThatOfTheFullest) {
   RunSet unknown;
   add_runs(unknown, report, "made up");
   EXPECT_EQ(grid_charts(unknown).at(1).missing,
-            "power is not known: not each rank has a GPU that is told apart");
+            "power is not known: not every rank has a GPU of its own");
 }
 
 TEST(GridCurves, JunitSkipsWhatIsUnsupported) {

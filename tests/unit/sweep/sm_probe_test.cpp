@@ -13,9 +13,9 @@ TEST(PartsProbe, HalvesThatAreKeptToAndRunAtOnceWillDo) {
 }
 
 TEST(PartsProbe, TellsWhatIsWrong) {
-  EXPECT_THAT(verdict_of_sms(2455, 2450, {1200, 1210}), HasSubstr("is not kept to"));
+  EXPECT_THAT(verdict_of_sms(2455, 2450, {1200, 1210}), HasSubstr("the limit has no effect"));
   EXPECT_THAT(verdict_of_sms(2455, 1190, {590, 1100}),
-              HasSubstr("one did 49.6 % of what it does alone"));
+              HasSubstr("one of two halves at once did 49.6 % of what it does alone"));
   EXPECT_THAT(verdict_of_sms(2455, 1190, {}), HasSubstr("measured nothing"));
   EXPECT_THAT(verdict_of_sms(0, 1190, {1190, 1190}), HasSubstr("measured nothing"));
 }
