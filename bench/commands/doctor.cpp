@@ -6,6 +6,7 @@
 #include "bench/sweep/shipped_layouts.h"
 #include "comm/layout/layout_json.h"
 #include "reports/formats/nic_text.h"
+#include "reports/text/text.h"
 #include "reports/text/text_table.h"
 
 namespace nearmetal {
@@ -78,8 +79,8 @@ ExitCode run_doctor(const DoctorForm& form, const Context& context) {
   print(terminal.out, findings);
   print_tables(terminal.out, machine);
   terminal.out << "verdict: "
-               << (blockers > 0 ? std::to_string(blockers) + " in the way of runs"
-                                : std::string("nothing in the way of runs"))
+               << (blockers > 0 ? counted(blockers, "blocker") + " in the way of runs"
+                                : std::string("nothing is in the way of runs"))
                << " (exit " << static_cast<int>(code) << ")\n";
   return code;
 }

@@ -42,7 +42,7 @@ void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   if (checkup.gpus.empty()) {
     const std::string reason = checkup.nvml ? "the driver lists no GPU" : checkup.nvml.reason;
     findings.push_back({Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
-                        "see to the driver first: " + reason});
+                        "mend the driver first: " + reason});
     return;
   }
   const std::vector<std::string> differences = mig_differences(wanted, checkup.gpus);
@@ -64,21 +64,21 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
   }
   if (layout.problems.empty()) {
     findings.push_back({Urgency::ok, "layout",
-                        layout.file + ": all that a sweep of it (" +
-                            counted(layout.layouts, "layout") + ") needs of this machine is there",
+                        layout.file + ": this machine has all that a sweep of it (" +
+                            counted(layout.layouts, "layout") + ") needs",
                         "", ""});
   }
   for (const UnsupportedArm& arm : layout.left_out) {
     findings.push_back({Urgency::note, "layout_left_out",
                         layout.file + ": " + arm.name + " is left out: " + arm.reason,
-                        "a sweep tells it as unsupported, and runs the others",
-                        "none, unless it is to run: use a machine that has it"});
+                        "a sweep reports it as unsupported and runs the others",
+                        "nothing to do, unless it is to run: use a machine that has it"});
   }
   if (!checkup.host_names.empty()) return;
   findings.push_back({Urgency::note, "network_untried",
                       layout.file + " names no other host, so that no network was tried",
                       "its jobs stay on this machine",
-                      "none, unless they are to go on others: name these in \"hosts\""});
+                      "nothing to do, unless jobs are to run on others: name these in \"hosts\""});
 }
 
 constexpr int64_t mebibyte = int64_t{1} << 20;
@@ -116,10 +116,10 @@ void add_memory_limits(const Checkup& checkup, std::vector<Finding>& findings) {
   }
   if (limits.locked_memory_bytes && *limits.locked_memory_bytes < small_locked_memory_bytes) {
     const bool has_rdma = !checkup.environment.rdma.empty();
-    findings.push_back({has_rdma ? Urgency::warning : Urgency::note, "small_locked_memory",
-                        "memlock is " + mebibytes(*limits.locked_memory_bytes),
-                        "RDMA between hosts cannot register its buffers",
-                        fix_of_locked_memory(checkup)});
+    findings.push_back(
+        {has_rdma ? Urgency::warning : Urgency::note, "small_locked_memory",
+         "locked memory (memlock) is limited to " + mebibytes(*limits.locked_memory_bytes),
+         "RDMA between hosts cannot register its buffers", fix_of_locked_memory(checkup)});
   }
 }
 
@@ -129,7 +129,7 @@ void add_limits(const Checkup& checkup, std::vector<Finding>& findings) {
   add_memory_limits(checkup, findings);
   if (limits.open_files && *limits.open_files < few_open_files) {
     findings.push_back({Urgency::warning, "few_open_files",
-                        "nofile is " + std::to_string(*limits.open_files),
+                        "open files (nofile) are limited to " + std::to_string(*limits.open_files),
                         "jobs of many ranks run out of sockets", "ulimit -n 65536"});
   }
   if (findings.size() == before) {
@@ -166,10 +166,10 @@ void add_network(const std::vector<NetworkInterface>& network, std::vector<Findi
     if (one.state && *one.state == "up") names.push_back(one.name);
   }
   if (names.size() < 2) return;
-  findings.push_back({Urgency::note, "several_interfaces",
-                      "several networks are up: " + joined(names),
-                      "MPI and NCCL may choose another than you mean, or one without a way through",
-                      "name it: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME"});
+  findings.push_back(
+      {Urgency::note, "several_interfaces", "several networks are up: " + joined(names),
+       "MPI and NCCL may choose another than you mean, or one that reaches no other host",
+       "name it: OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME"});
 }
 
 void add_files(const Checkup& checkup, std::vector<Finding>& findings) {
@@ -195,7 +195,7 @@ void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings)
   if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
     findings.push_back({Urgency::note, "clock_not_synchronised",
                         "the kernel says that its clock is not synchronised",
-                        "times of reports of several hosts do not fit together",
+                        "times in reports of several hosts do not agree",
                         "run chrony or systemd-timesyncd; in a VM, take the host's clock"});
   }
 }

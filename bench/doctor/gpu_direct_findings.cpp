@@ -41,7 +41,7 @@ void add_gpu_direct_off(const Checkup& checkup, std::vector<Finding>& findings) 
   findings.push_back(
       {Urgency::warning, "gpu_direct_off",
        "GPUDirect RDMA is off for " + joined(names) + ": nvidia_peermem is not loaded, and " +
-           (flavour ? "the driver's " + *flavour + " kernel module has" : "the driver tells of") +
+           (flavour ? "the driver's " + *flavour + " kernel module has" : "the driver reports") +
            " no dma-bufs",
        slow_way,
        advice_for(checkup, {"in the VM: " + load,
@@ -112,8 +112,8 @@ void add_ats(const Checkup& checkup, std::vector<Finding>& findings) {
       names_where(checkup, [](const RdmaDevice& nic) { return is_mlx5(nic) && !nic.ats; });
   if (unknown.empty()) return;
   findings.push_back({Urgency::note, "ats_unknown",
-                      "whether ATS is on at " + joined(unknown) + " is not readable without root",
-                      why_ats, as_root});
+                      "ATS at " + joined(unknown) + " is not readable without root", why_ats,
+                      as_root});
 }
 
 bool is_true(const Maybe<bool>& value) { return value && *value; }
@@ -222,7 +222,7 @@ void add_far(const Checkup& checkup, std::vector<Finding>& findings) {
     findings.push_back(
         {Urgency::warning, "nic_far_from_gpu",
          "the nearest NIC is at another socket: " + shortened(joined(across)),
-         "all that goes to other hosts crosses the link between the sockets, and NCCL does not "
+         "all traffic to other hosts crosses the link between the sockets, and NCCL does not "
          "take GPUDirect RDMA over it",
          advice_for(checkup,
                     {near + ", and show it both nodes: a pxb-pcie with numa_node= for each",

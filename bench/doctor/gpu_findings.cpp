@@ -8,7 +8,7 @@ void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
   if (now.processes > 0) {
     found.push_back(
         {Urgency::warning, "gpu_in_use", std::to_string(now.processes) + " processes use it",
-         "they take time and memory from the measurement", "end them: nvidia-smi shows who"});
+         "they take time and memory from the measurement", "end them; nvidia-smi lists them"});
   }
   if (gpu.persistence && !*gpu.persistence) {
     found.push_back({Urgency::note, "persistence_off", "persistence mode is off",
@@ -17,13 +17,13 @@ void add_state(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
   }
   if (gpu.ecc_change_pending && *gpu.ecc_change_pending) {
     found.push_back({Urgency::warning, "ecc_pending", "a change of ECC waits for a reset",
-                     "ECC costs memory and speed; which it will be depends on the next reset",
+                     "ECC costs memory and speed; the next reset turns it on or off",
                      "reset the GPU or restart the machine before measuring"});
   }
   if (gpu.memory_repair_pending && *gpu.memory_repair_pending) {
     found.push_back({Urgency::warning, "memory_repair_pending", "memory repair waits for a reset",
                      "errors may end runs",
-                     "reset the GPU; where it stays, have the GPU replaced"});
+                     "reset the GPU; if the finding stays, have the GPU replaced"});
   }
   if (gpu.compute_mode && *gpu.compute_mode == "prohibited") {
     found.push_back({Urgency::blocker, "compute_prohibited", "compute mode is prohibited",
@@ -39,7 +39,7 @@ void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
          "an administrator's clock is " +
              significant(1e-6 * static_cast<double>(*gpu.application_sm_hertz)) + " MHz of " +
              significant(1e-6 * static_cast<double>(*gpu.largest_sm_hertz)),
-         "steadier, but slower than the GPU can be; the same on both sides of a comparison?",
+         "steadier, but slower than the GPU can be; set it alike on both sides of a comparison",
          "nvidia-smi -rac lifts it"});
   }
   if (gpu.power_limit_watts && gpu.default_power_limit_watts &&
@@ -51,9 +51,9 @@ void add_speed(const Gpu& gpu, const GpuNow& now, std::vector<Finding>& found) {
   }
   constexpr int64_t slowed_by_hardware_or_heat = 0x8 | 0x20 | 0x40 | 0x80;
   if (now.throttle_bits && (*now.throttle_bits & slowed_by_hardware_or_heat) != 0) {
-    found.push_back({Urgency::warning, "throttled_now",
-                     "its clocks are held down by heat or power now",
-                     "it is slow before it has begun", "look at cooling and power supplies"});
+    found.push_back(
+        {Urgency::warning, "throttled_now", "its clocks are held down by heat or power now",
+         "a run would begin with lowered clocks", "look at cooling and power supplies"});
   }
 }
 
@@ -87,7 +87,7 @@ void add_link(const Checkup& checkup, const Gpu& gpu, std::vector<Finding>& foun
     found.push_back({Urgency::warning, "narrow_link",
                      "its PCIe link is x" + std::to_string(*gpu.link_width) + " of x" +
                          std::to_string(*gpu.largest_link_width),
-                     "copies between host and GPU, and between hosts, are as much slower",
+                     "copies between host and GPU, and between hosts, are slower in proportion",
                      fix_of_narrow_link(checkup)});
   }
 }
@@ -132,7 +132,7 @@ void add_place(const Checkup& checkup, const Gpu& gpu, std::vector<Finding>& fou
                      std::to_string(*gpu.inactive_nvlinks) + " of " +
                          std::to_string(*gpu.inactive_nvlinks + *gpu.active_nvlinks) +
                          " NVLinks are down",
-                     "exchange between GPUs is as much slower", fix_of_nvlinks(checkup)});
+                     "exchange between GPUs is slower in proportion", fix_of_nvlinks(checkup)});
   }
 }
 
@@ -144,7 +144,7 @@ void add_findings_of(const Checkup& checkup, size_t index, std::vector<Finding>&
   add_speed(gpu, now, found);
   add_link(checkup, gpu, found);
   add_place(checkup, gpu, found);
-  if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", nothing to say", "", ""});
+  if (found.empty()) found.push_back({Urgency::ok, "gpu", gpu.name + ", no findings", "", ""});
   for (Finding& finding : found) {
     finding.seen.insert(0, "GPU " + std::to_string(index) + ": ");
     findings.push_back(finding);

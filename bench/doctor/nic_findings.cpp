@@ -204,7 +204,7 @@ void add_nic_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   add_gpu_direct_findings(checkup, findings);
   if (findings.size() > before) return;
   findings.push_back(
-      {Urgency::ok, "nics", counted(std::ssize(nics), "RDMA device") + ", nothing to say", "", ""});
+      {Urgency::ok, "nics", counted(std::ssize(nics), "RDMA device") + ", no findings", "", ""});
 }
 
 }  // namespace nearmetal

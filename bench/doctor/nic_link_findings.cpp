@@ -76,7 +76,7 @@ void add_ports_below_links(const Checkup& checkup, std::vector<Finding>& finding
          nic.name + " runs at " + gigabits(used) + " Gb/s, and its link of " +
              link_text(nic.link_generation, nic.link_width) + " carries " + gigabits(*carried),
          "jobs over several hosts get what the port agreed on, and the NIC may be capable of more",
-         "none, where the NIC or the network is of that rate; else " +
+         "nothing to do where the NIC or the network is of that rate; else " +
              advice_on_slow_port(checkup, nic)});
   }
 }

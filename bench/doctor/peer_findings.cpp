@@ -52,13 +52,13 @@ std::string fix_of_refusal(const Checkup& checkup) {
 
 std::string fix_without_nvlink(const Checkup& checkup) {
   const std::string same_vm =
-      "none, where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo -m "
+      "nothing to do where nothing bridges the GPUs; where NVLinks do on the host (nvidia-smi topo "
+      "-m "
       "there), pass all GPUs of a bridge through to one VM";
-  return advice_for(
-      checkup,
-      {same_vm, same_vm + ", best as a device group (vSphere 8 or later)",
-       "none, where nothing bridges the GPUs; else look at nvidia-smi nvlink -s, at the bridge's "
-       "seat, and on a board with NVSwitches at nvidia-fabricmanager"});
+  return advice_for(checkup, {same_vm, same_vm + ", best as a device group (vSphere 8 or later)",
+                              "nothing to do where nothing bridges the GPUs; else look at "
+                              "nvidia-smi nvlink -s, at the bridge's "
+                              "seat, and on a board with NVSwitches at nvidia-fabricmanager"});
 }
 
 // GPUs that reach another through switches, not by NVLink, and whose bridges do not tell of ACS.

@@ -311,7 +311,7 @@ void print_probes(std::ostream& out, const RankProbes& probed) {
                           probe.median_seconds ? probe.work : probe.median_seconds.reason});
   }
   out << '\n';
-  print_line(out, "This machine right after the window");
+  print_line(out, "Probes of this machine, timed right after the window");
   print_aligned(out, table);
 }
 

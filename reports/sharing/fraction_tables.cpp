@@ -34,16 +34,20 @@ std::string cell(const Maybe<Interval>& speeds) {
 }
 
 constexpr const char* speed_legend =
-    "x serial, x time slices: throughput of all jobs over that arm's; slowdown: how many times as "
-    "long a job takes as alone on the whole; by neighbours: as alone on the same share";
+    "x serial, x time slices: throughput of all jobs over that of the arm so named; slowdown: time "
+    "of "
+    "a job over its time alone on the whole GPU; by neighbours: over its time alone on the same "
+    "share";
 constexpr const char* unlike_legend =
-    "; weighted speedup: sum over the jobs of their speeds, each over its own alone (in turn each "
-    "has its part of the time), which stands for the throughput of unlike jobs";
+    "; weighted speedup: the sum over jobs of each one's speed over its speed alone; it takes the "
+    "place "
+    "of throughput for unlike jobs, and is 1 for jobs one after another";
 std::string cost_legend(const UnitWords& words) {
   return std::string("each job: ") + words.rate +
-         " of the slowest and of the fastest; fairness: Jain's index; p99 step: over that of one "
-         "alone; GB, W: of the GPU, at most and on average; a job has: of its GPU, MIG device or "
-         "vGPU, at most";
+         " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
+         "job "
+         "alone; GB, W: peak memory and mean power of the GPU; a job has: its part of the GPU, MIG "
+         "device or vGPU, at most";
 }
 
 TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {

@@ -110,8 +110,9 @@ std::vector<Question> questions(const UnitWords& words) {
   return {
       {{.name = "sharing",
         .title = "What does sharing gain?",
-        .caption = "Throughput of all jobs, of unlike ones their weighted speedup, over that of as "
-                   "many one after another, and in time slices; whiskers: 95 % interval."},
+        .caption =
+            "Throughput of all jobs (weighted speedup, if they are unlike) over that of as many "
+            "one after another, and in time slices; whiskers: 95 % interval."},
        "times as fast",
        "no jobs ran one after another or in time slices",
        {ratio("against one after another", &Point::of_serial),
@@ -143,7 +144,7 @@ std::vector<Question> questions(const UnitWords& words) {
        true},
       {{.name = "memory",
         .title = "How much memory does it take?",
-        .caption = "Used of the GPU by all, at most."},
+        .caption = "Peak use of the GPU's memory by all jobs together."},
        "GB",
        "memory was not monitored",
        {plain("", &Point::memory_bytes, 1e-9)}},
@@ -181,7 +182,7 @@ std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>&
   if (most_jobs == 0) return {};
   Question each{{.name = "progress",
                  .title = "How fast is each job?",
-                 .caption = "Speed of each of unlike jobs over that alone on the whole GPU; "
+                 .caption = "Speed of each job over its speed alone on the whole GPU; "
                             "whiskers: 95 % interval."},
                 "times as fast as alone",
                 "no such job ran alone",
@@ -192,8 +193,8 @@ std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>&
   }
   Question all{{.name = "weighted_speedup",
                 .title = "How much work gets done?",
-                .caption = "Weighted speedup: sum over the jobs of their speeds, each over its own "
-                           "alone on the whole GPU; in turn each has its part of the time; "
+                .caption = "Weighted speedup: the sum over jobs of each one's speed over its speed "
+                           "alone on the whole GPU; one after another gives 1; "
                            "whiskers: 95 % interval."},
                "weighted speedup",
                "no such job ran alone",

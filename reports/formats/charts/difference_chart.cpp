@@ -73,7 +73,8 @@ Chart difference_chart(const Comparison& comparison) {
     return missing_chart(chart, "no row has an interval, which takes 2 runs a side that vary");
   const double space = 0.08 * (most - least);
   const DecisionRule& rule = comparison.options.rule;
-  chart.caption = "Of the geometric means, with the " + plain_percent(1 - 2 * rule.alpha) +
+  chart.caption = "Difference of the geometric means, with the " +
+                  plain_percent(1 - 2 * rule.alpha) +
                   " interval that the verdict rests on; grey: the margin of " +
                   plain_percent(rule.margin) + "." + counts_text(counts);
   chart.csv = csv.str();

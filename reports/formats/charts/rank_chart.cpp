@@ -60,8 +60,9 @@ Chart rank_chart(const ShownArms& shown) {
     labels.push_back(row.label);
   }
   const std::string limit = plain_number(widest);
-  chart.caption = "Median step time of each rank of a run, from that of its middle rank. At most " +
-                  std::to_string(most_rows) + " runs; n = " + std::to_string(rows.size()) + ".";
+  chart.caption =
+      "Deviation of each rank's median step time from that of the run's middle rank. At most " +
+      std::to_string(most_rows) + " runs; n = " + std::to_string(rows.size()) + ".";
   chart.csv = csv.str();
   chart.script = chart_head(height_of_rows(rows.size())) + row_axis(labels) +
                  "set xrange [-0.5:" + plain_number(static_cast<double>(ranks) - 0.5) +

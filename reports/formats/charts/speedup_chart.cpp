@@ -115,9 +115,9 @@ Chart speedup_chart(const ShownArms& shown) {
   if (speedups.counts.empty()) return missing_chart(chart, one_number_of_ranks);
   chart.caption =
       "Throughput against that of the reference, the arm with the fewest ranks, times its ranks; "
-      "weak scaling: the same batch on each rank, strong: in all; dashed: ideal, where a reference "
-      "stands as what it is held to be; whiskers: 95 % interval, which takes 2 runs of both. "
-      "Points of equal ranks stand side by side." +
+      "weak scaling: the same batch on each rank, strong: in all; dashed: ideal, which is where "
+      "a reference is drawn; whiskers: 95 % interval, which takes 2 runs of both. "
+      "Points of equal ranks are drawn side by side." +
       counts_text(speedups.counts);
   chart.csv = speedups.csv.str();
   chart.script = script_of(speedups);

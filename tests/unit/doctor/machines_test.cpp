@@ -124,7 +124,7 @@ TEST(Machines, FindingsNameWhatWasSeen) {
       {{"constructed_dgx_like", "machine"},
        "this machine: bare metal (NVIDIA, DGXH100, BIOS 1.6.7); topology file of NCCL: none, "},
       {{"constructed_pod_small_shm", "machine"}, "in a container: "},
-      {{"constructed_dgx_like", "nics"}, "8 RDMA devices, nothing to say"},
+      {{"constructed_dgx_like", "nics"}, "8 RDMA devices, no findings"},
   };
   for (const auto& [place, text] : seen) {
     EXPECT_THAT(finding_on(place.first, place.second).seen, HasSubstr(text)) << place.first;
