@@ -27,10 +27,10 @@ struct RankHost {
   bool operator==(const RankHost&) const = default;
 };
 
-/// Of this process.
+/// The host of this process.
 RankHost rank_host();
 
-/// Of one rank of a job.
+/// Where one rank of a job is among its hosts.
 struct HostPlace {
   int hosts = 1;
   int local_rank = 0;   // among those of its host, in the order of their ranks
@@ -89,7 +89,7 @@ struct NcclSetUp {
 class Nccl {
  public:
   virtual ~Nccl() = default;
-  /// Of the library that was loaded: "nccl 2.28.9". All ranks must have the same.
+  /// The library that was loaded: "nccl 2.28.9". All ranks must have the same.
   virtual std::string version() const = 0;
   /// Before the first group. No log is kept where the user reads it (NCCL_DEBUG), nor should it be
   /// where sums are launched one by one: NCCL writes a line for each.
@@ -98,9 +98,9 @@ class Nccl {
   virtual std::string log() = 0;
   /// Names a new group of ranks: one rank makes it, all of them join with it, each with a GPU.
   virtual std::string new_group() = 0;
-  /// Of a group of its own: allreduce, allgather and broadcast, with the sizes and bus factors of
-  /// nccl-tests (of allgather: the bytes that each rank ends with). Each checks what arrives before
-  /// it is timed; start and runs are collective.
+  /// Probes in a group of their own: allreduce, allgather and broadcast, with the sizes and bus
+  /// factors of nccl-tests (of allgather: the bytes that each rank ends with). Each checks what
+  /// arrives before it is timed; start and runs are collective.
   virtual std::vector<Probe> probes(const std::string& group, int rank, int ranks, int gpu) = 0;
 };
 

@@ -13,8 +13,9 @@ namespace nearmetal {
 /// movable: what was given data() keeps it.
 class SharedMemory {
  public:
-  /// Of all ranks, which must be on one host, one user's and in one PID namespace; collective, with
-  /// the same `bytes`. Throws std::runtime_error, where the others go on to wait for this rank.
+  /// Shared by all ranks, which must be on one host, one user's and in one PID namespace;
+  /// collective, with the same `bytes`. Throws std::runtime_error, where the others go on to wait
+  /// for this rank.
   SharedMemory(World& world, int64_t bytes);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -53,9 +54,9 @@ class StagedOperations {
 };
 
 /// Sums `count` buckets from `first` on over all ranks, which all do this, for the same buckets in
-/// the same order. Nobody waits for memory to be free: a rank that writes gradients again has the
-/// sums of every rank, each of which has read its gradients by then; one that writes sums again has
-/// the next gradients of every rank, each of which has read the sums.
+/// the same order. Buffers need no further synchronisation before they are used again: a rank
+/// overwrites its gradients only after it has every rank's sums, and a rank publishes its sums only
+/// after it has read all gradients. The same holds for sums, one exchange later.
 void sum_staged(int first, int count, StagedOperations& operations);
 
 }  // namespace nearmetal

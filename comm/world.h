@@ -13,7 +13,7 @@
 
 namespace nearmetal {
 
-/// Of this operating-system instance.
+/// The name of this operating-system instance.
 std::string host_name();
 
 /// Whether a launcher such as mpirun started this process.
@@ -66,8 +66,8 @@ class World {
   /// where the world was joined for more than one thread; null for a world of one.
   virtual std::unique_ptr<HostSum> host_sum(int part) = 0;
 
-  /// Of the paths between the ranks; none for a world of one. Each is collective in its start and
-  /// its runs.
+  /// Probes of the paths between the ranks; none for a world of one. Each is collective in its
+  /// start and its runs.
   virtual std::vector<Probe> probes() = 0;
 
   /// Ends every process of the job, at once.

@@ -48,8 +48,8 @@ struct Command {
   /// Adds its options; the action reads what they set.
   std::function<Action(Options&)> declare;
   std::vector<Command> commands;  // each is the word after this one's name
-  /// Of a command with the words of another program: those behind its name, as this parser reads
-  /// them. Throws std::invalid_argument.
+  /// For a command with the words of another program: the words after its name, as this parser
+  /// reads them. Throws std::invalid_argument.
   std::vector<std::string> (*spelled_out)(const std::vector<std::string>& words) = nullptr;
 };
 
@@ -66,7 +66,7 @@ Command make_command(const std::string& name, const std::string& help, const std
   return {name, help, examples, declare_and_bind, {}, nullptr};
 }
 
-/// Of a command that takes no options, as its subcommands do.
+/// The form of a command that takes no options, as its subcommands do.
 struct NoForm {};
 
 }  // namespace nearmetal

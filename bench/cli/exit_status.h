@@ -15,13 +15,13 @@ struct ExitMeaning {
   ExitCode code;
   const char* meaning;
 };
-/// Of each code, for the help and the manual.
+/// The meaning of each code, for the help and the manual.
 std::span<const ExitMeaning> exit_meanings();
 
 /// Whether this process is the one to tell the user: of a job's failure, one rank is.
 bool should_report(const std::exception& error);
 
-/// Of a program that stopped because of this signal.
+/// The exit code of a program that stopped because of this signal.
 ExitCode exit_code_of_signal(int signal);
 
 /// The first signal that arrived, 0 before.

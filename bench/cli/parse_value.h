@@ -41,7 +41,7 @@ std::vector<std::string> comma_separated(const std::string& text);
 /// standard stream.
 std::string checked_path(const std::string& flag, const std::string& text);
 
-/// Of an enum, the names that its option takes.
+/// The names that the option of an enum takes.
 template <Named E>
 std::vector<std::string> choices_of(const Setting& setting) {
   std::vector<std::string> choices;

@@ -13,7 +13,7 @@
 
 namespace nearmetal {
 
-/// Of a network interface, or of an RDMA port.
+/// The rate that a network interface, or an RDMA port, must have.
 struct ExpectedLink {
   std::string text;                      // as given: "10G,10.0.0.0/24"
   int64_t bits_per_second = 0;           // exactly

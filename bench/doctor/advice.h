@@ -26,8 +26,8 @@ struct Advice {
 /// For the machine that was looked at; for all, where it is not known what it is.
 std::string advice_for(const Checkup& checkup, const Advice& advice);
 
-/// Of limits and files that a container has from whoever starts it; both, where it is not known
-/// whether this is one.
+/// Advice on limits and files that a container gets from whoever starts it; both texts, if it is
+/// not known whether this is a container.
 std::string advice_by_container(const Checkup& checkup, const std::string& inside,
                                 const std::string& outside);
 

@@ -14,7 +14,7 @@
 
 namespace nearmetal {
 
-/// Of one GPU at this moment.
+/// One GPU's state at this moment.
 struct GpuNow {
   int64_t processes = 0;
   Maybe<int64_t> throttle_bits;  // nvmlClocksEventReason... of nvml.h

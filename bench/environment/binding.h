@@ -14,16 +14,16 @@ namespace nearmetal {
 
 using Topology = std::unique_ptr<hwloc_topology, void (*)(hwloc_topology*)>;
 
-/// Of this machine by hwloc, or of a copy of a system's files; with CPUs and nodes that the process
-/// may not use, to tell which they are. Null where hwloc cannot read it.
+/// The topology of this machine by hwloc, or of a copy of a system's files. It includes CPUs and
+/// nodes that the process may not use, so that they can be named. Null if hwloc cannot read it.
 Topology topology_of(const std::filesystem::path& root);
 
 /// The NUMA node that `--bind` asks a rank to keep to: that of its GPU, or why none. `gpu`: null on
 /// CPUs.
 Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu);
 
-/// Of the CPUs `allowed`, which the process may use, those of a NUMA node, in ascending order; or
-/// why there are none to bind to.
+/// Those of the CPUs `allowed`, which the process may use, that belong to a NUMA node, in ascending
+/// order; or the reason why there are none to bind to.
 Maybe<std::vector<int64_t>> cpus_of_node(hwloc_topology* topology, int64_t node,
                                          const std::vector<int64_t>& allowed);
 

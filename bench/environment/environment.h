@@ -23,7 +23,7 @@ struct SystemQueries {
   std::function<std::string(const char* name)> variable;
 };
 
-/// Of this machine.
+/// The queries of this machine.
 SystemQueries system_queries();
 
 /// `hypervisor_cpu_flag` as the kernel shows it. `root` is the folder of the system's files.

@@ -16,7 +16,7 @@ std::filesystem::path pci_folder(const std::filesystem::path& root, const std::s
 
 // `device` is such a folder, or a link to one.
 
-/// Of a lane, by generation from the first, in 1e9 transfers a second.
+/// Rate of a lane, by generation from the first, in 1e9 transfers a second.
 inline constexpr std::array pcie_gigatransfers = {2.5, 5., 8., 16., 32., 64.};
 
 /// The PCIe generation in a file such as current_link_speed, and the lanes in current_link_width.

@@ -69,7 +69,7 @@ constexpr int poll_milliseconds = 50;  // between two looks at orders or answers
 /// By the clock of the system, in which the start of a window is ordered.
 double unix_seconds();
 
-/// Of rank 0: takes orders from the file `orders`, in a thread of its own, and holds the job back:
+/// For rank 0: takes orders from the file `orders`, in a thread of its own, and holds the job back:
 /// the timed window opens at the time that it is told, and the load goes on until it is told to
 /// end.
 class SweepControl {

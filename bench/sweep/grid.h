@@ -9,8 +9,8 @@
 
 namespace nearmetal {
 
-/// Of --grid: "batch=32,64". The name is that of the option, or as layout files have it. Throws
-/// std::invalid_argument.
+/// The axis that --grid names: "batch=32,64". The name is that of the option, or as layout files
+/// have it. Throws std::invalid_argument.
 GridAxis grid_axis_from(const std::string& text);
 
 /// Puts into the place of each layout one for each combination of the grid, which is named by what

@@ -54,13 +54,13 @@ class JobProcess {
 
   bool ready() const { return ready_; }
   bool measured() const { return measured_; }
-  /// Of rank 0.
+  /// The progress of rank 0.
   Event progress() const;
   /// What each rank told last, by rank.
   const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
-  /// Of the rank that is longest without, of those that have begun to take steps.
+  /// The longest time without a step, over the ranks that have begun to take steps.
   double seconds_without_step() const;
-  /// Of the rank that has been silent for longest when another spoke last.
+  /// How long the most silent rank had been silent when another rank last spoke.
   double seconds_of_silence() const;
   /// As rank 0 told it, or left it in the job's folder where it could tell it no more; then perhaps
   /// of rank 0 alone, and not complete.

@@ -46,9 +46,8 @@ std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& req
 std::string plan_sha256(const LaunchPlan& plan);
 
 /// Device, workload of the file, that of the layout, its combination of the grid and what was asked
-/// on the command line, of which later ones stand over earlier ones, with defaults filled. A batch
-/// of all ranks
-/// ("global_batch") becomes that of each. Throws std::invalid_argument, with the place in the file,
+/// on the command line. Later sources override earlier ones; defaults are filled. `global_batch` is
+/// divided by the number of ranks. Throws std::invalid_argument, with the place in the file,
 /// for settings that `run` does not have or that the plan makes itself, that contradict each other
 /// or the device, a batch that cannot be shared, images that the network refuses, and hosts that
 /// claim different environments.

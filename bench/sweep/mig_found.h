@@ -28,7 +28,7 @@ void settle_mig(LayoutFile& file, const std::optional<std::string>& config,
 /// Whether MIG divides the GPU, as the driver tells (Host::found).
 bool is_divided(const Host& host, int64_t gpu);
 
-/// Of a GPU that is divided, and what an administrator would run.
+/// Why a divided GPU has no whole one to offer, and what an administrator would run.
 std::string no_whole_gpu_reason(int64_t gpu);
 
 /// Throws NotSupported, with what an administrator would run, where jobs are to be on MIG devices

@@ -31,7 +31,7 @@ class GpuAllReduce : public AllReduce {
   cudaStream_t stream() const { return stream_.get(); }
 
  private:
-  // Of `count` buckets from `first` on, on stream().
+  // Sums `count` buckets from `first` on, on stream().
   virtual void sum(int first, int count) = 0;
   BucketTest test_bucket(int number, int repeats);
   bool sums_exactly(int number);
@@ -43,7 +43,7 @@ class GpuAllReduce : public AllReduce {
   std::vector<GradientBucket> buckets_;
 };
 
-/// Of each rank one row of values that lie one after another.
+/// One row of values for each rank; the values of a row lie one after another.
 struct Rows {
   const void* data = nullptr;  // aligned to 16 bytes
   int64_t stride = 0;          // elements from a row to the next, a multiple of 16 bytes

@@ -77,7 +77,7 @@ std::string report_name(const LaunchPlan& plan, size_t layout, const std::string
 /// The hosts that any layout takes, in the order of the file.
 std::vector<Host> hosts_taken(const LaunchPlan& plan);
 
-/// Of one launch, at a time.
+/// The largest number of ranks that one launch has on a host at a time.
 int64_t most_ranks_on_a_host(const LaunchPlan& plan);
 
 }  // namespace nearmetal

@@ -9,7 +9,7 @@
 
 namespace nearmetal {
 
-/// Of a MPIJob, unless another is asked for.
+/// The name of an MPIJob, unless another is asked for.
 inline constexpr const char* standard_job_name = "nearmetal";
 
 /// What a MPIJob is called, and what its pods have beside GPUs.

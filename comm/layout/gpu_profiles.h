@@ -29,7 +29,8 @@ bool is_mig_uuid(const std::string& text);
 /// device handles the API returns MIG device names").
 std::string mig_profile_in(const std::string& device_name);
 
-/// Of a board by the name of its GPU, smallest first; empty: this program does not know it.
+/// The profiles of a board, by the name of its GPU, smallest first; empty: this program does not
+/// know it.
 std::span<const MigProfile> mig_profiles_of(const std::string& gpu_name);
 
 /// Why a GPU of this name cannot have the profile, with those that it has; empty: it has it, or the
@@ -60,8 +61,8 @@ struct VgpuProfile {
 /// None: the text is no such name.
 std::optional<VgpuProfile> parse_vgpu_profile(const std::string& text);
 
-/// Of a device as its driver names it in the guest ("GRID A100-40C", "NVIDIA A100-40C"); empty: the
-/// name holds none.
+/// The profile of a device, as its driver names it in the guest ("GRID A100-40C", "NVIDIA
+/// A100-40C"); empty: the name holds none.
 std::string vgpu_profile_in(const std::string& device_name);
 
 /// How the vGPUs of the board are kept apart: "time slices", "MIG, 3 slices".

@@ -125,12 +125,12 @@ struct Grid {
   std::vector<GridAxis> axes;  // every value of each goes with every value of the others
 };
 
-/// Of the network that ranks of several hosts use: read, never set.
+/// The rate that the network of ranks on several hosts must have: read, never set.
 struct LinkClaim {
   std::string rate;  // in bits per second: "10G"
 };
 
-/// Of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
+/// The bits per second of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
 std::optional<int64_t> bits_per_second_of(const std::string& rate);
 
 /// What every rank must find, or the run fails.
@@ -218,11 +218,11 @@ int64_t first_gpu_of(const Host& host);
 const std::string& address_of(const Host& host);
 const std::string& node_of(const Host& host);
 
-/// Of a host: letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A
+/// A host's name has letters, digits, '.', '-' and '_', at most 253, the first a letter or digit. A
 /// numeric address of version 6 is none, as launchers read what follows ':' as slots.
 bool is_host_name(const std::string& text);
 
-/// Of an environment variable: letters, digits and '_', the first no digit, at most 200.
+/// A variable's name has letters, digits and '_', the first no digit, at most 200.
 bool is_variable_name(const std::string& text);
 
 /// Words to show, or a value: UTF-8 without control characters, 1 to 1000 bytes, the first no '-'.

@@ -21,15 +21,15 @@ struct PeerDevice {
 /// Whether a vGPU of this profile has all of its GPU, and is published as a peer of others.
 bool is_whole_gpu(const std::string& vgpu_profile);
 
-/// Of ranks that exchange gradients, warnings with what was seen first. `job` begins a sentence.
+/// Warnings about ranks that exchange gradients, with what was seen first. `job` begins a sentence.
 ///
 /// Sources: NVIDIA AI Enterprise documentation, "Peer-To-Peer (P2P) CUDA Transfers": time-sliced
 /// vGPUs for computing that have all memory of a GPU with NVLink, in one VM, not over PCIe, none
 /// that MIG backs. MIG User Guide, "Application Considerations": no peers among MIG devices.
 std::vector<Finding> peer_findings(const std::string& job, const std::vector<PeerDevice>& ranks);
 
-/// Of all jobs that train on several GPUs. What a GPU is comes from its job's share, else from its
-/// name in `hosts`, where the driver was asked.
+/// The same for all jobs that train on several GPUs. What a GPU is comes from its job's share, else
+/// from its name in `hosts`, where the driver was asked.
 std::vector<Finding> peer_findings(const std::vector<Placement>& placements,
                                    const std::vector<Host>& hosts);
 

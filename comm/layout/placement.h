@@ -30,8 +30,8 @@ struct PlacedJob {
   std::optional<NeighbourLoad> stress{};
 };
 
-/// Of its part of a GPU: the profile, else the percentage of the multiprocessors ("25 %"); empty
-/// where it shares nothing.
+/// The size of a job's part of a GPU: the profile, else the percentage of the multiprocessors
+/// ("25 %"); empty if it shares nothing.
 std::string share_size(const PlacedJob& job);
 
 struct Placement {

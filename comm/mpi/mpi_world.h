@@ -51,7 +51,7 @@ class MpiWorld : public World {
   MPI_Request request_ = MPI_REQUEST_NULL;  // of started_
 };
 
-/// Of a world that this module made. Throws std::bad_cast for another.
+/// The communicator of a world that this module made. Throws std::bad_cast for another.
 MPI_Comm communicator_of(World& world);
 
 }  // namespace nearmetal

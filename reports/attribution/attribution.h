@@ -52,9 +52,9 @@ struct KnownCause {
   std::string hint;  // what to do about it
 };
 
-/// Of one arm. Layers that count come first: what made the difference, then what eased it, such as
-/// the clock of a GPU that waits. The seconds of all layers that have any and `unexplained_seconds`
-/// sum up to `difference_seconds`.
+/// The explanation of one arm. Layers that count come first: what made the difference, then what
+/// eased it, such as the clock of a GPU that waits. The seconds of all layers that have any and
+/// `unexplained_seconds` sum up to `difference_seconds`.
 struct Explanation {
   std::string arm;
   double base_step_seconds = 0;

@@ -10,8 +10,8 @@
 
 namespace nearmetal {
 
-/// Of the layers that count and cost time, the costliest first: causes that the new side shows and
-/// the base does not. A layer for which none is found has one that says where to look.
+/// Causes in the layers that count and cost time, the costliest first: those that the new side
+/// shows and the base does not. A layer for which none is found has one that says where to look.
 std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
                                      const std::vector<LayerShare>& layers);
 

@@ -22,12 +22,12 @@ struct SideFigures {
   Maybe<double> sums_alone_seconds;  // of a step's gradients, with nothing else going on
   std::vector<ProbeTime> probes;
 
-  /// Of the copy by which samples come.
+  /// The probe of the copy by which samples come.
   const char* input_copy() const { return needs.input_pageable ? pageable_probe : input_probe; }
-  /// Of the probe that first_of() finds.
+  /// The time of the probe that first_of() finds.
   Maybe<double> seconds(const std::string& name,
                         Maybe<double> ProbeTime::*which = &ProbeTime::median_seconds) const;
-  /// Of the only probe whose name begins so: "product/", "p2p/".
+  /// The only probe whose name begins so: "product/", "p2p/".
   const ProbeTime* first_of(const std::string& prefix) const;
 };
 

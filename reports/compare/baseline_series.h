@@ -37,7 +37,7 @@ struct BaselineSeries {
 /// With this chance a drop is found.
 inline constexpr double needed_runs_power = 0.95;
 
-/// Of a baseline, each fingerprint and arm, in order of these.
+/// Each fingerprint and arm of a baseline, in order of these.
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule);
 

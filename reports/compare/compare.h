@@ -57,7 +57,7 @@ constexpr auto names_of(Method) {
   return std::array{"", "welch", "paired", "mean of rows", "sessions"};
 }
 
-/// Of the rows: by verdict, the worst first; or by layout, the one of the fewest ranks first.
+/// Rows by verdict, the worst first; or by layout, the one of the fewest ranks first.
 enum class RowOrder { verdict, layout };
 constexpr auto names_of(RowOrder) { return std::array{"verdict", "layout"}; }
 
@@ -160,9 +160,9 @@ struct ArmPair {
 /// with the one in its place.
 std::vector<ArmPair> paired_arms(const RunSet& base, const RunSet& next);
 
-/// Of all pairs of arms. Arms of `anchor`, the first runs of a baseline, are compared with the new
-/// ones as well: what is lost in small steps is seen from there alone. Throws std::invalid_argument
-/// for options that make no sense.
+/// Compares all pairs of arms. Arms of `anchor`, the first runs of a baseline, are compared with
+/// the new ones as well: what is lost in small steps is seen from there alone. Throws
+/// std::invalid_argument for options that make no sense.
 Comparison compare(const RunSet& base, const RunSet& next, const CompareOptions& options,
                    const RunSet& anchor = {});
 

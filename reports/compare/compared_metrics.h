@@ -19,8 +19,8 @@ bool is_throughput_alone(const CompareOptions& options);
 std::vector<const Metric*> compared_metrics(const std::vector<ArmPair>& pairs,
                                             const CompareOptions& options);
 
-/// Of these, what a pair can have whatever its runs do: latency is of inference. All of them where
-/// no pair has it, so that each says why.
+/// Those of these that a pair can have whatever its runs do: latency is of inference. All of them
+/// where no pair has it, so that each says why.
 std::vector<const Metric*> metrics_of_pair(const std::vector<ArmPair>& pairs, const ArmPair& pair,
                                            const std::vector<const Metric*>& metrics);
 

@@ -26,8 +26,8 @@ struct GateOptions {
   std::optional<double> largest_detectable_drop{};  // a gate that would miss more is inconclusive
 };
 
-/// Of one row. tolerated: inconclusive, which the policy lets pass; unshown: what the policy asks
-/// for was not shown, or could not be.
+/// The answer for one row. tolerated: inconclusive, which the policy lets pass; unshown: what the
+/// policy asks for was not shown, or could not be.
 enum class RowAnswer { passed, tolerated, unshown, failed };
 
 struct GateResult {
@@ -46,10 +46,10 @@ struct GateResult {
 /// after Holm's correction over the rows, it becomes INCONCLUSIVE, and says so.
 Comparison corrected_for_rows(Comparison comparison);
 
-/// Of verdicts after corrected_for_rows(). The first that holds: 5, a side without a complete run;
-/// 4, not comparable, missing, or not clean; 3, too few runs, or none that vary; 1, a regression
-/// (with `any`: a change); 3, not shown what the policy asks for; 0. That all rows are equivalent
-/// needs no correction, as each must be.
+/// The answer that verdicts after corrected_for_rows() give, the first that holds: 5, a side
+/// without a complete run; 4, not comparable, missing, or not clean; 3, too few runs, or none that
+/// vary; 1, a regression (with `any`: a change); 3, not shown what the policy asks for; 0. That all
+/// rows are equivalent needs no correction, as each must be.
 GateResult judge(const Comparison& comparison, const GateOptions& options);
 
 /// Adds a run to the new side.

@@ -9,7 +9,7 @@
 
 namespace nearmetal {
 
-/// Of name and places; without groups one whose name is empty.
+/// Names and places; without groups one pair whose name is empty.
 using GroupedPlaces = std::vector<std::pair<std::string, Places>>;
 
 /// NAME=FILE begins a group, or goes on with it; places without a name belong to the one before. A

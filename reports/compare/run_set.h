@@ -120,7 +120,7 @@ struct RunSet {
 
 /// What the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);
-/// Of each arm that has runs.
+/// The units of each arm that has runs.
 std::vector<SampleUnit> units_of(const RunSet& set);
 
 RunArm& arm_named(RunSet& set, const std::string& name);

@@ -14,7 +14,7 @@ namespace nearmetal {
 inline constexpr std::array told_fields = {"model", "device",       "precision",
                                            "batch", "forward_only", "inference"};
 
-/// Of the key of a run; empty where there is no such field.
+/// A field of the key of a run; empty if there is no such field.
 std::string key_value(const SetRun& run, const std::string& field);
 
 /// The same for tables: "no" where the key leaves out a setting that earlier versions did not have.

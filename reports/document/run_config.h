@@ -99,7 +99,7 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
-/// Of a window: days, and memory for their times.
+/// The most steps of a window: days, and memory for their times.
 inline constexpr double most_steps = 1e7;
 
 /// RunConfig::batch while the largest batch is still to be found.

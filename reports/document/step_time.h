@@ -7,7 +7,8 @@
 
 namespace nearmetal {
 
-/// Of the step times in the timed window. Within one run only: says nothing about the next run.
+/// Statistics of the step times in the timed window. Within one run only: says nothing about the
+/// next run.
 struct StepTime {
   double median_seconds = 0;
   double p95_seconds = 0;

@@ -26,7 +26,7 @@ inline bool decides_operations(const std::string& setting) {
   return std::ranges::find(settings_of_operations, setting) != settings_of_operations.end();
 }
 
-/// Of every setting: `given` by a flag, the others as nobody chose them.
+/// The origin of every setting: those `given` came by a flag, nobody chose the others.
 Origins origins_of(const std::vector<std::string>& given = {});
 
 }  // namespace nearmetal

@@ -11,7 +11,7 @@ namespace nearmetal {
 /// The JSON Schema (2020-12) of what to_json() writes.
 std::string baselines_schema();
 
-/// Of the schema that `nearmetal schema baselines` prints.
+/// JSON by the schema that `nearmetal schema baselines` prints.
 std::string to_json(const std::vector<BaselineSeries>& series);
 
 }  // namespace nearmetal

@@ -22,11 +22,12 @@ void print_go_benchmark(std::ostream& out, const RunSet& set);
 /// the latest.
 void print_prometheus(std::ostream& out, const RunSet& set);
 
-/// Of Google Benchmark, as its tools/compare.py takes it: a repetition for each complete run, real
-/// time is that of a mean step; CPU time, which is not measured, is the same.
+/// Google Benchmark's JSON, as its tools/compare.py takes it: a repetition for each complete run,
+/// real time is that of a mean step; CPU time, which is not measured, is the same.
 std::string google_benchmark_json(const RunSet& set);
 
-/// Of github-action-benchmark, for its tool customBiggerIsBetter: mean throughput of each arm.
+/// The JSON of github-action-benchmark, for its tool customBiggerIsBetter: mean throughput of each
+/// arm.
 std::string github_action_benchmark_json(const RunSet& set);
 
 /// A test case for each run: failed is an error, partial is skipped; figures are properties.

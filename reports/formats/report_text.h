@@ -23,7 +23,7 @@ void print_text(std::ostream& out, const RunSet& set);
 /// The same as Markdown.
 void print_markdown(std::ostream& out, const RunSet& set);
 
-/// Of what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.
+/// Prints what fits into a step summary of GitHub, which drops one of over 1 MiB as a whole.
 void print_github_summary(std::ostream& out, const RunSet& set);
 
 /// Long form, RFC 4180: a header, then a line for each run and metric, the work last; then speedup

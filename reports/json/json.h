@@ -59,10 +59,10 @@ bool claims_to_be_report(std::string_view text);
 
 /// As consistent_report_from_json(), and names the source of what it refuses.
 Report read_report(ReportText report);
-/// Of a file, or with - of standard input, that holds one report.
+/// Reads a file, or with - standard input, that holds one report.
 Report read_report(const std::filesystem::path& path);
 
-/// Of a file that does not open: "it is a folder", or what the system says.
+/// Why a file does not open: "it is a folder", or what the system says.
 std::string why_unreadable(const std::filesystem::path& path);
 
 /// The whole content. Throws InvalidReport for what is no file or cannot be read.

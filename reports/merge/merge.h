@@ -30,7 +30,7 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
 std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
                                                            bool unlike = false);
 
-/// Of the stages of one replica, in their order.
+/// The bubble of the stages of one replica, in their order.
 PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
                                std::span<const StageSeconds> stages);
 

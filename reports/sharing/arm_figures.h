@@ -15,10 +15,10 @@ std::vector<const Run*> timed_runs(const RunArm& arm);
 
 // Means over these; but for memory, power and energy of an arm with a share:
 
-/// Of step times, of the worst rank.
+/// The 99th percentile of step times of the worst rank.
 Maybe<double> worst_p99_seconds(const RunArm& arm);
 
-/// Of the jobs' speeds, by Jain: 1 is even.
+/// Fairness of the jobs' speeds, by Jain: 1 is even.
 Maybe<double> fairness_of(const RunArm& arm);
 
 /// Samples/s of the slowest job and of the fastest; geometric means over the runs.

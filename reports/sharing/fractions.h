@@ -63,12 +63,12 @@ bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 /// held against those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
-/// Of the arms whose jobs are alike and share in one way, the one whose batch is the fastest, for
-/// each way; none where no way has a choice.
+/// For each way of sharing the arm with the fastest batch, of those whose jobs are alike; none
+/// where no way has a choice.
 RunSet with_best_batches(const RunSet& set);
 
-/// Of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there are
-/// several batches of the best of each way.
+/// Tables of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there
+/// are several batches of the best of each way.
 std::vector<TitledTable> fraction_tables(const RunSet& set);
 
 /// "3905 GB/s", "650 TFLOP/s"

@@ -36,8 +36,8 @@ SpeedRatio weighted_speedup(const JobProgress& progress);
 /// That of one arm over that of another whose jobs do the same.
 SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base);
 
-/// Of the progress of jobs, as means over the runs: by Jain, 1 is even; and the least over the
-/// most.
+/// Fairness of the progress of jobs, as means over the runs: by Jain, 1 is even; and the least over
+/// the most.
 double fairness_of(const JobProgress& progress);
 double worst_of_best(const JobProgress& progress);
 

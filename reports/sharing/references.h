@@ -25,7 +25,7 @@ class References {
   /// Whether they did the same work on the same hardware, each job with as many ranks.
   bool same_context(const RunArm& a, const RunArm& b) const;
 
-  /// Of those that did the same work as `arm`, undisturbed, the first whose jobs share so; null:
+  /// The first arm that did the same work as `arm`, undisturbed, and whose jobs share so; null:
   /// there is none.
   const RunArm* find(const RunArm& arm,
                      const std::function<bool(const ArmShare& share)>& wanted) const;

@@ -83,9 +83,9 @@ struct RunSpread {
 /// None for fewer than 2 runs.
 std::optional<RunSpread> run_spread(std::span<const double> values, std::span<const double> within);
 
-/// Of each value, whether it lies further than 3.5 modified standard deviations from the median of
+/// Whether each value lies further than 3.5 modified standard deviations from the median of
 /// the logarithms (Iglewicz and Hoaglin, 1993): worth a look, no reason to leave it out.
-/// Of fewer than 10 values none, as their median deviation is too often small by chance.
+/// None of fewer than 10 values does, as their median deviation is too often small by chance.
 std::vector<bool> outliers(std::span<const double> values);
 
 }  // namespace nearmetal

@@ -11,7 +11,7 @@ namespace nearmetal {
 
 double mean(std::span<const double> samples);
 
-/// Of what is compared by ratios, such as speeds, all above 0.
+/// The mean of what is compared by ratios, such as speeds, all above 0.
 double geometric_mean(std::span<const double> samples);
 
 /// Unbiased; of at least 2 samples.

@@ -67,7 +67,7 @@ std::span<const double> window_steps(const Run& run);
 /// for each run.
 Chart throughput_chart(const ShownArms& shown);
 
-/// Of each row of a comparison the difference with the interval that the verdict rests on, and the
+/// The difference of each row of a comparison, with the interval that the verdict rests on, and the
 /// margin.
 Chart difference_chart(const Comparison& comparison);
 
@@ -80,8 +80,8 @@ Chart efficiency_chart(const ShownArms& shown);
 /// fairness, memory and energy.
 std::vector<Chart> fraction_charts(const RunSet& set);
 
-/// Of a sweep with a grid, for each setting of several values: throughput, samples for a joule and
-/// memory over it, a curve for each combination of the others.
+/// Charts of a sweep with a grid, for each setting of several values: throughput, samples for a
+/// joule and memory over it, a curve for each combination of the others.
 std::vector<Chart> grid_charts(const RunSet& set);
 
 /// Step times of the timed window of each arm's typical run: one after another, and how they are
@@ -92,7 +92,7 @@ Chart step_distribution_chart(const ShownArms& shown);
 /// The kernels or primitives of a step, each timed alone, by phase, against the step as a whole.
 Chart profile_chart(const ShownArms& shown);
 
-/// Of pipelines: when each stage computed each micro-batch of a step.
+/// When each stage of a pipeline computed each micro-batch of a step.
 Chart pipeline_chart(const ShownArms& shown);
 
 /// By how much the median step of each rank differs from that of the middle rank, for each run.
