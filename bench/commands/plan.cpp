@@ -127,7 +127,7 @@ void require_pods(const MpiJobPods& pods, bool mpi_job) {
 
 void add_plan_options(Options& options, PlanForm& form) {
   add_layout_options(options, form.request);
-  options.row("--format", form.format, plan_formats, "what to print");
+  options.row("--format", form.format, plan_formats, "form of the plan");
   add_pod_options(options, form.pods);
   options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
   options.toggle("--force", form.force, "replace an existing file");

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import cli
@@ -61,6 +62,15 @@ class Help(cli.CliTest):
                           ["plan", "--help"], ["doctor", "--help"]):
             for line in self.call(*arguments).out.splitlines():
                 self.assertLessEqual(len(line), 100, line)
+
+    def test_no_help_text_needs_the_line_before_it(self):
+        commands = re.findall(r"(?m)^  (\w+) {5,}", self.call("--help").out.split("Subcommands:")[1])
+        self.assertGreater(len(commands), 15)
+        for command in [[name] for name in commands] + [["baseline", "add"], ["import", "pairs"]]:
+            options = self.call(*command, "--help").out.split("\nExamples")[0]
+            for line in options.splitlines():
+                text = line[36:] if line[:36].endswith(" ") else ""
+                self.assertNotRegex(text, r"^(of|that|what|which|those|behind)\b", f"{command}")
 
     def test_version_tells_commit_and_backends(self):
         process = self.call("--version")
