@@ -100,6 +100,9 @@ struct Parameter {
   bool scales_residual_branch = false;  // last batch norm of a block; may start at zero
   int64_t offset = 0;                   // in elements, canonical layout
   int64_t size = 0;
+
+  /// Weights of products and tables; vectors are biases and parameters of norms.
+  bool is_matrix() const { return dims.size() > 1; }
 };
 
 struct Node {

@@ -89,7 +89,7 @@ struct ProgramOptions {
   Kernels kernels = Kernels::fastest;
   bool launch_as_graph = true;  // GPU: the step as one CUDA graph, else kernel by kernel
   bool host_sleeps = false;     // GPU: while it waits for a step, else as CUDA chooses
-  SgdOptions sgd;
+  OptimizerOptions optimizer;
   LossScale loss_scale;
   // In which gradients travel to other ranks, if any: fp32, bf16 or fp16; empty: as computed.
   std::optional<Precision> gradient_type;
@@ -102,6 +102,10 @@ struct ProgramOptions {
 
   int64_t step_images() const { return micro_batches * batch_size; }
 };
+
+inline bool is_adamw(const ProgramOptions& options) {
+  return options.optimizer.kind == Optimizer::adamw;
+}
 
 /// Throws std::invalid_argument for a step without images, and for several micro-batches without a
 /// gradient that they share.
@@ -196,13 +200,17 @@ class Program {
   /// without one.
   virtual int64_t boundary_bytes() const { return 0; }
 
-  /// From the next restart() on updates take this rate in place of that of ProgramOptions::sgd.
+  /// From the next restart() on updates take this rate in place of that of
+  /// ProgramOptions::optimizer.
   virtual void use_learning_rate(double rate) = 0;
-  /// Sets parameters; momentum becomes 0, running statistics, loss scale and the count of steps
-  /// that draws the labels those of a new program.
+  /// Sets parameters; momentum and second moments become 0, running statistics, loss scale, the
+  /// count of updates and that of the steps that draws the labels those of a new program.
   virtual void restart(std::span<const float> parameters) = 0;
   virtual std::vector<float> parameters() = 0;
+  /// Of AdamW the first moment of the gradient.
   virtual std::vector<float> momentum() = 0;
+  /// Of the gradient, with AdamW; else empty.
+  virtual std::vector<float> second_moments() = 0;
   /// Of the last step, before momentum and weight decay, unscaled; with an AllReduce the mean over
   /// its ranks.
   virtual std::vector<float> gradients() = 0;

@@ -5,11 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define NM_HOST_DEVICE __host__ __device__
-#else
-#define NM_HOST_DEVICE
-#endif
+#include "models/host_device.h"
 
 namespace nearmetal {
 

@@ -21,12 +21,17 @@ constexpr Precision stored_type(Precision precision) {
   return precision == Precision::tf32 ? Precision::fp32 : precision;
 }
 
-/// Stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
-/// w -= learning_rate * m, for every parameter.
-struct SgdOptions {
+/// sgd: stochastic gradient descent as in PyTorch: g += weight_decay * w; m = momentum * m + g;
+/// w -= learning_rate * m, for every parameter. adamw: models/adamw.h.
+enum class Optimizer { sgd, adamw };
+
+constexpr auto names_of(Optimizer) { return std::array{"sgd", "adamw"}; }
+
+struct OptimizerOptions {
   double learning_rate = 0.1;
-  double momentum = 0.9;
+  double momentum = 0.9;  // of SGD
   double weight_decay = 1e-4;
+  Optimizer kind = Optimizer::sgd;
 };
 
 /// The loss is multiplied by `initial` before the backward pass and the gradient divided by it

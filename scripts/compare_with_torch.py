@@ -109,6 +109,18 @@ class Torch:
             is_layer = isinstance(module, (self.torch.nn.Conv2d, self.torch.nn.Linear))
             before = (name, module) if is_layer else None
 
+    def optimizer(self, model):
+        """As nearmetal updates: AdamW decays matrices alone."""
+        config, optimizers = self.config, self.torch.optim
+        rate, decay = config["learning_rate"], config["weight_decay"]
+        if config["optimizer"] != "adamw":
+            return optimizers.SGD(model.parameters(), lr=rate, momentum=config["momentum"],
+                                  weight_decay=decay)
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        vectors = [p for p in model.parameters() if p.dim() < 2]
+        return optimizers.AdamW([{"params": matrices, "weight_decay": decay},
+                                 {"params": vectors, "weight_decay": 0.0}], lr=rate)
+
     def train(self, precision):
         """Loss and gradients of every step, then what they made of the network, by name."""
         torch, config = self.torch, self.config
@@ -118,8 +130,7 @@ class Torch:
         half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
         scale = config["loss_scale"]["initial"] if half else 1
         model = self.model(dtype)
-        optimizer = torch.optim.SGD(model.parameters(), lr=config["learning_rate"],
-                                    momentum=config["momentum"], weight_decay=config["weight_decay"])
+        optimizer = self.optimizer(model)
         result = {}
         for step in range(config["steps"]):
             optimizer.zero_grad()

@@ -79,6 +79,10 @@ double default_learning_rate(const RunConfig& config) {
   return std::min(largest, static_cast<double>(step_samples(config)) / (64 * features));
 }
 
+// AdamW's steps are as long as its rate, whatever the gradient: that of fine-tuning BERT (arXiv
+// 1810.04805), of which random labels make little in the steps of a run.
+constexpr double adamw_learning_rate = 5e-5;
+
 // The largest gradients, those of the stem's weights, fall with the root of the batch, those of
 // activations with the batch. This keeps the former below 65,504 (ResNet-152, 224 x 224: 6,200) and
 // the latter above what fp16 holds with all its bits.
@@ -128,6 +132,9 @@ void fill_defaults(RunConfig& config, Device device) {
   const bool cuda = config.device == Device::cuda;
   fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
   fill(config.batch, int64_t{cuda ? 256 : 16});
+  fill(config.optimizer, find_network(config.model).optimizer);
+  const bool adamw = config.optimizer == Optimizer::adamw;
+  fill(config.weight_decay, adamw ? 1e-2 : 1e-4);
   // A GPU reaches its power limit after a second, and its clock swings for two more (H200: 26.5 ms
   // steps, then 31, then 27): 120 steps at the default batch outlast that.
   fill(config.warmup, int64_t{cuda ? 120 : 3});
@@ -135,7 +142,7 @@ void fill_defaults(RunConfig& config, Device device) {
   if (!has_fp16_gradients(config)) fill(config.loss_scale, LossScale{});
   if (config.batch == largest_that_fits) return;
   fill(config.loss_scale, default_loss_scale(*config.batch));
-  fill(config.learning_rate, default_learning_rate(config));
+  fill(config.learning_rate, adamw ? adamw_learning_rate : default_learning_rate(config));
 }
 
 void check_settings(const Workload& workload) {
@@ -175,6 +182,9 @@ void check_settings(const Workload& workload) {
   require(has_fp16_gradients(config) ||
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
+  require(config.optimizer == Optimizer::sgd || !given("momentum"),
+          "--momentum is of SGD, and AdamW has its own, of 0.9; leave it out, or give --optimizer "
+          "sgd");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
   check_pipeline(config);

@@ -26,7 +26,13 @@ std::pair<Device, std::string> choose_device(Device asked, const std::filesystem
 /// | warmup        | 120                     | 3                        |
 /// | launch        | graph                   | does not apply           |
 /// | loss_scale    | 8 x sqrt(batch) in fp16, to a power of two; else 1 |
-/// | learning_rate | batch / 64 / features, at most 0.1                 |
+///
+/// and by the network, whose customary optimizer it takes:
+///
+/// |               | sgd                                | adamw |
+/// | ------------- | ---------------------------------- | ----- |
+/// | learning_rate | batch / 64 / features, at most 0.1 | 5e-5  |
+/// | weight_decay  | 1e-4                               | 0.01  |
 ///
 /// The features are those that the classifier reads. Learning rate and loss scale of fp16 wait for
 /// the batch: call again once `--batch auto` is settled. Throws std::invalid_argument for a model

@@ -190,7 +190,8 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
   options.kernels = config.kernels;
   options.launch_as_graph = config.launch != LaunchMode::stream;
   options.host_sleeps = config.host_wait == HostWait::block;
-  options.sgd = {config.learning_rate.value(), config.momentum, config.weight_decay};
+  options.optimizer = {config.learning_rate.value(), config.momentum, config.weight_decay.value(),
+                       config.optimizer.value()};
   options.loss_scale = config.loss_scale.value();
   if (exchanges_gradients(config, world_size)) {
     options.gradient_type = from_name<Precision>(to_string(config.gradient_type));

@@ -34,7 +34,7 @@ constexpr int64_t most_verify_samples = 16;
 constexpr int64_t most_verify_steps = 60;
 // The default rate of a run keeps random labels from stirring the logits: for VGG-16 it is too low
 // to memorise anything in so few steps, and one that was asked for may be too high.
-constexpr double verify_learning_rate = 0.01;
+constexpr double verify_learning_rate_of_sgd = 0.01, verify_learning_rate_of_adamw = 1e-3;
 
 struct FixedSet {
   std::vector<float> images;
@@ -183,7 +183,8 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
   // Not the images that it trains on.
   const FixedSet set =
       fixed_set(graph, substream(seed, 0x766572696679), step_samples(config), result.samples);
-  program.use_learning_rate(verify_learning_rate);
+  program.use_learning_rate(config.optimizer == Optimizer::adamw ? verify_learning_rate_of_adamw
+                                                                 : verify_learning_rate_of_sgd);
   program.restart(task.own(initial_parameters(graph, seed, config.zero_init)));
   program.use_batch(set.images, set.labels);
   while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
@@ -207,7 +208,8 @@ Checks check(const RankTask& task, Program& program, AllReduce* all_reduce, Stag
   try {
     if (all_reduce != nullptr) {
       checks.other_replica = first_that_differs(
-          task.replicas(), hash_of(program.parameters()) + hash_of(program.momentum()));
+          task.replicas(), hash_of(program.parameters()) + hash_of(program.momentum()) +
+                               hash_of(program.second_moments()));
     }
     if (task.pipeline != nullptr) {
       checks.marks = program.task_marks();

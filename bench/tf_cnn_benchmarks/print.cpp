@@ -61,6 +61,7 @@ const char* mode_of(const SetRun& run) {
 // Without an update there is none.
 const char* optimizer_of(const SetRun& run) {
   if (!trains(run)) return "none";
+  if (key_value(run, "optimizer") == "adamw") return "adamw";
   return key_value(run, "momentum") == "0" ? "sgd" : "momentum";
 }
 

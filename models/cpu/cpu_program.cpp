@@ -57,6 +57,7 @@ void CpuProgram::allocate() {
   const int64_t parameters = step_.bytes(Region::values) / 4;
   if (!options_.forward_only) {
     momentum_ = allocate_host(4 * parameters);
+    if (is_adamw(options_)) second_moments_ = allocate_host(4 * parameters);
     partial_sums_.resize(square_sum_parts(parameters));
     const int64_t sent = sent_gradient_bytes(step_, options_);
     if (sent > 0) sent_gradients_ = allocate_host(sent);
@@ -98,11 +99,14 @@ void CpuProgram::surround_with_input_and_update() {
                               .bytes = bytes,
                               .run = [this] { finish_step(); }});
   if (options_.forward_only) return;
-  step_.operations.push_back({.name = "sgd",
-                              .phase = Phase::update,
-                              .implementation = "own loop",
-                              .bytes = 5 * bytes + static_cast<double>(step_.bytes(Region::copies)),
-                              .run = [this] { update(); }});
+  // Reads and writes the values and each moment, and reads the gradient.
+  const double sweeps = is_adamw(options_) ? 7 : 5;
+  step_.operations.push_back(
+      {.name = to_string(options_.optimizer.kind),
+       .phase = Phase::update,
+       .implementation = "own loop",
+       .bytes = sweeps * bytes + static_cast<double>(step_.bytes(Region::copies)),
+       .run = [this] { update(); }});
 }
 
 void CpuProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
@@ -168,13 +172,30 @@ float CpuProgram::gradient_factor() const {
 
 void CpuProgram::update() {
   if (record_.update_skipped) return;
+  ++updates_;
   uint16_t* copies = nullptr;
   if (step_.bytes(Region::copies) > 0) {
     copies = static_cast<uint16_t*>(regions_[static_cast<size_t>(Region::copies)].get());
   }
-  sgd_update(options_.sgd,
+  if (is_adamw(options_)) return update_by_adamw(copies);
+  sgd_update(options_.optimizer,
              {region(Region::values), static_cast<float*>(momentum_.get()),
               region(Region::gradients), copies, step_.bytes(Region::values) / 4, inverse_scale_});
+}
+
+void CpuProgram::update_by_adamw(uint16_t* copies) {
+  const AdamwStep step = adamw_step(options_.optimizer.learning_rate, updates_);
+  for (size_t i = 0; i < step_.slices.size(); ++i) {
+    OptimizerOptions options = options_.optimizer;
+    if (!graph_.parameters()[i].is_matrix()) options.weight_decay = 0;
+    const Tensor& slice = *step_.slices[i].value;
+    const int64_t first = slice.offset_bytes / 4;
+    adamw_update(
+        options, step,
+        {region(Region::values) + first, static_cast<float*>(momentum_.get()) + first,
+         static_cast<float*>(second_moments_.get()) + first, region(Region::gradients) + first,
+         copies != nullptr ? copies + first : nullptr, slice.bytes() / 4, inverse_scale_});
+  }
 }
 
 void CpuProgram::enqueue_step() {
@@ -199,7 +220,9 @@ void CpuProgram::restart(std::span<const float> parameters) {
     if (slice.copy != nullptr) reorder(slice.value->memory, slice.copy->memory, stream_);
   }
   const int64_t elements = step_.bytes(Region::values) / 4;
-  if (momentum_ != nullptr) std::fill_n(static_cast<float*>(momentum_.get()), elements, 0.0f);
+  for (const HostMemory* moments : {&momentum_, &second_moments_}) {
+    if (*moments != nullptr) std::fill_n(static_cast<float*>(moments->get()), elements, 0.0f);
+  }
   for (const NormStatistics& norm : step_.norms) {
     auto mean = state_.running_statistics.begin() + norm.offset;
     std::fill_n(mean, norm.stride, 0.0f);
@@ -207,7 +230,7 @@ void CpuProgram::restart(std::span<const float> parameters) {
   }
   state_.loss_scale = static_cast<float>(options_.loss_scale.initial);
   inverse_scale_ = gradient_factor();
-  steps_ = good_steps_ = 0;
+  steps_ = updates_ = good_steps_ = 0;
   last_end_.reset();
 }
 
@@ -230,6 +253,11 @@ std::vector<float> CpuProgram::parameters() { return canonical(region(Region::va
 std::vector<float> CpuProgram::momentum() {
   if (momentum_ == nullptr) return std::vector<float>(graph_.parameter_count());
   return canonical(static_cast<const float*>(momentum_.get()));
+}
+
+std::vector<float> CpuProgram::second_moments() {
+  if (second_moments_ == nullptr) return {};
+  return canonical(static_cast<const float*>(second_moments_.get()));
 }
 
 std::vector<float> CpuProgram::gradients() {

@@ -25,10 +25,11 @@ class CpuProgram : public Program {
   std::vector<TaskMark> task_marks() override { return state_.stage.marks; }
   int64_t boundary_bytes() const override;
 
-  void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
+  void use_learning_rate(double rate) override { options_.optimizer.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
   std::vector<float> momentum() override;
+  std::vector<float> second_moments() override;
   std::vector<float> gradients() override;
   std::vector<float> running_statistics() override;
   std::vector<float> logits() override;
@@ -75,13 +76,14 @@ class CpuProgram : public Program {
   void finish_step();
   void sum_over_stages(double& squares, double& loss);
   void update();
+  void update_by_adamw(uint16_t* copies);
   float gradient_factor() const;
   void set_images(std::span<const float> images);
 
   float* region(Region region) const {
     return static_cast<float*>(regions_[static_cast<size_t>(region)].get());
   }
-  // Parameters, their momentum or gradients: `flat` has the order and layouts of the slices.
+  // Parameters, their moments or gradients: `flat` has the order and layouts of the slices.
   std::vector<float> canonical(const float* flat) const;
 
   Graph graph_;
@@ -92,13 +94,15 @@ class CpuProgram : public Program {
   LoweredStep step_;
   std::array<HostMemory, region_count> regions_;
   HostMemory momentum_;
+  HostMemory second_moments_;          // null with SGD
   HostMemory sent_gradients_;          // null where they travel as they are
   HostMemory host_images_;             // of all micro-batches; null where images stay in place
   HostMemory sum_before_;              // of gradients; null where a step is one micro-batch
   std::vector<int32_t> fixed_labels_;  // empty: drawn every step
   std::vector<double> partial_sums_;
 
-  int64_t steps_ = 0;  // since restart()
+  int64_t steps_ = 0;    // since restart()
+  int64_t updates_ = 0;  // likewise, of those steps that were not skipped
   int32_t good_steps_ = 0;
   int ranks_ = 1;                                                  // whose gradients are summed
   float inverse_scale_ = 1;                                        // of the last step

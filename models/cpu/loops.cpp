@@ -117,10 +117,10 @@ void mean_of_sums(const float* sums, float* gradients, int64_t count, int64_t el
   for (int64_t i = 0; i < elements; ++i) gradients[i] = (sums[i] + gradients[i]) * factor;
 }
 
-void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
-  const auto learning_rate = static_cast<float>(sgd.learning_rate);
-  const auto momentum = static_cast<float>(sgd.momentum);
-  const auto weight_decay = static_cast<float>(sgd.weight_decay);
+void sgd_update(const OptimizerOptions& options, const SgdOperands& operands) {
+  const auto learning_rate = static_cast<float>(options.learning_rate);
+  const auto momentum = static_cast<float>(options.momentum);
+  const auto weight_decay = static_cast<float>(options.weight_decay);
   float *const values = operands.values, *const velocity = operands.momentum;
   const float* const gradients = operands.gradients;
   const float inverse_scale = operands.inverse_scale;
@@ -131,6 +131,21 @@ void sgd_update(const SgdOptions& sgd, const SgdOperands& operands) {
         momentum * velocity[i] + (gradients[i] * inverse_scale + weight_decay * value);
     velocity[i] = speed;
     values[i] = value - learning_rate * speed;
+  }
+  if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
+}
+
+void adamw_update(const OptimizerOptions& options, const AdamwStep& step,
+                  const AdamwOperands& operands) {
+  const auto keep = static_cast<float>(1 - options.learning_rate * options.weight_decay);
+  float *const values = operands.values, *const first = operands.first_moments,
+               *const second = operands.second_moments;
+  const float* const gradients = operands.gradients;
+  const float inverse_scale = operands.inverse_scale;
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < operands.elements; ++i) {
+    nearmetal::adamw_update(step, keep, gradients[i] * inverse_scale, first[i], second[i],
+                            values[i]);
   }
   if (operands.copies != nullptr) copy_as_bf16(values, operands.copies, operands.elements);
 }

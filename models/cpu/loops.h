@@ -5,6 +5,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
+#include "models/adamw.h"
 #include "models/program.h"
 #include "models/sixteen_bits.h"
 
@@ -58,7 +59,20 @@ struct SgdOperands {
   int64_t elements;
   float inverse_scale;  // of the loss
 };
-void sgd_update(const SgdOptions& sgd, const SgdOperands& operands);
+void sgd_update(const OptimizerOptions& options, const SgdOperands& operands);
+
+/// One AdamW update of a part of the parameters, with the weight decay of `options`.
+struct AdamwOperands {
+  float* values;
+  float* first_moments;
+  float* second_moments;
+  const float* gradients;
+  uint16_t* copies;  // as of SgdOperands
+  int64_t elements;
+  float inverse_scale;  // likewise
+};
+void adamw_update(const OptimizerOptions& options, const AdamwStep& step,
+                  const AdamwOperands& operands);
 void copy_as_bf16(const float* values, uint16_t* copies, int64_t elements);
 
 /// out[i] = in[i], each in fp32, bf16 or fp16; rounded to nearest even.

@@ -51,6 +51,7 @@ int64_t CpuProgram::host_image_bytes(const LoweredStep& step, const ProgramOptio
 int64_t CpuProgram::bytes_needed(const LoweredStep& step, const ProgramOptions& options) {
   int64_t bytes = step.total_bytes() + 4 * step.statistics_elements();  // running ones as well
   bytes += step.bytes(Region::gradients);                               // momentum
+  if (is_adamw(options)) bytes += step.bytes(Region::gradients);        // second moments
   bytes += sent_gradient_bytes(step, options);
   if (options.micro_batches > 1) bytes += step.bytes(Region::gradients);  // their sum
   return bytes + host_image_bytes(step, options);

@@ -226,7 +226,9 @@ void CudaProgram::restart(std::span<const float> parameters) {
   const std::vector<float> values = layout_.to_flat(graph_, parameters);
   const int64_t bytes = layout_.elements() * static_cast<int64_t>(sizeof(float));
   upload(flat.values, values.data(), bytes);
-  if (flat.momentum != nullptr) NM_CALL(cudaMemsetAsync(flat.momentum, 0, bytes, stream_.get()));
+  for (float* moments : {flat.momentum, flat.second_moments}) {
+    if (moments != nullptr) NM_CALL(cudaMemsetAsync(moments, 0, bytes, stream_.get()));
+  }
   launch_copy_values(options_.precision, flat, stream_.get());
 
   std::vector<float> statistics;  // mean 0, variance 1
@@ -243,7 +245,9 @@ void CudaProgram::restart(std::span<const float> parameters) {
                         .inverse_scale = 1 / scale,
                         .good_steps = 0,
                         .skip_update = 0,
-                        .learning_rate = static_cast<float>(options_.sgd.learning_rate),
+                        .learning_rate = static_cast<float>(options_.optimizer.learning_rate),
+                        .updates = 0,
+                        .adamw = {},
                         .backward_end_nanoseconds = 0,
                         .exchange_end_nanoseconds = 0};
   upload(resources_.state, &state, sizeof(state));
@@ -261,6 +265,13 @@ std::vector<float> CudaProgram::momentum() {
   wait_until_idle();
   return layout_.to_canonical(graph_,
                               download<float>(resources_.parameters.momentum, layout_.elements()));
+}
+
+std::vector<float> CudaProgram::second_moments() {
+  if (resources_.parameters.second_moments == nullptr) return {};
+  wait_until_idle();
+  return layout_.to_canonical(
+      graph_, download<float>(resources_.parameters.second_moments, layout_.elements()));
 }
 
 std::vector<float> CudaProgram::gradients() {

@@ -58,10 +58,11 @@ class CudaProgram : public Program {
   std::vector<TaskMark> task_marks() override;
   int64_t boundary_bytes() const override;
 
-  void use_learning_rate(double rate) override { options_.sgd.learning_rate = rate; }
+  void use_learning_rate(double rate) override { options_.optimizer.learning_rate = rate; }
   void restart(std::span<const float> parameters) override;
   std::vector<float> parameters() override;
   std::vector<float> momentum() override;
+  std::vector<float> second_moments() override;
   std::vector<float> gradients() override;
   std::vector<float> running_statistics() override;
   std::vector<float> logits() override;

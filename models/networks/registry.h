@@ -8,6 +8,7 @@
 
 #include "models/graph.h"
 #include "models/sample_unit.h"
+#include "models/training_options.h"
 
 namespace nearmetal {
 
@@ -19,6 +20,7 @@ struct NetworkOptions {
 struct Network {
   std::string name;  // also of the graph
   SampleUnit sample;
+  Optimizer optimizer;  // that it is customarily trained with
   /// Throws std::invalid_argument for an image too small or under 2 classes.
   std::function<Graph(const NetworkOptions&)> build;
 };

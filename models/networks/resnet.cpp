@@ -93,7 +93,7 @@ Graph build(const Variant& variant, const NetworkOptions& options) {
 std::vector<Network> resnet() {
   std::vector<Network> rows;
   for (const Variant& variant : variants) {
-    rows.push_back({variant.name, SampleUnit::image,
+    rows.push_back({variant.name, SampleUnit::image, Optimizer::sgd,
                     [&variant](const NetworkOptions& options) { return build(variant, options); }});
   }
   return rows;

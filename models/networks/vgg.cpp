@@ -42,7 +42,7 @@ std::vector<Network> vgg() {
   std::vector<Network> rows;
   for (const bool with_norm : {false, true}) {
     const std::string name = with_norm ? "vgg16_bn" : "vgg16";
-    rows.push_back({name, SampleUnit::image, [=](const NetworkOptions& options) {
+    rows.push_back({name, SampleUnit::image, Optimizer::sgd, [=](const NetworkOptions& options) {
                       return build(name, with_norm, options);
                     }});
   }

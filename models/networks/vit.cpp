@@ -65,7 +65,7 @@ Graph vision_transformer(const std::string& name, const VisionTransformer& sizes
 }
 
 std::vector<Network> vit() {
-  return {{"vit_b_16", SampleUnit::image, [](const NetworkOptions& options) {
+  return {{"vit_b_16", SampleUnit::image, Optimizer::adamw, [](const NetworkOptions& options) {
              return vision_transformer(
                  "vit_b_16", base, {3, options.image_size, options.image_size}, options.classes);
            }}};

@@ -65,14 +65,20 @@ struct JobSettings {
 };
 using AllSettings = std::vector<JobSettings>;
 
+// Earlier reports, which tell of no optimizer, are of SGD.
+RunConfig as_earlier_reports(RunConfig config) {
+  if (config.optimizer == Optimizer::sgd) config.optimizer.reset();
+  return config;
+}
+
 AllSettings settings_of(const Report& report, const Arm& arm, const Run& run) {
-  const RunConfig& config = config_of(report, arm);
+  const RunConfig config = as_earlier_reports(config_of(report, arm));
   if (arm.workloads.empty()) return {{config, exchanges_gradients(config, run.world_size)}};
   AllSettings all;
   for (const RunConfig& workload : arm.workloads) {
     const bool told = all.size() < run.jobs.size();
     const int64_t ranks = told ? run.jobs[all.size()].ranks : run.world_size;
-    all.push_back({workload, exchanges_gradients(workload, ranks)});
+    all.push_back({as_earlier_reports(workload), exchanges_gradients(workload, ranks)});
   }
   return all;
 }

@@ -37,8 +37,7 @@ struct ImportedRun {
 
 /// What `work` may name, beside settings of a run.
 inline constexpr std::array imported_work = {
-    "benchmark",     "collective", "dataset",        "global_batch_size",
-    "message_bytes", "optimizer",  "placement",      "redop",
-    "round",         "type",       "variable_update"};
+    "benchmark", "collective", "dataset", "global_batch_size", "message_bytes", "placement",
+    "redop",     "round",      "type",    "variable_update"};
 
 }  // namespace nearmetal

@@ -60,10 +60,11 @@ struct RunConfig {
   std::optional<LaunchMode> launch;  // of GPU work
   HostWait host_wait = HostWait::automatic;
   Kernels kernels = Kernels::fastest;
-  int64_t accumulate = 1;  // micro-batches of a step, each of `batch` samples
+  int64_t accumulate = 1;              // micro-batches of a step, each of `batch` samples
+  std::optional<Optimizer> optimizer;  // the network's own
   std::optional<double> learning_rate;
-  double momentum = 0.9;
-  double weight_decay = 1e-4;
+  double momentum = 0.9;  // of SGD
+  std::optional<double> weight_decay;
   std::optional<LossScale> loss_scale;
   int64_t seed = 1;
   Bind bind = Bind::automatic;

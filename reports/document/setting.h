@@ -18,7 +18,7 @@ constexpr auto names_of(SettingGroup) {
                     "Several ranks (under mpirun or srun)",
                     "How long, and which proof",
                     "Evidence and monitor",
-                    "Optimizer (SGD)",
+                    "Optimizer",
                     "Files and output"};
 }
 

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "reports/document/network_settings.h"
 #include "reports/document/output_settings.h"
 #include "reports/document/pipeline_settings.h"
 #include "reports/document/setting.h"
@@ -116,7 +117,7 @@ inline constexpr std::tuple settings_of_work{
              .added = true,
              .last = true}),
     setting(&RunConfig::learning_rate, "learning_rate", SettingGroup::optimizer,
-            {.help = "fixed [batch / 64 / features, at most 0.1]",
+            {.help = "fixed [sgd: batch / 64 / features, to 0.1; adamw: 5e-5]",
              .range = at_least(0),
              .most = 1e6,
              .decides = Decides::work,
@@ -124,7 +125,7 @@ inline constexpr std::tuple settings_of_work{
              .commands = in_run | in_sweep | in_export,
              .needs = Needs::training}),
     setting(&RunConfig::momentum, "momentum", SettingGroup::optimizer,
-            {.help = "share of the last update that stays",
+            {.help = "share of the last update of SGD that stays",
              .range = within(0, 1),
              .most = 1,
              .decides = Decides::work,
@@ -132,7 +133,8 @@ inline constexpr std::tuple settings_of_work{
              .commands = in_run | in_sweep | in_export,
              .needs = Needs::training}),
     setting(&RunConfig::weight_decay, "weight_decay", SettingGroup::optimizer,
-            {.help = "L2, of every parameter",
+            {.help = "[sgd: 1e-4, L2 of all; adamw: 0.01, of matrices]",
+             .meaning = "Of sgd L2 of every parameter; of adamw decoupled, of matrices",
              .range = at_least(0),
              .most = 1,
              .decides = Decides::work,
@@ -284,8 +286,8 @@ inline constexpr std::tuple settings_of_work{
              .repeated = false,
              .added = true})};
 
-inline constexpr auto settings_of_run =
-    std::tuple_cat(settings_of_work, settings_of_output, settings_of_pipeline);
+inline constexpr auto settings_of_run = std::tuple_cat(settings_of_work, settings_of_output,
+                                                       settings_of_pipeline, settings_of_networks);
 
 /// Calls visit(setting, member) for each, where `member` is a pointer to a member of RunConfig.
 template <class Visitor>

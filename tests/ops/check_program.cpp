@@ -198,43 +198,38 @@ std::vector<float> trained(Program& program, std::span<const float> parameters, 
   return program.parameters();
 }
 
-// Whether `after` follows from `before` by SGD with the gradients that `after` reports.
-AssertionResult check_update(const Graph& graph, const SgdOptions& sgd, const ReferenceStep& before,
-                             const ReferenceStep& after) {
+}  // namespace
+
+AssertionResult check_update(const Graph& graph, const OptimizerOptions& options, int64_t updates,
+                             const ReferenceStep& before, const ReferenceStep& after) {
   double squares = 0;
   for (const double gradient : after.gradients) squares += gradient * gradient;
   if (std::abs(after.gradient_norm / std::sqrt(squares) - 1) > 1e-5) {
     return AssertionFailure() << "gradient norm " << after.gradient_norm << ", but the gradients' "
                               << std::sqrt(squares);
   }
+  ReferenceStep wanted = before;
+  wanted.gradients = after.gradients;
+  update_parameters(graph, options, updates, wanted);
+  if (wanted.second_moments.size() != after.second_moments.size()) {
+    return AssertionFailure() << after.second_moments.size() << " second moments";
+  }
   for (const Parameter& parameter : graph.parameters()) {
-    std::vector<double> values, momenta;
-    for (int64_t i = parameter.offset; i < parameter.offset + parameter.size; ++i) {
-      const double decayed = after.gradients[i] + sgd.weight_decay * before.parameters[i];
-      momenta.push_back(sgd.momentum * before.momentum[i] + decayed);
-      values.push_back(before.parameters[i] - sgd.learning_rate * momenta.back());
-    }
     const auto error = [&](const std::vector<double>& actual, const std::vector<double>& expected) {
-      return relative_error(std::span(actual).subspan(parameter.offset, parameter.size), expected);
+      if (expected.empty()) return 0.0;
+      return relative_error(std::span(actual).subspan(parameter.offset, parameter.size),
+                            std::span(expected).subspan(parameter.offset, parameter.size));
     };
-    const double worst = std::max(error(after.momentum, momenta), error(after.parameters, values));
+    const double worst = std::max({error(after.momentum, wanted.momentum),
+                                   error(after.second_moments, wanted.second_moments),
+                                   error(after.parameters, wanted.parameters)});
     if (worst > update_tolerance) {
-      return AssertionFailure() << "update of " << parameter.name << ": relative error " << worst;
+      return AssertionFailure() << "update " << updates << " of " << parameter.name
+                                << ": relative error " << worst;
     }
   }
   return AssertionSuccess();
 }
-
-AssertionResult check_two_updates(Program& program, const Graph& graph, const SgdOptions& sgd,
-                                  const RandomCase& random, const ReferenceStep& first) {
-  ReferenceStep start;
-  start.parameters.assign(random.parameters.begin(), random.parameters.end());
-  start.momentum.resize(start.parameters.size());
-  const AssertionResult result = check_update(graph, sgd, start, first);
-  return result ? check_update(graph, sgd, first, run_step(program)) : result;
-}
-
-}  // namespace
 
 ReferenceStep run_step(Program& program) {
   const auto widened = [](const std::vector<float>& values) {
@@ -247,7 +242,8 @@ ReferenceStep run_step(Program& program) {
           widened(program.gradients()),
           widened(program.running_statistics()),
           widened(program.parameters()),
-          widened(program.momentum())};
+          widened(program.momentum()),
+          widened(program.second_moments())};
 }
 
 AssertionResult check_against_reference(Backend& backend, const Graph& graph,
@@ -269,7 +265,10 @@ AssertionResult check_against_reference(Backend& backend, const Graph& graph,
              : rounding_bounds(graph, random.inputs(options), expected, options.precision);
     const Excess excess = nearmetal::excess(found, bounds);
     if (!excess.forward.empty()) return AssertionFailure() << excess.forward;
-    const AssertionResult update = check_two_updates(*program, graph, options.sgd, random, actual);
+    ReferenceStep start;
+    start.parameters.assign(random.parameters.begin(), random.parameters.end());
+    AssertionResult update = check_update(graph, options.optimizer, 1, start, actual);
+    if (update) update = check_update(graph, options.optimizer, 2, actual, run_step(*program));
     if (!update) return update;
     if (excess.gradients.empty()) return refuses_half_gradients(graph, actual, expected, bounds);
     gradients += "\nbatch of seed " + std::to_string(seed) + ":" + excess.gradients;

@@ -31,6 +31,12 @@ const Parameter* weight_of_cancelled_bias(const Graph& graph, const Parameter& p
 /// Runs one step and reads everything that it left.
 ReferenceStep run_step(Program& program);
 
+/// Whether `after` follows from `before`, of which empty moments are 0, by update number `updates`
+/// with the gradients that `after` has, up to some roundings of fp32.
+::testing::AssertionResult check_update(const Graph& graph, const OptimizerOptions& options,
+                                        int64_t updates, const ReferenceStep& before,
+                                        const ReferenceStep& after);
+
 /// |actual - expected| / |expected|, Euclidean; infinite where a value is not finite.
 double relative_error(std::span<const double> actual, std::span<const double> expected);
 

@@ -28,7 +28,7 @@ std::vector<float> losses(Program& program, int steps) {
 TEST_F(ProgramTest, MemorisesAFixedBatch) {
   const Graph graph = small_graph();
   ProgramOptions options = with_batch();
-  options.sgd.learning_rate = 0.1;
+  options.optimizer.learning_rate = 0.1;
   const auto program = started(backend(), graph, options);
   const RandomCase random = random_case(graph, batch_size, 1);
   program->use_batch(random.images, random.labels);
@@ -76,7 +76,7 @@ TEST_F(ProgramTest, RestartSetsParametersAndForgetsTheRest) {
 
 TEST_F(ProgramTest, SyntheticLabelsChangeFromStepToStep) {
   ProgramOptions options = with_batch();
-  options.sgd.learning_rate = 0;
+  options.optimizer.learning_rate = 0;
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, options);
   const std::vector<float> synthetic = losses(*program, 4);
@@ -106,7 +106,7 @@ TEST_F(ProgramTest, SyntheticDataFollowsItsSeed) {
 TEST_F(ProgramTest, LearningRateZeroLeavesParametersAlone) {
   const Graph graph = small_graph();
   ProgramOptions options = with_batch();
-  options.sgd.learning_rate = 0;
+  options.optimizer.learning_rate = 0;
   const auto program = started(backend(), graph, options);
   EXPECT_GT(step(*program).gradient_norm, 0);
   EXPECT_EQ(program->parameters(), initial_parameters(graph, 1));
@@ -119,9 +119,9 @@ TEST_F(ProgramTest, ALearningRateOfItsOwnHoldsFromTheNextRestart) {
   const auto usual = started(backend(), graph, options);
   step(*usual);
   options.kernel_choices = usual->kernel_choices();
-  options.sgd.learning_rate = 0;
+  options.optimizer.learning_rate = 0;
   const auto program = started(backend(), graph, options);
-  program->use_learning_rate(SgdOptions().learning_rate);
+  program->use_learning_rate(OptimizerOptions().learning_rate);
   program->restart(initial_parameters(graph, 1));
   step(*program);
   EXPECT_EQ(program->parameters(), usual->parameters());

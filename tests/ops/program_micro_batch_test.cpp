@@ -50,7 +50,7 @@ class MicroBatches : public ProgramTest {
   };
   Apart apart(const Program& together) {
     ProgramOptions options = with_batch();
-    options.sgd.learning_rate = 0;
+    options.optimizer.learning_rate = 0;
     options.kernel_choices = together.kernel_choices();
     const auto program = prepared(options);
     Apart result;
@@ -82,9 +82,10 @@ TEST_F(MicroBatches, AStepIsTheMeanOfStepsOnEach) {
   const std::vector<float> momentum = program->momentum(), parameters = program->parameters();
   for (size_t i = 0; i < momentum.size(); ++i) {
     const double decayed =
-        wanted.mean_gradient[i] + options.sgd.weight_decay * random_.parameters[i];
+        wanted.mean_gradient[i] + options.optimizer.weight_decay * random_.parameters[i];
     ASSERT_NEAR(momentum[i], decayed, 1e-6) << i;
-    ASSERT_NEAR(parameters[i], random_.parameters[i] - options.sgd.learning_rate * decayed, 1e-6);
+    ASSERT_NEAR(parameters[i], random_.parameters[i] - options.optimizer.learning_rate * decayed,
+                1e-6);
   }
 }
 

@@ -36,12 +36,13 @@ std::span<const float> part(const std::vector<float>& all, const ParameterRange&
 
 // What is left of some steps; of a pipeline what its stages leave, behind one another.
 struct Trained {
-  std::vector<float> parameters, gradients, momentum, running_statistics;
+  std::vector<float> parameters, gradients, momentum, second_moments, running_statistics;
   std::vector<StepRecord> records;
 
   bool operator==(const Trained& other) const {
     return parameters == other.parameters && gradients == other.gradients &&
-           momentum == other.momentum && running_statistics == other.running_statistics;
+           momentum == other.momentum && second_moments == other.second_moments &&
+           running_statistics == other.running_statistics;
   }
 };
 
@@ -53,6 +54,7 @@ void append_state(Program& program, Trained& trained) {
   append(program.parameters(), trained.parameters);
   append(program.gradients(), trained.gradients);
   append(program.momentum(), trained.momentum);
+  append(program.second_moments(), trained.second_moments);
   append(program.running_statistics(), trained.running_statistics);
 }
 
@@ -123,6 +125,7 @@ Trained joined(const std::vector<Trained>& stages) {
     append(stage.parameters, all.parameters);
     append(stage.gradients, all.gradients);
     append(stage.momentum, all.momentum);
+    append(stage.second_moments, all.second_moments);
     append(stage.running_statistics, all.running_statistics);
   }
   return all;
@@ -157,6 +160,16 @@ TEST_F(Pipeline, TrainsAsOneDeviceWithAccumulationBitByBit) {
       }
     }
   }
+}
+
+TEST_F(Pipeline, AdamwTrainsAsOnOneDevice) {
+  const Graph graph = build_network("resnet20", {16, 10});
+  TrainingWork work = work_of(graph, 3);
+  work.options.optimizer = {.learning_rate = 0.01, .weight_decay = 0.1, .kind = Optimizer::adamw};
+  const Trained alone = train_alone(backend(), work);
+  EXPECT_EQ(alone.second_moments.size(), alone.parameters.size());
+  EXPECT_TRUE(joined(train_stages(work, named_cuts(graph, "layer1.2,layer3.0", 3),
+                                  Schedule::one_forward_one_backward)) == alone);
 }
 
 TEST_F(Pipeline, AGradientThatIsNotFiniteSkipsTheUpdateOfAllStages) {

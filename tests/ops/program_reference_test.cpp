@@ -129,7 +129,7 @@ TEST_F(ProgramTest, StepOfATrainedNetworkEqualsReference) {
 TEST_F(ProgramTest, OtherOptimizerSettingsAreUsed) {
   ProgramOptions options;
   options.batch_size = 4;
-  options.sgd = {0.03, 0.5, 0.01};
+  options.optimizer = {0.03, 0.5, 0.01};
   EXPECT_TRUE(check_against_reference(backend(), small_graph(), options));
 }
 

@@ -9,7 +9,7 @@ ReferenceInputs RandomCase::inputs(const ProgramOptions& options) const {
   inputs.parameters = parameters;
   inputs.images = images;
   inputs.labels = labels;
-  inputs.sgd = options.sgd;
+  inputs.optimizer = options.optimizer;
   inputs.loss_scale = options.loss_scale.initial;
   return inputs;
 }

@@ -36,7 +36,7 @@ class Walk {
     for (const Parameter& parameter : graph.parameters()) {
       const auto first = inputs.parameters.begin() + parameter.offset;
       std::vector<double> values(first, first + parameter.size);
-      if (is_matrix(parameter)) round_operand(values);
+      if (parameter.is_matrix()) round_operand(values);
       parameters_.push_back(std::move(values));
     }
     step_.gradients.resize(graph.parameter_count());
@@ -64,7 +64,6 @@ class Walk {
   }
 
  private:
-  static bool is_matrix(const Parameter& parameter) { return parameter.dims.size() > 1; }
   void round_operand(std::vector<double>& values) const {
     if (!inputs_.rounding) return;
     for (double& value : values) value = rounded(value, *inputs_.rounding);
@@ -273,7 +272,7 @@ class Walk {
 
   void set_gradient(int index, std::vector<double> gradient) {
     const Parameter& parameter = graph_.parameters()[index];
-    if (is_matrix(parameter)) round_stored(gradient);
+    if (parameter.is_matrix()) round_stored(gradient);
     for (double& value : gradient) value /= inputs_.loss_scale;
     std::copy(gradient.begin(), gradient.end(), step_.gradients.begin() + parameter.offset);
   }
@@ -286,14 +285,10 @@ class Walk {
   }
 
   void update() {
+    step_.parameters.assign(inputs_.parameters.begin(), inputs_.parameters.end());
+    update_parameters(graph_, inputs_.optimizer, 1, step_);
     double squares = 0;
-    for (size_t i = 0; i < step_.gradients.size(); ++i) {
-      const double value = inputs_.parameters[i], gradient = step_.gradients[i];
-      squares += gradient * gradient;
-      const double momentum = gradient + inputs_.sgd.weight_decay * value;
-      step_.momentum.push_back(momentum);
-      step_.parameters.push_back(value - inputs_.sgd.learning_rate * momentum);
-    }
+    for (const double gradient : step_.gradients) squares += gradient * gradient;
     step_.gradient_norm = std::sqrt(squares);
   }
 

@@ -16,7 +16,7 @@ struct ReferenceInputs {
   std::span<const float> parameters;  // canonical layout
   std::span<const float> images;      // [batch, channels, height, width]
   std::span<const int32_t> labels;
-  SgdOptions sgd;
+  OptimizerOptions optimizer;
   double loss_scale = 1;
   // Emulates a precision: every activation, every activation's gradient, every matrix and its
   // gradient is rounded to it, to nearest, ties to even (tf32: the operands of products alone, the
@@ -24,7 +24,7 @@ struct ReferenceInputs {
   std::optional<Precision> rounding;
 };
 
-/// Vectors as Program defines them; momentum starts from 0, running statistics from (0, 1).
+/// Vectors as Program defines them; moments start from 0, running statistics from (0, 1).
 struct ReferenceStep {
   double loss = 0;
   double gradient_norm = 0;
@@ -32,9 +32,15 @@ struct ReferenceStep {
   std::vector<double> running_statistics;
   std::vector<double> parameters;  // after the update
   std::vector<double> momentum;    // likewise
+  std::vector<double> second_moments;
 };
 
 ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs);
+
+/// Takes `step` with the moments and parameters before an update, empty ones being 0, and the
+/// gradients for it, to those behind it. That many updates have been made with this one.
+void update_parameters(const Graph& graph, const OptimizerOptions& options, int64_t updates,
+                       ReferenceStep& step);
 
 /// The logits, [batch, classes], where batch norm takes these running statistics (in the order of
 /// Program::running_statistics()) in place of those of the batch. Labels are not read.

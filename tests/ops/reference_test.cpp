@@ -65,7 +65,7 @@ TEST(Reference, UpdateIsSgdWithWeightDecay) {
   const Graph graph = small_graph(17, 5);
   ProgramOptions options;
   options.batch_size = 2;
-  options.sgd = {0.25, 0.9, 0.5};
+  options.optimizer = {0.25, 0.9, 0.5};
   const RandomCase random = random_case(graph, 2, 1);
   const ReferenceStep step = reference_step(graph, random.inputs(options));
   double squares = 0;

@@ -70,6 +70,7 @@ class FakeProgram : public Program {
   }
   std::vector<float> parameters() override { return {}; }
   std::vector<float> momentum() override { return {}; }
+  std::vector<float> second_moments() override { return {}; }
   std::vector<float> gradients() override { return {}; }
   std::vector<float> running_statistics() override { return {}; }
   std::vector<float> logits() override { return script_.logits; }

@@ -165,7 +165,7 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
     for (const int p : node.parameters) {
       const Parameter& parameter = graph.parameters()[p];
       layout.slices[p].elements = parameter.size;
-      layout.slices[p].is_matrix = parameter.dims.size() > 1;
+      layout.slices[p].is_matrix = parameter.is_matrix();
     }
     if (node.op == OpKind::conv) {
       layout.slices[node.parameters[0]] = convolution_slice(graph, node, stem);

@@ -225,9 +225,17 @@ void Lowering::finish() {
   if (staged) emit_sum_over_stages();
   if (options_.forward_only) return;
   const double copy = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 0;
-  emit("sgd", Phase::update, "own", {}, [=, sgd = options_.sgd, &r](cudaStream_t stream) {
-    launch_sgd(precision, r.parameters, sgd.momentum, sgd.weight_decay, r.state, stream);
-  }).bytes = elements * (4 * 4 + static_cast<double>(element_size()) + copy);
+  const bool adamw = is_adamw(options_);
+  emit(to_string(options_.optimizer.kind), Phase::update, "own", {},
+       [=, options = options_.optimizer, &r](cudaStream_t stream) {
+         if (adamw) {
+           launch_adamw(precision, r.parameters, options.weight_decay, r.state, stream);
+         } else {
+           launch_sgd(precision, r.parameters, options.momentum, options.weight_decay, r.state,
+                      stream);
+         }
+       })
+      .bytes = elements * ((adamw ? 6 : 4) * 4 + static_cast<double>(element_size()) + copy);
 }
 
 void Lowering::place() {

@@ -46,6 +46,7 @@ void carve_parameters(Carver& carver, const FlatLayout& layout, const ProgramOpt
   flat.copies = copies ? carver.take<char>(layout.elements() * element_size) : nullptr;
   if (options.forward_only) return;
   flat.momentum = carver.take<float>(layout.elements());
+  if (is_adamw(options)) flat.second_moments = carver.take<float>(layout.elements());
   flat.matrix_gradients = carver.take<char>(layout.matrix_elements * element_size);
   flat.vector_gradients = carver.take<float>(layout.vector_elements);
   if (options.micro_batches > 1) flat.sum_before = carver.take<float>(layout.elements());

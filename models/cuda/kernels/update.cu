@@ -60,6 +60,9 @@ __device__ void finish(const FinishOperands& operands, double loss, double scale
   record.gradient_norm = static_cast<float>(sqrt(scaled_square_sum) / scale / operands.ranks);
   record.update_skipped = finite ? 0 : 1;
   state.skip_update = finite ? 0 : 1;
+  if (finite) state.updates += 1;
+  const bool adamw = operands.parameters.second_moments != nullptr;
+  if (adamw && finite) state.adamw = adamw_step(state.learning_rate, state.updates);
   record.exposed_communication_seconds =
       1e-9f * static_cast<float>(state.exchange_end_nanoseconds - state.backward_end_nanoseconds);
   state.inverse_scale = 1 / (scale * static_cast<float>(operands.ranks));
@@ -111,40 +114,6 @@ __global__ void finish_stages_kernel(FinishOperands operands) {
 
 __global__ void mark_kernel(MarkRing ring, int mark) {
   ring.marks[ring.state->step % ring.ring_size * ring.count + mark] = device_clock();
-}
-
-// Four elements a thread: 16 bytes of each fp32 array.
-template <class G>
-struct alignas(4 * sizeof(G)) Four {
-  G values[4];
-};
-
-template <class T, class G>
-__global__ void sgd_kernel(float* values, float* momentum, const G* gradients, T* copies,
-                           int64_t elements, float momentum_factor, float weight_decay,
-                           const StepState* state) {
-  if (state->skip_update != 0) return;
-  const float learning_rate = state->learning_rate;
-  const float inverse_scale = state->inverse_scale;
-  const int64_t stride = int64_t{gridDim.x} * update_threads;
-  for (int64_t i = int64_t{blockIdx.x} * update_threads + threadIdx.x; i < elements / 4;
-       i += stride) {
-    auto value = reinterpret_cast<Four<float>*>(values)[i];
-    auto velocity = reinterpret_cast<Four<float>*>(momentum)[i];
-    const auto gradient = reinterpret_cast<const Four<G>*>(gradients)[i];
-    Four<T> copy;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float g =
-          fmaf(weight_decay, value.values[j], to_float(gradient.values[j]) * inverse_scale);
-      velocity.values[j] = fmaf(momentum_factor, velocity.values[j], g);
-      value.values[j] = fmaf(-learning_rate, velocity.values[j], value.values[j]);
-      copy.values[j] = from_float<T>(value.values[j]);
-    }
-    reinterpret_cast<Four<float>*>(values)[i] = value;
-    reinterpret_cast<Four<float>*>(momentum)[i] = velocity;
-    if (copies != nullptr) reinterpret_cast<Four<T>*>(copies)[i] = copy;
-  }
 }
 
 template <class T>
@@ -241,26 +210,6 @@ void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream) {
 void launch_mark_backward_end(StepState* state, cudaStream_t stream) {
   mark_backward_end_kernel<<<1, 1, 0, stream>>>(state);
   NM_CHECK_LAUNCH();
-}
-
-void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
-                double weight_decay, const StepState* state, cudaStream_t stream) {
-  const auto launch = [&]<class T, class G>(int64_t first, const G* gradients, T* copies,
-                                            int64_t elements) {
-    sgd_kernel<T, G><<<blocks_for(elements / 4, update_threads), update_threads, 0, stream>>>(
-        parameters.values + first, parameters.momentum + first, gradients, copies, elements,
-        static_cast<float>(momentum), static_cast<float>(weight_decay), state);
-    NM_CHECK_LAUNCH();
-  };
-  with_element_type(precision, [&]<class T>() {
-    launch(0, static_cast<const T*>(parameters.matrix_gradients),
-           static_cast<T*>(parameters.copies), parameters.matrix_elements);
-    launch(parameters.matrix_elements, parameters.vector_gradients,
-           static_cast<T*>(parameters.copies == nullptr
-                               ? nullptr
-                               : parameters.operand(parameters.matrix_elements, sizeof(T))),
-           parameters.vector_elements);
-  });
 }
 
 void launch_copy_values(Precision precision, const FlatParameters& parameters,

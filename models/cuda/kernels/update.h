@@ -1,16 +1,18 @@
 // The end of a step: conversion of gradients that travel, gradient norm, loss scale, the step's
-// record, and SGD over flat buffers.
+// record, and SGD or AdamW over flat buffers.
 //
 // Bytes per parameter, whose copy is the floor: the norm reads its gradient (E, the size of an
 // activation); SGD reads gradient, value and momentum, E + 8, and writes value, momentum and the
-// copy for the next step, 8 + E, of which there is none in fp32. The sum over micro-batches reads
-// and writes 4 more for each but the first, and their mean reads 4 and writes E.
+// copy for the next step, 8 + E, of which there is none in fp32; AdamW reads and writes 4 more. The
+// sum over micro-batches reads and writes 4 more for each but the first, and their mean reads 4 and
+// writes E.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
+#include "models/adamw.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -23,6 +25,8 @@ struct StepState {
   int32_t good_steps;   // since the loss scale last changed
   int32_t skip_update;
   float learning_rate;  // here, as arguments of kernels are fixed in a CUDA graph
+  int64_t updates;      // that were not skipped
+  AdamwStep adamw;      // of the update that comes
   // By the device's clock; both 0 without an exchange of gradients.
   uint64_t backward_end_nanoseconds;
   uint64_t exchange_end_nanoseconds;
@@ -46,6 +50,7 @@ struct FlatParameters {
   void* copies = nullptr;   // values in the type of the activations; null: that is fp32
   // Null where nothing is trained:
   float* momentum = nullptr;          // like values
+  float* second_moments = nullptr;    // likewise; null with SGD
   void* matrix_gradients = nullptr;   // scaled by the loss scale
   float* vector_gradients = nullptr;  // likewise
   // Sum over the micro-batches before the last, like values; null where a step is one.
@@ -114,6 +119,10 @@ void launch_mark_backward_end(StepState* state, cudaStream_t stream);
 /// SGD after launch_finish_step(), with the learning rate of `state`.
 void launch_sgd(Precision precision, const FlatParameters& parameters, double momentum,
                 double weight_decay, const StepState* state, cudaStream_t stream);
+
+/// AdamW after launch_finish_step(), likewise; matrices decay, vectors do not.
+void launch_adamw(Precision precision, const FlatParameters& parameters, double weight_decay,
+                  const StepState* state, cudaStream_t stream);
 
 /// Copies master values into their 16-bit copies, where there are any.
 void launch_copy_values(Precision precision, const FlatParameters& parameters, cudaStream_t stream);

@@ -95,6 +95,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"learning_rate", "--learning-rate", "0.25"},
       {"momentum", "--momentum", "0.5"},
       {"weight_decay", "--weight-decay", "0"},
+      {"optimizer", "--optimizer", "adamw"},
       {"zero_init", "--zero-init"},
       {"loss_scale", "--loss-scale", "128"},
       {"seed", "--seed", "42"},

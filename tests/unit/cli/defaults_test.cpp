@@ -83,6 +83,23 @@ TEST(FillDefaults, Cpu) {
   EXPECT_NO_THROW(check_settings({config}));
 }
 
+TEST(FillDefaults, EachNetworkHasItsCustomaryOptimizer) {
+  RunConfig config;
+  fill_defaults(config, Device::cuda);
+  EXPECT_EQ(config.optimizer, Optimizer::sgd);
+  EXPECT_EQ(config.weight_decay, 1e-4);
+  config = {.model = "vit_b_16"};
+  fill_defaults(config, Device::cuda);
+  EXPECT_EQ(config.optimizer, Optimizer::adamw);
+  EXPECT_EQ(config.weight_decay, 0.01);
+  EXPECT_EQ(config.learning_rate, 5e-5);
+  config = {.model = "vit_b_16"};
+  config.optimizer = Optimizer::sgd;
+  fill_defaults(config, Device::cuda);
+  EXPECT_EQ(config.weight_decay, 1e-4);
+  EXPECT_DOUBLE_EQ(*config.learning_rate, 256.0 / 64 / 768);
+}
+
 TEST(FillDefaults, WhatIsGivenStays) {
   RunConfig config;
   config.precision = Precision::bf16;
@@ -235,6 +252,12 @@ TEST_F(CheckSettings, OneForwardPass) {
   config.zero_init = true;
   EXPECT_THAT(refusal(Device::cpu, {"inference", "zero_init"}), HasSubstr("--zero-init"));
 }
+TEST_F(CheckSettings, MomentumIsOfSgd) {
+  config.optimizer = Optimizer::adamw;
+  EXPECT_EQ(refusal(Device::cpu, {"optimizer"}), "");
+  EXPECT_THAT(refusal(Device::cpu, {"optimizer", "momentum"}), HasSubstr("--momentum is of SGD"));
+}
+
 TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
   config.plans = "a.json";
   config.plan_cache = "b.json";

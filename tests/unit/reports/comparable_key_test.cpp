@@ -44,6 +44,10 @@ TEST(ComparableKey, HoldsWhatMustAgree) {
               ElementsAre("kernels"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).accumulate = 2; }), ElementsAre("accumulate"));
   EXPECT_THAT(changed_by([&](Report& r) { config(r).inference = true; }), ElementsAre("inference"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).optimizer = Optimizer::adamw; }),
+              ElementsAre("optimizer"));
+  EXPECT_THAT(changed_by([&](Report& r) { config(r).optimizer = Optimizer::sgd; }), IsEmpty())
+      << "that of earlier reports";
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].kind = Kind::emulated; }), ElementsAre("kind"));
   EXPECT_THAT(changed_by([](Report& r) { r.arms[0].runs[0].world_size = 2; }),
               ElementsAre("world_size"));
@@ -75,6 +79,7 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
     report.invocation.config.host_wait = HostWait::block;
     report.invocation.config.kernels = Kernels::cudnn;
     report.invocation.config.accumulate = 2;
+    report.invocation.config.optimizer = Optimizer::adamw;
     report.invocation.config.pipeline = 2;
     report.invocation.config.micro_batches = 2;
     report.invocation.config.schedule = Schedule::gpipe;

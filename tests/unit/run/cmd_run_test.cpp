@@ -40,9 +40,9 @@ TEST_F(CmdRun, HandsTheSettingsToTheProgram) {
        "--momentum", "0.8", "--weight-decay", "0.01", "--threads", "3", "--forward-only"});
   EXPECT_EQ(script.options.batch_size, 8);
   EXPECT_EQ(script.options.precision, Precision::bf16);
-  EXPECT_EQ(script.options.sgd.learning_rate, 0.5);
-  EXPECT_EQ(script.options.sgd.momentum, 0.8);
-  EXPECT_EQ(script.options.sgd.weight_decay, 0.01);
+  EXPECT_EQ(script.options.optimizer.learning_rate, 0.5);
+  EXPECT_EQ(script.options.optimizer.momentum, 0.8);
+  EXPECT_EQ(script.options.optimizer.weight_decay, 0.01);
   EXPECT_EQ(script.options.threads, 3);
   EXPECT_TRUE(script.options.forward_only);
   EXPECT_EQ(script.restarts, 1) << "seeded parameters";

@@ -1,0 +1,21 @@
+// The settings of which each network has a default of its own, a part of the table in settings.h.
+#pragma once
+
+#include <tuple>
+
+#include "reports/document/setting.h"
+
+namespace nearmetal {
+
+inline constexpr auto settings_of_networks = std::make_tuple(
+    setting(&RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
+            {.help = "[transformers: adamw, other networks: sgd]",
+             .meaning = "What updates the parameters; null, as in earlier reports: sgd",
+             .decides = Decides::work,
+             .key_place = 4,
+             .commands = in_run | in_sweep | in_export,
+             .needs = Needs::training,
+             .added = true,
+             .last = true}));
+
+}  // namespace nearmetal
