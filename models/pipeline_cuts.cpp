@@ -9,10 +9,20 @@
 namespace nearmetal {
 namespace {
 
-// Whether a node of this kind may read what lies behind a cut: others are computed together with
-// what they read.
-bool may_begin_a_stage(OpKind op) {
-  return op == OpKind::conv || op == OpKind::linear || op == OpKind::add;
+// Whether this reader of a node may lie behind a cut: others are computed together with what they
+// read, as is a layer norm that alone reads a sum.
+bool may_begin_a_stage(const Graph& graph, const Node& reader) {
+  switch (reader.op) {
+    case OpKind::conv:
+    case OpKind::linear:
+    case OpKind::token_linear:
+    case OpKind::add:
+      return true;
+    case OpKind::layer_norm:
+      return graph.consumers(reader.inputs[0]).size() > 1;
+    default:
+      return false;
+  }
 }
 
 bool is_in_module(const std::string& node, std::string_view module) {
@@ -88,7 +98,7 @@ std::vector<int> cut_points(const Graph& graph) {
     const std::vector<int>& readers = graph.consumers(i);
     const bool alone = furthest <= i;
     const bool apart = !readers.empty() && std::ranges::all_of(readers, [&](int reader) {
-      return may_begin_a_stage(graph.node(reader).op);
+      return may_begin_a_stage(graph, graph.node(reader));
     });
     if (i > 0 && alone && apart) points.push_back(i);
     for (const int reader : readers) furthest = std::max(furthest, reader);

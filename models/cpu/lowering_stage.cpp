@@ -39,7 +39,10 @@ Tensor* Lowering::boundary_tensor(int boundary) {
     source = graph_.node(source).inputs[0];
   }
   if (!graph_.is(source, OpKind::linear)) {
-    return tensor({dims(boundary), type_, dnnl::memory::format_tag::nchw});
+    // Tokens as they lie: their features innermost.
+    const bool tokens = graph_.node(boundary).shape.width == 1;
+    return tensor({dims(boundary), type_,
+                   tokens ? dnnl::memory::format_tag::nhwc : dnnl::memory::format_tag::nchw});
   }
   const Dims rows{options_.batch_size, graph_.node(boundary).shape.channels};
   return tensor({rows, type_, dnnl::memory::format_tag::nc});

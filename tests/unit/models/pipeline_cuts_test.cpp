@@ -12,8 +12,11 @@
 namespace nearmetal {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 Graph network(const std::string& name) { return build_network(name, {64, 10}); }
@@ -31,6 +34,15 @@ TEST(CutPoints, OfResidualNetworksAreBlocks) {
 TEST(CutPoints, DoNotPartWhatIsComputedTogether) {
   EXPECT_THAT(all_cuts("vgg16_bn"), HasSubstr("features.2,features.6,"))
       << "behind ReLU or pooling, not behind a convolution or its batch norm";
+}
+
+TEST(CutPoints, OfVisionTransformersAreHalvesOfLayers) {
+  EXPECT_THAT(all_cuts("vit_b_16"),
+              AllOf(StartsWith("encoder.pos_embedding,encoder.layers.encoder_layer_0.add_1,"
+                               "encoder.layers.encoder_layer_0,"
+                               "encoder.layers.encoder_layer_1.add_1,"),
+                    EndsWith("encoder.layers.encoder_layer_10,encoder.layers.encoder_layer_11,"
+                             "select_token")));
 }
 
 TEST(Cuts, AreFoundByModuleAndByNode) {
