@@ -129,6 +129,7 @@ int Graph::copy(const Graph& from, const Node& node, std::vector<int> inputs) {
     const Parameter& original = from.parameters().at(parameter);
     parameter = add_parameter(original.name, original.dims, original.initialiser, original.fan);
     parameters_.back().scales_residual_branch = original.scales_residual_branch;
+    parameters_.back().parts = original.parts;
   }
   return append(std::move(copied));
 }
@@ -144,13 +145,22 @@ int64_t Graph::parameter_count() const {
 const Node& Graph::classifier() const {
   const Node& last = nodes_.back();
   const Node& classifier = has_loss() ? nodes_.at(last.inputs.at(0)) : last;
-  if (classifier.op != OpKind::linear) throw std::logic_error("the graph ends in no classifier");
+  const bool is_linear = classifier.op == OpKind::linear || classifier.op == OpKind::token_linear;
+  if (!is_linear) throw std::logic_error("the graph ends in no classifier");
   return classifier;
 }
 
-int64_t Graph::classes() const { return classifier().shape.channels; }
+int64_t Graph::classes() const {
+  const Node& last = classifier();
+  return last.op == OpKind::linear ? last.shape.channels : last.shape.tokens();
+}
 
-int64_t Graph::features() const { return input_shape(classifier()).elements(); }
+int64_t Graph::features() const {
+  const Node& last = classifier();
+  return last.op == OpKind::linear ? input_shape(last).elements() : input_shape(last).channels;
+}
+
+int64_t Graph::logits_per_sample() const { return classifier().shape.elements(); }
 
 int64_t Graph::largest_tensor_elements() const {
   int64_t largest = 0;

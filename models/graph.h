@@ -11,6 +11,8 @@ namespace nearmetal {
 
 enum class OpKind {
   input,
+  token_ids,
+  embedding,
   conv,
   batch_norm,
   layer_norm,
@@ -26,11 +28,13 @@ enum class OpKind {
   global_average_pool,
   linear,
   softmax_cross_entropy,
+  span_loss,
   boundary,
 };
 
 constexpr auto names_of(OpKind) {
-  return std::array{"input",      "conv",
+  return std::array{"input",      "token_ids",
+                    "embedding",  "conv",
                     "batch_norm", "layer_norm",
                     "relu",       "gelu",
                     "add",        "token_linear",
@@ -38,7 +42,12 @@ constexpr auto names_of(OpKind) {
                     "positions",  "select_token",
                     "max_pool",   "global_average_pool",
                     "linear",     "softmax_cross_entropy",
-                    "boundary"};
+                    "span_loss",  "boundary"};
+}
+
+/// Whether such a node ends a graph that is trained: it reads logits, and labels.
+constexpr bool is_loss(OpKind op) {
+  return op == OpKind::softmax_cross_entropy || op == OpKind::span_loss;
 }
 
 /// Shape of one image's tensor; the batch dimension belongs to the program. The tokens of a
@@ -90,16 +99,24 @@ struct TokenLinearStart {
   Initialiser bias = Initialiser::zero;
 };
 
+/// Rows of the tables that an embedding reads: of words by the ids of tokens, of positions (the
+/// longest sequence) and of types of tokens.
+struct EmbeddingRows {
+  int64_t words = 0, positions = 0, types = 0;
+};
+
 /// A trained tensor. Canonical layout: that of torchvision (convolution weights OIHW), fp32, all
 /// parameters behind one another in graph order. Programs convert to the layout of their device.
 struct Parameter {
-  std::string name;  // torchvision's, e.g. "layer1.0.conv1.weight"
+  std::string name;  // torchvision's or Hugging Face's, e.g. "layer1.0.conv1.weight"
   std::vector<int64_t> dims;
   Initialiser initialiser = Initialiser::zero;
   int64_t fan = 0;                      // of the initialiser: outputs or inputs per value, or both
   bool scales_residual_branch = false;  // last batch norm of a block; may start at zero
   int64_t offset = 0;                   // in elements, canonical layout
   int64_t size = 0;
+  // Where it is packed of several equal ones, row behind row: their names, which files have.
+  std::vector<std::string> parts{};
 
   /// Weights of products and tables; vectors are biases and parameters of norms.
   bool is_matrix() const { return dims.size() > 1; }
@@ -114,6 +131,7 @@ struct Node {
   std::vector<int> parameters;  // indices: weight, then bias where there is one
   int64_t heads = 0;            // attention
   double epsilon = 0;           // layer_norm
+  int64_t vocabulary = 0;       // token_ids: each is below it
 
   bool has_bias() const { return parameters.size() > 1; }
 };
@@ -137,6 +155,9 @@ class Graph {
   int linear(int input, const std::string& name, int64_t outputs,
              Initialiser initialiser = Initialiser::uniform_fan_in);
   int softmax_cross_entropy(int input, const std::string& name);
+  /// Reads {2, tokens}: for each token its logit as the start and as the end of an answer. Leaves
+  /// the mean of their cross entropies over the tokens.
+  int span_loss(int input, const std::string& name);
   /// Of a stage of a pipeline: what it gets from the stage before in place of images, and what it
   /// hands on in place of a loss; gradients go the other way.
   int receive(Shape value);
@@ -158,6 +179,16 @@ class Graph {
   int class_token(int input, const std::string& name);
   /// Adds a trained vector to each token, another one at each place: a parameter of this name.
   int positions(int input, const std::string& name);
+  /// In place of an image: {1, tokens} of ids of words.
+  int token_ids(int64_t tokens, int64_t vocabulary);
+  /// {features, tokens} of ids: of each the sum of its word's row, of the row of its place and of
+  /// the first type, as BertEmbeddings of Hugging Face without a norm, whose names the tables have.
+  /// Throws std::invalid_argument for more tokens than positions.
+  int embedding(int input, const std::string& name, int64_t features, const EmbeddingRows& rows);
+  /// token_linear() whose outputs are those of `parts` behind one another, which divide them:
+  /// linear layers of these names.
+  int packed_linear(int input, const std::string& name, int64_t outputs,
+                    const std::vector<std::string>& parts, TokenLinearStart start);
   /// {features} of the first token.
   int select_token(int input, const std::string& name);
 
@@ -183,7 +214,11 @@ class Graph {
     return is(sole_consumer(product), OpKind::batch_norm) ? sole_consumer(product) : -1;
   }
 
-  bool has_loss() const { return nodes_.back().op == OpKind::softmax_cross_entropy; }
+  bool has_loss() const { return is_loss(nodes_.back().op); }
+  /// Whether its samples are sequences of token ids, not images.
+  bool reads_tokens() const { return nodes_.front().op == OpKind::token_ids; }
+  /// Of a graph with a loss: a class of each image, or start and end of a span of each sequence.
+  int64_t labels_per_sample() const { return nodes_.back().op == OpKind::span_loss ? 2 : 1; }
   /// Whether it is a stage of a pipeline with one before it, and with one behind it.
   bool receives() const { return nodes_.front().op == OpKind::boundary; }
   bool sends() const { return nodes_.back().op == OpKind::boundary; }
@@ -191,13 +226,16 @@ class Graph {
   bool is_trainable() const { return has_loss() || sends(); }
   /// Whether the loss, and nothing else, reads this linear layer, or nothing does.
   bool are_logits(int linear) const {
-    return consumers(linear).empty() || is(sole_consumer(linear), OpKind::softmax_cross_entropy);
+    if (consumers(linear).empty()) return true;
+    return sole_consumer(linear) >= 0 && is_loss(node(sole_consumer(linear)).op);
   }
 
   int64_t parameter_count() const;
+  /// Among which a label chooses: of a span the tokens.
   int64_t classes() const;
-  int64_t features() const;  // that the classifier reads, of one image
-  /// Of a stage: of the value that it receives.
+  int64_t features() const;  // that the classifier reads, of one image or token
+  int64_t logits_per_sample() const;
+  /// Of a stage: of the value that it receives. Of a sequence {1, tokens}.
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image
 

@@ -35,6 +35,8 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
     case OpKind::max_pool:
     case OpKind::global_average_pool:
     case OpKind::linear:
+    case OpKind::token_ids:
+    case OpKind::embedding:
     case OpKind::layer_norm:
     case OpKind::gelu:
     case OpKind::token_linear:
@@ -45,6 +47,7 @@ int copy_node(const Graph& from, int index, const std::vector<int>& inputs, Grap
       return to.copy(from, node, inputs);
     case OpKind::batch_norm:
     case OpKind::softmax_cross_entropy:
+    case OpKind::span_loss:
     case OpKind::boundary:
       break;
   }
@@ -145,7 +148,7 @@ Graph inference_graph(const Graph& trained) {
   std::vector<int> places(trained.nodes().size(), -1);  // of a node in the new graph
   for (int i = 0; i < static_cast<int>(places.size()); ++i) {
     const Node& node = trained.node(i);
-    if (node.op == OpKind::softmax_cross_entropy) continue;
+    if (is_loss(node.op)) continue;
     std::vector<int> inputs;
     for (const int input : node.inputs) inputs.push_back(places[input]);
     if (node.op != OpKind::batch_norm) {

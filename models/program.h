@@ -216,13 +216,21 @@ class Program {
   virtual std::vector<float> gradients() = 0;
   /// Running mean, then running variance, of every batch norm in graph order.
   virtual std::vector<float> running_statistics() = 0;
-  /// The logits that the last step left, [batch, classes]; empty for a graph with a loss.
+  /// The logits that the last step left, [batch, classes] or of spans [batch, tokens, 2]; empty for
+  /// a graph with a loss.
   virtual std::vector<float> logits() = 0;
 
   /// Trains on these images from now on, one micro-batch after another: `images` [micro-batches x
   /// batch, channels, height, width], labels within the classes.
   virtual void use_batch(std::span<const float> images, std::span<const int32_t> labels) = 0;
-  /// Back to the synthetic images of data_seed, with labels redrawn every step.
+  /// The same for a graph that reads tokens: ids [micro-batches x batch, tokens], and of each
+  /// sequence its labels behind one another. Throws std::logic_error for a graph of images.
+  virtual void use_sequences(std::span<const int32_t> /*tokens*/,
+                             std::span<const int32_t> /*labels*/) {
+    throw std::logic_error("it reads images");
+  }
+  /// Back to the synthetic samples of data_seed: images that stay, or tokens redrawn every step,
+  /// with labels redrawn every step.
   virtual void use_synthetic_batch() = 0;
 
   /// The choices that this program stands on.

@@ -23,7 +23,7 @@ NM_HOST_DEVICE inline uint64_t substream(uint64_t seed, uint64_t index) {
   return mixed_bits(mixed_bits(seed) + index);
 }
 
-/// Seeds of the two streams that a rank's data_seed feeds.
+/// Seeds of the two streams that a rank's data_seed feeds, the first of images or tokens.
 NM_HOST_DEVICE inline uint64_t image_seed(uint64_t data_seed) { return substream(data_seed, 0); }
 NM_HOST_DEVICE inline uint64_t label_seed(uint64_t data_seed) { return substream(data_seed, 1); }
 
@@ -39,6 +39,13 @@ NM_HOST_DEVICE inline float normal_at(uint64_t seed, uint64_t index) {
   const float radius_draw = (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-24f;
   const float angle_draw = static_cast<float>((bits >> 8) & 0xffffff) * 0x1p-24f;
   return sqrtf(-2.0f * logf(radius_draw)) * cosf(6.2831853f * angle_draw);
+}
+
+/// Id of token `token` among those of step `step`, as labels: never 0, which is BERT's padding.
+NM_HOST_DEVICE inline int32_t token_at(uint64_t seed, uint64_t step, uint64_t token,
+                                       int64_t vocabulary) {
+  return 1 + static_cast<int32_t>(substream(substream(seed, step), token) %
+                                  static_cast<uint64_t>(vocabulary - 1));
 }
 
 /// Label of image `image` in step `step`: uniform over the classes, redrawn every step.

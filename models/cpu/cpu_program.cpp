@@ -11,20 +11,12 @@
 #include <utility>
 
 #include "models/cpu/lowering.h"
-#include "models/synthetic.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cpu {
 namespace {
 
 using dnnl::memory;
-
-// Canonical layout: rows of the leading dimension behind one another.
-memory::desc canonical_desc(const memory::desc& device) {
-  memory::dims strides(device.dims().size(), 1);
-  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * device.dims()[i];
-  return {device.dims(), memory::data_type::f32, strides};
-}
 
 }  // namespace
 
@@ -64,7 +56,10 @@ void CpuProgram::allocate() {
   }
   if (options_.micro_batches > 1) sum_before_ = allocate_host(4 * parameters);
   if (const int64_t bytes = host_image_bytes(step_, options_)) host_images_ = allocate_host(bytes);
-  state_.labels.resize(options_.step_images());
+  state_.labels.resize(options_.step_images() * graph_.labels_per_sample());
+  if (graph_.reads_tokens()) {
+    state_.tokens.resize(options_.step_images() * graph_.image().tokens());
+  }
   state_.losses.resize(options_.step_images());
   state_.running_statistics.resize(step_.statistics_elements());
   if (options_.pipeline.is_pipelined()) state_.stage.marks.resize(step_.tasks.size());
@@ -78,15 +73,16 @@ FlatGradient CpuProgram::flat_gradient() const {
 }
 
 void CpuProgram::surround_with_input_and_update() {
+  const auto draw = [this](const char* name, size_t values, std::function<void()> run) {
+    step_.operations.insert(step_.operations.begin(), {.name = name,
+                                                       .phase = Phase::input,
+                                                       .implementation = "own loop",
+                                                       .bytes = 4.0 * static_cast<double>(values),
+                                                       .run = std::move(run)});
+  };
+  if (graph_.reads_tokens()) draw("tokens", state_.tokens.size(), [this] { draw_tokens(); });
   if (!graph_.is_trainable()) return;
-  if (graph_.has_loss()) {
-    step_.operations.insert(step_.operations.begin(),
-                            {.name = "labels",
-                             .phase = Phase::input,
-                             .implementation = "own loop",
-                             .bytes = 4.0 * static_cast<double>(options_.step_images()),
-                             .run = [this] { draw_labels(); }});
-  }
+  if (graph_.has_loss()) draw("labels", state_.labels.size(), [this] { draw_labels(); });
   const int64_t gradient_bytes = step_.bytes(Region::gradients);
   if (sum_before_ != nullptr) {
     step_.operations.push_back(
@@ -135,18 +131,6 @@ void CpuProgram::check_pinned_plans() const {
   }
 }
 
-void CpuProgram::draw_labels() {
-  if (!fixed_labels_.empty()) {
-    std::copy(fixed_labels_.begin(), fixed_labels_.end(), state_.labels.begin());
-    return;
-  }
-  const uint64_t seed = label_seed(options_.data_seed);
-  for (int64_t i = 0; i < options_.step_images(); ++i) {
-    state_.labels[i] =
-        label_at(seed, static_cast<uint64_t>(steps_), static_cast<uint64_t>(i), graph_.classes());
-  }
-}
-
 void CpuProgram::finish_step() {
   double loss = std::accumulate(state_.losses.begin(), state_.losses.end(), 0.0);
   double squares = 0;
@@ -161,7 +145,6 @@ void CpuProgram::finish_step() {
   record_.gradient_norm = static_cast<float>(std::sqrt(squares) * inverse_scale_);
   record_.update_skipped = !finite;
   record_.exposed_communication_seconds = state_.exposed_communication_seconds;
-  ++steps_;
   if (options_.loss_scale.dynamic) adapt_loss_scale(state_.loss_scale, good_steps_, finite);
 }
 
@@ -204,6 +187,7 @@ void CpuProgram::enqueue_step() {
   state_.exposed_communication_seconds = 0;
   const Clock::time_point begin = last_end_.value_or(Clock::now());
   for (const Operation& operation : step_.operations) operation.run();
+  ++steps_;
   last_end_ = Clock::now();
   record_.seconds = std::chrono::duration<double>(*last_end_ - begin).count();
 }
@@ -280,34 +264,7 @@ std::vector<float> CpuProgram::running_statistics() {
 std::vector<float> CpuProgram::logits() {
   if (step_.logits == nullptr) return {};
   const float* values = step_.logits->floats();
-  return {values, values + options_.batch_size * graph_.classes()};
-}
-
-void CpuProgram::set_images(std::span<const float> images) {
-  if (graph_.receives()) return;  // the first stage has them
-  const memory::desc canonical = canonical_desc(step_.images->desc());
-  const int64_t elements = options_.batch_size * graph_.image().elements();
-  for (int64_t i = 0; i < options_.micro_batches; ++i) {
-    float* source = const_cast<float*>(images.data()) + i * elements;
-    reorder({canonical, engine_, source}, step_.images->memory, stream_);
-    if (host_images_ == nullptr) return;
-    parallel_copy(host_images_of(i), step_.images->data(), step_.images->bytes());
-  }
-}
-
-void CpuProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
-  use_threads();
-  set_images(images);
-  fixed_labels_.assign(labels.begin(), labels.end());
-}
-
-void CpuProgram::use_synthetic_batch() {
-  use_threads();
-  fixed_labels_.clear();
-  if (graph_.receives()) return;
-  std::vector<float> images(options_.step_images() * graph_.image().elements());
-  fill_images(options_.data_seed, images.data(), static_cast<int64_t>(images.size()));
-  set_images(images);
+  return {values, values + options_.batch_size * graph_.logits_per_sample()};
 }
 
 }  // namespace nearmetal::cpu

@@ -35,6 +35,7 @@ class CpuProgram : public Program {
   std::vector<float> logits() override;
 
   void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
+  void use_sequences(std::span<const int32_t> tokens, std::span<const int32_t> labels) override;
   void use_synthetic_batch() override;
 
   std::vector<KernelChoice> kernel_choices() const override;
@@ -63,6 +64,7 @@ class CpuProgram : public Program {
   // The tasks of a step in their order, with images before and sums of gradients behind them.
   void put_tasks_in_order();
   Operation copy_of_images(const LoweredTask& task, int micro_batch);
+  Operation begin_of_micro_batch(const LoweredTask& task, int micro_batch);
   Operation sum_of_gradients(int micro_batch);
   void surround_with_input_and_update();
   FlatGradient flat_gradient() const;
@@ -72,6 +74,7 @@ class CpuProgram : public Program {
   void check_pinned_plans() const;
   void use_threads() const;
 
+  void draw_tokens();
   void draw_labels();
   void finish_step();
   void sum_over_stages(double& squares, double& loss);
@@ -99,6 +102,7 @@ class CpuProgram : public Program {
   HostMemory host_images_;             // of all micro-batches; null where images stay in place
   HostMemory sum_before_;              // of gradients; null where a step is one micro-batch
   std::vector<int32_t> fixed_labels_;  // empty: drawn every step
+  std::vector<int32_t> fixed_tokens_;  // likewise
   std::vector<double> partial_sums_;
 
   int64_t steps_ = 0;    // since restart()

@@ -68,6 +68,13 @@ void fill_images(uint64_t data_seed, float* images, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) images[i] = normal_at(seed, static_cast<uint64_t>(i));
 }
 
+void fill_tokens(uint64_t data_seed, uint64_t step, int64_t vocabulary,
+                 std::vector<int32_t>& tokens) {
+  const uint64_t seed = image_seed(data_seed);
+#pragma omp parallel for schedule(static)
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = token_at(seed, step, i, vocabulary);
+}
+
 void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
                   int64_t classes, float factor, float* losses, void* gradient) {
   with_element_type(precision, [&]<class T>() {

@@ -38,6 +38,10 @@ void relu_backward(Precision precision, const void* y, const void* dy, const voi
 /// Images in canonical layout [batch, channels, height, width], standard normal.
 void fill_images(uint64_t data_seed, float* images, int64_t elements);
 
+/// Ids of tokens of one step, each below `vocabulary`.
+void fill_tokens(uint64_t data_seed, uint64_t step, int64_t vocabulary,
+                 std::vector<int32_t>& tokens);
+
 /// Losses of each image; `gradient` (null if not wanted) = (softmax - one hot) * factor.
 void softmax_loss(Precision precision, const float* logits, const int32_t* labels, int64_t images,
                   int64_t classes, float factor, float* losses, void* gradient);

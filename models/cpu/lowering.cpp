@@ -269,6 +269,12 @@ void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regio
   }
 }
 
+dnnl::memory::desc canonical_desc(const dnnl::memory::desc& device) {
+  dnnl::memory::dims strides(device.dims().size(), 1);
+  for (size_t i = strides.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * device.dims()[i];
+  return {device.dims(), dnnl::memory::data_type::f32, strides};
+}
+
 void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream) {
   dnnl::memory source = from, target = to;
   dnnl::reorder(source, target).execute(stream, source, target);

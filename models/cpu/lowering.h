@@ -70,8 +70,9 @@ double now_seconds();
 
 /// What loops read and write beside tensors; the program owns it and keeps its address.
 struct StepState {
-  std::vector<int32_t> labels;            // by image of the step
-  std::vector<float> losses;              // likewise
+  std::vector<int32_t> labels;            // by image of the step, or two by sequence
+  std::vector<float> losses;              // by image or sequence of the step
+  std::vector<int32_t> tokens;            // ids, by sequence of the step
   int64_t first_image = 0;                // of the micro-batch that is computed
   std::vector<float> running_statistics;  // as the region of statistics
   float loss_scale = 1;
@@ -121,6 +122,9 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const dnnl:
 /// Gives every tensor its address and makes the primitives.
 void bind_memory(LoweredStep& step, const std::array<void*, region_count>& regions,
                  const dnnl::stream& stream);
+
+/// The same dimensions in canonical layout: rows of the leading one behind one another, in fp32.
+dnnl::memory::desc canonical_desc(const dnnl::memory::desc& device);
 
 /// The same values in another layout or type; allocates.
 void reorder(const dnnl::memory& from, const dnnl::memory& to, const dnnl::stream& stream);

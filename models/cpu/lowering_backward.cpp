@@ -11,8 +11,12 @@ void Lowering::backward(int i) {
     case OpKind::boundary:
       return backward_boundary(i);
     case OpKind::input:
-    case OpKind::softmax_cross_entropy:  // its gradient comes with its value
+    case OpKind::token_ids:
+    case OpKind::softmax_cross_entropy:  // their gradient comes with their value
+    case OpKind::span_loss:
       return;
+    case OpKind::embedding:
+      return backward_embedding(i);
     case OpKind::conv:
       return backward_convolution(i);
     case OpKind::batch_norm:

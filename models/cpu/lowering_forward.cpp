@@ -20,7 +20,10 @@ void Lowering::forward(int i) {
   const Node& node = graph_.node(i);
   switch (node.op) {
     case OpKind::input:
+    case OpKind::token_ids:  // no tensor: they lie in the state
       return;
+    case OpKind::embedding:
+      return forward_embedding(i);
     case OpKind::boundary:
       return forward_boundary(i);
     case OpKind::conv:
@@ -59,6 +62,8 @@ void Lowering::forward(int i) {
       return forward_select_token(i);
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
+    case OpKind::span_loss:
+      return forward_span_loss(i);
   }
 }
 

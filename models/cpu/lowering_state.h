@@ -141,6 +141,12 @@ class Lowering {
   void forward_select_token(int i);
   void backward_select_token(int i);
 
+  // lowering_sequences.cpp
+  static const int32_t* ids_of(const StepState& state, int64_t first_sample, int64_t tokens);
+  void forward_embedding(int i);
+  void backward_embedding(int i);
+  void forward_span_loss(int i);
+
   // lowering_attention.cpp
   AttentionExtent attention_extent(const Node& node) const;
   void forward_attention(int i);

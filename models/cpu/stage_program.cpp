@@ -18,6 +18,8 @@ void CpuProgram::put_tasks_in_order() {
     if (found == step_.tasks.end()) continue;  // without a backward pass
     if (found->images != nullptr && host_images_ != nullptr) {
       step_.operations.push_back(copy_of_images(*found, task.micro_batch));
+    } else if (graph_.reads_tokens() && task.pass == Pass::forward && count > 1) {
+      step_.operations.push_back(begin_of_micro_batch(*found, task.micro_batch));
     }
     step_.operations.insert(step_.operations.end(),
                             lowered.begin() + static_cast<ptrdiff_t>(found->begin),
@@ -28,17 +30,26 @@ void CpuProgram::put_tasks_in_order() {
   }
 }
 
+// Of operations that several micro-batches share, which one they compute.
+Operation CpuProgram::begin_of_micro_batch(const LoweredTask& task, int micro_batch) {
+  return {.name = "begin of a micro-batch",
+          .phase = Phase::input,
+          .implementation = "own",
+          .run = [this, first = (micro_batch - task.task.micro_batch) * options_.batch_size] {
+            state_.first_image = first;
+          }};
+}
+
 Operation CpuProgram::copy_of_images(const LoweredTask& task, int micro_batch) {
   const int64_t bytes = task.images->bytes();
-  // Of operations that several micro-batches share, which one they compute.
-  const int64_t first_image = (micro_batch - task.task.micro_batch) * options_.batch_size;
+  const Operation begin = begin_of_micro_batch(task, micro_batch);
   return {.name = "images",
           .phase = Phase::input,
           .implementation = "own copy",
           .bytes = 2.0 * static_cast<double>(bytes),
           .operands = {task.images},
           .run = [=, this, images = task.images] {
-            state_.first_image = first_image;
+            begin.run();
             parallel_copy(images->data(), host_images_of(micro_batch), bytes);
           }};
 }

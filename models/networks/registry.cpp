@@ -6,6 +6,7 @@
 namespace nearmetal {
 
 // Each is in the file of its name.
+std::vector<Network> bert();
 std::vector<Network> resnet();
 std::vector<Network> vgg();
 std::vector<Network> vit();
@@ -16,6 +17,7 @@ constexpr std::vector<Network> (*families[])() = {
     resnet,
     vgg,
     vit,
+    bert,
 };
 
 }  // namespace

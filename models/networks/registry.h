@@ -15,13 +15,14 @@ namespace nearmetal {
 struct NetworkOptions {
   int64_t image_size = 224;  // height and width in pixels
   int64_t classes = 1000;
+  int64_t sequence = 384;  // tokens
 };
 
 struct Network {
   std::string name;  // also of the graph
   SampleUnit sample;
   Optimizer optimizer;  // that it is customarily trained with
-  /// Throws std::invalid_argument for an image too small or under 2 classes.
+  /// Throws std::invalid_argument for an image too small, under 2 classes or a sequence too long.
   std::function<Graph(const NetworkOptions&)> build;
 };
 

@@ -17,15 +17,17 @@ namespace nearmetal {
 struct RandomCase {
   std::vector<float> parameters;
   std::vector<float> images;
+  std::vector<int32_t> tokens;  // in place of images
   std::vector<int32_t> labels;
 
+  void give_to(Program& program) const;
   ReferenceInputs inputs(const ProgramOptions& options) const;
 };
 RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed);
 
-/// A batch norm takes away the bias of the layer before, so that its gradient is 0 but for
-/// rounding: the weight of that layer, whose gradient is the measure of such a rest; null for all
-/// others.
+/// A batch norm takes away the bias of the layer before, and the loss of a span that of the logits,
+/// so that its gradient is 0 but for rounding: the weight of that layer, whose gradient is the
+/// measure of such a rest; null for all others.
 const Parameter* weight_of_cancelled_bias(const Graph& graph, const Parameter& parameter);
 
 /// Runs one step and reads everything that it left.

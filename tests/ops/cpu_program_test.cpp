@@ -4,6 +4,7 @@
 
 #include "models/inference.h"
 #include "models/networks/registry.h"
+#include "models/synthetic.h"
 #include "tests/ops/check_program.h"
 #include "tests/ops/program_test_cases.h"
 
@@ -25,7 +26,7 @@ TEST_F(ProgramTest, AnyNumberOfThreadsComputesTheSame) {
     ProgramOptions options;
     options.batch_size = 3;
     options.threads = threads;
-    for (const Graph& graph : {small_graph(), small_vit_graph({3, 9, 15})}) {
+    for (const Graph& graph : {small_graph(), small_vit_graph({3, 9, 15}), small_bert_graph(7)}) {
       EXPECT_TRUE(check_against_reference(backend(), graph, options)) << threads;
     }
   }
@@ -39,7 +40,7 @@ TEST_F(ProgramTest, MicroBatchesOfTokensHaveTheirMeanGradient) {
   const auto gradients = [&] {
     const auto program = backend().prepare(graph, options);
     program->restart(random.parameters);
-    program->use_batch(random.images, random.labels);
+    random.give_to(*program);
     step(*program);
     return program->gradients();
   };
@@ -50,6 +51,74 @@ TEST_F(ProgramTest, MicroBatchesOfTokensHaveTheirMeanGradient) {
   EXPECT_EQ(gradients(), once);
 }
 
+std::vector<float> gradients_of(Backend& backend, const Graph& graph, const ProgramOptions& options,
+                                const RandomCase& random) {
+  const auto program = backend.prepare(graph, options);
+  program->restart(random.parameters);
+  random.give_to(*program);
+  step(*program);
+  return program->gradients();
+}
+
+// Of two the mean is exact.
+TEST_F(ProgramTest, MicroBatchesOfSequencesReadTheirOwnTokensAndLabels) {
+  const Graph graph = small_bert_graph(7);
+  ProgramOptions options = with_batch(3);
+  options.micro_batches = 2;
+  const RandomCase random = random_case(graph, options.step_images(), 1);
+  const std::vector<float> together = gradients_of(backend(), graph, options, random);
+  options.micro_batches = 1;
+  RandomCase first = random, second = random;
+  for (const auto half : {&RandomCase::tokens, &RandomCase::labels}) {
+    const auto middle = (random.*half).size() / 2;
+    (first.*half).resize(middle);
+    (second.*half).erase((second.*half).begin(), (second.*half).begin() + middle);
+  }
+  std::vector<float> mean = gradients_of(backend(), graph, options, first);
+  const std::vector<float> other = gradients_of(backend(), graph, options, second);
+  for (size_t i = 0; i < mean.size(); ++i) mean[i] = (mean[i] + other[i]) / 2;
+  EXPECT_EQ(together, mean);
+}
+
+TEST_F(ProgramTest, EveryStepDrawsOtherTokens) {
+  const Graph graph = small_bert_graph(7);
+  ProgramOptions options = with_batch(2);
+  options.optimizer.learning_rate = 0;
+  options.data_seed = 5;
+  const auto program = started(backend(), graph, options);
+  std::vector<float> drawn, given;
+  for (int i = 0; i < 3; ++i) drawn.push_back(step(*program).loss);
+  for (uint64_t i = 0; i < 3; ++i) {
+    RandomCase random;
+    for (uint64_t t = 0; t < 2 * 7; ++t) random.tokens.push_back(token_at(image_seed(5), i, t, 13));
+    for (uint64_t l = 0; l < 2 * 2; ++l) random.labels.push_back(label_at(label_seed(5), i, l, 7));
+    random.give_to(*program);
+    given.push_back(step(*program).loss);
+  }
+  EXPECT_EQ(drawn, given);
+  EXPECT_NE(drawn[0], drawn[1]);
+  EXPECT_NE(drawn[1], drawn[2]);
+}
+
+TEST_F(ProgramTest, EvaluationDrawsOtherTokensEveryStep) {
+  ProgramOptions options = with_batch(2);
+  options.forward_only = true;
+  const auto program = started(backend(), inference_graph(small_bert_graph(7)), options);
+  step(*program);
+  const std::vector<float> first = program->logits();
+  EXPECT_EQ(first.size(), 2u * 7 * 2);
+  step(*program);
+  EXPECT_NE(program->logits(), first);
+}
+
+TEST_F(ProgramTest, ImagesAndSequencesAreNotTakenForEachOther) {
+  const auto of_images = started(backend(), small_graph(), with_batch(1));
+  const auto of_tokens = started(backend(), small_bert_graph(7), with_batch(1));
+  const std::vector<int32_t> tokens(7, 1), labels(2, 0);
+  EXPECT_THROW(of_images->use_sequences(tokens, labels), std::logic_error);
+  EXPECT_THROW(of_tokens->use_batch(std::vector<float>(7), labels), std::logic_error);
+}
+
 TEST_F(ProgramTest, NanInAPatchReachesEveryLogitOfItsImage) {
   const Graph graph = inference_graph(small_vit_graph({3, 9, 15}, 10));
   ProgramOptions options = with_batch(2);
@@ -58,7 +127,7 @@ TEST_F(ProgramTest, NanInAPatchReachesEveryLogitOfItsImage) {
   random.images.back() = std::nanf("");
   const auto program = backend().prepare(graph, options);
   program->restart(random.parameters);
-  program->use_batch(random.images, random.labels);
+  random.give_to(*program);
   step(*program);
   const std::vector<float> logits = program->logits();
   for (size_t i = 0; i < logits.size(); ++i) EXPECT_EQ(std::isnan(logits[i]), i >= 10) << i;

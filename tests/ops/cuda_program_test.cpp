@@ -140,7 +140,7 @@ TEST_F(ProgramTest, CudaEqualsCpu) {
     for (Backend* side : {&backend(), cpu}) {
       const auto program = side->prepare(graph, options);
       program->restart(random.parameters);
-      program->use_batch(random.images, random.labels);
+      random.give_to(*program);
       steps.push_back(run_step(*program));
     }
     result = check_same_step(graph, steps[0], steps[1], 1e-4);

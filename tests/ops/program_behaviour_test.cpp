@@ -31,7 +31,7 @@ TEST_F(ProgramTest, MemorisesAFixedBatch) {
   options.optimizer.learning_rate = 0.1;
   const auto program = started(backend(), graph, options);
   const RandomCase random = random_case(graph, batch_size, 1);
-  program->use_batch(random.images, random.labels);
+  random.give_to(*program);
   const std::vector<float> seen = losses(*program, 60);
   EXPECT_GT(seen.front(), 0.5 * std::log(10.0));
   EXPECT_LT(seen.back(), 0.5 * std::log(10.0));
@@ -83,7 +83,7 @@ TEST_F(ProgramTest, SyntheticLabelsChangeFromStepToStep) {
   EXPECT_EQ(std::set<float>(synthetic.begin(), synthetic.end()).size(), 4u);
 
   const RandomCase random = random_case(graph, batch_size, 1);
-  program->use_batch(random.images, random.labels);
+  random.give_to(*program);
   const std::vector<float> fixed = losses(*program, 4);
   EXPECT_THAT(fixed, Each(fixed.front()));
 
@@ -151,7 +151,7 @@ TEST_F(ProgramTest, LossScaleDoesNotShowInFp32) {
     options.loss_scale.initial = scale;
     const auto program = backend().prepare(graph, options);
     program->restart(random.parameters);
-    program->use_batch(random.images, random.labels);
+    random.give_to(*program);
     steps.push_back(run_step(*program));
   }
   EXPECT_TRUE(check_same_step(graph, steps[1], steps[0], 1e-6));
@@ -171,7 +171,7 @@ TEST_F(ProgramTest, InputFromHostTrainsTheSame) {
     EXPECT_EQ(losses(*host, 4), losses(*device, 4));
     for (Program* program : {host.get(), device.get()}) {
       program->restart(random.parameters);
-      program->use_batch(random.images, random.labels);
+      random.give_to(*program);
     }
     EXPECT_EQ(losses(*host, 4), losses(*device, 4));
   }

@@ -45,7 +45,7 @@ ProgramOptions inference_options(int64_t batch) {
 std::vector<double> evaluated(Program& program, const std::vector<float>& parameters,
                               const RandomCase& random) {
   program.restart(parameters);
-  program.use_batch(random.images, random.labels);
+  random.give_to(program);
   step(program);
   const std::vector<float> logits = program.logits();
   return {logits.begin(), logits.end()};
@@ -142,6 +142,7 @@ std::vector<GraphCase> inference_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Tokens, Inference, ::testing::ValuesIn(token_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Sequences, Inference, ::testing::ValuesIn(sequence_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Network, Inference, ::testing::ValuesIn(inference_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Network, InferenceInBf16, ::testing::ValuesIn(inference_cases()),
                          case_name);

@@ -73,7 +73,7 @@ class MicroBatches : public ProgramTest {
 TEST_F(MicroBatches, AStepIsTheMeanOfStepsOnEach) {
   const ProgramOptions options = in_micro_batches();
   const auto program = prepared(options);
-  program->use_batch(random_.images, random_.labels);
+  random_.give_to(*program);
   const StepRecord record = step(*program);
   const Apart wanted = apart(*program);
   EXPECT_EQ(program->gradients(), wanted.mean_gradient);
@@ -91,7 +91,7 @@ TEST_F(MicroBatches, AStepIsTheMeanOfStepsOnEach) {
 
 TEST_F(MicroBatches, SumsOverRanksSeeTheMean) {
   const auto program = prepared(in_micro_batches());
-  program->use_batch(random_.images, random_.labels);
+  random_.give_to(*program);
   step(*program);
   const std::vector<float> alone = program->gradients();
   for (const int64_t bucket_bytes : {0, 1 << 10}) {
@@ -105,7 +105,7 @@ TEST_F(MicroBatches, SumsOverRanksSeeTheMean) {
 
 TEST_F(MicroBatches, EachStartsFromNothing) {
   const auto program = prepared(in_micro_batches());
-  program->use_batch(random_.images, random_.labels);
+  random_.give_to(*program);
   step(*program);
   const std::vector<float> first = program->gradients();
   program->restart(random_.parameters);
@@ -118,7 +118,7 @@ TEST_F(MicroBatches, OneThatIsNotFiniteSkipsTheUpdate) {
     RandomCase random = random_;
     random.images[bad * random.images.size() / count] = std::numeric_limits<float>::quiet_NaN();
     const auto program = prepared(in_micro_batches());
-    program->use_batch(random.images, random.labels);
+    random.give_to(*program);
     const StepRecord record = step(*program);
     EXPECT_TRUE(record.update_skipped) << bad;
     EXPECT_TRUE(std::isnan(record.loss)) << bad;
@@ -148,7 +148,7 @@ TEST_F(MicroBatches, ComeFromTheHostAsFromTheDevice) {
   options.kernel_choices = device->kernel_choices();
   const auto host = prepared(options);
   for (const auto& program : {device.get(), host.get()}) {
-    program->use_batch(random_.images, random_.labels);
+    random_.give_to(*program);
     step(*program);
   }
   EXPECT_EQ(host->gradients(), device->gradients());

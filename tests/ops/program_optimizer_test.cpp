@@ -27,7 +27,7 @@ class Adamw : public ProgramTest {
     auto program = backend().prepare(graph_, options_);
     random_ = random_case(graph_, options_.step_images(), 1);
     program->restart(random_.parameters);
-    program->use_batch(random_.images, random_.labels);
+    random_.give_to(*program);
     return program;
   }
 
@@ -72,7 +72,7 @@ TEST_F(Adamw, SkippedUpdatesDoNotCount) {
   images[images.size() / 2] = std::numeric_limits<float>::quiet_NaN();
   program->use_batch(images, random_.labels);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(step(*program).update_skipped);
-  program->use_batch(random_.images, random_.labels);
+  random_.give_to(*program);
   EXPECT_TRUE(check_update(graph_, options_.optimizer, 2, first, run_step(*program)));
 }
 

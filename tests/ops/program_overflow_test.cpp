@@ -27,7 +27,7 @@ TEST_F(ProgramTest, NanInTheImagesIsSeenAndNotLearned) {
   const Graph graph = small_graph();
   const auto program = started(backend(), graph, with_batch());
   const RandomCase random = case_with_nan(graph);
-  program->use_batch(random.images, random.labels);
+  random.give_to(*program);
   const StepRecord record = step(*program);
   EXPECT_TRUE(std::isnan(record.loss)) << record.loss;
   EXPECT_FALSE(std::isfinite(record.gradient_norm)) << record.gradient_norm;
@@ -43,7 +43,7 @@ TEST_F(ProgramTest, NanInTheImagesIsSeenWithoutABackwardPass) {
     options.forward_only = true;
     const auto program = started(backend(), graph, options);
     const RandomCase random = case_with_nan(graph);
-    program->use_batch(random.images, random.labels);
+    random.give_to(*program);
     EXPECT_TRUE(std::isnan(step(*program).loss)) << graph.name();
   }
 }
@@ -74,7 +74,7 @@ TEST_F(ProgramTest, DynamicLossScaleHalvesUntilGradientsAreFinite) {
     options.loss_scale = {0x1p127, dynamic};
     const auto program = backend().prepare(graph, options);
     program->restart(random.parameters);
-    program->use_batch(random.images, random.labels);
+    random.give_to(*program);
     int skipped = 0;
     while (skipped < most && step(*program).update_skipped) ++skipped;
     return skipped;

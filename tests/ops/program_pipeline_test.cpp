@@ -74,7 +74,7 @@ Trained train_alone(Backend& backend, const TrainingWork& work) {
   Trained trained;
   const auto program = backend.prepare(work.graph, work.options);
   program->restart(work.random.parameters);
-  program->use_batch(work.random.images, work.random.labels);
+  work.random.give_to(*program);
   for (int i = 0; i < work.steps; ++i) trained.records.push_back(step(*program));
   append_state(*program, trained);
   return trained;
@@ -92,7 +92,7 @@ class Pipeline : public ProgramTest {
     const auto program = backend().prepare(stage.graph, options);
     program->connect_stages(links);
     program->restart(part(work.random.parameters, stage.parameters));
-    program->use_batch(work.random.images, work.random.labels);
+    work.random.give_to(*program);
     Trained trained;
     for (int i = 0; i < work.steps; ++i) trained.records.push_back(step(*program));
     append_state(*program, trained);
@@ -136,7 +136,10 @@ TEST_F(Pipeline, TrainsAsOneDeviceWithAccumulationBitByBit) {
       {build_network("resnet20", {16, 10}), "layer1.2,layer3.0"},
       {build_network("resnet20", {16, 10}), "relu,layer2.1,avgpool"},
       {two_block_graph({3, 24, 20}, true), ""},
-      {small_vgg_graph({3, 12, 12}, true), ""}};
+      {small_vgg_graph({3, 12, 12}, true), ""},
+      {small_vit_graph({3, 9, 15}), ""},
+      {small_bert_graph(7), ""},
+      {small_bert_graph(8), "bert.encoder.layer.0"}};
   for (const auto& [graph, names] : cases) {
     std::vector<int> cuts = cut_points(graph);
     if (!names.empty()) {

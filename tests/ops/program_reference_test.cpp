@@ -88,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(Plain, ProgramReferenceTest, ::testing::ValuesIn(plain_
 
 INSTANTIATE_TEST_SUITE_P(Tokens, ProgramReferenceTest, ::testing::ValuesIn(token_cases()),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Sequences, ProgramReferenceTest, ::testing::ValuesIn(sequence_cases()),
+                         case_name);
 
 // The last batch norms of a ResNet see few values per channel (batch x 1 pixel at size 32): the
 // fewer, the more any rounding is amplified.

@@ -55,6 +55,18 @@ std::vector<GraphCase> token_cases() {
            }}};
 }
 
+std::vector<GraphCase> sequence_cases() {
+  if (tested_backend != std::string("cpu")) return {};
+  return {{"BertOf7Tokens", 3, [] { return small_bert_graph(7); }},
+          {"BertOfAllPositions", 2, [] { return small_bert_graph(11); }},
+          {"BertOfOneSequence", 1, [] { return small_bert_graph(9, 40); }},
+          {"BertOfTwoTokens", 5, [] { return small_bert_graph(2); }},
+          {"ClassifiedSequences", 6, [] { return classified_sequence_graph(5); }},
+          {"MarkedImages", 4, [] {
+             return marked_image_graph({3, 9, 14});
+           }}};
+}
+
 ProgramOptions with_batch(int64_t batch) {
   ProgramOptions options;
   options.batch_size = batch;

@@ -43,6 +43,9 @@ void PrintTo(const GraphCase& tested, std::ostream* out);
 /// Networks of tokens on odd shapes; none for a backend that has not their operations.
 std::vector<GraphCase> token_cases();
 
+/// Likewise of token ids, or with the loss of spans.
+std::vector<GraphCase> sequence_cases();
+
 inline constexpr int64_t batch_size = 8;
 ProgramOptions with_batch(int64_t batch = batch_size);
 /// Prepared, with the initial parameters of seed 1.

@@ -3,11 +3,17 @@
 
 namespace nearmetal {
 
+void RandomCase::give_to(Program& program) const {
+  if (tokens.empty()) return program.use_batch(images, labels);
+  program.use_sequences(tokens, labels);
+}
+
 ReferenceInputs RandomCase::inputs(const ProgramOptions& options) const {
   ReferenceInputs inputs;
   inputs.batch_size = options.batch_size;
   inputs.parameters = parameters;
   inputs.images = images;
+  inputs.tokens = tokens;
   inputs.labels = labels;
   inputs.optimizer = options.optimizer;
   inputs.loss_scale = options.loss_scale.initial;
@@ -30,11 +36,15 @@ RandomCase random_case(const Graph& graph, int64_t batch_size, uint64_t seed) {
       value *= factor;
     }
   }
-  random.images.resize(batch_size * graph.image().elements());
-  for (size_t i = 0; i < random.images.size(); ++i) {
-    random.images[i] = normal_at(substream(seed, 2), i);
+  const int64_t values = batch_size * graph.image().elements();
+  for (int64_t i = 0; i < values; ++i) {
+    if (graph.reads_tokens()) {
+      random.tokens.push_back(token_at(substream(seed, 2), 0, i, graph.node(0).vocabulary));
+    } else {
+      random.images.push_back(normal_at(substream(seed, 2), i));
+    }
   }
-  for (int64_t i = 0; i < batch_size; ++i) {
+  for (int64_t i = 0; i < batch_size * graph.labels_per_sample(); ++i) {
     random.labels.push_back(label_at(substream(seed, 3), 0, i, graph.classes()));
   }
   return random;

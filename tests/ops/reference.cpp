@@ -2,27 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "tests/ops/reference_layers.h"
 #include "tests/ops/reference_tokens.h"
 
 namespace nearmetal {
-
-double rounded(double value, Precision precision) {
-  if (precision == Precision::fp32) return static_cast<float>(value);
-  if (value == 0 || !std::isfinite(value)) return value;
-  const bool half = precision == Precision::fp16;
-  const int significant_bits = precision == Precision::bf16 ? 8 : 11;
-  const int smallest_exponent = half ? -14 : -126;  // of a normal value; below it bits are lost
-  const int exponent = std::max(std::ilogb(value), smallest_exponent);
-  const double spacing = std::ldexp(1.0, exponent - (significant_bits - 1));
-  const double nearest = std::nearbyint(value / spacing) * spacing;
-  const double limit = half ? 0x1p16 : 0x1p128;
-  return std::abs(nearest) < limit ? nearest
-                                   : std::copysign(std::numeric_limits<double>::infinity(), value);
-}
 
 namespace {
 
@@ -44,13 +30,15 @@ class Walk {
 
   std::vector<double> logits(std::span<const float> running_statistics) {
     running_statistics_ = running_statistics;
-    int i = 0;
-    for (; !graph_.are_logits(i); ++i) forward(i);
-    forward(i);
-    const int64_t classes = graph_.classes();
-    std::vector<double> logits(values_[i].values.size());
-    for (size_t at = 0; at < logits.size(); ++at) {  // [batch, classes] of [classes, batch]
-      logits[at] = values_[i].values[at % classes * inputs_.batch_size + at / classes];
+    int i = -1;
+    do forward(++i);
+    while (!graph_.are_logits(i));
+    const BatchTensor& last = values_[i];
+    std::vector<double> logits;  // [batch, tokens, channels] of [channels, tokens, batch]
+    for (int64_t sample = 0; sample < last.batch; ++sample) {
+      for (int64_t at = sample; at < last.plane_size(); at += last.batch) {
+        for (int64_t c = 0; c < last.shape.channels; ++c) logits.push_back(last.plane(c)[at]);
+      }
     }
     return logits;
   }
@@ -87,7 +75,7 @@ class Walk {
 
   void forward(int i) {
     values_[i] = value_of(graph_.node(i));
-    if (!graph_.are_logits(i)) round_stored(values_[i].values);
+    if (!graph_.are_logits(i) && !graph_.is(i, OpKind::token_ids)) round_stored(values_[i].values);
   }
 
   BatchTensor value_of(const Node& node) {
@@ -100,6 +88,11 @@ class Walk {
         }
         return images;
       }
+      case OpKind::token_ids:
+        return token_ids(inputs_.tokens, inputs_.batch_size);
+      case OpKind::embedding:
+        return embedding(input(node), node.shape, parameter(node, 0), parameter(node, 1),
+                         parameter(node, 2));
       case OpKind::conv:
       case OpKind::token_linear:  // by 1x1 windows
         return with_bias(
@@ -133,6 +126,9 @@ class Walk {
                                            node.shape, node.window));
       case OpKind::softmax_cross_entropy:
         step_.loss = softmax_cross_entropy(input(node), inputs_.labels);
+        return {};
+      case OpKind::span_loss:
+        step_.loss = span_loss(input(node), inputs_.labels);
         return {};
       case OpKind::boundary:
         break;  // of whole networks alone
@@ -188,7 +184,14 @@ class Walk {
     const BatchTensor& dy = gradients_[i];
     switch (node.op) {
       case OpKind::input:
+      case OpKind::token_ids:
       case OpKind::boundary:
+        return;
+      case OpKind::embedding:
+        for (int table = 0; table < 3; ++table) {
+          set_gradient(node.parameters[table],
+                       embedding_gradient(table, input(node), dy, parameter(node, table).size()));
+        }
         return;
       case OpKind::conv:
       case OpKind::linear:
@@ -216,8 +219,11 @@ class Walk {
         return add_gradient(node.inputs[0], max_pool_gradient(input(node), dy, node.window));
       case OpKind::global_average_pool:
         return add_gradient(node.inputs[0], global_average_pool_gradient(dy, input(node).shape));
-      case OpKind::softmax_cross_entropy: {
-        BatchTensor gradient = softmax_cross_entropy_gradient(input(node), inputs_.labels);
+      case OpKind::softmax_cross_entropy:
+      case OpKind::span_loss: {
+        const auto of_loss =
+            node.op == OpKind::span_loss ? span_loss_gradient : softmax_cross_entropy_gradient;
+        BatchTensor gradient = of_loss(input(node), inputs_.labels);
         for (double& value : gradient.values) value *= inputs_.loss_scale;
         return add_gradient(node.inputs[0], std::move(gradient));
       }
@@ -287,9 +293,8 @@ class Walk {
   void update() {
     step_.parameters.assign(inputs_.parameters.begin(), inputs_.parameters.end());
     update_parameters(graph_, inputs_.optimizer, 1, step_);
-    double squares = 0;
-    for (const double gradient : step_.gradients) squares += gradient * gradient;
-    step_.gradient_norm = std::sqrt(squares);
+    const auto& all = step_.gradients;
+    step_.gradient_norm = std::sqrt(std::inner_product(all.begin(), all.end(), all.begin(), 0.0));
   }
 
   const Graph& graph_;

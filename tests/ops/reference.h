@@ -15,6 +15,7 @@ struct ReferenceInputs {
   int64_t batch_size = 1;
   std::span<const float> parameters;  // canonical layout
   std::span<const float> images;      // [batch, channels, height, width]
+  std::span<const int32_t> tokens;    // in place of images: [batch, tokens]
   std::span<const int32_t> labels;
   OptimizerOptions optimizer;
   double loss_scale = 1;
@@ -42,8 +43,8 @@ ReferenceStep reference_step(const Graph& graph, const ReferenceInputs& inputs);
 void update_parameters(const Graph& graph, const OptimizerOptions& options, int64_t updates,
                        ReferenceStep& step);
 
-/// The logits, [batch, classes], where batch norm takes these running statistics (in the order of
-/// Program::running_statistics()) in place of those of the batch. Labels are not read.
+/// The logits, as Program::logits(), where batch norm takes these running statistics (in the order
+/// of Program::running_statistics()) in place of those of the batch. Labels are not read.
 std::vector<double> reference_logits(const Graph& graph, const ReferenceInputs& inputs,
                                      std::span<const float> running_statistics);
 

@@ -59,6 +59,9 @@ TEST(Reference, GradientsAreThoseOfTheLoss) {
   expect_gradient_of_loss(small_vgg_graph({3, 9, 7}, true), 3);
   expect_gradient_of_loss(small_vit_graph({2, 6, 9}, 4), 3);
   expect_gradient_of_loss(plain_token_graph({2, 5, 7}), 3);
+  expect_gradient_of_loss(small_bert_graph(6), 3);
+  expect_gradient_of_loss(classified_sequence_graph(5), 4);
+  expect_gradient_of_loss(marked_image_graph({2, 5, 7}), 3);
 }
 
 TEST(Reference, UpdateIsSgdWithWeightDecay) {
@@ -147,6 +150,24 @@ TEST(ReferenceLayers, AttentionOfTwoTokens) {
               ElementsAre(DoubleEq(6), DoubleEq(6), DoubleEq(8), DoubleEq(8)));
   const double weight = 1 / (1 + std::exp(-(3 * 2 + 50 - 3) / std::sqrt(2)));
   EXPECT_NEAR(attention(packed, 1).values[1], 4 + 4 * weight, 1e-12) << "one head of two features";
+}
+
+// Of one sample with two tokens.
+TEST(ReferenceLayers, EmbeddingAddsWordPlaceAndFirstType) {
+  const std::vector<int32_t> ids = {2, 0};
+  const std::vector<double> words = {1, 2, 3}, positions = {10, 20, 30}, types = {100, 200};
+  EXPECT_THAT(embedding(token_ids(ids, 1), {1, 2}, words, positions, types).values,
+              ElementsAre(113, 121));
+}
+
+TEST(ReferenceLayers, SpanLossIsTheMeanOfStartAndEnd) {
+  const BatchTensor logits = tensor({2, 4, 1}, {7, 7, 7, 7,              // start
+                                                0, 0, std::log(3), 0});  // end
+  const std::vector<int32_t> labels = {1, 2};
+  EXPECT_NEAR(span_loss(logits, labels), (std::log(4.0) + std::log(2.0)) / 2, 1e-12);
+  const BatchTensor gradient = span_loss_gradient(logits, labels);
+  EXPECT_NEAR(gradient.plane(0)[1], -0.75 / 2, 1e-12);
+  EXPECT_NEAR(gradient.plane(1)[2], -0.5 / 2, 1e-12);
 }
 
 TEST(ReferenceLayers, CrossEntropyOfEqualLogits) {

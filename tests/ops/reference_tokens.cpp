@@ -216,6 +216,93 @@ std::vector<double> positions_gradient(const BatchTensor& dy) {
   return gradient;
 }
 
+BatchTensor token_ids(std::span<const int32_t> ids, int64_t batch) {
+  const int64_t tokens = std::ssize(ids) / batch;
+  BatchTensor y(batch, {1, tokens});
+  for (int64_t i = 0; i < std::ssize(ids); ++i) {
+    y.values[i % tokens * batch + i / tokens] = ids[i];
+  }
+  return y;
+}
+
+namespace {
+
+// Of a table, which the token at this place of a plane reads.
+int64_t row_of(int table, const BatchTensor& ids, int64_t place) {
+  if (table == 0) return static_cast<int64_t>(ids.values[place]);
+  return table == 1 ? place / ids.batch : 0;
+}
+
+}  // namespace
+
+BatchTensor embedding(const BatchTensor& ids, Shape output, Values words, Values positions,
+                      Values types) {
+  BatchTensor y(ids.batch, output);
+  const Values tables[] = {words, positions, types};
+  for (int64_t c = 0; c < output.channels; ++c) {
+    for (int64_t place = 0; place < y.plane_size(); ++place) {
+      for (int table = 0; table < 3; ++table) {
+        y.plane(c)[place] += tables[table][row_of(table, ids, place) * output.channels + c];
+      }
+    }
+  }
+  return y;
+}
+
+std::vector<double> embedding_gradient(int table, const BatchTensor& ids, const BatchTensor& dy,
+                                       size_t elements) {
+  const int64_t channels = dy.shape.channels;
+  std::vector<double> gradient(elements);
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t place = 0; place < dy.plane_size(); ++place) {
+      gradient[row_of(table, ids, place) * channels + c] += dy.plane(c)[place];
+    }
+  }
+  return gradient;
+}
+
+namespace {
+
+// As logits of so many classes as there are tokens: those of the starts of all samples, then of
+// their ends.
+BatchTensor as_classes(const BatchTensor& logits) {
+  const int64_t batch = logits.batch;
+  BatchTensor classes(2 * batch, {logits.shape.tokens()});
+  for (int64_t end = 0; end < 2; ++end) {
+    for (int64_t place = 0; place < logits.plane_size(); ++place) {
+      classes.plane(place / batch)[end * batch + place % batch] = logits.plane(end)[place];
+    }
+  }
+  return classes;
+}
+
+std::vector<int32_t> starts_then_ends(std::span<const int32_t> labels) {
+  std::vector<int32_t> ordered;
+  for (const size_t end : {0, 1}) {
+    for (size_t i = end; i < labels.size(); i += 2) ordered.push_back(labels[i]);
+  }
+  return ordered;
+}
+
+}  // namespace
+
+double span_loss(const BatchTensor& logits, std::span<const int32_t> labels) {
+  return softmax_cross_entropy(as_classes(logits), starts_then_ends(labels));
+}
+
+BatchTensor span_loss_gradient(const BatchTensor& logits, std::span<const int32_t> labels) {
+  const BatchTensor of_classes =
+      softmax_cross_entropy_gradient(as_classes(logits), starts_then_ends(labels));
+  const int64_t batch = logits.batch;
+  BatchTensor gradient(batch, logits.shape);
+  for (int64_t end = 0; end < 2; ++end) {
+    for (int64_t place = 0; place < logits.plane_size(); ++place) {
+      gradient.plane(end)[place] = of_classes.plane(place / batch)[end * batch + place % batch];
+    }
+  }
+  return gradient;
+}
+
 BatchTensor first_token(const BatchTensor& x) {
   BatchTensor y(x.batch, {x.shape.channels});
   for (int64_t c = 0; c < x.shape.channels; ++c) std::copy_n(x.plane(c), x.batch, y.plane(c));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tests/ops/reference_layers.h"
@@ -36,6 +37,19 @@ PrependedGradients prepend_token_gradients(const BatchTensor& dy, Shape input);
 /// `positions` is [tokens, channels]; the gradient is theirs.
 BatchTensor add_positions(const BatchTensor& x, Values positions);
 std::vector<double> positions_gradient(const BatchTensor& dy);
+
+/// `ids` are [batch, tokens].
+BatchTensor token_ids(std::span<const int32_t> ids, int64_t batch);
+/// The tables are [rows, channels]; the gradient is of table 0 (words), 1 (positions), 2 (types).
+BatchTensor embedding(const BatchTensor& ids, Shape output, Values words, Values positions,
+                      Values types);
+std::vector<double> embedding_gradient(int table, const BatchTensor& ids, const BatchTensor& dy,
+                                       size_t elements);
+
+/// Of logits of two channels, start and end: the mean over samples and channels of
+/// -log softmax(over tokens)[label]; labels [batch, 2].
+double span_loss(const BatchTensor& logits, std::span<const int32_t> labels);
+BatchTensor span_loss_gradient(const BatchTensor& logits, std::span<const int32_t> labels);
 
 BatchTensor first_token(const BatchTensor& x);
 BatchTensor first_token_gradient(const BatchTensor& dy, Shape input);

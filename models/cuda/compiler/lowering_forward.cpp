@@ -47,6 +47,12 @@ void Lowering::forward(int i) {
       return unsupported(graph_.node(i), std::string("it has no kernel for ") +
                                              to_string(graph_.node(i).op) +
                                              "; --device cpu has one");
+    case OpKind::token_ids:
+    case OpKind::embedding:
+    case OpKind::span_loss:
+      return unsupported(graph_.node(i), std::string("it has no kernel for ") +
+                                             to_string(graph_.node(i).op) +
+                                             "; --device cpu has one");
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
     case OpKind::boundary:

@@ -86,8 +86,8 @@ class PersistentMemory {
   int ring_size_ = 1;
 };
 
-/// Whether a convolution reads the image: not in a stage that receives values.
-inline bool has_stem(const Graph& graph) { return !graph.receives(); }
+/// Whether a convolution reads the image: not in a stage that receives values, nor of sequences.
+inline bool has_stem(const Graph& graph) { return !graph.receives() && !graph.reads_tokens(); }
 
 /// Forms that its first convolution may take; any one where there is none.
 std::vector<StemForm> forms_of(const Graph& graph, Precision precision);

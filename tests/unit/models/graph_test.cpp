@@ -98,6 +98,33 @@ TEST(Graph, TokensArePixels) {
   EXPECT_EQ(graph.training_flops_per_sample(), 2 * 2.0 * 3 * 12 * 35 + 3 * 4.0 * 35 * 35 * 4);
 }
 
+TEST(Graph, EmbeddingsReadTokensOfTheirTables) {
+  Graph graph("test");
+  const int ids = graph.token_ids(5, 7);
+  const int embedded = graph.embedding(ids, "embedding", 4, {7, 6, 2});
+  EXPECT_EQ(graph.node(embedded).shape, (Shape{4, 5}));
+  EXPECT_EQ(graph.parameter_count(), (7 + 6 + 2) * 4);
+  EXPECT_EQ(graph.forward_flops(graph.node(embedded)), 0);
+  EXPECT_THROW(graph.embedding(ids, "short", 4, {7, 4, 2}), std::invalid_argument);
+  EXPECT_THROW(graph.embedding(ids, "few", 4, {6, 6, 2}), std::invalid_argument);
+  EXPECT_THROW(graph.embedding(embedded, "of no ids", 4, {7, 6, 2}), std::invalid_argument);
+  EXPECT_THROW(graph.span_loss(embedded, "loss"), std::invalid_argument);
+}
+
+TEST(Graph, PackedLinearLayersHaveTheNamesOfTheirParts) {
+  Graph graph("test");
+  const int image = graph.input({3, 5, 7});
+  const int packed = graph.packed_linear(image, "both", 8, {"left", "right"}, {});
+  const Node& node = graph.node(packed);
+  EXPECT_THAT(graph.parameters()[node.parameters[0]].parts,
+              ElementsAre("left.weight", "right.weight"));
+  EXPECT_THAT(graph.parameters()[node.parameters[1]].parts, ElementsAre("left.bias", "right.bias"));
+  Graph to("to");
+  to.copy(graph, node, {to.input({3, 5, 7})});
+  EXPECT_EQ(to.parameters()[0].parts, graph.parameters()[0].parts);
+  EXPECT_THROW(graph.packed_linear(image, "odd", 7, {"left", "right"}, {}), std::invalid_argument);
+}
+
 TEST(Graph, AttentionRefusesWhatDoesNotDivide) {
   Graph graph("test");
   const int image = graph.input({12, 3, 1});

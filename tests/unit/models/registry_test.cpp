@@ -13,9 +13,11 @@ using ::testing::ThrowsMessage;
 
 TEST(Registry, EveryNetworkBuildsUnderItsName) {
   for (const Network& network : networks()) {
-    const Graph graph = network.build({64, 10});
+    const Graph graph = network.build({64, 10, 96});
     EXPECT_EQ(graph.name(), network.name);
-    EXPECT_EQ(graph.classes(), 10) << network.name;
+    const bool images = network.sample == SampleUnit::image;
+    EXPECT_EQ(graph.reads_tokens(), !images) << network.name;
+    EXPECT_EQ(graph.classes(), images ? 10 : 96) << network.name;
     EXPECT_EQ(&find_network(network.name), &network);
     EXPECT_EQ(build_network(network.name, {64, 10}).parameter_count(), graph.parameter_count());
   }

@@ -88,6 +88,13 @@ TEST(Synthetic, LabelsDifferBetweenStepsAndSeeds) {
   EXPECT_EQ(labels(3, 4), labels(3, 4));
 }
 
+TEST(Synthetic, TokensAreWordsAndNeverPadding) {
+  std::set<int32_t> seen;
+  for (uint64_t token = 0; token < 500; ++token) seen.insert(token_at(1, 0, token, 7));
+  EXPECT_EQ(seen, (std::set<int32_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_NE(token_at(1, 0, 3, 30522), token_at(1, 1, 3, 30522)) << "of another step";
+}
+
 TEST(Synthetic, SeedsOfStreamsDiffer) {
   std::set<uint64_t> seeds;
   for (uint64_t data_seed = 0; data_seed < 100; ++data_seed) {
