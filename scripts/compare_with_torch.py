@@ -3,8 +3,8 @@
 
     scripts/compare_with_torch.py FILE... [--device cpu|cuda]
 
-Loads the parameters and the batch of each file into torchvision's model and takes the same steps
-in fp64, the reference, in fp32, and in the precision of the file (16 bits under autocast). Prints
+Loads the parameters and the batch of each file into torchvision's model, or of BERT into Hugging
+Face's BertForQuestionAnswering (transformers), and takes the same steps in fp64, the reference, in fp32, and in the precision of the file (16 bits under autocast). Prints
 the relative error |x - x64| / |x64| (Euclidean norms) of the loss and of every gradient of the
 first step, of nearmetal and of PyTorch; and of the logits where the file has them, with the trained
 network of the file in PyTorch's eval(). Exit 1 where one of nearmetal is beyond its bound: twice
@@ -33,6 +33,9 @@ SCALE_BOUND = 0.25  # of |a - 1| where a x the gradient in fp64 is nearest to a 
 # Of a loss: one number, of which PyTorch's error may be nothing by chance.
 ROUNDING = {"tf32": 2**-11, "fp16": 2**-11, "bf16": 2**-8}
 FORMATS = {"F32": "f", "I64": "q"}
+# Layers, heads, features of a token and of the layer between.
+BERTS = {"bert_tiny": (2, 2, 128, 512), "bert_base": (12, 12, 768, 3072),
+         "bert_large": (24, 16, 1024, 4096)}
 
 
 def read_safetensors(path):
@@ -73,7 +76,15 @@ class Torch:
             for name, (shape, values) in tensors.items()
         }
 
-    def model(self, dtype):
+    def bert(self):
+        import transformers
+
+        layers, heads, features, between = BERTS[self.config["model"]]
+        return transformers.BertForQuestionAnswering(transformers.BertConfig(
+            num_hidden_layers=layers, num_attention_heads=heads, hidden_size=features,
+            intermediate_size=between, hidden_dropout_prob=0, attention_probs_dropout_prob=0))
+
+    def image_model(self):
         name, classes = self.config["model"], self.config["classes"]
         known = name.removesuffix("_v1")  # torchvision has v1.5 alone
         options = {}
@@ -90,11 +101,15 @@ class Torch:
             for block in model.modules():
                 if isinstance(block, self.models.resnet.Bottleneck):
                     block.conv1.stride, block.conv2.stride = block.conv2.stride, (1, 1)
+        return model
+
+    def model(self, dtype):
+        model = self.bert() if self.config["model"] in BERTS else self.image_model()
         model.load_state_dict({name: self.tensors[name] for name in model.state_dict()})
         self.cancelled = {
             f"gradients.{step}.{module}.bias"
             for step in range(self.config["steps"])
-            for module in self.before_batch_norms(model)
+            for module in (*self.before_batch_norms(model), *self.before_softmax(model))
         }
         return model.to(self.device, dtype).train()
 
@@ -108,6 +123,20 @@ class Torch:
                     yield before[0]
             is_layer = isinstance(module, (self.torch.nn.Conv2d, self.torch.nn.Linear))
             before = (name, module) if is_layer else None
+
+    def before_softmax(self, model):
+        """Names of the layers whose bias adds the same to all that a softmax of BERT reads."""
+        last = f"layer.{BERTS.get(self.config['model'], [0])[0] - 1}.output.LayerNorm"
+        for name, _ in model.named_modules():
+            if name.endswith(("self.key", "qa_outputs", last)):
+                yield name
+
+    def logits(self, model, dtype):
+        """Of BERT [batch, tokens, 2], start and end."""
+        if "tokens" not in self.tensors:
+            return model(self.tensors["images"].to(dtype))
+        answer = model(input_ids=self.tensors["tokens"])
+        return self.torch.stack((answer.start_logits, answer.end_logits), dim=2)
 
     def optimizer(self, model):
         """As nearmetal updates: AdamW decays matrices alone."""
@@ -135,7 +164,7 @@ class Torch:
         for step in range(config["steps"]):
             optimizer.zero_grad()
             with torch.autocast(self.device, dtype=half, enabled=half is not None):
-                logits = model(self.tensors["images"].to(dtype))
+                logits = self.logits(model, dtype)
                 loss = torch.nn.functional.cross_entropy(logits, self.tensors["labels"])
             (loss * scale).backward()
             result[f"loss.{step}"] = loss.detach()
@@ -158,7 +187,7 @@ class Torch:
         model.load_state_dict({name: self.tensors["trained." + name] for name in model.state_dict()})
         model.eval()
         with torch.inference_mode(), torch.autocast(self.device, dtype=half, enabled=bool(half)):
-            return {"logits": model(self.tensors["images"].to(dtype))}
+            return {"logits": self.logits(model, dtype)}
 
     def exported(self):
         """What train() returns, as nearmetal computed it."""
@@ -220,8 +249,9 @@ def compare(path, device):
         results.append(torch.train(torch_precision) | torch.evaluate(torch_precision))
     errors = [torch.errors(result, reference) for result in results]
     scales = [torch.scale_errors(result, reference) for result in results[:2]]
-    print(f"{path}: {config['model']}, {precision}, batch {config['batch']}, "
-          f"{config['image_size']}x{config['image_size']}, on {metadata['device_name']}; "
+    size = config.get("sequence") or f"{config['image_size']}x{config['image_size']}"
+    print(f"{path}: {config['model']}, {precision}, batch {config['batch']}, {size}, "
+          f"on {metadata['device_name']}; "
           f"PyTorch {torch.torch.__version__} on {device}")
     width = max(map(len, reference))
     print(f"{'error against fp64':{width}} {'nearmetal':>10} {'bound':>10} {'PyTorch':>10}"

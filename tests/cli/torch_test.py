@@ -87,6 +87,22 @@ class Torch(cli.CliTest):
         self.assertIn("trained.parameters ", result.stdout)
         self.assertIn("logits ", result.stdout)
 
+    def test_bert_agrees_in_training_and_evaluation(self):
+        if subprocess.run([PYTHON, "-c", "import transformers"], capture_output=True,
+                          check=False).returncode != 0:
+            self.skipTest("transformers is not installed")
+        process = self.call("export", "--device", "cpu", "--plan-cache", "off", "--model", "bert_tiny",
+                            "--sequence", "40", "--batch", "3", "--steps", "2", "--inference",
+                            "--output", "x.safetensors")
+        self.assertEqual(process.returncode, 0, process.err)
+        result = self.compare(self.path("x.safetensors"))
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertEqual(result.stdout.count("gradients.0."), 5 + 2 * 16 + 2)
+        self.assertIn("logits ", result.stdout)
+        halved = "gradients.0.bert.encoder.layer.1.attention.self.value.bias"
+        change(self.path("x.safetensors"), scale=halved, factor=0.5)
+        self.assertIn(f"1 beyond the bound: {halved}\n", self.compare(self.path("x.safetensors")).stdout)
+
     def test_bf16_is_held_against_autocast(self):
         path = self.export("--steps", "1", "--last-scale", "0.2")
         change(path, edit_header=as_bf16)
