@@ -131,8 +131,12 @@ void fill_defaults(RunConfig& config, Device device) {
   config.device = device;
   const bool cuda = config.device == Device::cuda;
   fill(config.precision, cuda ? Precision::fp16 : Precision::fp32);
-  fill(config.batch, int64_t{cuda ? 256 : 16});
-  fill(config.optimizer, find_network(config.model).optimizer);
+  const Network& network = find_network(config.model);
+  const bool sequences = network.sample == SampleUnit::sequence;
+  if (sequences) fill(config.sequence, NetworkOptions{}.sequence);
+  // As many sequences of 384 tokens take as long as the images, or longer.
+  fill(config.batch, int64_t{sequences ? (cuda ? 32 : 4) : (cuda ? 256 : 16)});
+  fill(config.optimizer, network.optimizer);
   const bool adamw = config.optimizer == Optimizer::adamw;
   fill(config.weight_decay, adamw ? 1e-2 : 1e-4);
   // A GPU reaches its power limit after a second, and its clock swings for two more (H200: 26.5 ms
@@ -143,6 +147,19 @@ void fill_defaults(RunConfig& config, Device device) {
   if (config.batch == largest_that_fits) return;
   fill(config.loss_scale, default_loss_scale(*config.batch));
   fill(config.learning_rate, adamw ? adamw_learning_rate : default_learning_rate(config));
+}
+
+void check_samples(const Workload& workload) {
+  const std::string& model = workload.config.model;
+  const bool sequences = find_network(model).sample == SampleUnit::sequence;
+  require(sequences || !workload.is_given("sequence"),
+          model + " reads images, which have no --sequence; leave it out");
+  for (const char* flag : {"image-size", "classes"}) {
+    std::string setting = flag;
+    std::ranges::replace(setting, '-', '_');
+    require(!sequences || !workload.is_given(setting),
+            model + " reads sequences, which have no --" + flag + "; leave it out");
+  }
 }
 
 void check_settings(const Workload& workload) {
@@ -187,6 +204,7 @@ void check_settings(const Workload& workload) {
           "sgd");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
+  check_samples(workload);
   check_pipeline(config);
 }
 

@@ -22,7 +22,7 @@ std::pair<Device, std::string> choose_device(Device asked, const std::filesystem
 /// |               | cuda                    | cpu                      |
 /// | ------------- | ----------------------- | ------------------------ |
 /// | precision     | fp16                    | fp32                     |
-/// | batch         | 256                     | 16                       |
+/// | batch         | 256; 32 sequences       | 16; 4 sequences          |
 /// | warmup        | 120                     | 3                        |
 /// | launch        | graph                   | does not apply           |
 /// | loss_scale    | 8 x sqrt(batch) in fp16, to a power of two; else 1 |
@@ -34,10 +34,16 @@ std::pair<Device, std::string> choose_device(Device asked, const std::filesystem
 /// | learning_rate | batch / 64 / features, at most 0.1 | 5e-5  |
 /// | weight_decay  | 1e-4                               | 0.01  |
 ///
+/// Networks that read sequences take such of 384 tokens.
+///
 /// The features are those that the classifier reads. Learning rate and loss scale of fp16 wait for
 /// the batch: call again once `--batch auto` is settled. Throws std::invalid_argument for a model
 /// that is not known.
 void fill_defaults(RunConfig& config, Device device);
+
+/// Throws std::invalid_argument for settings of images that were given to a network that reads
+/// sequences, and the other way round.
+void check_samples(const Workload& workload);
 
 /// Throws std::invalid_argument for settings that contradict each other or the device, defaults
 /// filled.

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "bench/cli/build_info.h"
+#include "bench/cli/defaults.h"
 #include "bench/cli/run_request.h"
 #include "bench/commands/program.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/samples.h"
 #include "models/graph.h"
 #include "models/inference.h"
-#include "models/networks/registry.h"
-#include "models/synthetic.h"
 #include "reports/files/atomic_file.h"
 #include "reports/files/safetensors.h"
 #include "reports/json/json.h"
@@ -32,10 +32,11 @@ Examples:
   nearmetal export --steps 20 --inference --batch 16  and what the trained network then answers
 
 Without --steps the file is a state_dict of torchvision's model (but for VGG's classifier.0.weight
-where images are not 224 x 224: the layer reads the last feature map as it is), with --steps it also holds `images`,
-`labels`, `loss` and `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after
-the last. With --inference it also holds `logits`, what the trained network makes of `images` when it
-is evaluated with its running statistics. The settings are in its metadata.
+where images are not 224 x 224: the layer reads the last feature map as it is) or of Hugging Face's
+BertForQuestionAnswering. With --steps it also holds `images` or `tokens`, `labels`, `loss` and
+`gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after the last. With
+--inference it also holds `logits`, what the trained network makes of the same samples when it is
+evaluated with its running statistics. The settings are in its metadata.
 scripts/compare_with_torch.py holds it against PyTorch: in 16 bits with --last-scale 0.2, as at 1
 rounding grows from layer to layer until it drowns the gradients, in PyTorch too.)";
 
@@ -49,8 +50,8 @@ struct State {
 };
 
 struct Training {
-  std::vector<float> images;
-  std::vector<int64_t> labels;
+  Samples samples;
+  std::vector<int64_t> tokens, labels;  // of `samples`, in the type of PyTorch's
   std::vector<float> losses;
   std::vector<float> gradient_norms;
   std::vector<std::vector<float>> gradients;  // of each step
@@ -77,22 +78,6 @@ State initial_state(const Graph& graph, const RunRequest& request) {
   return state;
 }
 
-// The batch of the first step of `run`, from then on the same: PyTorch cannot draw our labels.
-void use_first_batch(Program& program, const Graph& graph, const ProgramOptions& options,
-                     Training& training) {
-  const int64_t images = options.batch_size;
-  training.images.resize(images * graph.image().elements());
-  for (size_t i = 0; i < training.images.size(); ++i) {
-    training.images[i] = normal_at(image_seed(options.data_seed), i);
-  }
-  std::vector<int32_t> labels;
-  for (int64_t image = 0; image < images; ++image) {
-    labels.push_back(label_at(label_seed(options.data_seed), 0, image, graph.classes()));
-  }
-  training.labels.assign(labels.begin(), labels.end());
-  program.use_batch(training.images, labels);
-}
-
 // What the trained network makes of the same images.
 std::vector<float> evaluated_logits(const PreparedDevice& device, const Training& training,
                                     const Terminal& terminal) {
@@ -103,7 +88,7 @@ std::vector<float> evaluated_logits(const PreparedDevice& device, const Training
   const std::unique_ptr<Program> program = prepare_program(evaluation, terminal);
   program->restart(inference_parameters(device.graph, training.trained.parameters,
                                         training.trained.running_statistics));
-  program->use_batch(training.images, std::vector<int32_t>(*device.config.batch));
+  training.samples.give_to(*program);
   program->enqueue_step();
   program->wait_step();
   return program->logits();
@@ -126,7 +111,13 @@ Training train(PreparedDevice& device, const State& initial, const Terminal& ter
   const std::unique_ptr<Program> program = prepare_program(device, terminal);
   Training training;
   program->restart(initial.parameters);
-  use_first_batch(*program, device.graph, program_options(device.config, {}), training);
+  // From then on the same: PyTorch cannot draw our tokens and labels.
+  const ProgramOptions options = program_options(device.config, {});
+  training.samples = first_samples(device.graph, options.data_seed, options.batch_size);
+  const auto& [images, tokens, labels] = training.samples;
+  training.tokens.assign(tokens.begin(), tokens.end());
+  training.labels.assign(labels.begin(), labels.end());
+  training.samples.give_to(*program);
   const int64_t steps = *device.config.steps;
   for (int64_t step = 0; step < steps; ++step) train_one_step(*program, training);
   training.trained = {program->parameters(), program->running_statistics(), {steps}};
@@ -136,8 +127,15 @@ Training train(PreparedDevice& device, const State& initial, const Terminal& ter
 void add_parameters(std::vector<TensorView>& tensors, const std::string& prefix, const Graph& graph,
                     std::span<const float> values) {
   for (const Parameter& parameter : graph.parameters()) {
-    tensors.push_back({prefix + parameter.name, parameter.dims,
-                       values.subspan(parameter.offset, parameter.size)});
+    const auto own = values.subspan(parameter.offset, parameter.size);
+    if (parameter.parts.empty()) tensors.push_back({prefix + parameter.name, parameter.dims, own});
+    std::vector<int64_t> dims = parameter.dims;
+    const auto parts = std::ssize(parameter.parts);
+    for (int64_t part = 0; part < parts; ++part) {
+      dims[0] = parameter.dims[0] / parts;
+      const int64_t size = parameter.size / parts;
+      tensors.push_back({prefix + parameter.parts[part], dims, own.subspan(part * size, size)});
+    }
   }
 }
 
@@ -157,14 +155,26 @@ void add_state(std::vector<TensorView>& tensors, const std::string& prefix, cons
   }
 }
 
+void add_samples(std::vector<TensorView>& tensors, const Graph& graph, const Training& training,
+                 int64_t batch) {
+  const Shape& image = graph.image();
+  if (graph.reads_tokens()) {
+    tensors.push_back(
+        {"tokens", {batch, image.tokens()}, std::span<const int64_t>(training.tokens)});
+  } else {
+    tensors.push_back({"images",
+                       {batch, image.channels, image.height, image.width},
+                       std::span<const float>(training.samples.images)});
+  }
+  std::vector<int64_t> dims{batch};
+  if (graph.labels_per_sample() > 1) dims.push_back(graph.labels_per_sample());
+  tensors.push_back({"labels", dims, std::span<const int64_t>(training.labels)});
+}
+
 void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Training& training) {
   const auto steps = static_cast<int64_t>(training.losses.size());
-  const auto batch = static_cast<int64_t>(training.labels.size());
-  const Shape& image = graph.image();
-  tensors.push_back({"images",
-                     {batch, image.channels, image.height, image.width},
-                     std::span<const float>(training.images)});
-  tensors.push_back({"labels", {batch}, std::span<const int64_t>(training.labels)});
+  const auto batch = std::ssize(training.labels) / graph.labels_per_sample();
+  add_samples(tensors, graph, training, batch);
   tensors.push_back({"loss", {steps}, std::span<const float>(training.losses)});
   tensors.push_back({"gradient_norm", {steps}, std::span<const float>(training.gradient_norms)});
   for (int64_t step = 0; step < steps; ++step) {
@@ -173,13 +183,15 @@ void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Tr
   }
   add_state(tensors, "trained.", graph, training.trained);
   if (training.logits.empty()) return;
-  tensors.push_back({"logits", {batch, graph.classes()}, std::span<const float>(training.logits)});
+  std::vector<int64_t> dims{batch, graph.classes()};
+  if (graph.labels_per_sample() > 1) dims.push_back(graph.labels_per_sample());
+  tensors.push_back({"logits", dims, std::span<const float>(training.logits)});
 }
 
 // A setting that would do nothing is a mistake.
 void require_steps_for(const std::vector<std::string>& given) {
-  const std::set<std::string> of_parameters = {"model", "image_size", "classes", "seed",
-                                               "zero_init"};
+  const std::set<std::string> of_parameters = {"model",    "image_size", "classes",
+                                               "sequence", "seed",       "zero_init"};
   std::vector<std::string> flags;
   for (const std::string& setting : std::set(given.begin(), given.end())) {
     if (of_parameters.contains(setting)) continue;
@@ -215,7 +227,8 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   const RunConfig& asked = request.config;
   Terminal terminal = context.terminal;
   terminal.quiet = asked.quiet;
-  const Graph graph = build_network(asked.model, {asked.image_size, asked.classes});
+  check_samples({asked, request.given});
+  const Graph graph = trained_graph_of(asked);
   if (asked.steps && asked.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give export a number");
   }

@@ -72,8 +72,14 @@ DeviceInfo describe(const PreparedDevice& device) {
 
 }  // namespace
 
+Graph trained_graph_of(const RunConfig& config) {
+  NetworkOptions options{.image_size = config.image_size, .classes = config.classes};
+  if (config.sequence) options.sequence = *config.sequence;
+  return build_network(config.model, options);
+}
+
 Graph graph_of(const RunConfig& config) {
-  Graph trained = build_network(config.model, {config.image_size, config.classes});
+  Graph trained = trained_graph_of(config);
   return config.inference ? inference_graph(trained) : trained;
 }
 
@@ -84,7 +90,7 @@ void settle_network(RunConfig& config) {
 }
 
 std::vector<float> start_parameters(const RunConfig& config) {
-  const Graph trained = build_network(config.model, {config.image_size, config.classes});
+  const Graph trained = trained_graph_of(config);
   std::vector<float> parameters =
       initial_parameters(trained, static_cast<uint64_t>(config.seed), config.zero_init);
   if (!config.inference) return parameters;

@@ -43,7 +43,9 @@ std::string place_of_kernel_choices(const RunConfig& config, const std::string& 
 std::vector<Warning> save_new_choices(const KernelSource& source,
                                       const std::vector<KernelChoice>& choices);
 
-/// The network of a run, as it is trained or evaluated.
+/// The network of a run, as it is trained.
+Graph trained_graph_of(const RunConfig& config);
+/// As it is trained or evaluated.
 Graph graph_of(const RunConfig& config);
 
 /// Names each cut in one way. Throws std::invalid_argument where the network cannot be built for

@@ -16,6 +16,7 @@
 #include "bench/run/attribute.h"
 #include "bench/run/check_inference.h"
 #include "bench/run/rank_kernels.h"
+#include "bench/run/samples.h"
 #include "bench/run/together.h"
 #include "bench/run/trainer.h"
 #include "models/errors.h"
@@ -35,28 +36,6 @@ constexpr int64_t most_verify_steps = 60;
 // The default rate of a run keeps random labels from stirring the logits: for VGG-16 it is too low
 // to memorise anything in so few steps, and one that was asked for may be too high.
 constexpr double verify_learning_rate_of_sgd = 0.01, verify_learning_rate_of_adamw = 1e-3;
-
-struct FixedSet {
-  std::vector<float> images;
-  std::vector<int32_t> labels;
-};
-
-// `distinct` images with labels spread over the classes, repeated until the batch is full.
-FixedSet fixed_set(const Graph& graph, uint64_t seed, int64_t batch, int64_t distinct) {
-  const int64_t image_elements = graph.image().elements();
-  FixedSet set;
-  set.images.resize(batch * image_elements);
-  set.labels.resize(batch);
-  for (int64_t i = 0; i < distinct * image_elements; ++i) set.images[i] = normal_at(seed, i);
-  for (int64_t image = 0; image < batch; ++image) {
-    const int64_t original = image % distinct;
-    set.labels[image] = static_cast<int32_t>(original * graph.classes() / distinct);
-    if (image == original) continue;
-    std::copy_n(set.images.begin() + original * image_elements, image_elements,
-                set.images.begin() + image * image_elements);
-  }
-  return set;
-}
 
 constexpr int profile_repeats = 10;
 constexpr int exchange_repeats = 5;
@@ -181,12 +160,12 @@ std::optional<Verify> verify_learning(const RankTask& task, Program& program) {
   result.maximum_steps = most_verify_steps;
   result.bound = 0.5 * std::log(static_cast<double>(graph.classes()));
   // Not the images that it trains on.
-  const FixedSet set =
-      fixed_set(graph, substream(seed, 0x766572696679), step_samples(config), result.samples);
+  const Samples samples = repeated_samples(graph, substream(seed, 0x766572696679),
+                                           step_samples(config), result.samples);
   program.use_learning_rate(config.optimizer == Optimizer::adamw ? verify_learning_rate_of_adamw
                                                                  : verify_learning_rate_of_sgd);
   program.restart(task.own(initial_parameters(graph, seed, config.zero_init)));
-  program.use_batch(set.images, set.labels);
+  samples.give_to(program);
   while (!result.passed && result.steps < result.maximum_steps && stop == 0) {
     program.enqueue_step();
     const double loss = program.wait_step().loss;

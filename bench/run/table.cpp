@@ -59,6 +59,8 @@ constexpr const char* yellow = "\033[33m";
 
 std::string workload(const RunConfig& config, const Run& run) {
   const std::string size = std::to_string(config.image_size);
+  const std::string shape =
+      config.sequence ? "sequence " + std::to_string(*config.sequence) : size + "x" + size;
   return config.model + " " + pass_name(config.forward_only, config.inference) + ", " +
          to_string(*config.precision) + ", batch " +
          (micro_batches_of(config) > 1 ? std::to_string(micro_batches_of(config)) + " x " : "") +
@@ -66,7 +68,7 @@ std::string workload(const RunConfig& config, const Run& run) {
          (replicas_of(config, run.world_size) == 1 ? ", "
           : config.pipeline > 1                    ? " a replica, "
                                                    : " a rank, ") +
-         size + "x" + size + " on " + run.device_name;
+         shape + " on " + run.device_name;
 }
 
 void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {

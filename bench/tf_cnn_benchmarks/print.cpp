@@ -28,6 +28,8 @@ void print_entry(std::ostream& out, const std::string& name, const std::string& 
 }
 
 std::string data_of(const SetRun& run) {
+  const std::string sequence = key_value(run, "sequence");
+  if (!sequence.empty()) return "sequences of " + sequence + " tokens (synthetic)";
   const std::string size = key_value(run, "image_size"), classes = key_value(run, "classes");
   const bool imagenet = size == "224" && (classes == "1000" || classes == "1001");
   return (imagenet ? "imagenet" : size + "x" + size + ", " + classes + " classes") + " (synthetic)";

@@ -113,6 +113,8 @@ std::string work_line(const RunSet& set) {
   const std::string task = task_of(set);
   if (task.empty()) return "";
   const auto size = [](const SetRun& run) {
+    const std::string sequence = key_value(run, "sequence");
+    if (!sequence.empty()) return "sequence " + sequence;
     return key_value(run, "image_size") + "x" + key_value(run, "image_size");
   };
   const auto device = [](const SetRun& run) { return run.run.device_name; };

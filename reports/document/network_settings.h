@@ -8,6 +8,15 @@
 namespace nearmetal {
 
 inline constexpr auto settings_of_networks = std::make_tuple(
+    setting(&RunConfig::sequence, "sequence", SettingGroup::work,
+            {.help = "tokens of a sequence, for networks that read such [384]",
+             .meaning = "Tokens of a sequence; null: the network reads images",
+             .range = within(8, 512),
+             .most = 512,
+             .decides = Decides::work,
+             .commands = in_all_but_stress,
+             .added = true,
+             .last = true}),
     setting(&RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
             {.help = "[transformers: adamw, other networks: sgd]",
              .meaning = "What updates the parameters; null, as in earlier reports: sgd",

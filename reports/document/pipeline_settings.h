@@ -21,8 +21,8 @@ inline constexpr std::tuple settings_of_pipeline{
              .added = true,
              .last = true}),
     setting(&RunConfig::micro_batches, "micro_batches", SettingGroup::several_ranks,
-            {.help = "micro-batches of --batch images in each update",
-             .meaning = "Micro-batches of a step, each of `batch` images, that go through the "
+            {.help = "micro-batches of --batch samples in each update",
+             .meaning = "Micro-batches of a step, each of `batch` samples, that go through the "
                         "stages one behind another; 1 with several stages: model parallel, of "
                         "which nothing overlaps",
              .range = at_least(1),

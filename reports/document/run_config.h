@@ -53,9 +53,10 @@ struct RunConfig {
   std::optional<int64_t> batch;  // images per step; largest_that_fits until it is known
   int64_t image_size = 224;      // height and width in pixels
   int64_t classes = 1000;
-  std::optional<int64_t> steps;   // of the timed window; else by duration_seconds
-  double duration_seconds = 20;   // of the timed window, about
-  std::optional<int64_t> warmup;  // fewest steps before the timed window
+  std::optional<int64_t> sequence;  // tokens; empty for a network that reads images
+  std::optional<int64_t> steps;     // of the timed window; else by duration_seconds
+  double duration_seconds = 20;     // of the timed window, about
+  std::optional<int64_t> warmup;    // fewest steps before the timed window
   Input input = Input::device;
   std::optional<LaunchMode> launch;  // of GPU work
   HostWait host_wait = HostWait::automatic;

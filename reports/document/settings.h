@@ -15,7 +15,7 @@ namespace nearmetal {
 /// In the order of documents.
 inline constexpr std::tuple settings_of_work{
     setting(&RunConfig::model, "model", SettingGroup::work,
-            {.help = "resnet18, 34, 50, 101, 152; vgg16, vit_b_16, ...",
+            {.help = "resnet18, 34, 50, ...; vgg16, vit_b_16, bert_base",
              .value = "NAME",
              .decides = Decides::work,
              .commands = in_all_but_stress}),
@@ -37,8 +37,9 @@ inline constexpr std::tuple settings_of_work{
              .decides = Decides::work,
              .commands = in_all_but_stress}),
     setting(&RunConfig::batch, "batch", SettingGroup::work,
-            {.help = "images at once; auto: nearly all that fit [cuda: 256, cpu: 16]",
-             .meaning = "Images of a rank at once: a step, or a micro-batch; null: none fits",
+            {.help = "auto: nearly all that fit [256, cpu: 16; sequences: 32, cpu: 4]",
+             .meaning =
+                 "Images or sequences of a rank at once: a step, or a micro-batch; null: none fits",
              .range = at_least(1),
              .most = 1e6,
              .takes_auto = true,
@@ -108,8 +109,8 @@ inline constexpr std::tuple settings_of_work{
              .added = true,
              .last = true}),
     setting(&RunConfig::accumulate, "accumulate", SettingGroup::work,
-            {.help = "micro-batches of --batch images before an update",
-             .meaning = "Micro-batches of a step, each of `batch` images, with one update",
+            {.help = "micro-batches of --batch samples before an update",
+             .meaning = "Micro-batches of a step, each of `batch` samples, with one update",
              .range = at_least(1),
              .most = 4096,
              .decides = Decides::work,

@@ -19,8 +19,8 @@ struct Workload {
 
 /// The settings on which the operations of a step depend, and so the keys of its kernels.
 inline const std::vector<std::string> settings_of_operations = {
-    "device",  "model",        "precision", "batch",  "image_size",
-    "classes", "forward_only", "inference", "kernels"};
+    "device",  "model",    "precision",    "batch",     "image_size",
+    "classes", "sequence", "forward_only", "inference", "kernels"};
 
 inline bool decides_operations(const std::string& setting) {
   return std::ranges::find(settings_of_operations, setting) != settings_of_operations.end();

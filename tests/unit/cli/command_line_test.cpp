@@ -80,6 +80,7 @@ TEST(CommandLineTest, EachOptionSetsItsSettingAndSaysWhoDid) {
       {"batch", "--batch", "3"},
       {"image_size", "--image-size", "64"},
       {"classes", "--classes", "10"},
+      {"sequence", "--sequence", "128"},
       {"steps", "--steps", "5"},
       {"duration_seconds", "--duration", "5"},
       {"warmup", "--warmup", "9"},

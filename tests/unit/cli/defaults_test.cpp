@@ -88,16 +88,34 @@ TEST(FillDefaults, EachNetworkHasItsCustomaryOptimizer) {
   fill_defaults(config, Device::cuda);
   EXPECT_EQ(config.optimizer, Optimizer::sgd);
   EXPECT_EQ(config.weight_decay, 1e-4);
-  config = {.model = "vit_b_16"};
+  config = RunConfig{};
+  config.model = "vit_b_16";
   fill_defaults(config, Device::cuda);
   EXPECT_EQ(config.optimizer, Optimizer::adamw);
   EXPECT_EQ(config.weight_decay, 0.01);
   EXPECT_EQ(config.learning_rate, 5e-5);
-  config = {.model = "vit_b_16"};
+  config = RunConfig{};
+  config.model = "vit_b_16";
   config.optimizer = Optimizer::sgd;
   fill_defaults(config, Device::cuda);
   EXPECT_EQ(config.weight_decay, 1e-4);
   EXPECT_DOUBLE_EQ(*config.learning_rate, 256.0 / 64 / 768);
+}
+
+TEST(FillDefaults, SequencesAreOfNetworksThatReadThem) {
+  RunConfig config;
+  fill_defaults(config, Device::cuda);
+  EXPECT_FALSE(config.sequence);
+  config = RunConfig{};
+  config.model = "bert_base";
+  fill_defaults(config, Device::cuda);
+  EXPECT_EQ(config.sequence, 384);
+  EXPECT_EQ(config.batch, 32);
+  EXPECT_EQ(config.optimizer, Optimizer::adamw);
+  config = RunConfig{};
+  config.model = "bert_base";
+  fill_defaults(config, Device::cpu);
+  EXPECT_EQ(config.batch, 4);
 }
 
 TEST(FillDefaults, WhatIsGivenStays) {
@@ -252,6 +270,15 @@ TEST_F(CheckSettings, OneForwardPass) {
   config.zero_init = true;
   EXPECT_THAT(refusal(Device::cpu, {"inference", "zero_init"}), HasSubstr("--zero-init"));
 }
+TEST_F(CheckSettings, ImagesAndSequencesHaveSettingsOfTheirOwn) {
+  EXPECT_THAT(refusal(Device::cpu, {"sequence"}), HasSubstr("resnet50 reads images"));
+  config = RunConfig{};
+  config.model = "bert_tiny";
+  EXPECT_EQ(refusal(Device::cpu, {"sequence"}), "");
+  EXPECT_THAT(refusal(Device::cpu, {"image_size"}), HasSubstr("bert_tiny reads sequences"));
+  EXPECT_THAT(refusal(Device::cpu, {"classes"}), HasSubstr("no --classes"));
+}
+
 TEST_F(CheckSettings, MomentumIsOfSgd) {
   config.optimizer = Optimizer::adamw;
   EXPECT_EQ(refusal(Device::cpu, {"optimizer"}), "");

@@ -79,6 +79,7 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
     report.invocation.config.host_wait = HostWait::block;
     report.invocation.config.kernels = Kernels::cudnn;
     report.invocation.config.accumulate = 2;
+    report.invocation.config.sequence = 128;
     report.invocation.config.optimizer = Optimizer::adamw;
     report.invocation.config.pipeline = 2;
     report.invocation.config.micro_batches = 2;
