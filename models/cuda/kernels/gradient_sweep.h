@@ -24,6 +24,7 @@ struct ActivationOf {
 };
 
 /// `Source` loads what it needs for a pack of a row, makes its gradient of it and stores that.
+/// Where it has begin(channel), it first takes what belongs to the channels.
 template <class T, class Source>
 __global__ void __launch_bounds__(reduction_threads, gradient_blocks)
     gradient_kernel(Source source, T* dx, float* bias_gradient, Extent extent,
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(reduction_threads, gradient_blocks)
   const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
   float sums[1][width] = {};
   if (channel < extent.channels) {
+    if constexpr (requires { source.begin(channel); }) source.begin(channel);
     for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
       const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
       typename Source::Loaded loaded[unroll];

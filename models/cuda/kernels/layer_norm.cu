@@ -1,0 +1,250 @@
+#include <algorithm>
+
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/layer_norm.h"
+#include "models/cuda/kernels/pack.h"
+#include "models/cuda/kernels/partial_sums.h"
+#include "models/cuda/kernels/warp.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+constexpr int layer_norm_threads = 256;
+constexpr int layer_norm_warps = layer_norm_threads / warp_lanes;
+constexpr int forward_blocks = 6;   // on a multiprocessor
+constexpr int backward_blocks = 2;  // each leaves partial sums
+
+// One token: lane L has packs L, L + 32, ...
+template <class T, int packs>
+struct Token {
+  Pack<T> of[packs];
+
+  __device__ static bool has(int k, int channels) { return channel(k) < channels; }
+  __device__ static int channel(int k) {
+    return (k * warp_lanes + static_cast<int>(threadIdx.x) % warp_lanes) * pack_width<T>;
+  }
+  __device__ static Token load(const T* row, int channels) {
+    Token token;
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (has(k, channels)) token.of[k] = load_pack(row + channel(k));
+    }
+    return token;
+  }
+};
+
+// Calls body(k, i, channel) for each value of this lane.
+template <class T, int packs, class Body>
+__device__ void for_each_value(int channels, Body body) {
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (!Token<T, packs>::has(k, channels)) break;
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) body(k, i);
+  }
+}
+
+template <class T, int packs>
+__global__ void __launch_bounds__(layer_norm_threads)
+    layer_norm_kernel(LayerNormForward operands, Extent extent) {
+  using Row = Token<T, packs>;
+  const int channels = extent.channels;
+  const auto count = static_cast<float>(channels);
+  const auto epsilon = static_cast<float>(operands.epsilon);
+  const int64_t step = int64_t{gridDim.x} * layer_norm_warps;
+  int64_t row = int64_t{blockIdx.x} * layer_norm_warps + threadIdx.x / warp_lanes;
+  for (; row < extent.rows; row += step) {
+    const Row x = Row::load(static_cast<const T*>(operands.x) + row * channels, channels);
+    float sum = 0;
+    for_each_value<T, packs>(channels, [&](int k, int i) { sum += to_float(x.of[k].values[i]); });
+    const float mean = warp_sum(sum) / count;
+    float squares = 0;
+    for_each_value<T, packs>(channels, [&](int k, int i) {
+      const float centred = to_float(x.of[k].values[i]) - mean;
+      squares = fmaf(centred, centred, squares);
+    });
+    const float inverse_deviation = rsqrtf(warp_sum(squares) / count + epsilon);
+    if (operands.statistics != nullptr && threadIdx.x % warp_lanes == 0) {
+      reinterpret_cast<float2*>(operands.statistics)[row] = {mean, inverse_deviation};
+    }
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (!Row::has(k, channels)) break;
+      const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
+      const auto bias = Channels<T>::load(operands.bias + Row::channel(k));
+      Channels<T> y = to_floats(x.of[k]);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) {
+        y.values[i] =
+            fmaf((y.values[i] - mean) * inverse_deviation, scale.values[i], bias.values[i]);
+      }
+      store_pack(static_cast<T*>(operands.y) + row * channels + Row::channel(k), from_floats<T>(y));
+    }
+  }
+}
+
+// Two sums for each channel, of one lane over its rows.
+template <class T, int packs>
+struct ChannelSums {
+  Channels<T> scale[packs] = {}, bias[packs] = {};
+};
+
+// dx of one token, of which this warp has x and dy. xhat = (x - mean) / deviation, g = dy * scale:
+// dx = (g - mean of g - xhat * mean of g * xhat) / deviation.
+template <class T, int packs>
+__device__ void token_gradient(const LayerNormBackward& operands, int64_t row, int channels,
+                               ChannelSums<T, packs>& sums) {
+  using Row = Token<T, packs>;
+  const int64_t at = row * channels;
+  const Row x = Row::load(static_cast<const T*>(operands.x) + at, channels);
+  const Row dy = Row::load(static_cast<const T*>(operands.dy) + at, channels);
+  const auto [mean, inverse_deviation] = reinterpret_cast<const float2*>(operands.statistics)[row];
+  const auto normalised = [&](int k, int i) {
+    return (to_float(x.of[k].values[i]) - mean) * inverse_deviation;
+  };
+  float sum = 0, product_sum = 0;
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (!Row::has(k, channels)) break;
+    const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const float gradient = to_float(dy.of[k].values[i]), xhat = normalised(k, i);
+      sums.scale[k].values[i] = fmaf(gradient, xhat, sums.scale[k].values[i]);
+      sums.bias[k].values[i] += gradient;
+      const float g = gradient * scale.values[i];
+      sum += g;
+      product_sum = fmaf(g, xhat, product_sum);
+    }
+  }
+  const auto count = static_cast<float>(channels);
+  const float g_mean = warp_sum(sum) / count, product_mean = warp_sum(product_sum) / count;
+  const T* other = static_cast<const T*>(operands.other);
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (!Row::has(k, channels)) break;
+    const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
+    Channels<T> dx = {};
+    if (other != nullptr) dx = to_floats(load_pack(other + at + Row::channel(k)));
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) {
+      const float g = to_float(dy.of[k].values[i]) * scale.values[i];
+      dx.values[i] += (g - g_mean - normalised(k, i) * product_mean) * inverse_deviation;
+    }
+    store_pack(static_cast<T*>(operands.dx) + at + Row::channel(k), from_floats<T>(dx));
+  }
+}
+
+// Values of a block's partial sums: of the scale, then of the bias, each rounded up.
+constexpr int64_t sum_stride(int64_t features) {
+  return (features + partial_sums_values - 1) / partial_sums_values * partial_sums_values;
+}
+
+// Adds the sums of the warps of a block, in their order, and leaves them for the last kernel.
+template <class T, int packs>
+__device__ void leave_block_sums(Channels<T> (&sums)[packs], int channels, float* shared,
+                                 float* out) {
+  using Row = Token<T, packs>;
+  const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+  for (int turn = 0; turn < layer_norm_warps; ++turn) {
+    if (turn == warp) {
+      for_each_value<T, packs>(channels, [&](int k, int i) {
+        float& total = shared[Row::channel(k) + i];
+        total = turn == 0 ? sums[k].values[i] : total + sums[k].values[i];
+      });
+    }
+    __syncthreads();
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < channels; i += layer_norm_threads) {
+    out[i] = shared[i];
+  }
+  __syncthreads();
+}
+
+template <class T, int packs>
+__global__ void __launch_bounds__(layer_norm_threads, backward_blocks)
+    layer_norm_backward_kernel(LayerNormBackward operands, Extent extent, int stride) {
+  __shared__ float shared[packs * warp_lanes * pack_width<T>];
+  ChannelSums<T, packs> sums;
+  const int64_t step = int64_t{gridDim.x} * layer_norm_warps;
+  int64_t row = int64_t{blockIdx.x} * layer_norm_warps + threadIdx.x / warp_lanes;
+  for (; row < extent.rows; row += step) {
+    token_gradient<T, packs>(operands, row, extent.channels, sums);
+  }
+  float* out = operands.partial_sums + int64_t{blockIdx.x} * 2 * stride;
+  leave_block_sums<T, packs>(sums.scale, extent.channels, shared, out);
+  leave_block_sums<T, packs>(sums.bias, extent.channels, shared, out + stride);
+}
+
+// From a place among the partial sums to one behind the first of the two gradients.
+struct GradientPlace {
+  int stride, channels;
+  int to_bias;  // from the gradient of the scale
+
+  __device__ int operator()(int value) const {
+    const int channel = value % stride;
+    if (channel >= channels) return -1;
+    return value < stride ? channel : to_bias + channel;
+  }
+};
+
+// Calls body.operator()<T, packs>() with as many packs as a lane has of a token.
+template <class Body>
+void with_packs(Precision precision, int64_t channels, Body&& body) {
+  with_element_type(precision, [&]<class T>() {
+    const int64_t lanes_packs = warp_lanes * pack_width<T>;
+    switch ((channels + lanes_packs - 1) / lanes_packs) {
+      case 1:
+        return body.template operator()<T, 1>();
+      case 2:
+        return body.template operator()<T, 2>();
+      case 3:
+        return body.template operator()<T, 3>();
+      case 4:
+        return body.template operator()<T, 4>();
+      case 5:
+      case 6:
+        return body.template operator()<T, 6>();
+      default:
+        return body.template operator()<T, 8>();
+    }
+  });
+}
+
+unsigned blocks_of(const Extent& extent, int most) {
+  return std::min(blocks_for(extent.rows, layer_norm_warps), static_cast<unsigned>(most));
+}
+
+}  // namespace
+
+void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
+                       int multiprocessors, cudaStream_t stream) {
+  with_packs(precision, extent.channels, [&]<class T, int packs>() {
+    layer_norm_kernel<T, packs>
+        <<<blocks_of(extent, multiprocessors * forward_blocks), layer_norm_threads, 0, stream>>>(
+            operands, extent);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors) {
+  return int64_t{multiprocessors} * backward_blocks * 2 * sum_stride(features) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
+                                Extent extent, int multiprocessors, cudaStream_t stream) {
+  const unsigned blocks = blocks_of(extent, multiprocessors * backward_blocks);
+  const auto stride = static_cast<int>(sum_stride(extent.channels));
+  with_packs(precision, extent.channels, [&]<class T, int packs>() {
+    layer_norm_backward_kernel<T, packs>
+        <<<blocks, layer_norm_threads, 0, stream>>>(operands, extent, stride);
+  });
+  NM_CHECK_LAUNCH();
+  const GradientPlace place{stride, extent.channels,
+                            static_cast<int>(operands.bias_gradient - operands.scale_gradient)};
+  add_partial_sums(operands.partial_sums, static_cast<int>(blocks), 2 * stride, place,
+                   operands.scale_gradient, stream);
+}
+
+}  // namespace nearmetal::cuda

@@ -1,0 +1,53 @@
+// Layer norm over the features of each token, both directions. A warp holds a token in registers,
+// so that each tensor is read once. Sums over the tokens are deterministic.
+//
+// Bytes per element of E bytes, whose copy is the floor. Forward: reads E, writes E. Backward:
+// reads E of x and E of dy, and E of another gradient where there is one; writes E.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "models/cuda/kernels/batch_norm.h"
+
+namespace nearmetal::cuda {
+
+/// The most features of a token: 8 packs of each lane, of 16 bytes each.
+constexpr int64_t most_layer_norm_features(Precision precision) {
+  return int64_t{8} * 32 * 16 / element_bytes(precision);
+}
+
+/// Mean and inverse deviation of each token lie behind one another.
+constexpr int64_t layer_norm_statistics_bytes(int64_t tokens) {
+  return 2 * tokens * static_cast<int64_t>(sizeof(float));
+}
+
+struct LayerNormForward {
+  const void* x = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+  double epsilon = 0;
+  void* y = nullptr;
+  float* statistics = nullptr;  // null: not wanted
+};
+void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
+                       int multiprocessors, cudaStream_t stream);
+
+/// dx = gradient of x + other, where `other` may be absent.
+struct LayerNormBackward {
+  const void* x = nullptr;
+  const void* dy = nullptr;
+  const void* other = nullptr;
+  const float* scale = nullptr;
+  const float* statistics = nullptr;
+  void* dx = nullptr;
+  float* scale_gradient = nullptr;
+  float* bias_gradient = nullptr;
+  float* partial_sums = nullptr;  // layer_norm_scratch_bytes()
+};
+int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors);
+void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
+                                Extent extent, int multiprocessors, cudaStream_t stream);
+
+}  // namespace nearmetal::cuda
