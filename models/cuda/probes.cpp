@@ -212,9 +212,9 @@ Probe product_probe(Precision precision) {
             const std::shared_ptr<cublasLtContext> handle = make_cublas();
             const auto product = std::make_shared<Product>(
                 handle.get(), precision, ProductShape{n, n, n, false, true, n, n, n, false},
-                workspace_bytes);
+                nullptr, workspace_bytes);
             return by_events([a, b, d, workspace, handle, product](cudaStream_t stream) {
-              product->launch(a.get(), b.get(), d.get(), workspace.get(), stream);
+              product->launch({a.get(), b.get(), d.get()}, workspace.get(), stream);
             });
           }};
 }

@@ -52,8 +52,16 @@ std::vector<PrecisionCase> precision_cases() {
                                  [] {
                                    return small_vgg_graph({3, 13, 18}, false);
                                  }},
-                                {"vgg_norm", 16, [] {
+                                {"vgg_norm", 16,
+                                 [] {
                                    return small_vgg_graph({3, 13, 18}, true);
+                                 }},
+                                {"vit", 16,
+                                 [] {
+                                   return small_vit_graph({3, 33, 27}, 10, 16);
+                                 }},
+                                {"plain_tokens", 16, [] {
+                                   return plain_token_graph({3, 13, 18}, 8);
                                  }}};
   std::vector<PrecisionCase> cases;
   for (const GraphCase& network : networks) {
@@ -102,6 +110,14 @@ INSTANTIATE_TEST_SUITE_P(Graph, CudnnAloneTest,
                                                        return small_vgg_graph({3, 12, 12}, true);
                                                      }},
                                            GraphCase{"Identity", 4, [] { return small_graph(33); }},
+                                           GraphCase{"Vit", 3,
+                                                     [] {
+                                                       return small_vit_graph({3, 9, 15}, 10, 8);
+                                                     }},
+                                           GraphCase{"PlainTokens", 3,
+                                                     [] {
+                                                       return plain_token_graph({3, 13, 18}, 8);
+                                                     }},
                                            GraphCase{"Projection", 3,
                                                      [] { return bottleneck_graph(33); }}),
                          case_name);

@@ -12,6 +12,10 @@ int conv_norm_relu(Graph& graph, int input, const std::string& name, int64_t cha
   return graph.relu(graph.batch_norm(conv, name + ".norm"), name + ".relu");
 }
 
+int64_t rounded_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 Graph classified(Graph graph, int features, int64_t classes) {
   const int pooled = graph.global_average_pool(features, "avgpool");
   graph.softmax_cross_entropy(graph.linear(pooled, "fc", classes), "loss");
@@ -106,9 +110,12 @@ Graph small_vgg_graph(Shape image, bool with_norm) {
   return graph;
 }
 
-Graph small_vit_graph(Shape image, int64_t classes) {
-  constexpr VisionTransformer sizes{
-      .patch = 3, .layers = 2, .heads = 3, .features = 15, .mlp_features = 29};
+Graph small_vit_graph(Shape image, int64_t classes, int64_t multiple) {
+  const VisionTransformer sizes{.patch = 3,
+                                .layers = 2,
+                                .heads = 3,
+                                .features = 3 * rounded_up(5, multiple),
+                                .mlp_features = rounded_up(29, multiple)};
   return vision_transformer("small_vit", sizes, image, classes);
 }
 
@@ -140,15 +147,16 @@ Graph marked_image_graph(Shape image) {
   return graph;
 }
 
-Graph plain_token_graph(Shape image) {
+Graph plain_token_graph(Shape image, int64_t multiple) {
   Graph graph("plain_token");
-  const int conv = graph.conv(graph.input(image), "stem", 12, {3, 2, 1});
+  const int64_t features = rounded_up(7, multiple);
+  const int conv = graph.conv(graph.input(image), "stem", rounded_up(12, multiple), {3, 2, 1});
   const int norm = graph.layer_norm(conv, "norm", 1e-12);
   const int bent = graph.gelu(conv, "gelu");
   int x = graph.add(norm, bent, "add1");
-  x = graph.relu(graph.token_linear(x, "wide", 21), "relu");
+  x = graph.relu(graph.token_linear(x, "wide", 3 * features), "relu");
   const int attended = graph.attention(x, "attention", 1);
-  x = graph.token_linear(attended, "narrow", 7);
+  x = graph.token_linear(attended, "narrow", features);
   x = graph.add(x, attended, "add2");
   x = graph.positions(graph.class_token(x, "token1"), "positions");
   x = graph.class_token(x, "token2");

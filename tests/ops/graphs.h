@@ -26,14 +26,15 @@ Graph plain_graph(Shape image);
 Graph small_vgg_graph(Shape image, bool with_norm);
 
 /// A Vision Transformer of two layers whose tokens have 15 features, in 3 heads; the image must
-/// consist of patches of 3 x 3.
-Graph small_vit_graph(Shape image, int64_t classes = 10);
+/// consist of patches of 3 x 3. Here and below, features are rounded up to what `multiple` divides
+/// for backends that take no others.
+Graph small_vit_graph(Shape image, int64_t classes = 10, int64_t multiple = 1);
 /// BERT with two layers whose tokens have 15 features, in 3 heads, and 13 words.
 Graph small_bert_graph(int64_t tokens, int64_t positions = 11);
 /// A sequence with one label, and an image with a span: what no network has.
 Graph classified_sequence_graph(int64_t tokens);
 Graph marked_image_graph(Shape image);
 /// Operations on tokens in an order that no network has, on pixels and more than one reader.
-Graph plain_token_graph(Shape image);
+Graph plain_token_graph(Shape image, int64_t multiple = 1);
 
 }  // namespace nearmetal

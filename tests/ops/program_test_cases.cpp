@@ -28,31 +28,21 @@ void PrintTo(const GraphCase& tested, std::ostream* out) {
   *out << tested.name << ", batch " << tested.batch_size;
 }
 
+int64_t token_multiple() { return tested_backend == std::string("cuda") ? 8 : 1; }
+
 std::vector<GraphCase> token_cases() {
-  if (tested_backend != std::string("cpu")) return {};
-  return {{"VitSize9x15", 3,
-           [] {
-             return small_vit_graph({3, 9, 15});
-           }},
-          {"VitSize12x3", 5,
-           [] {
-             return small_vit_graph({1, 12, 3}, 13);
-           }},
-          {"VitOfOnePatch", 2,
-           [] {
-             return small_vit_graph({3, 3, 3});
-           }},
-          {"VitOfOneImage", 1,
-           [] {
-             return small_vit_graph({3, 33, 27});
-           }},
-          {"PlainTokensSize13x18", 3,
-           [] {
-             return plain_token_graph({3, 13, 18});
-           }},
-          {"PlainTokensSize5x3", 4, [] {
-             return plain_token_graph({2, 5, 3});
-           }}};
+  const auto vit = [](Shape image, int64_t classes = 10) {
+    return [=] { return small_vit_graph(image, classes, token_multiple()); };
+  };
+  const auto plain = [](Shape image) {
+    return [=] { return plain_token_graph(image, token_multiple()); };
+  };
+  return {{"VitSize9x15", 3, vit({3, 9, 15})},
+          {"VitSize12x3", 5, vit({1, 12, 3}, 13)},
+          {"VitOfOnePatch", 2, vit({3, 3, 3})},
+          {"VitOfOneImage", 1, vit({3, 33, 27})},
+          {"PlainTokensSize13x18", 3, plain({3, 13, 18})},
+          {"PlainTokensSize5x3", 4, plain({2, 5, 3})}};
 }
 
 std::vector<GraphCase> sequence_cases() {

@@ -40,7 +40,9 @@ struct GraphCase {
 std::string case_name(const ::testing::TestParamInfo<GraphCase>& info);
 void PrintTo(const GraphCase& tested, std::ostream* out);
 
-/// Networks of tokens on odd shapes; none for a backend that has not their operations.
+/// What the features of tokens are a multiple of on the tested backend.
+int64_t token_multiple();
+/// Networks of tokens on odd shapes.
 std::vector<GraphCase> token_cases();
 
 /// Likewise of token ids, or with the loss of spans.

@@ -13,7 +13,18 @@ void Lowering::backward(int i) {
   if (const ActivationPattern* pattern = patterns_.activation(i)) backward_activation(*pattern);
   switch (graph_.node(i).op) {
     case OpKind::linear:
+    case OpKind::token_linear:
       return backward_linear(i);
+    case OpKind::layer_norm:
+      return backward_layer_norm(i);
+    case OpKind::attention:
+      return backward_attention(i);
+    case OpKind::class_token:
+      return backward_class_token(i);
+    case OpKind::positions:
+      return backward_positions(i);
+    case OpKind::select_token:
+      return backward_select_token(i);
     case OpKind::global_average_pool:
       return backward_average_pool(i);
     case OpKind::batch_norm:

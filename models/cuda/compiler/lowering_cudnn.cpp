@@ -1,6 +1,7 @@
 // The sweeps of a step by cuDNN's own kernels, where none of ours may serve (Kernels::cudnn). cuDNN
 // has no gradient of a bias in fp32 of activations in 16 bits, no cross entropy, no optimizer, and
-// none that sets the padding of a gradient to 0: those are ours.
+// none that sets the padding of a gradient to 0: those are ours. So are all sweeps over tokens:
+// layer norm, GELU, softmax and what joins tokens.
 #include <memory>
 
 #include "models/cuda/compiler/lowering_state.h"

@@ -37,16 +37,20 @@ void Lowering::forward(int i) {
       forward_linear(i);
       if (const auto* pattern = patterns_.activation(i)) forward_activation(*pattern);
       return;
-    case OpKind::layer_norm:
     case OpKind::gelu:
+      return forward_activation(*patterns_.activation(i));
     case OpKind::token_linear:
+      return forward_token_linear(i);
+    case OpKind::layer_norm:
+      return forward_layer_norm(i);
     case OpKind::attention:
+      return forward_attention(i);
     case OpKind::class_token:
+      return forward_class_token(i);
     case OpKind::positions:
+      return forward_positions(i);
     case OpKind::select_token:
-      return unsupported(graph_.node(i), std::string("it has no kernel for ") +
-                                             to_string(graph_.node(i).op) +
-                                             "; --device cpu has one");
+      return forward_select_token(i);
     case OpKind::token_ids:
     case OpKind::embedding:
     case OpKind::span_loss:

@@ -12,35 +12,46 @@ LogitsShape Lowering::logits_shape() const {
 LinearShape Lowering::linear_shape(int linear) const {
   const Node& node = graph_.node(linear);
   const int64_t outputs = node.shape.channels;
+  if (node.op == OpKind::token_linear) {
+    return {extent(linear).rows, graph_.input_shape(node).channels, outputs, outputs};
+  }
   return {options_.batch_size, graph_.input_shape(node).elements(), outputs,
           graph_.are_logits(linear) ? logits_shape().row_elements : outputs};
 }
 
-Kernel& Lowering::emit_product(int linear, Phase phase, const ProductShape& shape,
-                               std::vector<const Tensor*> operands,
-                               const std::function<void(const Product&, cudaStream_t)>& launch) {
+void Lowering::require_packs(const Node& linear, const LinearShape& shape) {
+  if (shape.inputs % 8 != 0) unsupported(linear, "its inputs are not a multiple of 8");
+  if (shape.row_elements % 8 != 0) unsupported(linear, "its outputs are not a multiple of 8");
+}
+
+Kernel& Lowering::emit_product(
+    const std::string& name, Phase phase, const ProductShape& shape,
+    std::vector<const Tensor*> operands,
+    const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch, int bias) {
   const auto product = std::make_shared<std::unique_ptr<Product>>();
-  const auto& r = resources_;
-  const Node& node = graph_.node(linear);
-  Kernel& kernel =
-      emit(node.name, phase, "cublasLt", std::move(operands),
-           [=, precision = options_.precision, &r](cudaStream_t stream) {
-             if (*product == nullptr) {
-               *product = std::make_unique<Product>(r.cublas, precision, shape, product_workspace);
-             }
-             launch(**product, stream);
-           });
-  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+  const int64_t offset = bias < 0 ? 0 : layout_.offset(bias);
+  return emit(name, phase, "cublasLt", std::move(operands),
+              [=, precision = options_.precision, size = element_size(),
+               &r = resources_](cudaStream_t stream) {
+                const void* added = bias < 0 ? nullptr : r.parameters.operand(offset, size);
+                if (*product == nullptr) {
+                  *product = std::make_unique<Product>(r.cublas, precision, shape, added,
+                                                       product_workspace);
+                }
+                launch(**product, added, stream);
+              });
+}
+
+void Lowering::count_product(Kernel& kernel, const Node& linear) const {
+  kernel.flops = graph_.forward_flops(linear) * static_cast<double>(options_.batch_size);
   kernel.bytes +=
-      static_cast<double>(graph_.parameters()[node.parameters[0]].size * element_size());
-  return kernel;
+      static_cast<double>(graph_.parameters()[linear.parameters[0]].size * element_size());
 }
 
 void Lowering::forward_linear(int i) {
   const Node& linear = graph_.node(i);
   const LinearShape shape = linear_shape(i);
-  if (shape.inputs % 8 != 0) unsupported(linear, "its inputs are not a multiple of 8");
-  if (shape.row_elements % 8 != 0) unsupported(linear, "its outputs are not a multiple of 8");
+  require_packs(linear, shape);
   const bool logits = graph_.are_logits(i);
   const Tensor* x = value(linear.inputs[0]);
   // Logits stay fp32: the loss takes their exponentials.
@@ -48,12 +59,50 @@ void Lowering::forward_linear(int i) {
                      (logits ? static_cast<int64_t>(sizeof(float)) : element_size()));
   values_[i] = y;
   const int64_t weight = layout_.slices[linear.parameters[0]].offset;
-  emit_product(
-      i, Phase::forward, forward_product(shape, logits), {x, y},
-      [=, size = element_size(), &r = resources_](const Product& product, cudaStream_t stream) {
-        product.launch(x->data, r.parameters.operand(weight, size), y->data, r.workspace, stream);
+  Kernel& kernel = emit_product(
+      linear.name, Phase::forward, forward_product(shape, logits), {x, y},
+      [=, size = element_size(), &r = resources_](const Product& product, const void*,
+                                                  cudaStream_t stream) {
+        product.launch({x->data, r.parameters.operand(weight, size), y->data}, r.workspace, stream);
       });
+  count_product(kernel, linear);
   if (graph_.consumers(i).empty()) forward_output(i);
+}
+
+int Lowering::sum_behind(int linear) const {
+  const int sum = graph_.sole_consumer(linear);
+  if (by_cudnn() || patterns_.activation(linear) == nullptr || !graph_.is(sum, OpKind::add)) {
+    return -1;
+  }
+  const std::vector<int>& added = graph_.node(sum).inputs;
+  const int other = added[0] == linear ? added[1] : added[0];
+  return values_[other] == nullptr ? -1 : sum;
+}
+
+void Lowering::forward_token_linear(int i) {
+  const Node& linear = graph_.node(i);
+  const LinearShape shape = linear_shape(i);
+  require_packs(linear, shape);
+  const int sum = sum_behind(i);
+  const std::vector<int> added = sum < 0 ? std::vector<int>() : graph_.node(sum).inputs;
+  const Tensor* residual = sum < 0 ? nullptr : value(added[0] == i ? added[1] : added[0]);
+  const Tensor* x = value(linear.inputs[0]);
+  const Tensor* y = tensor(value_bytes(i));
+  values_[sum < 0 ? i : sum] = y;
+  const int64_t weight = layout_.slices[linear.parameters[0]].offset;
+  // A sweep behind it adds the bias before an activation.
+  const int bias = patterns_.activation(i) == nullptr ? -1 : linear.parameters[1];
+  Kernel& kernel = emit_product(
+      sum < 0 ? linear.name : linear.name + " + " + graph_.node(sum).name, Phase::forward,
+      forward_product(shape, false), {x, y, residual},
+      [=, size = element_size(), &r = resources_](const Product& product, const void* bias,
+                                                  cudaStream_t stream) {
+        product.launch({x->data, r.parameters.operand(weight, size), y->data, bias,
+                        residual == nullptr ? nullptr : residual->data},
+                       r.workspace, stream);
+      },
+      bias);
+  count_product(kernel, linear);
 }
 
 // The loss adds the bias of logits itself; where there is none, a sweep does.
@@ -110,17 +159,21 @@ void Lowering::backward_linear(int i) {
                                 stream);
          });
   }
-  emit_product(i, Phase::backward, weight_gradient_product(shape), {dy, x},
-               [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, x->data, r.parameters.gradient(weight, size), r.workspace,
-                                stream);
-               })
-      .gradient_of = linear.parameters[0];
-  emit_product(i, Phase::backward, input_gradient_product(shape), {dy, dx},
-               [=, &r](const Product& product, cudaStream_t stream) {
-                 product.launch(dy->data, r.parameters.operand(weight, size), dx->data, r.workspace,
-                                stream);
-               });
+  Kernel& weight_gradient =
+      emit_product(linear.name, Phase::backward, weight_gradient_product(shape), {dy, x},
+                   [=, &r](const Product& product, const void*, cudaStream_t stream) {
+                     product.launch({dy->data, x->data, r.parameters.gradient(weight, size)},
+                                    r.workspace, stream);
+                   });
+  count_product(weight_gradient, linear);
+  weight_gradient.gradient_of = linear.parameters[0];
+  Kernel& input_gradient =
+      emit_product(linear.name, Phase::backward, input_gradient_product(shape), {dy, dx},
+                   [=, &r](const Product& product, const void*, cudaStream_t stream) {
+                     product.launch({dy->data, r.parameters.operand(weight, size), dx->data},
+                                    r.workspace, stream);
+                   });
+  count_product(input_gradient, linear);
 }
 
 }  // namespace nearmetal::cuda

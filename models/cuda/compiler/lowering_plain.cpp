@@ -12,7 +12,7 @@ std::optional<Lowering::Epilogue> Lowering::epilogue(int conv) const {
     pattern = patterns_.activation(end);
   }
   const bool fits = pattern != nullptr && pattern->input == conv && pattern->bias;
-  if (!fits || pattern->pool >= 0) return std::nullopt;
+  if (!fits || pattern->pool >= 0 || pattern->gelu >= 0) return std::nullopt;
   return Epilogue{pattern, pattern->residual >= 0 ? ConvolutionOp::forward_residual
                            : pattern->relu >= 0   ? ConvolutionOp::forward_activation
                                                   : ConvolutionOp::forward_bias};
@@ -30,6 +30,7 @@ std::function<Activation()> Lowering::activation(const ActivationPattern& patter
 void Lowering::forward_activation(const ActivationPattern& pattern) {
   const int output = pattern.output();
   if (values_[output] != nullptr && output != pattern.input) return;  // with its convolution
+  if (pattern.gelu >= 0) return forward_gelu(pattern);
   if (by_cudnn()) return forward_cudnn_activation(pattern);
   const Tensor* x = value(pattern.input);
   const auto activation = this->activation(pattern);
@@ -63,6 +64,7 @@ void Lowering::forward_activation(const ActivationPattern& pattern) {
 }
 
 void Lowering::backward_activation(const ActivationPattern& pattern) {
+  if (pattern.gelu >= 0) return backward_gelu(pattern);
   if (by_cudnn()) return backward_cudnn_activation(pattern);
   if (pattern.pool >= 0) return backward_activation_pool(pattern);
   const int output = pattern.output();
@@ -151,6 +153,7 @@ void Lowering::backward_plain_norm(int i) {
 }
 
 void Lowering::forward_add(int i) {
+  if (values_[i] != nullptr) return;  // the product before it has added the other summand
   const std::vector<int>& inputs = graph_.node(i).inputs;
   const Tensor *left = value(inputs[0]), *right = value(inputs[1]);
   Tensor* sum = tensor(value_bytes(i));

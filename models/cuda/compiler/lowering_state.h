@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "models/cuda/compiler/attention_products.h"
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/compiler/patterns.h"
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"
 #include "models/cuda/kernels/stem.h"
+#include "models/cuda/kernels/tokens.h"
 #include "models/cuda/libraries/layers.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
@@ -52,11 +54,17 @@ class Lowering {
   // `third`: the sums of forward_statistics, or the residual of forward_residual.
   void emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x, const Tensor* y,
                         const Tensor* third = nullptr);
-  // The product of a linear layer is made at its first launch, which is not in a captured graph: it
-  // needs the handle.
-  Kernel& emit_product(int linear, Phase phase, const ProductShape& shape,
-                       std::vector<const Tensor*> operands,
-                       const std::function<void(const Product&, cudaStream_t)>& launch);
+  // A product is made at its first launch, which is not in a captured graph: it needs the handle.
+  // `bias`: the parameter that is added to each row, of which every launch gets the address; -1:
+  // none.
+  Kernel& emit_product(
+      const std::string& name, Phase phase, const ProductShape& shape,
+      std::vector<const Tensor*> operands,
+      const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch,
+      int bias = -1);
+  // Of one of its three products.
+  void count_product(Kernel& kernel, const Node& linear) const;
+  static void require_packs(const Node& linear, const LinearShape& shape);
 
   void labels_and_images();
   void lower_task(const std::vector<StageTask>& tasks, size_t index);
@@ -96,6 +104,20 @@ class Lowering {
   void forward_norm_pool(const NormPattern& pattern);
   void forward_average_pool(int i);
   void forward_linear(int i);
+  // The sum that a product of tokens takes as its own, whose other summand is there; -1: none.
+  int sum_behind(int linear) const;
+  void forward_token_linear(int i);
+  void forward_layer_norm(int i);
+  void forward_gelu(const ActivationPattern& pattern);
+  void forward_attention(int i);
+  AttentionExtent attention_extent(int attention) const;
+  // One of the products of attention, for all heads of all samples.
+  void emit_attention_product(int attention, Phase phase, const AttentionProduct& product);
+  void forward_class_token(int i);
+  void forward_positions(int i);
+  void forward_select_token(int i);
+  void require_packs(int node) const;
+  TokenExtent token_extent(int node) const;
   void forward_loss(int i);
   void forward_output(int i);
   // The batch norm whose sums a kernel of ours takes behind this convolution; -1: none.
@@ -116,6 +138,12 @@ class Lowering {
 
   void backward(int i);
   void backward_linear(int i);
+  void backward_layer_norm(int i);
+  void backward_gelu(const ActivationPattern& pattern);
+  void backward_attention(int i);
+  void backward_class_token(int i);
+  void backward_positions(int i);
+  void backward_select_token(int i);
   void backward_plain_norm(int i);
   void backward_add(int i);
   void backward_activation(const ActivationPattern& pattern);
@@ -186,7 +214,8 @@ class Lowering {
   int64_t micro_batch_ = 0;
   // Of this micro-batch, all by node.
   std::vector<const Tensor*> values_;
-  std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them
+  std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them, or what a
+                                         // layer norm or attention keeps of its rows
   std::vector<const Tensor*> masks_;     // of a ReLU, the winners of pooling, or cuDNN's reserve
   std::vector<const Tensor*> winner_x_;  // of pooling
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer, but for ...

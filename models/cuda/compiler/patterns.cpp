@@ -19,6 +19,7 @@ Patterns::Patterns(const Graph& graph, Kernels kernels, Precision precision)
 void Patterns::see(int node) {
   switch (graph_.node(node).op) {
     case OpKind::conv:
+    case OpKind::token_linear:
     case OpKind::linear: {
       // Our batch norms take the bias before them into account; cuDNN's do not.
       const bool taken = ours_ && graph_.norm_behind(node) >= 0;
@@ -29,6 +30,8 @@ void Patterns::see(int node) {
     }
     case OpKind::relu:
       return see_relu(node);
+    case OpKind::gelu:
+      return see_gelu(node);
     case OpKind::max_pool:
       return see_pool(node);
     default:
@@ -51,6 +54,17 @@ void Patterns::see_relu(int relu) {
   activations_[relu] = pattern;
 }
 
+void Patterns::see_gelu(int gelu) {
+  const int input = graph_.node(gelu).inputs[0];
+  const auto found = activations_.find(input);
+  const bool bias_alone = found != activations_.end() && found->second.output() == input &&
+                          found->second.input == input;
+  ActivationPattern pattern =
+      bias_alone ? activation_before(input) : ActivationPattern{.input = input};
+  pattern.gelu = gelu;
+  activations_[gelu] = pattern;
+}
+
 void Patterns::see_pool(int pool) {
   const int input = graph_.node(pool).inputs[0];
   const auto found = norms_.find(input);
@@ -71,7 +85,7 @@ void Patterns::see_pool(int pool) {
 
 ActivationPattern Patterns::activation_before(int node) {
   const auto found = activations_.find(node);
-  if (found == activations_.end() || found->second.pool >= 0 ||
+  if (found == activations_.end() || found->second.pool >= 0 || found->second.gelu >= 0 ||
       graph_.consumers(node).size() != 1) {
     return {.input = node};
   }
@@ -142,6 +156,7 @@ std::string name_of(const Graph& graph, const ActivationPattern& pattern) {
   if (pattern.bias) append(graph.parameters()[graph.node(pattern.input).parameters[1]].name);
   if (pattern.residual >= 0) append(graph.node(graph.sole_consumer(pattern.input)).name);
   if (pattern.relu >= 0) append(graph.node(pattern.relu).name);
+  if (pattern.gelu >= 0) append(graph.node(pattern.gelu).name);
   if (pattern.pool >= 0) append(graph.node(pattern.pool).name);
   return name;
 }

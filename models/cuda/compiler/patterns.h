@@ -29,15 +29,16 @@ struct NormPattern {
 };
 
 /// A bias, a residual, a ReLU, max pooling, or some of them in this order. A residual only in a
-/// graph without a loss, and with the bias of a convolution.
+/// graph without a loss, and with the bias of a convolution. Or GELU, alone or behind a bias.
 struct ActivationPattern {
   int input = -1;     // the node before, or the convolution or linear layer whose bias is added
   bool bias = false;  // that of `input`
   int residual = -1;
   int relu = -1;
+  int gelu = -1;
   int pool = -1;
 
-  int output() const { return pool >= 0 ? pool : relu >= 0 ? relu : input; }
+  int output() const { return pool >= 0 ? pool : gelu >= 0 ? gelu : relu >= 0 ? relu : input; }
 };
 
 class Patterns {
@@ -59,6 +60,7 @@ class Patterns {
   }
   void see(int node);
   void see_relu(int relu);
+  void see_gelu(int gelu);
   void see_pool(int pool);
   std::optional<NormPattern> norm_before(int relu) const;
   bool is_norm_of_convolution(int node) const;

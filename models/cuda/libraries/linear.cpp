@@ -16,62 +16,88 @@ cudaDataType_t cublas_type(Precision precision) {
   }
 }
 
+// Of a matrix in rows of `stride` elements, which is its transpose in columns: cuBLASLt adds a bias
+// to each row of a result in columns.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
-                                   int64_t stride) {
+                                   int64_t stride, int64_t count, int64_t step) {
   cublasLtMatrixLayout_t layout = nullptr;
-  NM_CALL(cublasLtMatrixLayoutCreate(&layout, type, rows, columns, stride));
-  const cublasLtOrder_t order = CUBLASLT_ORDER_ROW;
-  NM_CALL(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order,
-                                           sizeof(order)));
+  NM_CALL(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, stride));
+  if (count == 1) return layout;
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t name, auto value) {
+    NM_CALL(cublasLtMatrixLayoutSetAttribute(layout, name, &value, sizeof(value)));
+  };
+  set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(count));
+  set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step);
   return layout;
 }
 
-cublasLtMatmulDesc_t make_operation(Precision precision, const ProductShape& shape) {
+// d' = b' a', so that b is the first operand.
+cublasLtMatmulDesc_t make_operation(Precision precision, const ProductShape& shape,
+                                    const void* bias) {
   const cublasComputeType_t compute =
       precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t operation = nullptr;
   NM_CALL(cublasLtMatmulDescCreate(&operation, compute, CUDA_R_32F));
-  const auto transpose = [&](cublasLtMatmulDescAttributes_t name, bool transposed) {
-    const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const auto set = [&](cublasLtMatmulDescAttributes_t name, auto value) {
     NM_CALL(cublasLtMatmulDescSetAttribute(operation, name, &value, sizeof(value)));
   };
-  transpose(CUBLASLT_MATMUL_DESC_TRANSA, shape.a_transposed);
-  transpose(CUBLASLT_MATMUL_DESC_TRANSB, shape.b_transposed);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, shape.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, shape.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (bias == nullptr) return operation;
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublas_type(precision));
   return operation;
+}
+
+using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+Preference make_preference(const ProductShape& shape, int64_t workspace_bytes) {
+  cublasLtMatmulPreference_t raw = nullptr;
+  NM_CALL(cublasLtMatmulPreferenceCreate(&raw));
+  Preference preference(raw);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+    NM_CALL(cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof(value)));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
+  for (const auto matrix :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(matrix, static_cast<uint32_t>(shape.alignment_bytes));
+  }
+  return preference;
 }
 
 }  // namespace
 
 Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape,
-                 int64_t workspace_bytes)
+                 const void* bias, int64_t workspace_bytes)
     : handle_(handle),
-      operation_(make_operation(precision, shape)),
+      operation_(make_operation(precision, shape, bias)),
       a_(make_layout(cublas_type(precision), shape.a_transposed ? shape.inner : shape.rows,
-                     shape.a_transposed ? shape.rows : shape.inner, shape.a_stride)),
+                     shape.a_transposed ? shape.rows : shape.inner, shape.a_stride, shape.count,
+                     shape.a_step)),
       b_(make_layout(cublas_type(precision), shape.b_transposed ? shape.columns : shape.inner,
-                     shape.b_transposed ? shape.inner : shape.columns, shape.b_stride)),
+                     shape.b_transposed ? shape.inner : shape.columns, shape.b_stride, shape.count,
+                     shape.b_step)),
       d_(make_layout(shape.fp32_result ? CUDA_R_32F : cublas_type(precision), shape.rows,
-                     shape.columns, shape.d_stride)),
+                     shape.columns, shape.d_stride, shape.count, shape.d_step)),
       workspace_bytes_(workspace_bytes) {
-  cublasLtMatmulPreference_t raw = nullptr;
-  NM_CALL(cublasLtMatmulPreferenceCreate(&raw));
-  const Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
-  const auto limit = static_cast<uint64_t>(workspace_bytes);
-  NM_CALL(cublasLtMatmulPreferenceSetAttribute(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                               &limit, sizeof(limit)));
+  const Preference preference = make_preference(shape, workspace_bytes);
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
-  NM_CALL(cublasLtMatmulAlgoGetHeuristic(handle_, operation_.get(), a_.get(), b_.get(), d_.get(),
-                                         d_.get(), raw, 1, &best, &found));
-  if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for a linear layer");
+  NM_CALL(cublasLtMatmulAlgoGetHeuristic(handle_, operation_.get(), b_.get(), a_.get(), d_.get(),
+                                         d_.get(), preference.get(), 1, &best, &found));
+  if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for a product");
   algorithm_ = best.algo;
 }
 
-void Product::launch(const void* a, const void* b, void* d, void* workspace,
-                     cudaStream_t stream) const {
-  const float alpha = 1, beta = 0;
-  NM_CALL(cublasLtMatmul(handle_, operation_.get(), &alpha, a, a_.get(), b, b_.get(), &beta, d,
-                         d_.get(), d, d_.get(), &algorithm_, workspace, workspace_bytes_, stream));
+void Product::launch(const ProductOperands& operands, void* workspace, cudaStream_t stream) const {
+  const auto& [a, b, d, bias, residual] = operands;
+  const float alpha = 1, beta = residual == nullptr ? 0 : 1;
+  NM_CALL(cublasLtMatmul(handle_, operation_.get(), &alpha, b, b_.get(), a, a_.get(), &beta,
+                         residual == nullptr ? d : residual, d_.get(), d, d_.get(), &algorithm_,
+                         workspace, workspace_bytes_, stream));
 }
 
 ProductShape forward_product(const LinearShape& linear, bool fp32_result) {

@@ -1,4 +1,4 @@
-// The three matrix products of a linear layer, by cuBLASLt.
+// Matrix products by cuBLASLt: the three of a linear layer, and those of attention.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,14 +18,29 @@ struct ProductShape {
   bool a_transposed = false, b_transposed = false;
   int64_t a_stride = 0, b_stride = 0, d_stride = 0;
   bool fp32_result = false;  // else the type of the operands
+  // So many products, whose matrices are so many elements apart.
+  int64_t count = 1;
+  int64_t a_step = 0, b_step = 0, d_step = 0;
+  int64_t alignment_bytes = 256;  // of the first element of each matrix
+};
+
+/// Device addresses. What is added to the product may be absent (null): a value for each column, of
+/// the type of the operands, and a matrix as d, which may be d itself.
+struct ProductOperands {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* d = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
 };
 
 class Product {
  public:
-  /// Throws std::runtime_error if cuBLASLt offers nothing within the workspace.
-  Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape,
+  /// With the bias that every launch will have. Throws std::runtime_error if cuBLASLt offers
+  /// nothing within the workspace.
+  Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape, const void* bias,
           int64_t workspace_bytes);
-  void launch(const void* a, const void* b, void* d, void* workspace, cudaStream_t stream) const;
+  void launch(const ProductOperands& operands, void* workspace, cudaStream_t stream) const;
 
  private:
   using MatmulDescriptor = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
@@ -38,8 +53,8 @@ class Product {
   int64_t workspace_bytes_;
 };
 
-/// x [samples, inputs], weights [outputs, inputs], y [samples, outputs] and its gradient in rows of
-/// `row_elements`.
+/// For each of `samples` rows: x [samples, inputs], weights [outputs, inputs], y [samples, outputs]
+/// and its gradient in rows of `row_elements`.
 struct LinearShape {
   int64_t samples = 0, inputs = 0, outputs = 0, row_elements = 0;
 };

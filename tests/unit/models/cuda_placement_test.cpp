@@ -131,6 +131,8 @@ TEST(CudaStages, EachTransferIsFinishedOnceAfterItIsStarted) {
 
 Graph resnet50() { return build_network("resnet50", {64, 10}); }
 
+Graph small_vit() { return small_vit_graph({3, 33, 27}, 10, 8); }
+
 INSTANTIATE_TEST_SUITE_P(
     Step, CudaPlacement,
     ::testing::Values(
@@ -147,6 +149,13 @@ INSTANTIATE_TEST_SUITE_P(
                    [] {
                      return plain_graph({3, 12, 12});
                    }},
+        PlacedCase{"tokens",
+                   [] {
+                     return plain_token_graph({3, 13, 18}, 8);
+                   }},
+        PlacedCase{"vit", small_vit},
+        PlacedCase{"vit_inference", [] { return inference_graph(small_vit()); }},
+        PlacedCase{"vit_cudnn_alone", small_vit, Kernels::cudnn},
         PlacedCase{"inference", [] { return inference_graph(resnet50()); }},
         PlacedCase{"cudnn_alone", resnet50, Kernels::cudnn},
         PlacedCase{"plain_cudnn_alone",
