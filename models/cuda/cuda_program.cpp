@@ -72,6 +72,12 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
   if (!options_.pipeline.is_pipelined()) settle_step();
 }
 
+LoweringChoices CudaProgram::choices_of_chip(int gpu) {
+  LoweringChoices choices;
+  choices.own_attention = compute_capability(gpu) >= 80;
+  return choices;
+}
+
 CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 
 void CudaProgram::choose_kernels() {
@@ -83,7 +89,7 @@ void CudaProgram::choose_kernels() {
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
   for (const StemForm form : forms_of(graph_, options_.precision)) {
-    LoweringChoices choices;
+    LoweringChoices choices = choices_of_chip(options_.gpu);
     choices.stem = form;
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, pass, choices, layout, resources_);

@@ -95,6 +95,8 @@ class CudaProgram : public Program {
   struct WithoutMemory {};
   CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory);
 
+  // Those that nothing is timed for.
+  static LoweringChoices choices_of_chip(int gpu);
   void choose_kernels();
   void allocate();
   void bind_convolutions();

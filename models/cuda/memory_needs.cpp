@@ -45,7 +45,7 @@ void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& optio
 }
 
 int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& options) {
-  LoweringChoices choices;
+  LoweringChoices choices = choices_of_chip(options.gpu);
   choices.stem = forms_of(graph, options.precision).back();
   const FlatLayout layout = flat_layout(graph, choices.stem);
   const StepResources resources;

@@ -14,8 +14,8 @@ HeadMatrices heads_of_tokens(const AttentionExtent& extent, const Tensor* tokens
 }
 
 HeadMatrices score_matrices(const AttentionExtent& extent, const Tensor* scores) {
-  const int64_t matrix = extent.tokens * extent.row_elements();
-  return {scores, 0, extent.row_elements(), matrix, extent.heads * matrix};
+  const int64_t row = score_row_elements(extent), matrix = extent.tokens * row;
+  return {scores, 0, row, matrix, extent.heads * matrix};
 }
 
 AttentionCalls attention_calls(const AttentionExtent& extent, const AttentionProduct& product) {

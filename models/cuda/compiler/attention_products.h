@@ -3,24 +3,20 @@
 
 #include <cstdint>
 
+#include "models/cuda/kernels/attention.h"
 #include "models/cuda/libraries/linear.h"
 
 namespace nearmetal::cuda {
 
 struct Tensor;
 
-/// `packed` is [batch, tokens, 3 x features]: q, k and v of each token behind one another, in each
-/// of them head behind head.
-struct AttentionExtent {
-  int64_t batch = 0, tokens = 0, heads = 0;
-  int64_t head_features = 0;
-
-  int64_t features() const { return heads * head_features; }
-  /// Of a row of scores or probabilities [batch, heads, tokens, row_elements], aligned.
-  int64_t row_elements() const { return (tokens + 7) / 8 * 8; }
-  int64_t rows() const { return batch * heads * tokens; }
-  int64_t score_elements() const { return rows() * row_elements(); }
-};
+/// Of scores or probabilities [batch, heads, tokens, row_elements], whose rows are aligned.
+constexpr int64_t score_row_elements(const AttentionExtent& extent) {
+  return (extent.tokens + 7) / 8 * 8;
+}
+constexpr int64_t score_elements(const AttentionExtent& extent) {
+  return extent.rows() * score_row_elements(extent);
+}
 
 /// Where the matrix of a head of a sample lies in a tensor, in elements.
 struct HeadMatrices {

@@ -73,6 +73,7 @@ struct LoweringChoices {
   // statistics; backward from the pooled gradient to the weights.
   bool own_stem_forward = false;
   bool own_stem_backward = false;
+  bool own_attention = false;  // our kernels for attention, where they fit
 };
 
 struct LoweredStep {

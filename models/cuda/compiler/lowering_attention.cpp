@@ -1,4 +1,4 @@
-// Attention by cuBLASLt's products and our softmax between them.
+// Attention by our kernels, or by cuBLASLt's products and our softmax between them.
 #include <cmath>
 
 #include "models/cuda/compiler/lowering_state.h"
@@ -12,7 +12,8 @@ float score_factor(const AttentionExtent& extent) {
 }
 
 SoftmaxShape softmax_shape(const AttentionExtent& extent) {
-  return {extent.rows(), static_cast<int>(extent.tokens), static_cast<int>(extent.row_elements())};
+  return {extent.rows(), static_cast<int>(extent.tokens),
+          static_cast<int>(score_row_elements(extent))};
 }
 
 }  // namespace
@@ -44,18 +45,60 @@ void Lowering::emit_attention_product(int attention, Phase phase, const Attentio
   kernel.flops = graph_.forward_flops(node) / 2 * static_cast<double>(options_.batch_size);
 }
 
+bool Lowering::has_attention_kernel(int attention) const {
+  return choices_.own_attention && !by_cudnn() &&
+         fits_attention_kernels(options_.precision, attention_extent(attention));
+}
+
 void Lowering::forward_attention(int i) {
   const Node& node = graph_.node(i);
   const AttentionExtent extent = attention_extent(i);
   if (extent.head_features % 8 != 0) {
     unsupported(node, "the features of a head are not a multiple of 8");
   }
+  if (!has_attention_kernel(i)) return forward_attention_products(i);
   const Tensor *packed = value(node.inputs[0]), *y = tensor(value_bytes(i));
   values_[i] = y;
-  const Tensor* scores = tensor(extent.score_elements() * 4);
+  const Tensor* log_sums = nullptr;
+  if (!options_.forward_only) log_sums = tensor(extent.rows() * 4);
+  sums_[i] = log_sums;
+  emit(node.name, Phase::forward, "own", {packed, y, log_sums},
+       [=, precision = options_.precision](cudaStream_t stream) {
+         AttentionForward operands{packed->data, y->data, nullptr};
+         if (log_sums != nullptr) operands.log_sums = static_cast<float*>(log_sums->data);
+         launch_attention(precision, extent, operands, stream);
+       })
+      .flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+}
+
+void Lowering::backward_attention(int i) {
+  if (!has_attention_kernel(i)) return backward_attention_products(i);
+  const Node& node = graph_.node(i);
+  const int input = node.inputs[0];
+  const AttentionExtent extent = attention_extent(i);
+  const Tensor *dy = gradient_of(i), *packed = value(input), *y = value(i), *log_sums = sums_[i];
+  const Tensor* packed_gradient = tensor(value_bytes(input));
+  gradients_[input].push_back(packed_gradient);
+  const Tensor* dots = tensor(extent.rows() * 4);
+  emit(node.name, Phase::backward, "own", {packed, y, dy, log_sums, dots, packed_gradient},
+       [=, precision = options_.precision](cudaStream_t stream) {
+         launch_attention_backward(
+             precision, extent,
+             {packed->data, y->data, dy->data, static_cast<const float*>(log_sums->data),
+              static_cast<float*>(dots->data), packed_gradient->data},
+             stream);
+       })
+      .flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+}
+
+void Lowering::forward_attention_products(int i) {
+  const Node& node = graph_.node(i);
+  const AttentionExtent extent = attention_extent(i);
+  const Tensor *packed = value(node.inputs[0]), *y = tensor(value_bytes(i));
+  values_[i] = y;
+  const Tensor* scores = tensor(score_elements(extent) * 4);
   const bool in_place = element_size() == 4;
-  const Tensor* probabilities =
-      in_place ? scores : tensor(extent.score_elements() * element_size());
+  const Tensor* probabilities = in_place ? scores : tensor(score_elements(extent) * element_size());
   sums_[i] = probabilities;
   const int64_t tokens = extent.tokens, d = extent.head_features;
   const auto part = [&](int part) { return part_of_packed(extent, packed, part); };
@@ -72,17 +115,17 @@ void Lowering::forward_attention(int i) {
                           heads_of_tokens(extent, y), tokens, d, tokens});
 }
 
-void Lowering::backward_attention(int i) {
+void Lowering::backward_attention_products(int i) {
   const Node& node = graph_.node(i);
   const AttentionExtent extent = attention_extent(i);
   const int input = node.inputs[0];
   const Tensor *dy = gradient_of(i), *packed = value(input), *probabilities = sums_[i];
   const Tensor* packed_gradient = tensor(value_bytes(input));
   gradients_[input].push_back(packed_gradient);
-  const Tensor* gradient = tensor(extent.score_elements() * 4);  // of the probabilities
+  const Tensor* gradient = tensor(score_elements(extent) * 4);  // of the probabilities
   const bool in_place = element_size() == 4;
   const Tensor* score_gradient =
-      in_place ? gradient : tensor(extent.score_elements() * element_size());
+      in_place ? gradient : tensor(score_elements(extent) * element_size());
   const int64_t tokens = extent.tokens, d = extent.head_features;
   const auto part = [&](int part) { return part_of_packed(extent, packed, part); };
   const auto part_gradient = [&](int part) {

@@ -111,6 +111,9 @@ class Lowering {
   void forward_gelu(const ActivationPattern& pattern);
   void forward_attention(int i);
   AttentionExtent attention_extent(int attention) const;
+  bool has_attention_kernel(int attention) const;
+  void forward_attention_products(int i);
+  void backward_attention_products(int i);
   // One of the products of attention, for all heads of all samples.
   void emit_attention_product(int attention, Phase phase, const AttentionProduct& product);
   void forward_class_token(int i);

@@ -12,7 +12,11 @@ namespace {
 constexpr int layer_norm_threads = 256;
 constexpr int layer_norm_warps = layer_norm_threads / warp_lanes;
 constexpr int forward_blocks = 6;   // on a multiprocessor
-constexpr int backward_blocks = 2;  // each leaves partial sums
+constexpr int backward_blocks = 2;  // at most; each leaves partial sums
+
+// The backward pass holds two sums for each channel in registers.
+template <class T, int packs>
+constexpr int backward_blocks_of = packs* pack_width<T> > 24 ? 1 : backward_blocks;
 
 // One token: lane L has packs L, L + 32, ...
 template <class T, int packs>
@@ -99,6 +103,9 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
   const Row x = Row::load(static_cast<const T*>(operands.x) + at, channels);
   const Row dy = Row::load(static_cast<const T*>(operands.dy) + at, channels);
   const auto [mean, inverse_deviation] = reinterpret_cast<const float2*>(operands.statistics)[row];
+  const T* other = static_cast<const T*>(operands.other);
+  Row added;
+  if (other != nullptr) added = Row::load(other + at, channels);
   const auto normalised = [&](int k, int i) {
     return (to_float(x.of[k].values[i]) - mean) * inverse_deviation;
   };
@@ -119,13 +126,12 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
   }
   const auto count = static_cast<float>(channels);
   const float g_mean = warp_sum(sum) / count, product_mean = warp_sum(product_sum) / count;
-  const T* other = static_cast<const T*>(operands.other);
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
     if (!Row::has(k, channels)) break;
     const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
     Channels<T> dx = {};
-    if (other != nullptr) dx = to_floats(load_pack(other + at + Row::channel(k)));
+    if (other != nullptr) dx = to_floats(added.of[k]);
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
       const float g = to_float(dy.of[k].values[i]) * scale.values[i];
@@ -162,7 +168,7 @@ __device__ void leave_block_sums(Channels<T> (&sums)[packs], int channels, float
 }
 
 template <class T, int packs>
-__global__ void __launch_bounds__(layer_norm_threads, backward_blocks)
+__global__ void __launch_bounds__(layer_norm_threads, backward_blocks_of<T, packs>)
     layer_norm_backward_kernel(LayerNormBackward operands, Extent extent, int stride) {
   __shared__ float shared[packs * warp_lanes * pack_width<T>];
   ChannelSums<T, packs> sums;
@@ -234,9 +240,10 @@ int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors) {
 
 void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream) {
-  const unsigned blocks = blocks_of(extent, multiprocessors * backward_blocks);
   const auto stride = static_cast<int>(sum_stride(extent.channels));
+  unsigned blocks = 0;
   with_packs(precision, extent.channels, [&]<class T, int packs>() {
+    blocks = blocks_of(extent, multiprocessors * backward_blocks_of<T, packs>);
     layer_norm_backward_kernel<T, packs>
         <<<blocks, layer_norm_threads, 0, stream>>>(operands, extent, stride);
   });

@@ -1,4 +1,4 @@
-// Hopper's asynchronous matrix product of a warpgroup, and the copies and fences that it needs
+// Hopper's asynchronous matrix product of a warpgroup, and the fences that it needs
 // (device code for sm_90a alone).
 //
 // All operands lie in shared memory as panels: rows of 64 16-bit values (128 bytes), the 16-byte
@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <type_traits>
+
+#include "models/cuda/kernels/copy_async.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define NM_HAS_WGMMA 1
@@ -168,22 +170,6 @@ __device__ void use_results(float (&d)[n]) {
 /// Makes this thread's writes to shared memory visible to products, after a barrier.
 __device__ inline void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/// Copies 16 bytes to shared memory in the background, zeros if not `inside`.
-__device__ inline void cp_async_16(void* shared, const void* global, bool inside) {
-  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-               "r"(inside ? 16 : 0)
-               : "memory");
-}
-__device__ inline void cp_async_commit_group() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/// Waits until at most the last `pending` groups of this thread's copies are under way.
-template <int pending>
-__device__ void cp_async_wait_group() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 /// Changes the registers of each thread of this warpgroup, in steps of 8.

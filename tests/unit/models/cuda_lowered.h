@@ -31,7 +31,7 @@ inline LoweredStep lowered(const Graph& graph, const ProgramOptions& options,
 inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& options) {
   LoweringChoices choices;
   choices.stem = StemForm::pad_to_4;
-  choices.own_stem_forward = choices.own_stem_backward = true;
+  choices.own_stem_forward = choices.own_stem_backward = choices.own_attention = true;
   for (const ConvolutionProblem& problem :
        distinct_problems(lowered(graph, options, choices), true)) {
     if (problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op)) {

@@ -1,0 +1,215 @@
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/attention.h"
+#include "models/cuda/kernels/attention_tiles.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+constexpr int dot_threads = 256;
+
+// dots [batch, heads, tokens] = sums over the features of a head of y * dy. As many lanes as a head
+// has packs have a row of it.
+template <class T>
+__global__ void __launch_bounds__(dot_threads)
+    dots_kernel(AttentionExtent extent, const T* y, const T* dy, float* dots) {
+  constexpr int width = pack_width<T>;
+  const int lanes = static_cast<int>(extent.head_features) / width;
+  const int64_t pack = int64_t{blockIdx.x} * dot_threads + threadIdx.x;
+  const int64_t row = pack / lanes;  // of [batch, tokens, heads]
+  const bool inside = row < extent.rows();
+  float sum = 0;
+  if (inside) {
+    const Channels<T> values = to_floats(load_pack(y + pack * width));
+    const Channels<T> gradients = to_floats(load_pack(dy + pack * width));
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum = fmaf(values.values[i], gradients.values[i], sum);
+  }
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  }
+  if (!inside || pack % lanes != 0) return;
+  const int64_t head = row % extent.heads, token = row / extent.heads % extent.tokens;
+  const int64_t sample = row / extent.heads / extent.tokens;
+  dots[(sample * extent.heads + head) * extent.tokens + token] = sum;
+}
+
+#ifdef NM_HAS_COPY_ASYNC
+
+// log2 of the sums of exponentials, and y * dy, of queries; behind the last such that every
+// probability is 0.
+struct QueryStatistics {
+  const float* log_sums;
+  const float* dots;
+  int count;
+
+  __device__ QueryStatistics(const AttentionExtent& extent, const AttentionBackward& operands)
+      : log_sums(operands.log_sums + blockIdx.x * extent.tokens),
+        dots(operands.dots + blockIdx.x * extent.tokens),
+        count(static_cast<int>(extent.tokens)) {}
+  __device__ float2 of(int query) const {
+    if (query >= count) return {INFINITY, 0};
+    return {log_sums[query], dots[query]};
+  }
+};
+
+// From scores and the gradients of probabilities, both of one block, to probabilities and the
+// gradients of scores, but for their factor. statistics(half, column): of the query.
+template <class Statistics>
+__device__ void block_gradient(Block& scores, Block& gradients, float factor,
+                               Statistics statistics) {
+  for_each_element([&](int part, int half, int column, int index) {
+    const float2 query = statistics(half, column);
+    float& score = scores.of[part][index];
+    float& gradient = gradients.of[part][index];
+    score = exp2f(fmaf(score, factor, -query.x));
+    gradient = score * (gradient - query.y);
+  });
+}
+
+// A strip of queries, and all keys: the gradient of q.
+template <class T, int d>
+__device__ void attend_backward_queries(const AttentionExtent& extent,
+                                        const AttentionBackward& operands, float factor) {
+  __shared__ alignas(16) AttentionTile<T, d> keys[2], values[2];
+  const auto* packed = static_cast<const T*>(operands.packed);
+  const auto k = head_rows(extent, packed, 3, 1), v = head_rows(extent, packed, 3, 2);
+  const auto copy = [&](int tile) {
+    copy_tile<T, d>(keys[tile % 2], k, tile * tile_rows);
+    copy_tile<T, d>(values[tile % 2], v, tile * tile_rows);
+  };
+  copy(0);
+  cp_async_commit_group();
+  const int first = first_strip_row(), tokens = k.count;
+  const Strip<T, d> q(head_rows(extent, packed, 3, 0), first);
+  const Strip<T, d> dy(head_rows(extent, static_cast<const T*>(operands.dy), 1, 0), first);
+  const QueryStatistics statistics(extent, operands);
+  const int row = first + lane_of_warp() / 4;
+  const float2 of_rows[2] = {statistics.of(row), statistics.of(row + 8)};
+  float dq[d / 8][4] = {};
+  const int tiles = (tokens + tile_rows - 1) / tile_rows;
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) copy(tile + 1);
+    cp_async_commit_group();
+    cp_async_wait_group<1>();
+    __syncthreads();
+    const int left = first < tokens ? tokens - tile * tile_rows : 0;
+#pragma unroll
+    for (int j = 0; j < tile_blocks; ++j) {
+      if (j * strip_rows >= left) break;
+      Block scores = by_rows<T, d>(q, keys[tile % 2] + j * strip_rows);
+      Block gradients = by_rows<T, d>(dy, values[tile % 2] + j * strip_rows);
+      block_gradient(scores, gradients, factor, [&](int half, int column) {
+        // Behind the last key no probability is left.
+        const float2 of_row = of_rows[half];
+        return float2{j * strip_rows + column < left ? of_row.x : INFINITY, of_row.y};
+      });
+      uint32_t weights[4];
+      gradients.round<T>(weights);
+      add_weighted<T, d>(dq, weights, keys[tile % 2] + j * strip_rows);
+    }
+    __syncthreads();
+  }
+  const float by = factor / log2_e;
+  store_strip<T, d>(head_rows(extent, static_cast<T*>(operands.packed_gradient), 3, 0), first, dq,
+                    {by, by});
+}
+
+// A strip of keys with their values, and all queries: the gradients of k and v. Scores are those of
+// the other kernel, transposed.
+template <class T, int d>
+__device__ void attend_backward_keys(const AttentionExtent& extent,
+                                     const AttentionBackward& operands, float factor) {
+  __shared__ alignas(16) AttentionTile<T, d> queries[2], gradients_of_y[2];
+  __shared__ float2 statistics[2][tile_rows];
+  const auto* packed = static_cast<const T*>(operands.packed);
+  const auto q = head_rows(extent, packed, 3, 0);
+  const auto dy = head_rows(extent, static_cast<const T*>(operands.dy), 1, 0);
+  const QueryStatistics all_statistics(extent, operands);
+  const auto copy = [&](int tile) {
+    copy_tile<T, d>(queries[tile % 2], q, tile * tile_rows);
+    copy_tile<T, d>(gradients_of_y[tile % 2], dy, tile * tile_rows);
+    for (int i = static_cast<int>(threadIdx.x); i < tile_rows; i += blockDim.x) {
+      statistics[tile % 2][i] = all_statistics.of(tile * tile_rows + i);
+    }
+  };
+  copy(0);
+  cp_async_commit_group();
+  const int first = first_strip_row(), tokens = q.count;
+  const Strip<T, d> k(head_rows(extent, packed, 3, 1), first);
+  const Strip<T, d> v(head_rows(extent, packed, 3, 2), first);
+  float dk[d / 8][4] = {}, dv[d / 8][4] = {};
+  const int tiles = (tokens + tile_rows - 1) / tile_rows;
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) copy(tile + 1);
+    cp_async_commit_group();
+    cp_async_wait_group<1>();
+    __syncthreads();
+    const int left = first < tokens ? tokens - tile * tile_rows : 0;
+#pragma unroll 1
+    for (int j = 0; j < tile_blocks; ++j) {
+      if (j * strip_rows >= left) break;
+      Block scores = by_rows<T, d>(k, queries[tile % 2] + j * strip_rows);
+      Block gradients = by_rows<T, d>(v, gradients_of_y[tile % 2] + j * strip_rows);
+      block_gradient(scores, gradients, factor, [&](int, int column) {
+        return statistics[tile % 2][j * strip_rows + column];
+      });
+      uint32_t weights[4];
+      scores.round<T>(weights);
+      add_weighted<T, d>(dv, weights, gradients_of_y[tile % 2] + j * strip_rows);
+      gradients.round<T>(weights);
+      add_weighted<T, d>(dk, weights, queries[tile % 2] + j * strip_rows);
+    }
+    __syncthreads();
+  }
+  auto* out = static_cast<T*>(operands.packed_gradient);
+  const float by = factor / log2_e;
+  store_strip<T, d>(head_rows(extent, out, 3, 1), first, dk, {by, by});
+  store_strip<T, d>(head_rows(extent, out, 3, 2), first, dv, {1, 1});
+}
+
+#endif  // NM_HAS_COPY_ASYNC
+
+template <class T, int d>
+__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
+    attention_backward_queries_kernel(AttentionExtent extent, AttentionBackward operands,
+                                      float factor) {
+#ifdef NM_HAS_COPY_ASYNC
+  attend_backward_queries<T, d>(extent, operands, factor);
+#else
+  __trap();
+#endif
+}
+
+template <class T, int d>
+__global__ void __launch_bounds__(most_attention_warps* warp_lanes, 2)
+    attention_backward_keys_kernel(AttentionExtent extent, AttentionBackward operands,
+                                   float factor) {
+#ifdef NM_HAS_COPY_ASYNC
+  attend_backward_keys<T, d>(extent, operands, factor);
+#else
+  __trap();
+#endif
+}
+
+}  // namespace
+
+void launch_attention_backward(Precision precision, const AttentionExtent& extent,
+                               const AttentionBackward& operands, cudaStream_t stream) {
+  const AttentionGrid blocks(extent);
+  const float factor = log2_e / std::sqrt(static_cast<float>(extent.head_features));
+  with_head(precision, extent, [&]<class T, int d>() {
+    const int64_t packs = extent.rows() * d / pack_width<T>;
+    dots_kernel<T><<<blocks_for(packs, dot_threads), dot_threads, 0, stream>>>(
+        extent, static_cast<const T*>(operands.y), static_cast<const T*>(operands.dy),
+        operands.dots);
+    NM_CHECK_LAUNCH();
+    attention_backward_keys_kernel<T, d>
+        <<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
+    NM_CHECK_LAUNCH();
+    attention_backward_queries_kernel<T, d>
+        <<<blocks.grid, blocks.threads, 0, stream>>>(extent, operands, factor);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal::cuda
