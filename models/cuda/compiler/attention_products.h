@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/cuda/kernels/attention.h"
+#include "models/cuda/kernels/attention/attention.h"
 #include "models/cuda/libraries/linear.h"
 
 namespace nearmetal::cuda {

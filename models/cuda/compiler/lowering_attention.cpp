@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/softmax.h"
+#include "models/cuda/kernels/attention/softmax.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -1,6 +1,6 @@
 #include "models/cuda/device/check.h"
-#include "models/cuda/kernels/attention.h"
-#include "models/cuda/kernels/attention_tiles.h"
+#include "models/cuda/kernels/attention/attention.h"
+#include "models/cuda/kernels/attention/tiles.h"
 
 namespace nearmetal::cuda {
 namespace {

@@ -1,6 +1,6 @@
 #include "models/cuda/device/check.h"
+#include "models/cuda/kernels/attention/softmax.h"
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/softmax.h"
 #include "models/cuda/kernels/warp.h"
 
 namespace nearmetal::cuda {
