@@ -105,6 +105,10 @@ void CudaProgram::choose_kernels() {
   }
   layout_ = flat_layout(graph_, choices_.stem);
   step_ = lower(graph_, options_, choices_, layout_, resources_);
+  tuner_->choose(cublas_.get(), distinct_products(step_));
+  for (const Kernel& kernel : step_.kernels) {
+    if (kernel.linear) *kernel.linear->algorithm = tuner_->algorithm(kernel.linear->problem);
+  }
 }
 
 void CudaProgram::allocate() {

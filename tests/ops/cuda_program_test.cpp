@@ -210,6 +210,24 @@ TEST_F(ProgramTest, PinnedPlansMustBeThereAndLoad) {
   EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);
 }
 
+TEST_F(ProgramTest, PinnedPlansOfProductsComputeTheSame) {
+  const Graph graph = small_vit_graph({3, 9, 15}, 10, 8);
+  ProgramOptions options;
+  options.precision = Precision::bf16;
+  options.batch_size = 8;
+  options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
+  const std::vector<float> first = losses(backend(), graph, options);
+  options.kernel_choices_pinned = true;
+  EXPECT_EQ(losses(backend(), graph, options), first);
+  EXPECT_EQ(backend().prepare(graph, options)->kernel_choices(), options.kernel_choices);
+  for (KernelChoice& plan : options.kernel_choices) {
+    if (plan.key.starts_with("product")) plan.implementation = "lt_9999";
+  }
+  EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);
+  options.kernel_choices_pinned = false;
+  EXPECT_EQ(losses(backend(), graph, options).size(), first.size());
+}
+
 TEST_F(ProgramTest, UnloadableKnownPlansAreTunedAgain) {
   const Graph graph = small_graph();
   ProgramOptions options;

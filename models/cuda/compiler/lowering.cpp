@@ -279,6 +279,16 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
   return problems;
 }
 
+std::vector<LinearProblem> distinct_products(const LoweredStep& step) {
+  std::map<std::string, LinearProblem> found;
+  for (const Kernel& kernel : step.kernels) {
+    if (kernel.linear) found.emplace(kernel.linear->problem.key(), kernel.linear->problem);
+  }
+  std::vector<LinearProblem> problems;
+  for (const auto& [key, problem] : found) problems.push_back(problem);
+  return problems;
+}
+
 void unsupported(const Node& node, const std::string& reason) {
   throw std::invalid_argument("the CUDA backend cannot compute " + node.name + ": " + reason);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "models/cuda/compiler/resources.h"
 #include "models/cuda/kernels/images.h"
 #include "models/cuda/libraries/convolution.h"
+#include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
 #include "models/memory_plan.h"
 #include "models/program.h"
@@ -43,6 +45,12 @@ struct ConvolutionCall {
   std::optional<ConvolutionOp> with_sweep{};
 };
 
+/// A product among the kernels that the tuner chooses an algorithm for.
+struct LinearCall {
+  LinearProblem problem;
+  std::shared_ptr<std::string> algorithm;  // its name, set when it is chosen
+};
+
 /// One launch of the step.
 struct Kernel {
   std::string name{};  // the nodes it computes
@@ -53,6 +61,7 @@ struct Kernel {
   std::vector<const Tensor*> operands{};
   std::optional<int> gradient_of{};  // the parameter, a matrix, whose gradient this leaves
   std::optional<ConvolutionCall> convolution{};  // `launch` is set when its plan is chosen
+  std::optional<LinearCall> linear{};
   std::function<void(cudaStream_t)> launch{};
 };
 
@@ -93,6 +102,9 @@ LoweredStep lower(const Graph& graph, const ProgramOptions& options, const Lower
 /// The convolutions of a lowered step, each problem once; those that could do the sweep behind
 /// them, too, are named with both operations if `with_sweeps`.
 std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool with_sweeps);
+
+/// The products of a lowered step that the tuner chooses for, each problem once.
+std::vector<LinearProblem> distinct_products(const LoweredStep& step);
 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the

@@ -27,19 +27,39 @@ void Lowering::require_packs(const Node& linear, const LinearShape& shape) {
 Kernel& Lowering::emit_product(
     const std::string& name, Phase phase, const ProductShape& shape,
     std::vector<const Tensor*> operands,
-    const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch, int bias) {
+    const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch, int bias,
+    const std::shared_ptr<const std::string>& algorithm) {
   const auto product = std::make_shared<std::unique_ptr<Product>>();
   const int64_t offset = bias < 0 ? 0 : layout_.offset(bias);
-  return emit(name, phase, "cublasLt", std::move(operands),
-              [=, precision = options_.precision, size = element_size(),
-               &r = resources_](cudaStream_t stream) {
-                const void* added = bias < 0 ? nullptr : r.parameters.operand(offset, size);
-                if (*product == nullptr) {
-                  *product = std::make_unique<Product>(r.cublas, precision, shape, added,
-                                                       product_workspace);
-                }
-                launch(**product, added, stream);
-              });
+  return emit(
+      name, phase, "cublasLt", std::move(operands),
+      [=, precision = options_.precision, size = element_size(),
+       &r = resources_](cudaStream_t stream) {
+        const void* added = bias < 0 ? nullptr : r.parameters.operand(offset, size);
+        if (*product == nullptr) {
+          *product =
+              std::make_unique<Product>(r.cublas, precision, shape, added, product_workspace);
+          if (algorithm != nullptr && !(*product)->use(*algorithm)) {
+            throw std::runtime_error("cuBLASLt no longer takes " + *algorithm + " for " + name);
+          }
+        }
+        launch(**product, added, stream);
+      });
+}
+
+Kernel& Lowering::emit_linear(
+    int linear, const std::string& name, Phase phase, const LinearProblem& problem,
+    std::vector<const Tensor*> operands,
+    const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch, int bias) {
+  const Node& node = graph_.node(linear);
+  // Classifiers are small, and plans from before products were timed have none of theirs.
+  const bool is_timed = node.op == OpKind::token_linear;
+  const auto algorithm = is_timed ? std::make_shared<std::string>() : nullptr;
+  Kernel& kernel =
+      emit_product(name, phase, problem.product(), std::move(operands), launch, bias, algorithm);
+  if (is_timed) kernel.linear = {problem, algorithm};
+  count_product(kernel, node);
+  return kernel;
 }
 
 void Lowering::count_product(Kernel& kernel, const Node& linear) const {
@@ -92,9 +112,11 @@ void Lowering::forward_token_linear(int i) {
   const int64_t weight = layout_.slices[linear.parameters[0]].offset;
   // A sweep behind it adds the bias before an activation.
   const int bias = patterns_.activation(i) == nullptr ? -1 : linear.parameters[1];
-  Kernel& kernel = emit_product(
-      sum < 0 ? linear.name : linear.name + " + " + graph_.node(sum).name, Phase::forward,
-      forward_product(shape, false), {x, y, residual},
+  const LinearProblem problem{LinearOp::forward, shape, options_.precision, bias >= 0,
+                              residual != nullptr};
+  emit_linear(
+      i, sum < 0 ? linear.name : linear.name + " + " + graph_.node(sum).name, Phase::forward,
+      problem, {x, y, residual},
       [=, size = element_size(), &r = resources_](const Product& product, const void* bias,
                                                   cudaStream_t stream) {
         product.launch({x->data, r.parameters.operand(weight, size), y->data, bias,
@@ -102,7 +124,6 @@ void Lowering::forward_token_linear(int i) {
                        r.workspace, stream);
       },
       bias);
-  count_product(kernel, linear);
 }
 
 // The loss adds the bias of logits itself; where there is none, a sweep does.
@@ -159,21 +180,19 @@ void Lowering::backward_linear(int i) {
                                 stream);
          });
   }
-  Kernel& weight_gradient =
-      emit_product(linear.name, Phase::backward, weight_gradient_product(shape), {dy, x},
-                   [=, &r](const Product& product, const void*, cudaStream_t stream) {
-                     product.launch({dy->data, x->data, r.parameters.gradient(weight, size)},
-                                    r.workspace, stream);
-                   });
-  count_product(weight_gradient, linear);
-  weight_gradient.gradient_of = linear.parameters[0];
-  Kernel& input_gradient =
-      emit_product(linear.name, Phase::backward, input_gradient_product(shape), {dy, dx},
-                   [=, &r](const Product& product, const void*, cudaStream_t stream) {
-                     product.launch({dy->data, r.parameters.operand(weight, size), dx->data},
-                                    r.workspace, stream);
-                   });
-  count_product(input_gradient, linear);
+  emit_linear(i, linear.name, Phase::backward,
+              {LinearOp::weight_gradient, shape, options_.precision}, {dy, x},
+              [=, &r](const Product& product, const void*, cudaStream_t stream) {
+                product.launch({dy->data, x->data, r.parameters.gradient(weight, size)},
+                               r.workspace, stream);
+              })
+      .gradient_of = linear.parameters[0];
+  emit_linear(i, linear.name, Phase::backward,
+              {LinearOp::input_gradient, shape, options_.precision}, {dy, dx},
+              [=, &r](const Product& product, const void*, cudaStream_t stream) {
+                product.launch({dy->data, r.parameters.operand(weight, size), dx->data},
+                               r.workspace, stream);
+              });
 }
 
 }  // namespace nearmetal::cuda

@@ -61,8 +61,13 @@ class Lowering {
       const std::string& name, Phase phase, const ProductShape& shape,
       std::vector<const Tensor*> operands,
       const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch,
+      int bias = -1, const std::shared_ptr<const std::string>& algorithm = nullptr);
+  // One of the three products of a linear layer; the tuner chooses for those of tokens.
+  Kernel& emit_linear(
+      int linear, const std::string& name, Phase phase, const LinearProblem& problem,
+      std::vector<const Tensor*> operands,
+      const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch,
       int bias = -1);
-  // Of one of its three products.
   void count_product(Kernel& kernel, const Node& linear) const;
   static void require_packs(const Node& linear, const LinearShape& shape);
 

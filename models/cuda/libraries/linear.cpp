@@ -1,5 +1,10 @@
 #include "models/cuda/libraries/linear.h"
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <span>
+#include <sstream>
 #include <stdexcept>
 
 namespace nearmetal::cuda {
@@ -50,14 +55,11 @@ cublasLtMatmulDesc_t make_operation(Precision precision, const ProductShape& sha
   return operation;
 }
 
-using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-
-Preference make_preference(const ProductShape& shape, int64_t workspace_bytes) {
-  cublasLtMatmulPreference_t raw = nullptr;
-  NM_CALL(cublasLtMatmulPreferenceCreate(&raw));
-  Preference preference(raw);
+cublasLtMatmulPreference_t make_preference(const ProductShape& shape, int64_t workspace_bytes) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  NM_CALL(cublasLtMatmulPreferenceCreate(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
-    NM_CALL(cublasLtMatmulPreferenceSetAttribute(raw, name, &value, sizeof(value)));
+    NM_CALL(cublasLtMatmulPreferenceSetAttribute(preference, name, &value, sizeof(value)));
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
   for (const auto matrix :
@@ -66,6 +68,32 @@ Preference make_preference(const ProductShape& shape, int64_t workspace_bytes) {
     set(matrix, static_cast<uint32_t>(shape.alignment_bytes));
   }
   return preference;
+}
+
+// Algorithms may be kept as they are, for the same version of the library (cuBLAS documentation,
+// cublasLtMatmulAlgo_t): its words in hexadecimal, without zeros at the end.
+std::string name_of(const cublasLtMatmulAlgo_t& algorithm) {
+  const std::span words(algorithm.data);
+  const auto last = std::find_if(words.rbegin(), words.rend(), [](auto word) { return word != 0; });
+  std::ostringstream name;
+  name << "lt" << std::hex;
+  for (auto word = words.begin(); word != last.base(); ++word) name << '_' << *word;
+  return name.str();
+}
+
+std::optional<cublasLtMatmulAlgo_t> named_algorithm(const std::string& name) {
+  cublasLtMatmulAlgo_t algorithm{};
+  std::istringstream text(name);
+  std::string word;
+  if (!std::getline(text, word, '_') || word != "lt") return std::nullopt;
+  size_t count = 0;
+  for (; std::getline(text, word, '_'); ++count) {
+    const char* const end = word.data() + word.size();
+    if (count == std::size(algorithm.data)) return std::nullopt;
+    const auto [read, error] = std::from_chars(word.data(), end, algorithm.data[count], 16);
+    if (error != std::errc() || read != end) return std::nullopt;
+  }
+  return count == 0 ? std::nullopt : std::optional(algorithm);
 }
 
 }  // namespace
@@ -82,22 +110,59 @@ Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShap
                      shape.b_step)),
       d_(make_layout(shape.fp32_result ? CUDA_R_32F : cublas_type(precision), shape.rows,
                      shape.columns, shape.d_stride, shape.count, shape.d_step)),
+      preference_(make_preference(shape, workspace_bytes)),
       workspace_bytes_(workspace_bytes) {
-  const Preference preference = make_preference(shape, workspace_bytes);
-  cublasLtMatmulHeuristicResult_t best{};
-  int found = 0;
-  NM_CALL(cublasLtMatmulAlgoGetHeuristic(handle_, operation_.get(), b_.get(), a_.get(), d_.get(),
-                                         d_.get(), preference.get(), 1, &best, &found));
-  if (found == 0) throw std::runtime_error("cuBLASLt offers no algorithm for a product");
-  algorithm_ = best.algo;
+  const std::vector<cublasLtMatmulAlgo_t> found = heuristic(1);
+  if (found.empty()) throw std::runtime_error("cuBLASLt offers no algorithm for a product");
+  algorithm_ = found.front();
+}
+
+std::vector<cublasLtMatmulAlgo_t> Product::heuristic(int most) const {
+  std::vector<cublasLtMatmulHeuristicResult_t> results(most);
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, operation_.get(), b_.get(), a_.get(), d_.get(),
+                                     d_.get(), preference_.get(), most, results.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  NM_CALL(status);
+  std::vector<cublasLtMatmulAlgo_t> found;
+  for (int i = 0; i < count; ++i) {
+    if (results[i].state == CUBLAS_STATUS_SUCCESS) found.push_back(results[i].algo);
+  }
+  return found;
+}
+
+std::vector<std::string> Product::offered(int most) const {
+  std::vector<std::string> names;
+  for (const cublasLtMatmulAlgo_t& algorithm : heuristic(most)) names.push_back(name_of(algorithm));
+  return names;
+}
+
+bool Product::use(const std::string& algorithm) {
+  const auto named = named_algorithm(algorithm);
+  if (!named) return false;
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      handle_, operation_.get(), b_.get(), a_.get(), d_.get(), d_.get(), &*named, &result);
+  if (status != CUBLAS_STATUS_SUCCESS ||
+      static_cast<int64_t>(result.workspaceSize) > workspace_bytes_) {
+    return false;
+  }
+  algorithm_ = *named;
+  return true;
 }
 
 void Product::launch(const ProductOperands& operands, void* workspace, cudaStream_t stream) const {
+  NM_CALL(try_launch(operands, workspace, stream));
+}
+
+cublasStatus_t Product::try_launch(const ProductOperands& operands, void* workspace,
+                                   cudaStream_t stream) const {
   const auto& [a, b, d, bias, residual] = operands;
   const float alpha = 1, beta = residual == nullptr ? 0 : 1;
-  NM_CALL(cublasLtMatmul(handle_, operation_.get(), &alpha, b, b_.get(), a, a_.get(), &beta,
-                         residual == nullptr ? d : residual, d_.get(), d, d_.get(), &algorithm_,
-                         workspace, workspace_bytes_, stream));
+  return cublasLtMatmul(handle_, operation_.get(), &alpha, b, b_.get(), a, a_.get(), &beta,
+                        residual == nullptr ? d : residual, d_.get(), d, d_.get(), &algorithm_,
+                        workspace, workspace_bytes_, stream);
 }
 
 ProductShape forward_product(const LinearShape& linear, bool fp32_result) {
@@ -113,6 +178,29 @@ ProductShape weight_gradient_product(const LinearShape& linear) {
 ProductShape input_gradient_product(const LinearShape& linear) {
   const auto& [samples, inputs, outputs, row_elements] = linear;
   return {samples, inputs, outputs, false, false, row_elements, inputs, inputs, false};
+}
+
+std::string LinearProblem::key() const {
+  static constexpr const char* names[] = {"forward", "weight_gradient", "input_gradient"};
+  std::ostringstream text;
+  text << "product " << names[static_cast<int>(op)] << ' ' << to_string(precision) << ' '
+       << shape.samples << 'x' << shape.inputs << " w" << shape.outputs;
+  if (shape.row_elements != shape.outputs) text << " of " << shape.row_elements;
+  if (adds_bias) text << " bias";
+  if (adds_residual) text << " residual";
+  return text.str();
+}
+
+ProductShape LinearProblem::product() const {
+  switch (op) {
+    case LinearOp::forward:
+      return forward_product(shape, false);
+    case LinearOp::weight_gradient:
+      return weight_gradient_product(shape);
+    case LinearOp::input_gradient:
+      return input_gradient_product(shape);
+  }
+  throw std::logic_error("unknown LinearOp");
 }
 
 }  // namespace nearmetal::cuda

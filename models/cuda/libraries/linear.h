@@ -4,6 +4,8 @@
 #include <cublasLt.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/libraries/handles.h"
@@ -36,19 +38,32 @@ struct ProductOperands {
 
 class Product {
  public:
-  /// With the bias that every launch will have. Throws std::runtime_error if cuBLASLt offers
-  /// nothing within the workspace.
+  /// With the bias that every launch will have, and the algorithm that cuBLASLt's heuristic names
+  /// first. Throws std::runtime_error if it offers nothing within the workspace.
   Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape, const void* bias,
           int64_t workspace_bytes);
   void launch(const ProductOperands& operands, void* workspace, cudaStream_t stream) const;
+  /// Fails where the algorithm does not take these operands after all.
+  cublasStatus_t try_launch(const ProductOperands& operands, void* workspace,
+                            cudaStream_t stream) const;
+
+  /// Names of at most so many algorithms, the most promising first.
+  std::vector<std::string> offered(int most) const;
+  /// Takes the algorithm of this name, of the same version of cuBLASLt, from now on; false if it
+  /// does not compute this product here.
+  bool use(const std::string& algorithm);
 
  private:
   using MatmulDescriptor = Handle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
   using MatrixLayout = Handle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+  using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+  std::vector<cublasLtMatmulAlgo_t> heuristic(int most) const;
 
   cublasLtHandle_t handle_;
   MatmulDescriptor operation_;
   MatrixLayout a_, b_, d_;
+  Preference preference_;
   cublasLtMatmulAlgo_t algorithm_;
   int64_t workspace_bytes_;
 };
@@ -61,5 +76,19 @@ struct LinearShape {
 ProductShape forward_product(const LinearShape& linear, bool fp32_result);
 ProductShape weight_gradient_product(const LinearShape& linear);
 ProductShape input_gradient_product(const LinearShape& linear);
+
+enum class LinearOp { forward, weight_gradient, input_gradient };
+
+/// One of the three, as the tuner sees it.
+struct LinearProblem {
+  LinearOp op = LinearOp::forward;
+  LinearShape shape;
+  Precision precision = Precision::fp16;
+  bool adds_bias = false, adds_residual = false;  // forward alone
+
+  /// Names the work: two problems with the same key can run the same algorithm.
+  std::string key() const;
+  ProductShape product() const;
+};
 
 }  // namespace nearmetal::cuda

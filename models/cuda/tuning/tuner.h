@@ -1,4 +1,5 @@
-// Chooses a cuDNN plan for each convolution: by time, among those whose numbers are right.
+// Chooses a cuDNN plan for each convolution, and an algorithm of cuBLASLt for each product of
+// tokens: by time, among those whose numbers are right.
 #pragma once
 
 #include <map>
@@ -16,6 +17,8 @@ namespace nearmetal::cuda {
 
 /// Of cuDNN's plans for a problem, so many are timed.
 inline constexpr int most_candidates = 64;
+/// Of cuBLASLt's algorithms so many.
+inline constexpr int most_algorithms = 12;
 
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
@@ -29,6 +32,14 @@ class Tuner {
   /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
   /// forward_statistics problem then merely gets no plan.
   void choose(const std::vector<ConvolutionProblem>& problems);
+
+  /// The same for products: those of cuBLASLt's algorithms that its heuristic names first are
+  /// timed.
+  void choose(cublasLtHandle_t cublas, const std::vector<LinearProblem>& problems);
+  /// The name of the algorithm that was chosen.
+  const std::string& algorithm(const LinearProblem& problem) const {
+    return used_.at(problem.key()).implementation;
+  }
 
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
@@ -65,6 +76,8 @@ class Tuner {
                                     const ConvolutionProblem& problem,
                                     const TuningBuffers& buffers) const;
   void tune(const ConvolutionProblem& problem, const TuningBuffers& buffers);
+  bool adopt(cublasLtHandle_t cublas, const LinearProblem& problem);
+  void tune(cublasLtHandle_t cublas, const LinearProblem& problem, const TuningBuffers& buffers);
   void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
   double seconds_of(const std::string& key) const;
   // The time of a forward convolution and our sweep behind it.

@@ -17,7 +17,6 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::ThrowsMessage;
 
 double bytes(const LoweredStep& step) {
   return std::accumulate(step.kernels.begin(), step.kernels.end(), 0.0,
@@ -171,69 +170,6 @@ TEST(CudaLowering, SaysWhatItCannotCompute) {
     ADD_FAILURE() << "12 channels were taken";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("wide: its channels are not a multiple of 8"));
-  }
-}
-
-TEST(CudaLowering, SaysWhichTokensItCannotCompute) {
-  const auto refusal = [](const Graph& graph) -> std::string {
-    try {
-      lowered(graph, options_of(Precision::fp16), {});
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(refusal(small_vit_graph({3, 9, 9})), HasSubstr("are not a multiple of 8"));
-  const auto attended = [](int64_t features, int64_t heads) {
-    Graph graph("attended");
-    int x = graph.conv(graph.input({3, 4, 4}), "stem", 8, {1, 1, 0});
-    x = graph.token_linear(graph.layer_norm(x, "norm", 1e-5), "in", 3 * features);
-    x = graph.layer_norm(graph.attention(x, "attention", heads), "wide", 1e-5);
-    graph.softmax_cross_entropy(graph.linear(graph.select_token(x, "first"), "fc", 10), "loss");
-    return graph;
-  };
-  EXPECT_EQ(refusal(attended(2048, 16)), "");
-  EXPECT_THAT(refusal(attended(40, 10)),
-              HasSubstr("attention: the features of a head are not a multiple of 8"));
-  EXPECT_THAT(refusal(attended(2056, 1)), HasSubstr("wide: it has more than 2048 features"));
-}
-
-// Biases, sums of residual branches and GELU have no sweep of their own but one.
-TEST(CudaLowering, ProductsOfTokensAddBiasesAndResiduals) {
-  const Graph graph = build_network("vit_b_16", {32, 10});
-  const LoweredStep step = lowered(graph, options_of(Precision::bf16), {});
-  const std::string layer = "encoder.layers.encoder_layer_3.";
-  const auto runs = [&](Phase phase, const std::string& name) {
-    return std::ranges::count_if(step.kernels, [&](const Kernel& kernel) {
-      return kernel.phase == phase && kernel.name == layer + name;
-    });
-  };
-  EXPECT_EQ(runs(Phase::forward, "mlp.3 + " + layer + "add_2"), 1);
-  EXPECT_EQ(runs(Phase::forward, "add_2"), 0);
-  EXPECT_EQ(runs(Phase::forward, "mlp.0.bias + " + layer + "mlp.1"), 1);
-  EXPECT_EQ(runs(Phase::backward, "mlp.0.bias + " + layer + "mlp.1"), 1);
-  EXPECT_EQ(runs(Phase::forward, "self_attention.in_proj_bias"), 0);
-  EXPECT_EQ(runs(Phase::backward, "self_attention.in_proj_bias"), 1);
-  // Layer norms add what the residual branch has left.
-  EXPECT_EQ(runs(Phase::backward, "add_1 gradients"), 0);
-  EXPECT_EQ(runs(Phase::backward, "ln_2"), 1);
-}
-
-TEST(CudaLowering, EveryMatrixOfATransformerGetsItsGradientOnce) {
-  for (const Kernels kernels : {Kernels::fastest, Kernels::cudnn}) {
-    const Graph graph = build_network("vit_b_16", {32, 10});
-    ProgramOptions options = options_of(Precision::fp16);
-    options.kernels = kernels;
-    const LoweredStep step = lowered(graph, options, {});
-    std::map<int, int> found;
-    for (const Kernel& kernel : step.kernels) {
-      if (kernel.gradient_of) ++found[*kernel.gradient_of];
-    }
-    for (int p = 0; p < static_cast<int>(graph.parameters().size()); ++p) {
-      const bool is_matrix = graph.parameters()[p].dims.size() > 1;
-      EXPECT_EQ(found[p], is_matrix ? 1 : 0) << graph.parameters()[p].name;
-    }
-    EXPECT_DOUBLE_EQ(flops(step), 4 * graph.training_flops_per_sample());
   }
 }
 
