@@ -141,7 +141,7 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
   }
 }
 
-// Values of a block's partial sums: of the scale, then of the bias, each rounded up.
+// Values of a block's partial sums of the scale, and of the bias: rounded up.
 constexpr int64_t sum_stride(int64_t features) {
   return (features + partial_sums_values - 1) / partial_sums_values * partial_sums_values;
 }
@@ -181,18 +181,6 @@ __global__ void __launch_bounds__(layer_norm_threads, backward_blocks_of<T, pack
   leave_block_sums<T, packs>(sums.scale, extent.channels, shared, out);
   leave_block_sums<T, packs>(sums.bias, extent.channels, shared, out + stride);
 }
-
-// From a place among the partial sums to one behind the first of the two gradients.
-struct GradientPlace {
-  int stride, channels;
-  int to_bias;  // from the gradient of the scale
-
-  __device__ int operator()(int value) const {
-    const int channel = value % stride;
-    if (channel >= channels) return -1;
-    return value < stride ? channel : to_bias + channel;
-  }
-};
 
 // Calls body.operator()<T, packs>() with as many packs as a lane has of a token.
 template <class Body>
@@ -248,10 +236,10 @@ void launch_layer_norm_backward(Precision precision, const LayerNormBackward& op
         <<<blocks, layer_norm_threads, 0, stream>>>(operands, extent, stride);
   });
   NM_CHECK_LAUNCH();
-  const GradientPlace place{stride, extent.channels,
-                            static_cast<int>(operands.bias_gradient - operands.scale_gradient)};
-  add_partial_sums(operands.partial_sums, static_cast<int>(blocks), 2 * stride, place,
-                   operands.scale_gradient, stream);
+  const NormGradients gradients(operands.scale_gradient, operands.bias_gradient, extent.channels,
+                                stride);
+  add_partial_sums(operands.partial_sums, static_cast<int>(blocks), 2 * stride, gradients.place,
+                   gradients.first, stream);
 }
 
 }  // namespace nearmetal::cuda

@@ -46,6 +46,30 @@ struct LayerNormBackward {
   float* bias_gradient = nullptr;
   float* partial_sums = nullptr;  // layer_norm_scratch_bytes()
 };
+
+/// Where the sums of the channels go: into two gradients, of which either may be first in the flat
+/// gradient. Sums of the scale lie before those of the bias, `stride` apart.
+struct NormGradients {
+  /// From a sum's place to that of a value, counted from the first gradient; -1: padding.
+  struct Place {
+    int scale, bias;
+    int channels, stride;
+
+    __host__ __device__ int operator()(int sum) const {
+      const int channel = sum % stride;
+      if (channel >= channels) return -1;
+      return (sum < stride ? scale : bias) + channel;
+    }
+  };
+
+  NormGradients(float* scale, float* bias, int channels, int stride)
+      : first(scale < bias ? scale : bias),
+        place{static_cast<int>(scale - first), static_cast<int>(bias - first), channels, stride} {}
+
+  float* first;
+  Place place;
+};
+
 int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors);
 void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "models/cuda/kernels/layer_norm.h"
 #include "models/networks/registry.h"
 #include "tests/ops/graphs.h"
 #include "tests/unit/models/cuda_lowered.h"
@@ -77,6 +78,25 @@ TEST(CudaTokens, ProductsOfTokensAreChosenOnceForAllLayers) {
   EXPECT_TRUE(
       distinct_products(lowered(build_network("vgg16", {64, 10}), options_of(Precision::bf16), {}))
           .empty());
+}
+
+// The flat gradient lies last parameter first, so that the bias comes before the scale.
+TEST(CudaTokens, SumsOfALayerNormReachBothGradientsInAnyOrder) {
+  constexpr int channels = 5, stride = 8;
+  for (const auto& [scale, bias] : {std::pair{0, 6}, std::pair{6, 0}}) {
+    std::vector<float> flat(12, -1);
+    const NormGradients gradients(&flat[scale], &flat[bias], channels, stride);
+    for (int sum = 0; sum < 2 * stride; ++sum) {
+      const int place = gradients.place(sum);
+      ASSERT_EQ(place < 0, sum % stride >= channels);
+      if (place >= 0) gradients.first[place] = static_cast<float>(sum);
+    }
+    for (int channel = 0; channel < channels; ++channel) {
+      EXPECT_EQ(flat[scale + channel], channel);
+      EXPECT_EQ(flat[bias + channel], stride + channel);
+    }
+    EXPECT_EQ(std::ranges::count(flat, -1), 2);
+  }
 }
 
 // Our kernels keep a number for each row of scores, products all of them.
