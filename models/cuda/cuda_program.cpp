@@ -305,13 +305,14 @@ std::vector<float> CudaProgram::running_statistics() {
 std::vector<float> CudaProgram::logits() {
   if (step_.logits == nullptr) return {};
   wait_until_idle();
-  const int64_t batch = options_.batch_size, classes = graph_.classes();
-  const int64_t row = step_.logits->bytes / (batch * static_cast<int64_t>(sizeof(float)));
-  const std::vector<float> padded = download<float>(step_.logits->data, batch * row);
+  const Shape& shape = graph_.nodes().back().shape;
+  const int64_t rows = options_.batch_size * shape.tokens();
+  const int64_t row = step_.logits->bytes / (rows * static_cast<int64_t>(sizeof(float)));
+  const std::vector<float> padded = download<float>(step_.logits->data, rows * row);
   std::vector<float> logits;
-  for (int64_t image = 0; image < batch; ++image) {
-    const auto first = padded.begin() + image * row;
-    logits.insert(logits.end(), first, first + classes);
+  for (int64_t i = 0; i < rows; ++i) {
+    const auto first = padded.begin() + i * row;
+    logits.insert(logits.end(), first, first + shape.channels);
   }
   return logits;
 }

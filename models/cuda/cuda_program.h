@@ -68,6 +68,7 @@ class CudaProgram : public Program {
   std::vector<float> logits() override;
 
   void use_batch(std::span<const float> images, std::span<const int32_t> labels) override;
+  void use_sequences(std::span<const int32_t> tokens, std::span<const int32_t> labels) override;
   void use_synthetic_batch() override;
 
   std::vector<KernelChoice> kernel_choices() const override { return tuner_->used(); }
@@ -101,6 +102,7 @@ class CudaProgram : public Program {
   void allocate();
   void bind_convolutions();
   void stage_images();
+  void fix_labels(std::span<const int32_t> labels);
   void launch_step();
   void capture_step();
   // Runs the kernels once and makes the graph; parameters are 0 afterwards.

@@ -1,4 +1,4 @@
-// The images of a program: on the device, and on the host where steps copy them from there.
+// The samples of a program: on the device, and images on the host where steps copy them from there.
 #include "models/cuda/cuda_program.h"
 #include "models/synthetic.h"
 
@@ -43,8 +43,8 @@ void HostInput::copy_next(cudaStream_t stream) {
 }
 
 void CudaProgram::use_batch(std::span<const float> images, std::span<const int32_t> labels) {
+  if (graph_.reads_tokens()) throw std::logic_error("it reads tokens");
   wait_until_idle();
-  const int32_t fixed = 1;
   DeviceMemory source;
   if (step_.images != nullptr) {  // of a first stage, or the whole network
     source = allocate_device(static_cast<int64_t>(images.size_bytes()));
@@ -53,9 +53,27 @@ void CudaProgram::use_batch(std::span<const float> images, std::span<const int32
                           static_cast<const float*>(source.get()), step_.images->data,
                           stream_.get());
   }
-  upload(resources_.fixed_labels, labels.data(), static_cast<int64_t>(labels.size_bytes()));
-  upload(resources_.use_fixed_labels, &fixed, sizeof(fixed));
+  fix_labels(labels);
   stage_images();
+}
+
+void CudaProgram::use_sequences(std::span<const int32_t> tokens, std::span<const int32_t> labels) {
+  if (!graph_.reads_tokens() && !graph_.receives()) throw std::logic_error("it reads images");
+  wait_until_idle();
+  if (graph_.reads_tokens()) {
+    upload(resources_.fixed_tokens, tokens.data(), static_cast<int64_t>(tokens.size_bytes()));
+  }
+  fix_labels(labels);
+  wait_until_idle();
+}
+
+void CudaProgram::fix_labels(std::span<const int32_t> labels) {
+  const int32_t fixed = 1;
+  if (graph_.has_loss()) {
+    upload(resources_.fixed_labels, labels.data(), static_cast<int64_t>(labels.size_bytes()));
+  }
+  upload(resources_.use_fixed_samples, &fixed, sizeof(fixed));
+  wait_until_idle();  // for the values of this function
 }
 
 void CudaProgram::use_synthetic_batch() {
@@ -63,7 +81,7 @@ void CudaProgram::use_synthetic_batch() {
   if (step_.images != nullptr)
     launch_synthetic_images(options_.precision, step_.image_layout, image_seed(options_.data_seed),
                             step_.images->data, stream_.get());
-  NM_CALL(cudaMemsetAsync(resources_.use_fixed_labels, 0, sizeof(int32_t), stream_.get()));
+  NM_CALL(cudaMemsetAsync(resources_.use_fixed_samples, 0, sizeof(int32_t), stream_.get()));
   stage_images();
 }
 

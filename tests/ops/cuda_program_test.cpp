@@ -60,6 +60,7 @@ std::vector<PrecisionCase> precision_cases() {
                                  [] {
                                    return small_vit_graph({3, 33, 27}, 10, 16);
                                  }},
+                                {"bert", 16, [] { return small_bert_graph(33, 40, 16); }},
                                 {"plain_tokens", 16, [] {
                                    return plain_token_graph({3, 13, 18}, 8);
                                  }}};
@@ -96,31 +97,32 @@ TEST_P(CudnnAloneTest, StepEqualsReference) {
   EXPECT_TRUE(check_against_reference(backend(), GetParam().graph(), options));
 }
 
-INSTANTIATE_TEST_SUITE_P(Graph, CudnnAloneTest,
-                         ::testing::Values(GraphCase{"Plain", 3,
-                                                     [] {
-                                                       return plain_graph({3, 13, 18});
-                                                     }},
-                                           GraphCase{"Vgg", 3,
-                                                     [] {
-                                                       return small_vgg_graph({3, 13, 18}, false);
-                                                     }},
-                                           GraphCase{"VggNorm", 3,
-                                                     [] {
-                                                       return small_vgg_graph({3, 12, 12}, true);
-                                                     }},
-                                           GraphCase{"Identity", 4, [] { return small_graph(33); }},
-                                           GraphCase{"Vit", 3,
-                                                     [] {
-                                                       return small_vit_graph({3, 9, 15}, 10, 8);
-                                                     }},
-                                           GraphCase{"PlainTokens", 3,
-                                                     [] {
-                                                       return plain_token_graph({3, 13, 18}, 8);
-                                                     }},
-                                           GraphCase{"Projection", 3,
-                                                     [] { return bottleneck_graph(33); }}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Graph, CudnnAloneTest,
+    ::testing::Values(GraphCase{"Plain", 3,
+                                [] {
+                                  return plain_graph({3, 13, 18});
+                                }},
+                      GraphCase{"Vgg", 3,
+                                [] {
+                                  return small_vgg_graph({3, 13, 18}, false);
+                                }},
+                      GraphCase{"VggNorm", 3,
+                                [] {
+                                  return small_vgg_graph({3, 12, 12}, true);
+                                }},
+                      GraphCase{"Identity", 4, [] { return small_graph(33); }},
+                      GraphCase{"Vit", 3,
+                                [] {
+                                  return small_vit_graph({3, 9, 15}, 10, 8);
+                                }},
+                      GraphCase{"Bert", 3, [] { return small_bert_graph(7, 11, 8); }},
+                      GraphCase{"PlainTokens", 3,
+                                [] {
+                                  return plain_token_graph({3, 13, 18}, 8);
+                                }},
+                      GraphCase{"Projection", 3, [] { return bottleneck_graph(33); }}),
+    case_name);
 
 // Batch norms in fp16 are one kernel with what follows them.
 TEST_P(CudaPrecisionTest, StepOfCudnnAloneErrsNoMoreThanRoundingImplies) {

@@ -119,30 +119,32 @@ Graph small_vit_graph(Shape image, int64_t classes, int64_t multiple) {
   return vision_transformer("small_vit", sizes, image, classes);
 }
 
-Graph small_bert_graph(int64_t tokens, int64_t positions) {
+Graph small_bert_graph(int64_t tokens, int64_t positions, int64_t multiple) {
   constexpr int64_t vocabulary = 13;  // so few that every step reads some rows twice, or none
   return bert_for_question_answering("small_bert",
                                      {.layers = 2,
                                       .heads = 3,
-                                      .features = 15,
-                                      .mlp_features = 29,
+                                      .features = 3 * rounded_up(5, multiple),
+                                      .mlp_features = rounded_up(29, multiple),
                                       .vocabulary = vocabulary,
                                       .positions = positions},
                                      tokens);
 }
 
-Graph classified_sequence_graph(int64_t tokens) {
+Graph classified_sequence_graph(int64_t tokens, int64_t multiple) {
   Graph graph("classified_sequence");
-  int x = graph.embedding(graph.token_ids(tokens, 7), "embedding", 10, {9, tokens, 1});
+  int x = graph.token_ids(tokens, 7);
+  x = graph.embedding(x, "embedding", rounded_up(10, multiple), {9, tokens, 1});
   x = graph.gelu(x, "gelu");
   x = graph.global_average_pool(x, "pool");
   graph.softmax_cross_entropy(graph.linear(x, "fc", 5), "loss");
   return graph;
 }
 
-Graph marked_image_graph(Shape image) {
+Graph marked_image_graph(Shape image, int64_t multiple) {
   Graph graph("marked_image");
-  const int x = graph.conv(graph.input(image), "stem", 12, {3, 2, 1}, Bias::present);
+  const int64_t channels = rounded_up(12, multiple);
+  const int x = graph.conv(graph.input(image), "stem", channels, {3, 2, 1}, Bias::present);
   graph.span_loss(graph.token_linear(graph.relu(x, "relu"), "ends", 2), "loss");
   return graph;
 }

@@ -30,10 +30,10 @@ Graph small_vgg_graph(Shape image, bool with_norm);
 /// for backends that take no others.
 Graph small_vit_graph(Shape image, int64_t classes = 10, int64_t multiple = 1);
 /// BERT with two layers whose tokens have 15 features, in 3 heads, and 13 words.
-Graph small_bert_graph(int64_t tokens, int64_t positions = 11);
+Graph small_bert_graph(int64_t tokens, int64_t positions = 11, int64_t multiple = 1);
 /// A sequence with one label, and an image with a span: what no network has.
-Graph classified_sequence_graph(int64_t tokens);
-Graph marked_image_graph(Shape image);
+Graph classified_sequence_graph(int64_t tokens, int64_t multiple = 1);
+Graph marked_image_graph(Shape image, int64_t multiple = 1);
 /// Operations on tokens in an order that no network has, on pixels and more than one reader.
 Graph plain_token_graph(Shape image, int64_t multiple = 1);
 

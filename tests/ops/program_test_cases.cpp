@@ -46,14 +46,21 @@ std::vector<GraphCase> token_cases() {
 }
 
 std::vector<GraphCase> sequence_cases() {
-  if (tested_backend != std::string("cpu")) return {};
-  return {{"BertOf7Tokens", 3, [] { return small_bert_graph(7); }},
-          {"BertOfAllPositions", 2, [] { return small_bert_graph(11); }},
-          {"BertOfOneSequence", 1, [] { return small_bert_graph(9, 40); }},
-          {"BertOfTwoTokens", 5, [] { return small_bert_graph(2); }},
-          {"ClassifiedSequences", 6, [] { return classified_sequence_graph(5); }},
+  const auto bert = [](int64_t tokens, int64_t positions = 11) {
+    return [=] { return small_bert_graph(tokens, positions, token_multiple()); };
+  };
+  const auto classified = [](int64_t tokens) {
+    return [=] { return classified_sequence_graph(tokens, token_multiple()); };
+  };
+  return {{"BertOf7Tokens", 3, bert(7)},
+          {"BertOfAllPositions", 2, bert(11)},
+          {"BertOfOneSequence", 1, bert(9, 40)},
+          {"BertOfTwoTokens", 5, bert(2)},
+          {"BertOfManySequences", 70, bert(67, 70)},
+          {"ClassifiedSequences", 6, classified(5)},
+          {"ClassifiedLongSequences", 270, classified(500)},
           {"MarkedImages", 4, [] {
-             return marked_image_graph({3, 9, 14});
+             return marked_image_graph({3, 9, 14}, token_multiple());
            }}};
 }
 

@@ -21,7 +21,7 @@ Lowering::Lowering(const Graph& graph, const ProgramOptions& options,
       patterns_(graph, options.kernels, options.precision) {}
 
 LoweredStep Lowering::run() {
-  labels_and_images();
+  labels_and_samples();
   const PipelinePlace& pipeline = options_.pipeline;
   kept_.resize(options_.micro_batches);
   boundary_.resize(options_.micro_batches);
@@ -59,18 +59,19 @@ Kernel& Lowering::emit(const std::string& name, Phase phase, const std::string& 
                                            .launch = std::move(launch)});
 }
 
-void Lowering::labels_and_images() {
-  const int64_t images = options_.step_images();
-  const uint64_t seed = label_seed(options_.data_seed);
+void Lowering::labels_and_samples() {
+  if (graph_.reads_tokens()) draw_tokens();
   if (graph_.has_loss()) {
     emit("labels", Phase::input, "own", {},
-         [=, classes = graph_.classes(), &r = resources_](cudaStream_t stream) {
-           launch_draw_labels(seed, images, classes, r.state, r.fixed_labels, r.use_fixed_labels,
-                              r.labels, stream);
+         [seed = label_seed(options_.data_seed), classes = graph_.classes(),
+          count = options_.step_images() * graph_.labels_per_sample(),
+          &r = resources_](cudaStream_t stream) {
+           launch_draw_labels({seed, count, r.state, r.fixed_labels, r.use_fixed_samples, r.labels},
+                              classes, stream);
          });
   }
-  if (graph_.receives()) return;
-  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), images);
+  if (graph_.receives() || graph_.reads_tokens()) return;
+  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), options_.step_images());
   step_.images = tensor(step_.image_layout.stored_elements() * element_size());
 }
 
@@ -109,7 +110,7 @@ void Lowering::swap_micro_batch() {
 }
 
 void Lowering::take_images() {
-  if (graph_.receives()) return;
+  if (step_.images == nullptr) return;
   values_[0] = step_.images;
   if (options_.micro_batches == 1) return;
   const int64_t bytes = step_.images->bytes / options_.micro_batches;

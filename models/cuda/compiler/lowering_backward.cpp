@@ -17,6 +17,8 @@ void Lowering::backward(int i) {
       return backward_linear(i);
     case OpKind::layer_norm:
       return backward_layer_norm(i);
+    case OpKind::embedding:
+      return backward_embedding(i);
     case OpKind::attention:
       return backward_attention(i);
     case OpKind::class_token:

@@ -40,7 +40,7 @@ void Lowering::forward(int i) {
     case OpKind::gelu:
       return forward_activation(*patterns_.activation(i));
     case OpKind::token_linear:
-      return forward_token_linear(i);
+      return graph_.are_logits(i) ? forward_linear(i) : forward_token_linear(i);
     case OpKind::layer_norm:
       return forward_layer_norm(i);
     case OpKind::attention:
@@ -52,11 +52,11 @@ void Lowering::forward(int i) {
     case OpKind::select_token:
       return forward_select_token(i);
     case OpKind::token_ids:
+      return;
     case OpKind::embedding:
+      return forward_embedding(i);
     case OpKind::span_loss:
-      return unsupported(graph_.node(i), std::string("it has no kernel for ") +
-                                             to_string(graph_.node(i).op) +
-                                             "; --device cpu has one");
+      return forward_span_loss(i);
     case OpKind::softmax_cross_entropy:
       return forward_loss(i);
     case OpKind::boundary:

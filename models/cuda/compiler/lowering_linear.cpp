@@ -4,19 +4,18 @@
 
 namespace nearmetal::cuda {
 
-LogitsShape Lowering::logits_shape() const {
-  const int64_t classes = graph_.classes();
-  return {options_.batch_size, static_cast<int>(classes), static_cast<int>((classes + 7) / 8 * 8)};
+LogitsShape Lowering::logits_shape(int linear) const {
+  const Shape& logits = graph_.node(linear).shape;
+  return {options_.batch_size * logits.tokens(), static_cast<int>(logits.channels),
+          static_cast<int>((logits.channels + 7) / 8 * 8)};
 }
 
 LinearShape Lowering::linear_shape(int linear) const {
   const Node& node = graph_.node(linear);
+  const Shape& input = graph_.input_shape(node);
   const int64_t outputs = node.shape.channels;
-  if (node.op == OpKind::token_linear) {
-    return {extent(linear).rows, graph_.input_shape(node).channels, outputs, outputs};
-  }
-  return {options_.batch_size, graph_.input_shape(node).elements(), outputs,
-          graph_.are_logits(linear) ? logits_shape().row_elements : outputs};
+  return {extent(linear).rows, node.op == OpKind::token_linear ? input.channels : input.elements(),
+          outputs, graph_.are_logits(linear) ? logits_shape(linear).row_elements : outputs};
 }
 
 void Lowering::require_packs(const Node& linear, const LinearShape& shape) {
@@ -53,7 +52,7 @@ Kernel& Lowering::emit_linear(
     const std::function<void(const Product&, const void* bias, cudaStream_t)>& launch, int bias) {
   const Node& node = graph_.node(linear);
   // Classifiers are small, and plans from before products were timed have none of theirs.
-  const bool is_timed = node.op == OpKind::token_linear;
+  const bool is_timed = node.op == OpKind::token_linear && !graph_.are_logits(linear);
   const auto algorithm = is_timed ? std::make_shared<std::string>() : nullptr;
   Kernel& kernel =
       emit_product(name, phase, problem.product(), std::move(operands), launch, bias, algorithm);
@@ -129,13 +128,13 @@ void Lowering::forward_token_linear(int i) {
 // The loss adds the bias of logits itself; where there is none, a sweep does.
 void Lowering::forward_output(int i) {
   const Tensor* logits = step_.logits = value(i);
-  const LogitsShape shape = logits_shape();
+  const LogitsShape shape = logits_shape(i);
   const int64_t bias = layout_.offset(graph_.node(i).parameters[1]);
   emit(graph_.parameters()[graph_.node(i).parameters[1]].name, Phase::forward, "own sweep",
        {logits}, [=, &r = resources_](cudaStream_t stream) {
          // The row's padding lies over that of the bias's slice.
          launch_activation(Precision::fp32, logits->data, {r.parameters.values + bias, false},
-                           logits->data, {shape.images, shape.row_elements},
+                           logits->data, {shape.rows, shape.row_elements},
                            r.reduction.multiprocessors, stream);
        });
 }
@@ -145,10 +144,10 @@ void Lowering::forward_loss(int i) {
   if (!graph_.is(linear, OpKind::linear) || !graph_.are_logits(linear)) {
     unsupported(graph_.node(i), "it is not the only reader of a linear layer");
   }
-  const LogitsShape shape = logits_shape();
+  const LogitsShape shape = logits_shape(linear);
   const Tensor* logits = value(linear);
   Tensor* gradient =
-      options_.forward_only ? nullptr : tensor(shape.images * shape.row_elements * element_size());
+      options_.forward_only ? nullptr : tensor(shape.rows * shape.row_elements * element_size());
   gradients_[linear].push_back(gradient);
   const int64_t bias = layout_.offset(graph_.node(linear).parameters[1]);
   emit(graph_.node(i).name, Phase::forward, "own", {logits, gradient},
@@ -174,7 +173,7 @@ void Lowering::backward_linear(int i) {
   const auto& r = resources_;
   if (graph_.are_logits(i)) {
     emit(linear.name, Phase::backward, "own", {dy},
-         [=, logits = logits_shape(), bias = layout_.slices[linear.parameters[1]].offset,
+         [=, logits = logits_shape(i), bias = layout_.slices[linear.parameters[1]].offset,
           precision = options_.precision, &r](cudaStream_t stream) {
            launch_bias_gradient(precision, logits, dy->data, r.parameters.vector_gradients + bias,
                                 stream);

@@ -43,7 +43,8 @@ class Lowering {
   Extent extent(int node) const;
   StemShape stem_shape(int conv) const;
   bool is_stem(int conv) const { return graph_.is(graph_.node(conv).inputs[0], OpKind::input); }
-  LogitsShape logits_shape() const;
+  // A row for each sample, or for each token of a span.
+  LogitsShape logits_shape(int linear) const;
   LinearShape linear_shape(int linear) const;
   PoolShape pool_shape(int pool) const;
   ConvolutionProblem problem(ConvolutionOp op, int conv) const;
@@ -71,7 +72,7 @@ class Lowering {
   void count_product(Kernel& kernel, const Node& linear) const;
   static void require_packs(const Node& linear, const LinearShape& shape);
 
-  void labels_and_images();
+  void labels_and_samples();
   void lower_task(const std::vector<StageTask>& tasks, size_t index);
   // Takes up, or puts away, what kernels of this micro-batch leave by node.
   void swap_micro_batch();
@@ -127,6 +128,15 @@ class Lowering {
   void require_packs(int node) const;
   TokenExtent token_extent(int node) const;
   void forward_loss(int i);
+
+  // lowering_sequences.cpp
+  void draw_tokens();
+  // Of the micro-batch that is lowered.
+  std::function<const int32_t*()> token_ids() const;
+  void forward_embedding(int i);
+  void backward_embedding(int i);
+  void backward_words(int embedding, const Tensor* dy);
+  void forward_span_loss(int i);
   void forward_output(int i);
   // The batch norm whose sums a kernel of ours takes behind this convolution; -1: none.
   int summed_norm(int conv) const { return by_cudnn() ? -1 : graph_.norm_behind(conv); }

@@ -129,9 +129,15 @@ uint8_t* carve(Carver& carver, const Graph& graph, const ProgramOptions& options
   resources.finish_sums = carver.take<double>(finish_blocks);
   resources.finish_arrivals = carver.take<unsigned>(1);
   resources.state = carver.take<StepState>(1);
-  resources.labels = carver.take<int32_t>(options.step_images());
-  resources.fixed_labels = carver.take<int32_t>(options.step_images());
-  resources.use_fixed_labels = carver.take<int32_t>(1);
+  const int64_t labels = options.step_images() * graph.labels_per_sample();
+  resources.labels = carver.take<int32_t>(labels);
+  resources.fixed_labels = carver.take<int32_t>(labels);
+  if (graph.reads_tokens()) {
+    const int64_t tokens = options.step_images() * graph.image().tokens();
+    resources.tokens = carver.take<int32_t>(tokens);
+    resources.fixed_tokens = carver.take<int32_t>(tokens);
+  }
+  resources.use_fixed_samples = carver.take<int32_t>(1);
   resources.losses = carver.take<float>(options.step_images());
   if (options.pipeline.is_pipelined()) resources.stage_sums = carver.take<double>(2);
   if (!has_stem(graph)) return nullptr;

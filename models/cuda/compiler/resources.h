@@ -34,9 +34,11 @@ struct StepResources {
   int ring_size = 1;
   double* finish_sums = nullptr;
   unsigned* finish_arrivals = nullptr;
-  int32_t* labels = nullptr;
+  int32_t* labels = nullptr;  // of a step, by sample
+  int32_t* tokens = nullptr;  // likewise, where samples are sequences
   int32_t* fixed_labels = nullptr;
-  int32_t* use_fixed_labels = nullptr;
+  int32_t* fixed_tokens = nullptr;
+  int32_t* use_fixed_samples = nullptr;
   float* losses = nullptr;
   float* running_statistics = nullptr;  // mean, then variance, of each batch norm in graph order
   int64_t running_statistics_count = 0;

@@ -76,7 +76,7 @@ __global__ void softmax_loss_kernel(LogitsShape shape, const float* logits, cons
   // fmaxf drops a NaN; the sum does not, so that a NaN in any logit reaches the loss.
   if (threadIdx.x == 0) losses[image] = logf(sum) + largest - row[label] - bias[label];
   if (gradient == nullptr) return;
-  const float factor = *loss_scale / static_cast<float>(shape.images);
+  const float factor = *loss_scale / static_cast<float>(shape.rows);
   T* out = gradient + image * shape.row_elements;
   for (int k = threadIdx.x; k < shape.row_elements; k += head_threads) {
     float value = 0;
@@ -87,23 +87,64 @@ __global__ void softmax_loss_kernel(LogitsShape shape, const float* logits, cons
   }
 }
 
-// A block sums 32 classes; its 8 warps take every eighth image.
+// A block has a sequence: of each end first the largest logit, then the sum, then the gradient.
 template <class T>
-__global__ void bias_gradient_kernel(LogitsShape shape, const T* gradient, float* bias_gradient) {
-  __shared__ float shared[head_threads / 32][32];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int k = blockIdx.x * 32 + lane;
-  float sum = 0;
-  if (k < shape.classes) {
-    for (int64_t image = warp; image < shape.images; image += head_threads / 32) {
-      sum += to_float(gradient[image * shape.row_elements + k]);
+__global__ void span_loss_kernel(LogitsShape shape, int tokens, const float* logits,
+                                 const float* bias, const int32_t* labels, const float* loss_scale,
+                                 float* losses, T* gradient) {
+  const int64_t sequence = blockIdx.x, first = sequence * tokens * shape.row_elements;
+  const float factor = *loss_scale / static_cast<float>(2 * gridDim.x);
+  float loss = 0;
+  for (int end = 0; end < 2; ++end) {
+    const auto logit = [&](int token) {
+      return logits[first + int64_t{token} * shape.row_elements + end] + bias[end];
+    };
+    float largest = -INFINITY;
+    for (int t = threadIdx.x; t < tokens; t += head_threads) largest = fmaxf(largest, logit(t));
+    largest = block_reduce(largest, [](float a, float b) { return fmaxf(a, b); });
+    float sum = 0;
+    for (int t = threadIdx.x; t < tokens; t += head_threads) sum += expf(logit(t) - largest);
+    sum = block_reduce(sum, [](float a, float b) { return a + b; });
+    const int label = labels[2 * sequence + end];
+    loss += logf(sum) + largest - logit(label);
+    if (gradient == nullptr) continue;
+    for (int t = threadIdx.x; t < tokens; t += head_threads) {
+      const float value = expf(logit(t) - largest) / sum - (t == label ? 1.0f : 0.0f);
+      T* row = gradient + first + int64_t{t} * shape.row_elements;
+      row[end] = from_float<T>(value * factor);
+      if (end == 0) continue;
+      for (int k = 2; k < shape.row_elements; ++k) row[k] = from_float<T>(0);
     }
   }
-  shared[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || k >= shape.classes) return;
-  for (int w = 1; w < head_threads / 32; ++w) sum += shared[w][lane];
-  bias_gradient[k] = sum;
+  if (threadIdx.x == 0) losses[sequence] = loss / 2;
+}
+
+// Classes of a block that sums the gradient of the bias: start and end of spans have many rows,
+// which more of its threads then take beside one another.
+constexpr int few_classes = 2, many_classes = 32;
+constexpr int bias_threads = 1024;
+
+template <class T, int classes>
+__global__ void __launch_bounds__(bias_threads)
+    bias_gradient_kernel(LogitsShape shape, const T* gradient, float* bias_gradient) {
+  constexpr int parts = bias_threads / classes;
+  __shared__ float shared[parts][classes];
+  const int part = threadIdx.x / classes, at = threadIdx.x % classes;
+  const int k = blockIdx.x * classes + at;
+  float sum = 0;
+  if (k < shape.classes) {
+#pragma unroll 4
+    for (int64_t row = part; row < shape.rows; row += parts) {
+      sum += to_float(gradient[row * shape.row_elements + k]);
+    }
+  }
+  shared[part][at] = sum;
+#pragma unroll
+  for (int half = parts / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (part < half) shared[part][at] += shared[part + half][at];
+  }
+  if (part == 0 && k < shape.classes) bias_gradient[k] = shared[0][at];
 }
 
 }  // namespace
@@ -132,8 +173,19 @@ void launch_softmax_loss(Precision precision, const LogitsShape& shape, const fl
                          const float* bias, const int32_t* labels, const float* loss_scale,
                          float* losses, void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    softmax_loss_kernel<T><<<static_cast<unsigned>(shape.images), head_threads, 0, stream>>>(
+    softmax_loss_kernel<T><<<static_cast<unsigned>(shape.rows), head_threads, 0, stream>>>(
         shape, logits, bias, labels, loss_scale, losses, static_cast<T*>(gradient));
+  });
+  NM_CHECK_LAUNCH();
+}
+
+void launch_span_loss(Precision precision, const LogitsShape& shape, int tokens,
+                      const float* logits, const float* bias, const int32_t* labels,
+                      const float* loss_scale, float* losses, void* gradient, cudaStream_t stream) {
+  const auto sequences = static_cast<unsigned>(shape.rows / tokens);
+  with_element_type(precision, [&]<class T>() {
+    span_loss_kernel<T><<<sequences, head_threads, 0, stream>>>(
+        shape, tokens, logits, bias, labels, loss_scale, losses, static_cast<T*>(gradient));
   });
   NM_CHECK_LAUNCH();
 }
@@ -141,8 +193,13 @@ void launch_softmax_loss(Precision precision, const LogitsShape& shape, const fl
 void launch_bias_gradient(Precision precision, const LogitsShape& shape, const void* gradient,
                           float* bias_gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    bias_gradient_kernel<T><<<(shape.classes + 31) / 32, head_threads, 0, stream>>>(
-        shape, static_cast<const T*>(gradient), bias_gradient);
+    const auto launch = [&]<int classes>() {
+      bias_gradient_kernel<T, classes>
+          <<<(shape.classes + classes - 1) / classes, bias_threads, 0, stream>>>(
+              shape, static_cast<const T*>(gradient), bias_gradient);
+    };
+    shape.classes <= few_classes ? launch.template operator()<few_classes>()
+                                 : launch.template operator()<many_classes>();
   });
   NM_CHECK_LAUNCH();
 }

@@ -71,14 +71,35 @@ __global__ void repack_images_kernel(ImageLayout layout, const T* source, T* des
   });
 }
 
-__global__ void draw_labels_kernel(uint64_t seed, int64_t images, int64_t classes,
-                                   const StepState* state, const int32_t* fixed_labels,
-                                   const int32_t* use_fixed, int32_t* labels) {
-  const int64_t image = int64_t{blockIdx.x} * image_threads + threadIdx.x;
-  if (image >= images) return;
-  labels[image] = *use_fixed != 0
-                      ? fixed_labels[image]
-                      : label_at(seed, state->step, static_cast<uint64_t>(image), classes);
+// `draw` makes the integer of a place in a step.
+template <class Draw>
+__global__ void draw_kernel(DrawnIntegers integers, Draw draw) {
+  const int64_t i = int64_t{blockIdx.x} * image_threads + threadIdx.x;
+  if (i >= integers.count) return;
+  integers.drawn[i] = *integers.use_fixed != 0
+                          ? integers.fixed[i]
+                          : draw(integers.seed, integers.state->step, static_cast<uint64_t>(i));
+}
+
+struct DrawLabel {
+  int64_t classes;
+  __device__ int32_t operator()(uint64_t seed, uint64_t step, uint64_t i) const {
+    return label_at(seed, step, i, classes);
+  }
+};
+
+struct DrawToken {
+  int64_t vocabulary;
+  __device__ int32_t operator()(uint64_t seed, uint64_t step, uint64_t i) const {
+    return token_at(seed, step, i, vocabulary);
+  }
+};
+
+template <class Draw>
+void launch_draw(const DrawnIntegers& integers, Draw draw, cudaStream_t stream) {
+  draw_kernel<<<blocks_for(integers.count, image_threads), image_threads, 0, stream>>>(integers,
+                                                                                       draw);
+  NM_CHECK_LAUNCH();
 }
 
 }  // namespace
@@ -123,12 +144,12 @@ void launch_pack_images(Precision precision, const ImageLayout& layout, const vo
   NM_CHECK_LAUNCH();
 }
 
-void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const StepState* state,
-                        const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
-                        cudaStream_t stream) {
-  draw_labels_kernel<<<blocks_for(images, image_threads), image_threads, 0, stream>>>(
-      seed, images, classes, state, fixed_labels, use_fixed, labels);
-  NM_CHECK_LAUNCH();
+void launch_draw_labels(const DrawnIntegers& labels, int64_t classes, cudaStream_t stream) {
+  launch_draw(labels, DrawLabel{classes}, stream);
+}
+
+void launch_draw_tokens(const DrawnIntegers& tokens, int64_t vocabulary, cudaStream_t stream) {
+  launch_draw(tokens, DrawToken{vocabulary}, stream);
 }
 
 }  // namespace nearmetal::cuda

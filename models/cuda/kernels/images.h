@@ -1,4 +1,5 @@
-// The input of a step: images in the layout that the first convolution reads, and labels.
+// The input of a step: images in the layout that the first convolution reads, or ids of tokens, and
+// labels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,10 +41,18 @@ void launch_unpack_images(Precision precision, const ImageLayout& layout, const 
 void launch_pack_images(Precision precision, const ImageLayout& layout, const void* images,
                         void* destination, cudaStream_t stream);
 
-/// labels[image] = label_at(seed, state->step, image, classes), or fixed_labels[image] if
-/// *use_fixed is not 0.
-void launch_draw_labels(uint64_t seed, int64_t images, int64_t classes, const StepState* state,
-                        const int32_t* fixed_labels, const int32_t* use_fixed, int32_t* labels,
-                        cudaStream_t stream);
+/// Integers that each step draws anew.
+struct DrawnIntegers {
+  uint64_t seed = 0;
+  int64_t count = 0;
+  const StepState* state = nullptr;
+  const int32_t* fixed = nullptr;      // take their place if ...
+  const int32_t* use_fixed = nullptr;  // ... this is not 0
+  int32_t* drawn = nullptr;
+};
+/// drawn[i] = label_at(seed, state->step, i, classes).
+void launch_draw_labels(const DrawnIntegers& labels, int64_t classes, cudaStream_t stream);
+/// drawn[i] = token_at(seed, state->step, i, vocabulary).
+void launch_draw_tokens(const DrawnIntegers& tokens, int64_t vocabulary, cudaStream_t stream);
 
 }  // namespace nearmetal::cuda

@@ -1,5 +1,6 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/pack.h"
+#include "models/cuda/kernels/sample_sums.h"
 #include "models/cuda/kernels/tokens.h"
 
 namespace nearmetal::cuda {
@@ -56,34 +57,6 @@ __global__ void add_positions_kernel(TokenExtent extent, const T* x, const float
   store_pack(y + at, from_floats<T>(sum));
 }
 
-// sum[i] over samples of values[sample][i], for the first `elements` of each; a warp has 32 packs,
-// and the warps of a block every eighth sample.
-template <class T>
-__global__ void __launch_bounds__(token_threads)
-    sum_over_samples_kernel(TokenExtent extent, const T* values, int64_t elements, T* sums) {
-  constexpr int width = pack_width<T>, warps = token_threads / 32;
-  __shared__ Channels<T> shared[warps][32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t at = (int64_t{blockIdx.x} * 32 + lane) * width;
-  Channels<T> sum = {};
-  if (at < elements) {
-#pragma unroll 4
-    for (int64_t sample = warp; sample < extent.batch; sample += warps) {
-      const Channels<T> add = to_floats(load_pack(values + sample * extent.sample_elements() + at));
-#pragma unroll
-      for (int i = 0; i < width; ++i) sum.values[i] += add.values[i];
-    }
-  }
-  shared[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || at >= elements) return;
-  for (int w = 1; w < warps; ++w) {
-#pragma unroll
-    for (int i = 0; i < width; ++i) sum.values[i] += shared[w][lane].values[i];
-  }
-  store_pack(sums + at, from_floats<T>(sum));
-}
-
 template <class T>
 __global__ void first_token_kernel(TokenExtent extent, const T* x, T* y) {
   const TokenExtent first{extent.batch, 1, extent.features};
@@ -110,11 +83,10 @@ unsigned blocks_of(const TokenExtent& extent) {
 }
 
 template <class T>
-void sum_over_samples(const TokenExtent& extent, const void* values, int64_t elements, void* sums,
-                      cudaStream_t stream) {
-  const unsigned blocks = blocks_for(elements / pack_width<T>, 32);
-  sum_over_samples_kernel<T><<<blocks, token_threads, 0, stream>>>(
-      extent, static_cast<const T*>(values), elements, static_cast<T*>(sums));
+void sum_batch(const TokenExtent& extent, const void* values, int64_t elements, void* sums,
+               cudaStream_t stream) {
+  sum_over_samples(extent.batch, extent.sample_elements(), static_cast<const T*>(values), elements,
+                   static_cast<T*>(sums), nullptr, stream);
 }
 
 TokenExtent with_one_more(TokenExtent extent) {
@@ -141,7 +113,7 @@ void launch_prepend_token_backward(Precision precision, const TokenExtent& exten
     drop_token_kernel<T><<<blocks_of<T>(extent), token_threads, 0, stream>>>(
         extent, longer, static_cast<const T*>(dy), static_cast<T*>(dx));
     NM_CHECK_LAUNCH();
-    sum_over_samples<T>(longer, dy, extent.features, token_gradient, stream);
+    sum_batch<T>(longer, dy, extent.features, token_gradient, stream);
   });
   NM_CHECK_LAUNCH();
 }
@@ -158,7 +130,7 @@ void launch_add_positions(Precision precision, const TokenExtent& extent, const 
 void launch_positions_gradient(Precision precision, const TokenExtent& extent, const void* dy,
                                void* gradient, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    sum_over_samples<T>(extent, dy, extent.sample_elements(), gradient, stream);
+    sum_batch<T>(extent, dy, extent.sample_elements(), gradient, stream);
   });
   NM_CHECK_LAUNCH();
 }

@@ -173,12 +173,6 @@ TEST(CudaLowering, SaysWhatItCannotCompute) {
   }
 }
 
-TEST(CudaLowering, SaysThatSequencesAreForOtherBackends) {
-  EXPECT_THAT([] { lowered(build_network("bert_tiny"), options_of(Precision::fp16), {}); },
-              ThrowsMessage<std::invalid_argument>(
-                  AllOf(HasSubstr("no kernel for token_ids"), HasSubstr("--device cpu"))));
-}
-
 TEST(CudaStem, FormsPlaceEveryWeightOnce) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const Node& conv = graph.node(1);

@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "models/cuda/kernels/layer_norm.h"
+#include "models/inference.h"
 #include "models/networks/registry.h"
 #include "tests/ops/graphs.h"
 #include "tests/unit/models/cuda_lowered.h"
@@ -116,22 +118,51 @@ TEST(CudaTokens, AttentionWithoutScoresTakesLessMemory) {
                              Field(&Kernel::implementation, "cublasLt"))));
 }
 
-TEST(CudaTokens, EveryMatrixOfATransformerGetsItsGradientOnce) {
-  for (const Kernels kernels : {Kernels::fastest, Kernels::cudnn}) {
-    const Graph graph = build_network("vit_b_16", {32, 10});
-    ProgramOptions options = options_of(Precision::fp16);
-    options.kernels = kernels;
-    const LoweredStep step = lowered(graph, options, {});
-    std::map<int, int> found;
-    for (const Kernel& kernel : step.kernels) {
-      if (kernel.gradient_of) ++found[*kernel.gradient_of];
-    }
-    for (int p = 0; p < static_cast<int>(graph.parameters().size()); ++p) {
-      const bool is_matrix = graph.parameters()[p].dims.size() > 1;
-      EXPECT_EQ(found[p], is_matrix ? 1 : 0) << graph.parameters()[p].name;
-    }
-    EXPECT_DOUBLE_EQ(flops(step), 4 * graph.training_flops_per_sample());
+class CudaTransformer : public ::testing::TestWithParam<std::tuple<const char*, Kernels>> {};
+
+TEST_P(CudaTransformer, EveryMatrixGetsItsGradientOnce) {
+  const auto [network, kernels] = GetParam();
+  NetworkOptions sizes;
+  sizes.image_size = 32;
+  sizes.classes = 10;
+  sizes.sequence = 24;
+  const Graph graph = build_network(network, sizes);
+  ProgramOptions options = options_of(Precision::fp16);
+  options.kernels = kernels;
+  const LoweredStep step = lowered(graph, options, {});
+  std::map<int, int> found;
+  for (const Kernel& kernel : step.kernels) {
+    if (kernel.gradient_of) ++found[*kernel.gradient_of];
   }
+  for (int p = 0; p < static_cast<int>(graph.parameters().size()); ++p) {
+    const bool is_matrix = graph.parameters()[p].dims.size() > 1;
+    EXPECT_EQ(found[p], is_matrix ? 1 : 0) << graph.parameters()[p].name;
+  }
+  EXPECT_DOUBLE_EQ(flops(step), 4 * graph.training_flops_per_sample());
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, CudaTransformer,
+                         ::testing::Combine(::testing::Values("vit_b_16", "bert_tiny"),
+                                            ::testing::Values(Kernels::fastest, Kernels::cudnn)));
+
+TEST(CudaTokens, SequencesAreDrawnOnTheDeviceAlone) {
+  const Graph graph = build_network("bert_tiny", {.sequence = 24});
+  ProgramOptions options = options_of(Precision::bf16);
+  const LoweredStep step = lowered(graph, options, {});
+  EXPECT_EQ(step.images, nullptr);
+  EXPECT_EQ(step.kernels.front().name, "tokens");
+  options.input = Input::pinned;
+  EXPECT_THROW(lowered(graph, options, {}), std::invalid_argument);
+}
+
+// Their logits, and the gradient of these, have a row of 8 for each token.
+TEST(CudaTokens, SpansHaveRowsOfLogitsForTokens) {
+  const Graph graph = inference_graph(build_network("bert_tiny", {.sequence = 24}));
+  ProgramOptions options = options_of(Precision::bf16);
+  options.forward_only = true;
+  const LoweredStep step = lowered(graph, options, {});
+  ASSERT_NE(step.logits, nullptr);
+  EXPECT_EQ(step.logits->bytes, 4 * 24 * 8 * 4);
 }
 
 }  // namespace
