@@ -48,7 +48,8 @@ void Lowering::forward_layer_norm(int i) {
 void Lowering::backward_layer_norm(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  const Tensor *x = value(input), *dy = gradient_of(i), *statistics = sums_[i], *other = nullptr;
+  const auto [dy, dy_second] = gradients_of(i);
+  const Tensor *x = value(input), *statistics = sums_[i], *other = nullptr;
   std::vector<const Tensor*>& gradients = gradients_[input];
   if (!gradients.empty()) {
     other = gradients.back();
@@ -61,13 +62,15 @@ void Lowering::backward_layer_norm(int i) {
   const Tensor* partial_sums =
       tensor(layer_norm_scratch_bytes(extent.channels, r.reduction.multiprocessors));
   Kernel& kernel =
-      emit(node.name, Phase::backward, "own sweep", {x, dy, statistics, other, dx},
-           [=, precision = options_.precision, scale = node.parameters[0],
-            bias = node.parameters[1], &layout = layout_, &r](cudaStream_t stream) {
+      emit(node.name, Phase::backward, "own sweep", {x, dy, dy_second, statistics, other, dx},
+           [=, dy = dy, dy_second = dy_second, precision = options_.precision,
+            scale = node.parameters[0], bias = node.parameters[1], &layout = layout_,
+            &r](cudaStream_t stream) {
              const FlatParameters& flat = r.parameters;
              LayerNormBackward operands;
              operands.x = x->data;
              operands.dy = dy->data;
+             if (dy_second != nullptr) operands.dy_second = dy_second->data;
              if (other != nullptr) operands.other = other->data;
              operands.scale = flat.values + layout.offset(scale);
              operands.statistics = static_cast<const float*>(statistics->data);

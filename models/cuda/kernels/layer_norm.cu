@@ -35,6 +35,17 @@ struct Token {
     }
     return token;
   }
+  __device__ void add(const Token& other, int channels) {
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (!has(k, channels)) break;
+      Channels<T> sum = to_floats(of[k]);
+      const Channels<T> added = to_floats(other.of[k]);
+#pragma unroll
+      for (int i = 0; i < pack_width<T>; ++i) sum.values[i] += added.values[i];
+      of[k] = from_floats<T>(sum);
+    }
+  }
 };
 
 // Calls body(k, i, channel) for each value of this lane.
@@ -101,7 +112,10 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
   using Row = Token<T, packs>;
   const int64_t at = row * channels;
   const Row x = Row::load(static_cast<const T*>(operands.x) + at, channels);
-  const Row dy = Row::load(static_cast<const T*>(operands.dy) + at, channels);
+  Row dy = Row::load(static_cast<const T*>(operands.dy) + at, channels);
+  if (operands.dy_second != nullptr) {
+    dy.add(Row::load(static_cast<const T*>(operands.dy_second) + at, channels), channels);
+  }
   const auto [mean, inverse_deviation] = reinterpret_cast<const float2*>(operands.statistics)[row];
   const T* other = static_cast<const T*>(operands.other);
   Row added;

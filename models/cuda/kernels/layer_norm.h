@@ -2,7 +2,7 @@
 // so that each tensor is read once. Sums over the tokens are deterministic.
 //
 // Bytes per element of E bytes, whose copy is the floor. Forward: reads E, writes E. Backward:
-// reads E of x and E of dy, and E of another gradient where there is one; writes E.
+// reads E of x and E of dy, and E of a second one and of another where there are; writes E.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,10 +34,12 @@ struct LayerNormForward {
 void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
                        int multiprocessors, cudaStream_t stream);
 
-/// dx = gradient of x + other, where `other` may be absent.
+/// dx = gradient of x + other, where `other` may be absent. The gradient of y is dy, or the sum of
+/// two.
 struct LayerNormBackward {
   const void* x = nullptr;
   const void* dy = nullptr;
+  const void* dy_second = nullptr;  // may be absent
   const void* other = nullptr;
   const float* scale = nullptr;
   const float* statistics = nullptr;

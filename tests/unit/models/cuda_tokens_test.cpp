@@ -66,6 +66,18 @@ TEST(CudaTokens, ProductsOfTokensAddBiasesAndResiduals) {
   EXPECT_EQ(runs(Phase::backward, "ln_2"), 1);
 }
 
+// What reads a layer norm of BERT, a linear layer and a residual branch, each leaves a gradient.
+TEST(CudaTokens, LayerNormsAddTheGradientsOfTheirReaders) {
+  const Graph graph = build_network("bert_tiny", {.sequence = 24});
+  const LoweredStep step = lowered(graph, options_of(Precision::bf16), {});
+  const std::string norm = "bert.encoder.layer.0.output.LayerNorm";
+  EXPECT_FALSE(std::ranges::any_of(
+      step.kernels, [](const Kernel& kernel) { return kernel.name.ends_with("gradients"); }));
+  const double value_bytes = 4 * 24 * 128 * 2;
+  const Kernel& backward = kernel_of(step, Phase::backward, norm, "own sweep");
+  EXPECT_EQ(backward.bytes, 4 * value_bytes + 4 * 24 * 8);  // x, both, dx, and statistics
+}
+
 // Four layers, each forward, for its weights and for its input, of whatever many encoder layers.
 TEST(CudaTokens, ProductsOfTokensAreChosenOnceForAllLayers) {
   const Graph graph = build_network("vit_b_16");
