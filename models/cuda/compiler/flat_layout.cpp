@@ -16,6 +16,16 @@ bool fits_space_to_depth(const Window& window, const Shape& image) {
          image.width % block == 0;
 }
 
+bool are_patches(const Window& window, const Shape& image) {
+  return window.kernel > 1 && window.kernel == window.stride && window.padding == 0 &&
+         image.height % window.kernel == 0 && image.width % window.kernel == 0;
+}
+
+// Values of a patch, padded so that rows of them are packs.
+int64_t patch_channels(const Node& conv, const Shape& image) {
+  return (image.channels * conv.window.kernel * conv.window.kernel + 7) / 8 * 8;
+}
+
 int64_t padded_channels(StemForm form) { return form == StemForm::pad_to_4 ? 4 : 8; }
 
 // place(c, r, s) of all weights of one output, in canonical order.
@@ -90,6 +100,7 @@ void for_each_element(const Graph& graph, const FlatLayout& layout, Move move) {
 
 std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision precision) {
   std::vector<StemForm> forms;
+  if (are_patches(conv.window, image)) forms.push_back(StemForm::patches);
   if (image.channels <= 4) forms.push_back(StemForm::pad_to_4);
   if (image.channels <= 8) forms.push_back(StemForm::pad_to_8);
   const bool is_16_bit = element_bytes(precision) == 2;
@@ -100,7 +111,7 @@ std::vector<StemForm> stem_forms(const Node& conv, const Shape& image, Precision
   return forms;
 }
 
-ImageLayout stem_image_layout(StemForm form, const Shape& image, int64_t batch) {
+ImageLayout stem_image_layout(StemForm form, const Node& conv, const Shape& image, int64_t batch) {
   ImageLayout layout{batch,
                      static_cast<int>(image.channels),
                      static_cast<int>(image.height),
@@ -110,6 +121,9 @@ ImageLayout stem_image_layout(StemForm form, const Shape& image, int64_t batch) 
   if (form == StemForm::space_to_depth) {
     layout.block = block;
     layout.stored_channels = blocked_channels;
+  } else if (form == StemForm::patches) {
+    layout.block = static_cast<int>(conv.window.kernel);
+    layout.stored_channels = static_cast<int>(patch_channels(conv, image));
   } else {
     layout.stored_channels = static_cast<int>(padded_channels(form));
   }
@@ -140,6 +154,11 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
     shape.stride = 1;
     shape.padding_before = 2;
     shape.padding_after = 1;
+  } else if (form == StemForm::patches) {
+    shape.input_channels = patch_channels(conv, image);
+    shape.input_height /= conv.window.kernel;
+    shape.input_width /= conv.window.kernel;
+    shape.kernel = shape.stride = 1;
   } else {
     shape.input_channels = padded_channels(form);
   }
@@ -148,6 +167,7 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
 
 std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight) {
   const int64_t inputs = weight.dims[1], height = weight.dims[2], width = weight.dims[3];
+  if (form == StemForm::patches) return weight_places(inputs, height, width, inputs);
   if (form != StemForm::space_to_depth) {
     return weight_places(inputs, height, width, padded_channels(form));
   }

@@ -71,7 +71,8 @@ void Lowering::labels_and_samples() {
          });
   }
   if (graph_.receives() || graph_.reads_tokens()) return;
-  step_.image_layout = stem_image_layout(choices_.stem, graph_.image(), options_.step_images());
+  step_.image_layout = stem_image_layout(choices_.stem, stem_convolution(graph_), graph_.image(),
+                                         options_.step_images());
   step_.images = tensor(step_.image_layout.stored_elements() * element_size());
 }
 

@@ -12,8 +12,8 @@
 
 namespace nearmetal::cuda {
 
-/// NHWC with channels padded by zeros to `stored_channels`; with `block` 2 every 2 x 2 pixels are
-/// first gathered into one of four times the channels (space to depth).
+/// NHWC with channels padded by zeros to `stored_channels`; with `block` B every B x B pixels are
+/// first gathered into one of B x B times the channels (space to depth).
 struct ImageLayout {
   int64_t batch = 0;
   int channels = 0, height = 0, width = 0;  // of an image

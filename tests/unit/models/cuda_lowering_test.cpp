@@ -192,6 +192,27 @@ TEST(CudaStem, FormsPlaceEveryWeightOnce) {
   }
 }
 
+// Patches that do not overlap are read by a filter of 1x1, in every precision.
+TEST(CudaStem, PatchesBecomePixels) {
+  const Graph graph = small_vit_graph({3, 9, 15}, 10, 8);
+  const Node& conv = graph.node(1);
+  EXPECT_THAT(stem_forms(conv, graph.image(), Precision::fp32), Contains(StemForm::patches));
+  const ConvolutionShape shape = stem_shape(StemForm::patches, conv, graph.image(), 2);
+  EXPECT_EQ(shape.kernel, 1);
+  EXPECT_EQ(shape.input_channels, 32);  // 27, padded
+  EXPECT_EQ(shape.input_height, shape.output_height);
+  const ImageLayout images = stem_image_layout(StemForm::patches, conv, graph.image(), 2);
+  EXPECT_EQ(images.stored_elements(), shape.input_elements());
+  // The weight of channel 1, row 2, column 0 is read where the image has that value of a patch.
+  const FlatLayout layout = flat_layout(graph, StemForm::patches);
+  EXPECT_EQ(layout.slices[conv.parameters[0]].place(9 + 2 * 3), (2 * 3 + 0) * 3 + 1);
+  EXPECT_EQ(layout.slices[conv.parameters[0]].elements, conv.shape.channels * 32);
+
+  const Graph resnet = build_network("resnet50", {224, 1000});
+  EXPECT_THAT(stem_forms(resnet.node(1), resnet.image(), Precision::fp16),
+              Not(Contains(StemForm::patches)));
+}
+
 TEST(CudaStem, SpaceToDepthIsFor16Bits) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const auto forms = [&](Precision precision) {
