@@ -61,7 +61,7 @@ __device__ void block_gradient(Block& scores, Block& gradients, float factor,
     const float2 query = statistics(half, column);
     float& score = scores.of[part][index];
     float& gradient = gradients.of[part][index];
-    score = exp2f(fmaf(score, factor, -query.x));
+    score = power_of_2(fmaf(score, factor, -query.x));
     gradient = score * (gradient - query.y);
   });
 }
@@ -93,20 +93,22 @@ __device__ void attend_backward_queries(const AttentionExtent& extent,
     cp_async_wait_group<1>();
     __syncthreads();
     const int left = first < tokens ? tokens - tile * tile_rows : 0;
-#pragma unroll
-    for (int j = 0; j < tile_blocks; ++j) {
-      if (j * strip_rows >= left) break;
-      Block scores = by_rows<T, d>(q, keys[tile % 2] + j * strip_rows);
-      Block gradients = by_rows<T, d>(dy, values[tile % 2] + j * strip_rows);
-      block_gradient(scores, gradients, factor, [&](int half, int column) {
-        // Behind the last key no probability is left.
-        const float2 of_row = of_rows[half];
-        return float2{j * strip_rows + column < left ? of_row.x : INFINITY, of_row.y};
-      });
-      uint32_t weights[4];
-      gradients.round<T>(weights);
-      add_weighted<T, d>(dq, weights, keys[tile % 2] + j * strip_rows);
-    }
+    with_tile(left, [&]<bool full>() {
+#pragma unroll(full ? 2 : 1)
+      for (int j = 0; j < tile_blocks; ++j) {
+        if (!full && j * strip_rows >= left) break;
+        Block scores = by_rows<T, d>(q, keys[tile % 2] + j * strip_rows);
+        Block gradients = by_rows<T, d>(dy, values[tile % 2] + j * strip_rows);
+        block_gradient(scores, gradients, factor, [&](int half, int column) {
+          // Behind the last key no probability is left.
+          const float2 of_row = of_rows[half];
+          return float2{full || j * strip_rows + column < left ? of_row.x : INFINITY, of_row.y};
+        });
+        uint32_t weights[4];
+        gradients.round<T>(weights);
+        add_weighted<T, d>(dq, weights, keys[tile % 2] + j * strip_rows);
+      }
+    });
     __syncthreads();
   }
   const float by = factor / log2_e;
@@ -145,6 +147,7 @@ __device__ void attend_backward_keys(const AttentionExtent& extent,
     cp_async_wait_group<1>();
     __syncthreads();
     const int left = first < tokens ? tokens - tile * tile_rows : 0;
+    // No two at once: their registers would not do.
 #pragma unroll 1
     for (int j = 0; j < tile_blocks; ++j) {
       if (j * strip_rows >= left) break;

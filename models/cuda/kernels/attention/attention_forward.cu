@@ -23,16 +23,17 @@ struct RunningSoftmax {
   float values[d / 8][4] = {};
 
   // Takes one tile of scores and of `v`; `factor` is that of the scores, for exponentials of 2.
+  template <bool full>
   __device__ void add(Block (&scores)[tile_blocks], int blocks, const AttentionTile<T, d>& v,
                       float factor) {
     float shift[2];
-    rescale(scores, blocks, factor, shift);
+    rescale<full>(scores, blocks, factor, shift);
 #pragma unroll
     for (int j = 0; j < tile_blocks; ++j) {
-      if (j >= blocks) break;
+      if (!full && j >= blocks) break;
       for_each_element([&](int part, int half, int, int index) {
         float& score = scores[j].of[part][index];
-        score = exp2f(fmaf(score, factor, -shift[half]));
+        score = power_of_2(fmaf(score, factor, -shift[half]));
         sums[half] += score;
       });
       uint32_t weights[4];
@@ -43,12 +44,13 @@ struct RunningSoftmax {
 
  private:
   // fmaxf drops a NaN; the sums do not.
+  template <bool full>
   __device__ void rescale(const Block (&scores)[tile_blocks], int blocks, float factor,
                           float (&shift)[2]) {
     float highest[2] = {largest[0], largest[1]};
 #pragma unroll
     for (int j = 0; j < tile_blocks; ++j) {
-      if (j >= blocks) break;
+      if (!full && j >= blocks) break;
       for_each_element([&](int part, int half, int, int index) {
         highest[half] = fmaxf(highest[half], scores[j].of[part][index]);
       });
@@ -56,7 +58,7 @@ struct RunningSoftmax {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       highest[half] = over_row(highest[half], [](float a, float b) { return fmaxf(a, b); });
-      const float keep = exp2f((largest[half] - highest[half]) * factor);
+      const float keep = power_of_2((largest[half] - highest[half]) * factor);
       sums[half] *= keep;
 #pragma unroll
       for (int n = 0; n < d / 8; ++n) {
@@ -90,21 +92,21 @@ __device__ void attend(const AttentionExtent& extent, const AttentionForward& op
     cp_async_commit_group();
     cp_async_wait_group<1>();
     __syncthreads();
-    if (first < tokens) {
-      const int left = tokens - tile * tile_rows;
+    const int left = first < tokens ? tokens - tile * tile_rows : 0;
+    with_tile(left, [&]<bool full>() {
       const int blocks = min(tile_blocks, (left + strip_rows - 1) / strip_rows);
       Block scores[tile_blocks];
 #pragma unroll
       for (int j = 0; j < tile_blocks; ++j) {
-        if (j >= blocks) break;
+        if (!full && j >= blocks) break;
         scores[j] = by_rows<T, d>(q, keys[tile % 2] + j * strip_rows);
-        if (left >= (j + 1) * strip_rows) continue;
+        if (full || left >= (j + 1) * strip_rows) continue;
         for_each_element([&](int part, int, int column, int index) {
           if (j * strip_rows + column >= left) scores[j].of[part][index] = -INFINITY;
         });
       }
-      softmax.add(scores, blocks, values[tile % 2], factor);
-    }
+      softmax.template add<full>(scores, blocks, values[tile % 2], factor);
+    });
     __syncthreads();
   }
   float inverse[2];

@@ -15,7 +15,7 @@ namespace nearmetal::cuda {
 inline constexpr int strip_rows = 16;  // of a warp
 inline constexpr int tile_rows = 64;
 inline constexpr int tile_blocks = tile_rows / strip_rows;
-inline constexpr int most_attention_warps = 7;  // twice on a multiprocessor, with 144 registers
+inline constexpr int most_attention_warps = 7;  // twice on a multiprocessor, with 128 registers
 inline constexpr float log2_e = 1.44269504f;
 
 /// Rows of a tile are 16 bytes longer than a head, against bank conflicts.
@@ -53,6 +53,24 @@ void with_head(Precision precision, const AttentionExtent& extent, Body&& body) 
 }
 
 #ifdef NM_HAS_COPY_ASYNC
+
+/// 2 to the power of x; 0 where that is no normal number.
+__device__ inline float power_of_2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
+/// Calls body.operator()<full>() with whether all rows of a tile are there, of which so many are
+/// left: then its blocks need no branches between them, and their instructions overlap.
+template <class Body>
+__device__ void with_tile(int left, Body&& body) {
+  if (left >= tile_rows) {
+    body.template operator()<true>();
+  } else {
+    body.template operator()<false>();
+  }
+}
 
 /// The rows of one head of one sample in a tensor.
 template <class T>
