@@ -18,10 +18,11 @@ constexpr int backward_blocks = 2;  // at most; each leaves partial sums
 template <class T, int packs>
 constexpr int backward_blocks_of = packs* pack_width<T> > 24 ? 1 : backward_blocks;
 
-// One token: lane L has packs L, L + 32, ...
+// One token: lane L has packs L, L + 32, ... They stay packed: of 16-bit values each would take a
+// register of its own.
 template <class T, int packs>
 struct Token {
-  Pack<T> of[packs];
+  uint4 of[packs];
 
   __device__ static bool has(int k, int channels) { return channel(k) < channels; }
   __device__ static int channel(int k) {
@@ -31,24 +32,35 @@ struct Token {
     Token token;
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
-      if (has(k, channels)) token.of[k] = load_pack(row + channel(k));
+      if (has(k, channels)) token.of[k] = *reinterpret_cast<const uint4*>(row + channel(k));
     }
     return token;
+  }
+  __device__ Channels<T> floats(int k) const {
+    return to_floats(*reinterpret_cast<const Pack<T>*>(&of[k]));
+  }
+  // What follows converts the values again, instead of keeping those in fp32.
+  __device__ void forget_floats() {
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      asm("" : "+r"(of[k].x), "+r"(of[k].y), "+r"(of[k].z), "+r"(of[k].w));
+    }
   }
   __device__ void add(const Token& other, int channels) {
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       if (!has(k, channels)) break;
-      Channels<T> sum = to_floats(of[k]);
-      const Channels<T> added = to_floats(other.of[k]);
+      Channels<T> sum = floats(k);
+      const Channels<T> added = other.floats(k);
 #pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) sum.values[i] += added.values[i];
-      of[k] = from_floats<T>(sum);
+      const Pack<T> packed = from_floats<T>(sum);
+      of[k] = *reinterpret_cast<const uint4*>(&packed);
     }
   }
 };
 
-// Calls body(k, i, channel) for each value of this lane.
+// Calls body(k, i) for each value of this lane.
 template <class T, int packs, class Body>
 __device__ void for_each_value(int channels, Body body) {
 #pragma unroll
@@ -56,6 +68,18 @@ __device__ void for_each_value(int channels, Body body) {
     if (!Token<T, packs>::has(k, channels)) break;
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) body(k, i);
+  }
+}
+
+// Calls body(value) for each value of a token in this lane.
+template <class T, int packs, class Body>
+__device__ void for_each_value(const Token<T, packs>& token, int channels, Body body) {
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (!Token<T, packs>::has(k, channels)) break;
+    const Channels<T> values = token.floats(k);
+#pragma unroll
+    for (int i = 0; i < pack_width<T>; ++i) body(values.values[i]);
   }
 }
 
@@ -69,15 +93,17 @@ __global__ void __launch_bounds__(layer_norm_threads)
   const int64_t step = int64_t{gridDim.x} * layer_norm_warps;
   int64_t row = int64_t{blockIdx.x} * layer_norm_warps + threadIdx.x / warp_lanes;
   for (; row < extent.rows; row += step) {
-    const Row x = Row::load(static_cast<const T*>(operands.x) + row * channels, channels);
+    Row x = Row::load(static_cast<const T*>(operands.x) + row * channels, channels);
     float sum = 0;
-    for_each_value<T, packs>(channels, [&](int k, int i) { sum += to_float(x.of[k].values[i]); });
+    for_each_value(x, channels, [&](float value) { sum += value; });
+    x.forget_floats();
     const float mean = warp_sum(sum) / count;
     float squares = 0;
-    for_each_value<T, packs>(channels, [&](int k, int i) {
-      const float centred = to_float(x.of[k].values[i]) - mean;
+    for_each_value(x, channels, [&](float value) {
+      const float centred = value - mean;
       squares = fmaf(centred, centred, squares);
     });
+    x.forget_floats();
     const float inverse_deviation = rsqrtf(warp_sum(squares) / count + epsilon);
     if (operands.statistics != nullptr && threadIdx.x % warp_lanes == 0) {
       reinterpret_cast<float2*>(operands.statistics)[row] = {mean, inverse_deviation};
@@ -87,7 +113,7 @@ __global__ void __launch_bounds__(layer_norm_threads)
       if (!Row::has(k, channels)) break;
       const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
       const auto bias = Channels<T>::load(operands.bias + Row::channel(k));
-      Channels<T> y = to_floats(x.of[k]);
+      Channels<T> y = x.floats(k);
 #pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) {
         y.values[i] =
@@ -111,7 +137,7 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
                                ChannelSums<T, packs>& sums) {
   using Row = Token<T, packs>;
   const int64_t at = row * channels;
-  const Row x = Row::load(static_cast<const T*>(operands.x) + at, channels);
+  Row x = Row::load(static_cast<const T*>(operands.x) + at, channels);
   Row dy = Row::load(static_cast<const T*>(operands.dy) + at, channels);
   if (operands.dy_second != nullptr) {
     dy.add(Row::load(static_cast<const T*>(operands.dy_second) + at, channels), channels);
@@ -120,17 +146,16 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
   const T* other = static_cast<const T*>(operands.other);
   Row added;
   if (other != nullptr) added = Row::load(other + at, channels);
-  const auto normalised = [&](int k, int i) {
-    return (to_float(x.of[k].values[i]) - mean) * inverse_deviation;
-  };
   float sum = 0, product_sum = 0;
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
     if (!Row::has(k, channels)) break;
     const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
+    const Channels<T> values = x.floats(k), gradients = dy.floats(k);
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
-      const float gradient = to_float(dy.of[k].values[i]), xhat = normalised(k, i);
+      const float gradient = gradients.values[i];
+      const float xhat = (values.values[i] - mean) * inverse_deviation;
       sums.scale[k].values[i] = fmaf(gradient, xhat, sums.scale[k].values[i]);
       sums.bias[k].values[i] += gradient;
       const float g = gradient * scale.values[i];
@@ -139,17 +164,21 @@ __device__ void token_gradient(const LayerNormBackward& operands, int64_t row, i
     }
   }
   const auto count = static_cast<float>(channels);
+  x.forget_floats();
+  dy.forget_floats();
   const float g_mean = warp_sum(sum) / count, product_mean = warp_sum(product_sum) / count;
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
     if (!Row::has(k, channels)) break;
     const auto scale = Channels<T>::load(operands.scale + Row::channel(k));
     Channels<T> dx = {};
-    if (other != nullptr) dx = to_floats(added.of[k]);
+    if (other != nullptr) dx = added.floats(k);
+    const Channels<T> values = x.floats(k), gradients = dy.floats(k);
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
-      const float g = to_float(dy.of[k].values[i]) * scale.values[i];
-      dx.values[i] += (g - g_mean - normalised(k, i) * product_mean) * inverse_deviation;
+      const float g = gradients.values[i] * scale.values[i];
+      const float xhat = (values.values[i] - mean) * inverse_deviation;
+      dx.values[i] += (g - g_mean - xhat * product_mean) * inverse_deviation;
     }
     store_pack(static_cast<T*>(operands.dx) + at + Row::channel(k), from_floats<T>(dx));
   }
