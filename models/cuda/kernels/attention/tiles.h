@@ -15,7 +15,7 @@ namespace nearmetal::cuda {
 inline constexpr int strip_rows = 16;  // of a warp
 inline constexpr int tile_rows = 64;
 inline constexpr int tile_blocks = tile_rows / strip_rows;
-inline constexpr int most_attention_warps = 7;  // twice on a multiprocessor, with 128 registers
+inline constexpr int most_attention_warps = 8;  // twice on a multiprocessor, with 128 registers
 inline constexpr float log2_e = 1.44269504f;
 
 /// Rows of a tile are 16 bytes longer than a head, against bank conflicts.
