@@ -60,25 +60,26 @@ __global__ void __launch_bounds__(sweep_threads)
 
 template <class T>
 struct GeluSource {
-  static constexpr int unroll = 2;
+  static constexpr int unroll = 2, blocks = 2;
   const T* dy;
   const T* x;
   const float* bias;
   Channels<T> added = {};
 
+  // Packed: of 16-bit values each would take a register of its own.
   struct Loaded {
-    Pack<T> dy, x;
+    uint4 dy, x;
   };
   __device__ void begin(int channel) {
     if (bias != nullptr) added = Channels<T>::load(bias + channel);
   }
   __device__ Loaded load(int64_t row, int channels, int channel) const {
     const int64_t at = row * channels + channel;
-    return {load_pack(dy + at), load_pack(x + at)};
+    return {*reinterpret_cast<const uint4*>(dy + at), *reinterpret_cast<const uint4*>(x + at)};
   }
   __device__ Channels<T> values(const Loaded& loaded) const {
-    Channels<T> gradient = to_floats(loaded.dy);
-    const Channels<T> before = to_floats(loaded.x);
+    Channels<T> gradient = to_floats(*reinterpret_cast<const Pack<T>*>(&loaded.dy));
+    const Channels<T> before = to_floats(*reinterpret_cast<const Pack<T>*>(&loaded.x));
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
       const float value = before.values[i] + added.values[i];

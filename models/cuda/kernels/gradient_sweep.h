@@ -7,7 +7,14 @@
 
 namespace nearmetal::cuda {
 
-inline constexpr int gradient_blocks = 1;  // at once on a multiprocessor
+/// Blocks at once on a multiprocessor: those that the registers of most sweeps allow, or of one
+/// that computes much for each value as many as it names.
+template <class Source>
+constexpr int gradient_blocks() {
+  if constexpr (requires { Source::blocks; }) return Source::blocks;
+  return 1;
+}
+inline constexpr int blocks_with_sums = 2;  // of a multiprocessor, at once or not
 
 template <class T>
 struct ActivationOf {
@@ -26,7 +33,7 @@ struct ActivationOf {
 /// `Source` loads what it needs for a pack of a row, makes its gradient of it and stores that.
 /// Where it has begin(channel), it first takes what belongs to the channels.
 template <class T, class Source>
-__global__ void __launch_bounds__(reduction_threads, gradient_blocks)
+__global__ void __launch_bounds__(reduction_threads, gradient_blocks<Source>())
     gradient_kernel(Source source, T* dx, float* bias_gradient, Extent extent,
                     ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
@@ -63,9 +70,9 @@ __global__ void __launch_bounds__(reduction_threads, gradient_blocks)
 template <class T, class Source>
 void launch_gradient(const Source& source, void* dx, float* bias_gradient, Extent extent,
                      const ReductionScratch& scratch, cudaStream_t stream) {
-  const dim3 grid = reduction_grid(
-      extent, slice_rows<T> * Source::unroll, scratch.multiprocessors,
-      bias_gradient == nullptr ? most_blocks_per_multiprocessor : 2 * gradient_blocks);
+  const dim3 grid =
+      reduction_grid(extent, slice_rows<T> * Source::unroll, scratch.multiprocessors,
+                     bias_gradient == nullptr ? most_blocks_per_multiprocessor : blocks_with_sums);
   gradient_kernel<T><<<grid, reduction_threads, 0, stream>>>(source, static_cast<T*>(dx),
                                                              bias_gradient, extent, scratch);
 }
