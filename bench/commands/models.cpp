@@ -16,7 +16,7 @@ Examples:
 
 FLOPs count multiplications and additions of convolutions and products apart, as reports do; of
 attention they are 4 x tokens^2 x features forward and twice as many backward. The dropout of VGG,
-of ViT and of BERT has probability 0: it computes nothing. ViT and BERT are for CPUs, in fp32.)";
+of ViT and of BERT has probability 0: it computes nothing. On CPUs ViT and BERT take fp32 alone.)";
 
 void add_models_options(Options& options, NetworkOptions& form) {
   options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");
