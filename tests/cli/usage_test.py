@@ -67,7 +67,7 @@ class Help(cli.CliTest):
         commands = re.findall(r"(?m)^  (\w+) {5,}", self.call("--help").out.split("Subcommands:")[1])
         self.assertGreater(len(commands), 15)
         for command in [[name] for name in commands] + [["baseline", "add"], ["import", "pairs"]]:
-            options = self.call(*command, "--help").out.split("\nExamples")[0]
+            options = self.call(*command, "--help").out.split("\nExample")[0]
             for line in options.splitlines():
                 text = line[36:] if line[:36].endswith(" ") else ""
                 self.assertNotRegex(text, r"^(of|that|what|which|those|behind)\b", f"{command}")
