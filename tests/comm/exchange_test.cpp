@@ -49,17 +49,21 @@ TEST(Exchange, ReplicasStayTheSameBitByBit) {
   };
   for (const Precision type : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const auto all_reduce = all_reduce_on_device();
-    const auto program =
-        program_on(graph, world->rank(), {all_reduce.get(), tested().small_bucket, type});
+    TestedStep tested_step{all_reduce.get(), tested().small_bucket, type};
+    tested_step.optimizer = type == Precision::bf16 ? Optimizer::adamw : Optimizer::sgd;
+    const auto program = program_on(graph, world->rank(), tested_step);
     for (int step = 0; step < 3; ++step) {
       program->enqueue_step();
       EXPECT_TRUE(std::isfinite(program->wait_step().loss));
     }
     const auto parameters = world->all_gather(bytes(program->parameters()));
     const auto momentum = world->all_gather(bytes(program->momentum()));
+    const auto second = world->all_gather(bytes(program->second_moments()));
+    EXPECT_EQ(second[0].empty(), tested_step.optimizer == Optimizer::sgd);
     for (int rank = 1; rank < world->size(); ++rank) {
       EXPECT_TRUE(parameters[rank] == parameters[0]) << to_string(type);
       EXPECT_TRUE(momentum[rank] == momentum[0]) << to_string(type);
+      EXPECT_TRUE(second[rank] == second[0]) << to_string(type);
     }
     EXPECT_NE(bytes(program->parameters()), bytes(initial_parameters(graph, 1)));
   }

@@ -79,6 +79,7 @@ std::unique_ptr<Program> program_on(const Graph& graph, int rank, const TestedSt
   options.precision = step.precision;
   options.gradient_type = step.gradient_type;
   options.loss_scale = step.loss_scale;
+  options.optimizer.kind = step.optimizer;
   options.threads = 1;
   options.gpu = world->local_rank();
   options.kernel_choices = kernels_of_all(graph, options);

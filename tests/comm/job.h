@@ -27,6 +27,7 @@ struct TestedStep {
   std::optional<Precision> gradient_type{};
   Precision precision = Precision::fp32;
   LossScale loss_scale{};
+  Optimizer optimizer = Optimizer::sgd;
 };
 
 /// Trains on the three images of `rank`, from the same parameters in every call; collective.
