@@ -56,7 +56,8 @@ foreach(page README.md ${pages})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${page})
 endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/generated/pages/ DESTINATION share/doc/nearmetal)
-install(FILES CONTRIBUTING.md LICENSE SECURITY.md DESTINATION share/doc/nearmetal)
+install(DIRECTORY docs/images DESTINATION share/doc/nearmetal/docs)
+install(FILES CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md DESTINATION share/doc/nearmetal)
 install(DIRECTORY layouts DESTINATION share/nearmetal)
 
 # The program prints what the shells and man read.
