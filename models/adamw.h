@@ -13,8 +13,8 @@ inline constexpr double adamw_beta1 = 0.9;
 inline constexpr double adamw_beta2 = 0.999;
 inline constexpr double adamw_epsilon = 1e-8;
 
-/// What the number of an update decides: that many updates have been made with this one, not
-/// counting those that were skipped.
+/// The factors of an update that depend on its number, which counts it and those before it that
+/// were not skipped.
 struct AdamwStep {
   float rate = 0;          // learning rate / (1 - beta1^updates)
   float inverse_root = 0;  // 1 / sqrt(1 - beta2^updates)
@@ -26,7 +26,7 @@ NM_HOST_DEVICE inline AdamwStep adamw_step(double learning_rate, int64_t updates
           static_cast<float>(1 / sqrt(1 - pow(adamw_beta2, count)))};
 }
 
-/// Of one parameter w with its moments. `keep` is 1 - learning rate * weight decay.
+/// Updates one parameter w and its moments. `keep` is 1 - learning rate * weight decay.
 NM_HOST_DEVICE inline void adamw_update(const AdamwStep& step, float keep, float gradient,
                                         float& first_moment, float& second_moment, float& w) {
   constexpr auto beta1 = static_cast<float>(adamw_beta1), beta2 = static_cast<float>(adamw_beta2);

@@ -25,7 +25,7 @@ enum class ExitCode : int {
   timed_out = 7,
   not_supported = 8,     // not on this machine: no GPU, no driver, no such backend
   output_failed = 9,     // a file or stream could not be written
-  not_as_expected = 10,  // what --expect-... says does not hold here
+  not_as_expected = 10,  // an --expect-... does not hold here
   hung_up = 129,         // SIGHUP
   interrupted = 130,     // SIGINT
   terminated = 143,      // SIGTERM
@@ -43,7 +43,7 @@ struct DriverTooOld : NotSupported {
   std::string fix;
 };
 
-/// Of what was left out of the build.
+/// Thrown for a part that was left out of the build.
 struct NotBuilt : NotSupported {
   using NotSupported::NotSupported;
 };

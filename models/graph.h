@@ -158,8 +158,8 @@ class Graph {
   /// Reads {2, tokens}: for each token its logit as the start and as the end of an answer. Leaves
   /// the mean of their cross entropies over the tokens.
   int span_loss(int input, const std::string& name);
-  /// Of a stage of a pipeline: what it gets from the stage before in place of images, and what it
-  /// hands on in place of a loss; gradients go the other way.
+  /// The boundaries of a stage of a pipeline: it receives values from the stage before in place of
+  /// images, and sends its own on in place of a loss; gradients go the other way.
   int receive(Shape value);
   int send(int input);
 
@@ -199,7 +199,7 @@ class Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Node& node(int index) const { return nodes_.at(index); }
-  /// Of the node's first input.
+  /// The shape of the node's first input.
   const Shape& input_shape(const Node& node) const;
   /// Whether there is such a node (-1: none) and it is of this kind.
   bool is(int node, OpKind op) const { return node >= 0 && nodes_[node].op == op; }
@@ -217,7 +217,7 @@ class Graph {
   bool has_loss() const { return is_loss(nodes_.back().op); }
   /// Whether its samples are sequences of token ids, not images.
   bool reads_tokens() const { return nodes_.front().op == OpKind::token_ids; }
-  /// Of a graph with a loss: a class of each image, or start and end of a span of each sequence.
+  /// A loss's labels: a class of each image, or start and end of a span of each sequence.
   int64_t labels_per_sample() const { return nodes_.back().op == OpKind::span_loss ? 2 : 1; }
   /// Whether it is a stage of a pipeline with one before it, and with one behind it.
   bool receives() const { return nodes_.front().op == OpKind::boundary; }
@@ -233,9 +233,9 @@ class Graph {
   int64_t parameter_count() const;
   /// Among which a label chooses: of a span the tokens.
   int64_t classes() const;
-  int64_t features() const;  // that the classifier reads, of one image or token
+  int64_t features() const;  // read by the classifier, of one image or token
   int64_t logits_per_sample() const;
-  /// Of a stage: of the value that it receives. Of a sequence {1, tokens}.
+  /// The shape of an image; for a stage, of the value that it receives; for a sequence {1, tokens}.
   const Shape& image() const { return nodes_.front().shape; }
   int64_t largest_tensor_elements() const;  // of one image
 

@@ -58,7 +58,7 @@ struct ChannelStatistics {
   std::span<const float> mean, variance;
 };
 
-// Of every batch norm, by node.
+// The statistics of every batch norm, by node.
 std::vector<ChannelStatistics> by_norm(const Graph& graph, std::span<const float> statistics) {
   std::vector<ChannelStatistics> found(graph.nodes().size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -71,7 +71,7 @@ std::vector<ChannelStatistics> by_norm(const Graph& graph, std::span<const float
   return found;
 }
 
-// What batch norm makes of each channel: `scale` x value + `shift`.
+// Batch norm as an affine map of each channel: `scale` x value + `shift`.
 struct Affine {
   std::vector<double> scale, shift;
 };

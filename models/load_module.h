@@ -26,18 +26,18 @@ void require_trusted(const std::filesystem::path& file);
 /// in ../lib/nearmetal where it is installed.
 std::vector<std::filesystem::path> modules_of(const std::filesystem::path& program);
 
-/// What libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no such
-/// module, NotSupported where its libraries are not on this machine. It lies in the folder of the
-/// executable, or in ../lib/nearmetal beside it when installed, where it must be trusted. `what`
-/// names it in errors, e.g. "cpu backend". The module stays loaded until the process ends; `share`
-/// shows its libraries' symbols to modules that those load.
+/// The symbol that libnearmetal_<name>.so exports as `entry`. Throws NotBuilt where there is no
+/// such module, NotSupported where its libraries are not on this machine. It lies in the folder of
+/// the executable, or in ../lib/nearmetal beside it when installed, where it must be trusted.
+/// `what` names it in errors, e.g. "cpu backend". The module stays loaded until the process ends;
+/// `share` shows its libraries' symbols to modules that those load.
 void* load_module(const std::string& name, const std::string& what, const char* entry,
                   bool share = false);
 
 /// `name` is "cpu" or "cuda". Throws NotSupported; see load_module().
 Backend& load_backend(const std::string& name);
 
-/// What the module of a backend exports under this name.
+/// The function that the module of a backend exports under this name.
 using BackendEntry = Backend* (*)();
 inline constexpr const char* backend_entry_name = "nearmetal_backend";
 

@@ -48,8 +48,8 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-// Of the segments between neighbouring cut points, and of what is before the first and behind the
-// last: the seconds before each begins, and before the end of all.
+// The seconds before each segment begins, and before the end of all: segments lie between
+// neighbouring cut points, before the first and behind the last.
 std::vector<double> seconds_before(std::span<const int> points,
                                    std::span<const double> node_seconds) {
   std::vector<double> before{0};
@@ -72,7 +72,7 @@ std::vector<size_t> balanced_ends(const std::vector<double>& before, int stages)
     double slowest = std::numeric_limits<double>::infinity();
     size_t last_begins = 0;  // the last of the stages, at this segment
   };
-  // Of the first stages, by their number and that of their segments.
+  // The best cuts of the first stages, by their number and that of their segments.
   std::vector best(stages + 1, std::vector<Best>(segments + 1));
   best[0][0].slowest = 0;
   for (int s = 1; s <= stages; ++s) {
@@ -92,7 +92,7 @@ std::vector<size_t> balanced_ends(const std::vector<double>& before, int stages)
 
 std::vector<int> cut_points(const Graph& graph) {
   std::vector<int> points;
-  int furthest = 0;  // that reads anything of the nodes before
+  int furthest = 0;  // the last node that reads a value of those before
   const int count = static_cast<int>(graph.nodes().size());
   for (int i = 0; i < count; ++i) {
     const std::vector<int>& readers = graph.consumers(i);

@@ -46,7 +46,7 @@ struct ParameterRange {
 /// in place of a loss it sends what the one behind receives.
 struct PipelineStage {
   Graph graph;
-  ParameterRange parameters;  // of the whole network's
+  ParameterRange parameters;  // their place in the whole network's
   std::string first_node, last_node;
 };
 

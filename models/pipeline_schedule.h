@@ -1,4 +1,4 @@
-// In which order the stages of a pipeline compute their micro-batches, and when each does.
+// The order in which the stages of a pipeline compute their micro-batches, and the time of each.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr auto names_of(Schedule) { return std::array{"1f1b", "gpipe"}; }
 enum class Pass { forward, backward };
 constexpr auto names_of(Pass) { return std::array{"forward", "backward"}; }
 
-/// What a stage does at once.
+/// The unit of a stage's work: one pass of one micro-batch.
 struct StageTask {
   Pass pass = Pass::forward;
   int64_t micro_batch = 0;
@@ -66,7 +66,7 @@ std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
 /// compute nothing; 0 without marks. Clocks must agree.
 double bubble_of(std::span<const std::vector<TaskMark>> stages);
 
-/// That of equal stages without transfers, by either schedule: (P - 1) / (M + P - 1).
+/// The bubble of equal stages without transfers, by either schedule: (P - 1) / (M + P - 1).
 double ideal_bubble(int stages, int micro_batches);
 
 /// Moves the marks of each stage onto the clock of the first, and that to begin at 0. Of two clocks

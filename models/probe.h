@@ -23,10 +23,10 @@ struct Probe {
   std::function<TimedRuns()> start;
 };
 
-/// Of a kernel or primitive of a step: "step/backward/bn1+relu".
+/// The name of the probe of a kernel or primitive of a step: "step/backward/bn1+relu".
 std::string step_probe_name(const std::string& phase, std::string nodes);
 
-/// What is sent from rank to rank by the probes of exchange.
+/// The message sizes that the probes of exchange send from rank to rank.
 inline constexpr int64_t exchanged_bytes[] = {8, 64 << 10, 4 << 20, 64 << 20};
 
 /// "nccl/allreduce/64KiB".
@@ -38,7 +38,7 @@ inline constexpr const char* hold_probe_name = "hold/multiprocessors";
 /// The upper one of two in the middle.
 double median_of(std::vector<double> values);
 
-/// Of one run, after the set-up: the median of `repeats`, each timed alone.
+/// The seconds of one run, after the set-up: the median of `repeats`, each timed alone.
 double median_seconds(const Probe& probe, int repeats);
 
 /// Measured on the device itself; 0 where they were not.

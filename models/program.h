@@ -1,5 +1,5 @@
-// What a backend offers: a graph prepared for one device, the steps that it runs, and how their
-// gradients meet those of the other ranks.
+// The interface of a backend: a graph prepared for one device, the steps that it runs, and how
+// their gradients meet those of the other ranks.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct GradientBucket {
   int64_t bytes() const { return elements * element_bytes(type); }
 };
 
-/// What a sum of known values showed, with nothing else going on.
+/// The result of a sum of known values, with nothing else going on.
 struct BucketTest {
   int64_t bytes = 0;
   Precision type = Precision::fp32;
@@ -42,14 +42,14 @@ struct BucketTest {
 class AllReduce {
  public:
   virtual ~AllReduce() = default;
-  /// What sums, and its version: "nccl 2.28.9".
+  /// The library that sums, and its version: "nccl 2.28.9".
   virtual std::string library() const = 0;
   virtual int ranks() const = 0;
   /// The buckets of the program that this serves, in the order in which it starts them.
   virtual void bind(std::vector<GradientBucket> buckets) = 0;
-  /// What the stream has computed so far completes `count` buckets from `first` on.
+  /// Sums `count` buckets from `first` on, which are complete after the work now on the stream.
   virtual void start(int first, int count, void* stream) = 0;
-  /// What follows on the stream sees the sums of all buckets.
+  /// Makes later work on the stream wait for the sums of all buckets.
   virtual void finish(void* stream) = 0;
   /// Sums values that are known into each bucket, one after another, `repeats` times; every rank
   /// calls it between steps. What the buckets held is lost.
@@ -72,7 +72,7 @@ enum class Input { device, pinned, pageable };
 
 constexpr auto names_of(Input) { return std::array{"device", "host", "pageable"}; }
 
-/// Which kernels may serve: whatever is fastest, ours among them, or on a GPU those of NVIDIA's
+/// The kernels that may serve: whatever is fastest, ours among them, or on a GPU those of NVIDIA's
 /// libraries alone wherever they have the operation.
 enum class Kernels { fastest, cudnn };
 
@@ -91,7 +91,7 @@ struct ProgramOptions {
   bool host_sleeps = false;     // GPU: while it waits for a step, else as CUDA chooses
   OptimizerOptions optimizer;
   LossScale loss_scale;
-  // In which gradients travel to other ranks, if any: fp32, bf16 or fp16; empty: as computed.
+  // The type of gradients on their way to other ranks: fp32, bf16 or fp16; empty: as computed.
   std::optional<Precision> gradient_type;
   uint64_t data_seed = 1;                    // of images and labels; differs from rank to rank
   int gpu = 0;                               // index among the visible GPUs
@@ -131,10 +131,10 @@ struct PipelineSeconds {
   double busy() const { return forward + backward; }
 };
 
-/// What happened in one step.
+/// The record of one step.
 struct StepRecord {
   double seconds = 0;  // from the end of the step before (or the start of work) to its end
-  // Of a stage these are the whole network's.
+  // On a stage, too, these are the whole network's.
   float loss = 0;           // mean over all images, unscaled; 0 where the graph has none
   float gradient_norm = 0;  // Euclidean, over all parameters, unscaled; 0 when forward_only
   bool update_skipped = false;
@@ -207,12 +207,12 @@ class Program {
   /// count of updates and that of the steps that draws the labels those of a new program.
   virtual void restart(std::span<const float> parameters) = 0;
   virtual std::vector<float> parameters() = 0;
-  /// Of AdamW the first moment of the gradient.
+  /// The momentum of SGD, or AdamW's first moment of the gradient.
   virtual std::vector<float> momentum() = 0;
-  /// Of the gradient, with AdamW; else empty.
+  /// AdamW's second moment of the gradient; else empty.
   virtual std::vector<float> second_moments() = 0;
-  /// Of the last step, before momentum and weight decay, unscaled; with an AllReduce the mean over
-  /// its ranks.
+  /// The gradients of the last step, before momentum and weight decay, unscaled; with an AllReduce
+  /// the mean over its ranks.
   virtual std::vector<float> gradients() = 0;
   /// Running mean, then running variance, of every batch norm in graph order.
   virtual std::vector<float> running_statistics() = 0;
@@ -259,8 +259,8 @@ struct DeviceInfo {
   // By the data sheet, dense; not there when not known.
   std::map<Precision, double> peak_flops_per_second;
   double peak_memory_bytes_per_second = 0;
-  // In which kernels may find their operands; infinite: not known. Of a GPU 0: its kernels are
-  // timed, and follow one another in a step, with operands that its cache does not hold.
+  // The cache where kernels may find their operands; infinite: not known. 0 for GPUs: their kernels
+  // are timed, and follow one another in a step, with operands that it does not hold.
   double cache_bytes = 0;
 };
 
@@ -280,11 +280,11 @@ class Backend {
   }
   /// Throws std::invalid_argument for what this device cannot do, OutOfMemory, std::runtime_error.
   virtual std::unique_ptr<Program> prepare(const Graph& graph, const ProgramOptions& options) = 0;
-  /// That such a program takes on the device.
+  /// The memory that such a program takes on the device.
   virtual int64_t bytes_needed(const Graph& graph, const ProgramOptions& options) = 0;
   /// The largest batch that fits into the memory now free.
   virtual int64_t largest_batch(const Graph& graph, const ProgramOptions& options) = 0;
-  /// Of the device itself and the paths to it: copies, matrix products ("copy/device",
+  /// The probes of the device itself and the paths to it: copies, matrix products ("copy/device",
   /// "product/fp16": the ceilings of a profile), launches.
   virtual std::vector<Probe> probes(int gpu) = 0;
 };

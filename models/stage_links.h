@@ -9,7 +9,7 @@
 
 namespace nearmetal {
 
-/// Which of the stages of a pipeline a program is, and in which order they compute.
+/// The stage of a pipeline that a program is, and the order in which the stages compute.
 struct PipelinePlace {
   int stages = 1;
   int stage = 0;
@@ -18,8 +18,8 @@ struct PipelinePlace {
   bool is_pipelined() const { return stages > 1; }
 };
 
-/// What a stage does with a neighbour: values come from the stage before and go to the one behind,
-/// gradients the other way.
+/// A transfer between a stage and its neighbour: values come from the stage before and go to the
+/// one behind, gradients the other way.
 enum class Transfer { receive_value, send_value, receive_gradient, send_gradient };
 inline constexpr int transfer_count = 4;
 constexpr auto names_of(Transfer) {
@@ -33,8 +33,8 @@ constexpr bool is_to_next(Transfer transfer) {
   return transfer == Transfer::send_value || transfer == Transfer::receive_gradient;
 }
 
-/// What known values showed that went through the boundaries of a stage, with nothing else going
-/// on.
+/// The result of a test that sent known values through the boundaries of a stage, with nothing else
+/// going on.
 struct BoundaryTest {
   int64_t bytes = 0;   // of one micro-batch, each way, with the stage behind; 0: there is none
   double seconds = 0;  // until they were there, of a value: the median
@@ -50,7 +50,7 @@ struct BoundaryTest {
 class StageLinks {
  public:
   virtual ~StageLinks() = default;
-  /// What moves the data, and its version.
+  /// The library that moves the data, and its version.
   virtual std::string library() const = 0;
   /// Makes room for the transfers of so many micro-batches at once; before the first start().
   virtual void bind(int micro_batches) = 0;
@@ -58,7 +58,7 @@ class StageLinks {
   /// transfer's until finish().
   virtual void start(Transfer transfer, int micro_batch, void* data, int64_t bytes,
                      void* stream) = 0;
-  /// What follows on the stream may use the memory: it was sent, or holds what came.
+  /// Lets later work on the stream use the memory: it was sent, or holds what came.
   virtual void finish(Transfer transfer, int micro_batch, void* stream) = 0;
   /// Each of `values`, on the program's device, becomes its sum over the stages.
   virtual void sum(double* values, int count, void* stream) = 0;

@@ -1,4 +1,4 @@
-// What a step computes in and how it updates the parameters.
+// The precision of a step and the way in which it updates the parameters.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ constexpr auto names_of(Precision) { return std::array{"fp32", "tf32", "bf16", "
 constexpr int64_t element_bytes(Precision precision) {
   return precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
 }
-/// In which activations lie in memory: of tf32 that is fp32.
+/// The type in which activations lie in memory: fp32 for tf32.
 constexpr Precision stored_type(Precision precision) {
   return precision == Precision::tf32 ? Precision::fp32 : precision;
 }

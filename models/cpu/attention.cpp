@@ -71,7 +71,7 @@ void softmax_backward(int64_t values, const float* probabilities, float* gradien
   for (int64_t i = 0; i < values; ++i) gradient[i] = probabilities[i] * (gradient[i] - sum);
 }
 
-// body(matrix) for every head of every sample, on all threads; it tells whether it worked.
+// body(matrix) for every head of every sample, on all threads; it returns whether it worked.
 template <class Body>
 void for_each_head(const AttentionExtent& extent, Body body) {
   bool works = true;

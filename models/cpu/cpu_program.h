@@ -53,9 +53,9 @@ class CpuProgram : public Program {
   // The options with the number of threads decided. Throws std::invalid_argument for what this
   // machine cannot do.
   static ProgramOptions complete(ProgramOptions options);
-  // Of gradients in the type in which they travel; 0 where that is their own.
+  // Bytes of the gradients in the type in which they travel; 0 where that is their own.
   static int64_t sent_gradient_bytes(const LoweredStep& step, const ProgramOptions& options);
-  // Of the images of all micro-batches, where they are copied to where they are read.
+  // Bytes of the images of all micro-batches, where they are copied to where they are read.
   static int64_t host_image_bytes(const LoweredStep& step, const ProgramOptions& options);
   static int64_t bytes_needed(const LoweredStep& step, const ProgramOptions& options);
 

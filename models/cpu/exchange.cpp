@@ -53,7 +53,7 @@ std::vector<GradientBucket> memory_of(const std::vector<BucketRange>& ranges,
   return buckets;
 }
 
-// What happens to one bucket once the backward pass has completed it.
+// The operations for one bucket once the backward pass has completed it.
 void append_start(std::vector<Operation>& operations, int number, const BucketRange& range,
                   const GradientBucket& bucket, const FlatGradient& gradient, AllReduce& all_reduce,
                   StepState& state) {
@@ -74,7 +74,7 @@ void append_start(std::vector<Operation>& operations, int number, const BucketRa
               state));
 }
 
-// What the update waits for.
+// The operations that the update waits for.
 std::vector<Operation> ends(const FlatGradient& gradient, int64_t elements, AllReduce& all_reduce,
                             StepState& state) {
   std::vector<Operation> operations = {

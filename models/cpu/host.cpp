@@ -129,7 +129,7 @@ std::string first_word(const fs::path& path) {
   return word;
 }
 
-// Of all levels, by the processors that may be used; infinite where the system does not tell.
+// All levels of data cache of the usable processors; infinite where the system reports none.
 double data_cache_bytes() {
   cpu_set_t mask;
   if (sched_getaffinity(0, sizeof mask, &mask) != 0) CPU_ZERO(&mask);

@@ -1,4 +1,4 @@
-// What this machine lets the process use: processors, memory, instruction set.
+// The resources of this machine that the process may use: processors, memory, instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What oneDNN has no primitive for, as loops over all threads.
+// Operations that oneDNN has no primitive for, as loops over all threads.
 #pragma once
 
 #include <cstdint>

@@ -65,10 +65,10 @@ struct StageState {
   std::array<double, 2> sums{};  // over all stages: squares of the gradient, losses
 };
 
-/// Of a clock that only goes forward.
+/// The time of a clock that only goes forward.
 double now_seconds();
 
-/// What loops read and write beside tensors; the program owns it and keeps its address.
+/// The state that loops read and write beside tensors; the program owns it and keeps its address.
 struct StepState {
   std::vector<int32_t> labels;            // by image of the step, or two by sequence
   std::vector<float> losses;              // by image or sequence of the step
@@ -85,7 +85,7 @@ struct LoweredTask {
   StageTask task;
   size_t begin = 0;
   size_t end = 0;
-  Tensor* images = nullptr;  // that a forward pass reads; null: it receives its values
+  Tensor* images = nullptr;  // read by a forward pass; null: it receives its values
 };
 
 struct LoweredStep {
@@ -94,7 +94,7 @@ struct LoweredStep {
   std::vector<LoweredTask> tasks;      // in their order
   std::vector<ParameterSlice> slices;  // by parameter
   std::vector<NormStatistics> norms;   // in graph order
-  Tensor* images = nullptr;  // of the first micro-batch; null: of a stage that receives values
+  Tensor* images = nullptr;  // of the first micro-batch; null where a stage receives values
   Tensor* logits = nullptr;  // of a graph without a loss
   std::array<int64_t, region_count> region_bytes{};
 

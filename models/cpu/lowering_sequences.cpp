@@ -1,5 +1,5 @@
-// What begins and ends a network of sequences: the tables that tokens are looked up in, and the
-// loss of a span.
+// The first and last layers of a network of sequences: the tables that tokens are looked up in, and
+// the loss of a span.
 #include <stdexcept>
 
 #include "models/cpu/lowering_state.h"
@@ -7,7 +7,7 @@
 
 namespace nearmetal::cpu {
 
-// Of the micro-batch that is computed.
+// The token ids of the micro-batch that is computed.
 const int32_t* Lowering::ids_of(const StepState& state, int64_t first_sample, int64_t tokens) {
   return state.tokens.data() + (state.first_image + first_sample) * tokens;
 }

@@ -1,4 +1,4 @@
-// What makes a graph a stage: values that come and go, when they are waited for, and marks of time.
+// The parts that make a graph a stage: values that come and go, the waits for them, and time marks.
 #include <chrono>
 #include <stdexcept>
 

@@ -45,8 +45,8 @@ class Lowering {
     return graph_.is_trainable() ? prop_kind::forward_training : prop_kind::forward_inference;
   }
   const char* pass() const { return graph_.is_trainable() ? " forward" : " inference"; }
-  // What a convolution computes along with itself where no backward pass needs what lies between:
-  // the sum with a residual, in place, a ReLU, or both.
+  // The operations that a convolution computes along with itself where no backward pass needs what
+  // lies between: the sum with a residual, in place, a ReLU, or both.
   struct Epilogue {
     int output = -1;    // the node whose value it leaves
     int residual = -1;  // the node that is added; -1: none
@@ -114,7 +114,7 @@ class Lowering {
   void backward_pool(int i);
 
   // lowering_linear.cpp
-  // What the product reads: rows of a sample's values, or of a token's.
+  // The matrix that the product reads: rows of a sample's values, or of a token's.
   Tensor* linear_input(const Node& linear, Phase phase);
   Dims linear_weight_dims(const Node& linear, const Tensor* input) const;
   void forward_linear(int i);
@@ -166,7 +166,7 @@ class Lowering {
   dnnl::primitive_attr attributes_;
   LoweredStep step_;
   int micro_batch_ = 0;
-  // Of one micro-batch, all by node.
+  // The tensors of one micro-batch, all by node.
   struct NodeTensors {
     std::vector<Tensor*> values;
     std::vector<Tensor*> workspaces;
@@ -178,7 +178,7 @@ class Lowering {
   std::vector<Tensor*> workspaces_;
   std::vector<std::vector<Tensor*>> gradients_;
   std::map<int, std::pair<Tensor*, Tensor*>> batch_statistics_;
-  // Of a stage, by micro-batch: what was received, or is to be sent.
+  // The boundary tensors of a stage, by micro-batch: received, or to be sent.
   std::vector<std::array<Tensor*, transfer_count>> boundary_;
   int sent_gradient_ = -1;  // micro-batch whose gradient may still be on its way; -1: none
   std::map<int, dnnl::convolution_forward::primitive_desc> convolutions_;

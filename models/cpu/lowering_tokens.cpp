@@ -1,4 +1,4 @@
-// What transformers do with tokens, but for products and attention.
+// The operations of transformers on tokens, except products and attention.
 #include <stdexcept>
 
 #include "models/cpu/lowering_state.h"

@@ -1,4 +1,4 @@
-// Which programs a CPU takes: their options and their memory.
+// The options that a CPU supports, and the memory that a program needs.
 #include <omp.h>
 
 #include <algorithm>

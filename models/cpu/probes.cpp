@@ -1,4 +1,4 @@
-// What the processors do at best, and what a CpuProgram tells about its operations.
+// The probes of what the processors do at best, and of the operations of a CpuProgram.
 #include <chrono>
 #include <functional>
 #include <map>

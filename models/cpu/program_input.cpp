@@ -1,4 +1,4 @@
-// What the steps of a CPU's program train on.
+// The input that the steps of a CPU's program train on.
 #include <algorithm>
 #include <stdexcept>
 

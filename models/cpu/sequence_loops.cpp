@@ -6,7 +6,7 @@
 namespace nearmetal::cpu {
 namespace {
 
-// That a thread sums by itself: some cache lines of each row.
+// The features that a thread sums by itself: some cache lines of each row.
 constexpr int64_t features_at_once = 64;
 
 void add_to(const float* x, int64_t elements, float* sum) {
@@ -19,7 +19,7 @@ void clear(float* values, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) values[i] = 0;
 }
 
-// Of every second logit: minus log softmax at `label`; its gradient times `factor`.
+// Cross entropy of every second logit: minus log softmax at `label`; its gradient times `factor`.
 float cross_entropy(const float* logits, int64_t tokens, int64_t label, float factor,
                     float* gradient) {
   float largest = logits[0], sum = 0;

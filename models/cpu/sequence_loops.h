@@ -1,5 +1,5 @@
-// What begins and ends a network of sequences, as loops over all threads. Values are fp32, features
-// innermost.
+// The first and last layers of a network of sequences, as loops over all threads. Values are fp32,
+// features innermost.
 #pragma once
 
 #include <cstdint>

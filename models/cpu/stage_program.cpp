@@ -30,7 +30,7 @@ void CpuProgram::put_tasks_in_order() {
   }
 }
 
-// Of operations that several micro-batches share, which one they compute.
+// Sets which micro-batch is computed by operations that several of them share.
 Operation CpuProgram::begin_of_micro_batch(const LoweredTask& task, int micro_batch) {
   return {.name = "begin of a micro-batch",
           .phase = Phase::input,
@@ -68,8 +68,8 @@ Operation CpuProgram::sum_of_gradients(int micro_batch) {
           }};
 }
 
-// Of all stages, so that they agree on the norm and on whether there is an update. Until the last
-// of them is through there is nothing to compute.
+// Sums over all stages, so that they agree on the norm and on whether there is an update. Until the
+// last of them is through there is nothing to compute.
 void CpuProgram::sum_over_stages(double& squares, double& loss) {
   StageState& stage = state_.stage;
   stage.sums = {squares, loss};

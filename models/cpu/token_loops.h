@@ -1,5 +1,5 @@
-// What transformers do with whole tokens, as loops over all threads. Values are fp32, [batch,
-// tokens, features] with features innermost.
+// The operations of transformers on whole tokens, as loops over all threads. Values are fp32,
+// [batch, tokens, features] with features innermost.
 #pragma once
 
 #include <cstdint>

@@ -16,11 +16,11 @@
 
 namespace nearmetal::cuda {
 
-/// Those of the next step are copied while this one runs, on a stream of their own.
+/// The images of steps; those of the next are copied while this one runs, on their own stream.
 class HostInput {
  public:
-  /// Of a batch as a loader delivers it, NHWC without padding: on the host, and again on the
-  /// device.
+  /// The bytes of a batch as a loader delivers it, NHWC without padding: on the host, and again on
+  /// the device.
   static int64_t bytes(const Graph& graph, const ProgramOptions& options);
 
   HostInput(const Graph& graph, const ProgramOptions& options, const ImageLayout& layout);
@@ -39,7 +39,7 @@ class HostInput {
   int64_t bytes_;
   PinnedMemory pinned_;
   std::vector<char> pageable_;
-  void* host_ = nullptr;  // of the two the one that serves
+  void* host_ = nullptr;  // the one of the two that serves
   DeviceMemory staged_;
   StreamHandle copies_;
   EventHandle taken_, copied_;
@@ -76,7 +76,7 @@ class CudaProgram : public Program {
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return device_bytes_; }
 
-  /// What a program would choose; takes memory only meanwhile.
+  /// The kernels that a program would choose; takes memory only meanwhile.
   static std::vector<KernelChoice> choose_kernels(const Graph& graph,
                                                   const ProgramOptions& options);
   /// Device memory that such a program takes, without the CUDA context.
@@ -96,7 +96,7 @@ class CudaProgram : public Program {
   struct WithoutMemory {};
   CudaProgram(const Graph& graph, const ProgramOptions& options, WithoutMemory);
 
-  // Those that nothing is timed for.
+  // The choices that need no timing.
   static LoweringChoices choices_of_chip(int gpu);
   void choose_kernels();
   void allocate();
@@ -110,7 +110,7 @@ class CudaProgram : public Program {
   TimedRuns time_alone(const Kernel& kernel);
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();
-  // Of a stage's step, from its marks.
+  // The times of a stage's step, from its marks.
   PipelineSeconds pipeline_seconds(int64_t step) const;
 
   Graph graph_;
@@ -136,8 +136,8 @@ class CudaProgram : public Program {
   int64_t enqueued_ = 0, finished_ = 0;  // steps since restart()
 };
 
-/// What this GPU, and the links between all visible ones, do at best: launches, copies, matrix
-/// products.
+/// Probes of what this GPU, and the links between all visible ones, do at best: launches, copies,
+/// matrix products.
 std::vector<Probe> gpu_probes(int gpu);
 
 }  // namespace nearmetal::cuda

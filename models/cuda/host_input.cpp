@@ -46,7 +46,7 @@ void CudaProgram::use_batch(std::span<const float> images, std::span<const int32
   if (graph_.reads_tokens()) throw std::logic_error("it reads tokens");
   wait_until_idle();
   DeviceMemory source;
-  if (step_.images != nullptr) {  // of a first stage, or the whole network
+  if (step_.images != nullptr) {  // a first stage, or the whole network
     source = allocate_device(static_cast<int64_t>(images.size_bytes()));
     upload(source.get(), images.data(), static_cast<int64_t>(images.size_bytes()));
     launch_convert_images(options_.precision, step_.image_layout,

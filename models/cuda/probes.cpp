@@ -1,4 +1,4 @@
-// What a GPU and the paths to it do at best, and what a CudaProgram tells about its kernels.
+// The probes of what a GPU and the paths to it do at best, and of the kernels of a CudaProgram.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -95,7 +95,7 @@ Probe hold_probe() {
           }};
 }
 
-// Of host memory: pinned, or as malloc() gives it, which the driver copies by way of its own.
+// Host memory: pinned, or from malloc(), which the driver copies through a buffer of its own.
 std::shared_ptr<void> host_memory(bool pinned) {
   if (!pinned) {
     const auto bytes = std::make_shared<std::vector<char>>(copied_bytes, '\1');

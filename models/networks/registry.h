@@ -21,7 +21,7 @@ struct NetworkOptions {
 struct Network {
   std::string name;  // also of the graph
   SampleUnit sample;
-  Optimizer optimizer;  // that it is customarily trained with
+  Optimizer optimizer;  // the customary one
   /// Throws std::invalid_argument for an image too small, under 2 classes or a sequence too long.
   std::function<Graph(const NetworkOptions&)> build;
 };

@@ -10,7 +10,7 @@ namespace nearmetal::cuda {
 
 struct Tensor;
 
-/// Of scores or probabilities [batch, heads, tokens, row_elements], whose rows are aligned.
+/// The size of scores or probabilities [batch, heads, tokens, row_elements] with aligned rows.
 constexpr int64_t score_row_elements(const AttentionExtent& extent) {
   return (extent.tokens + 7) / 8 * 8;
 }

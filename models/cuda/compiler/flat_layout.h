@@ -30,7 +30,7 @@ ConvolutionShape stem_shape(StemForm form, const Node& conv, const Shape& image,
 /// places that are left over are not parameters and stay zero.
 std::vector<int64_t> stem_weight_places(StemForm form, const Parameter& weight);
 
-/// Of any other convolution.
+/// The shape of any other convolution.
 ConvolutionShape convolution_shape(const Node& conv, const Shape& input, int64_t batch);
 
 struct ParameterSlice {

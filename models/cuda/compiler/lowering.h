@@ -28,7 +28,7 @@ namespace nearmetal::cuda {
 struct Tensor {
   int64_t bytes = 0;
   void* data = nullptr;
-  const Tensor* whole = nullptr;  // of which it is a part
+  const Tensor* whole = nullptr;  // the tensor that this is a part of
   int64_t offset_bytes = 0;       // in there
 };
 

@@ -61,7 +61,7 @@ void Lowering::forward(int i) {
       return forward_loss(i);
     case OpKind::boundary:
       if (i > 0) values_[i] = value(graph_.node(i).inputs[0]);
-      return;  // what is received was put there before
+      return;  // the received value was put there before
   }
 }
 

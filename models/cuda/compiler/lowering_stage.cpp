@@ -1,5 +1,5 @@
-// What makes a graph a stage: values that come and go, when the step waits for them, and marks of
-// time. Transfers are kernels of their own: the links have streams beside that of the step.
+// The parts that make a graph a stage: values that come and go, the step's waits for them, and time
+// marks. Transfers are kernels of their own: the links have streams beside that of the step.
 #include <stdexcept>
 
 #include "models/cuda/compiler/lowering_state.h"

@@ -76,7 +76,7 @@ class Lowering {
   void lower_task(const std::vector<StageTask>& tasks, size_t index);
   // Takes up, or puts away, what kernels of this micro-batch leave by node.
   void swap_micro_batch();
-  // What it reads of the images.
+  // Sets the images that this micro-batch reads.
   void take_images();
   // Adds its gradients to those of the micro-batches before it.
   void end_micro_batch();
@@ -131,7 +131,7 @@ class Lowering {
 
   // lowering_sequences.cpp
   void draw_tokens();
-  // Of the micro-batch that is lowered.
+  // The token ids of the micro-batch that is lowered.
   std::function<const int32_t*()> token_ids() const;
   void forward_embedding(int i);
   void backward_embedding(int i);
@@ -230,7 +230,7 @@ class Lowering {
   const Patterns patterns_;
   LoweredStep step_;
   int64_t micro_batch_ = 0;
-  // Of this micro-batch, all by node.
+  // The tensors of this micro-batch, all by node.
   std::vector<const Tensor*> values_;
   std::vector<const Tensor*> sums_;      // of a convolution's output, if it leaves them, or what a
                                          // layer norm or attention keeps of its rows
@@ -244,7 +244,7 @@ class Lowering {
     std::vector<std::vector<const Tensor*>> gradients;
   };
   std::vector<NodeTensors> kept_;
-  // Of a stage, by micro-batch: what is received and sent.
+  // The boundary tensors of a stage, by micro-batch: received and sent.
   std::vector<std::array<const Tensor*, transfer_count>> boundary_;
   std::deque<int64_t> sent_gradients_;  // micro-batches whose gradients may still be on their way
   // By convolution, where its own backward kernel forms the gradient at its output.

@@ -1,4 +1,4 @@
-// What transformers do with tokens, but for products and attention.
+// The operations of transformers on tokens, except products and attention.
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/cuda/kernels/gelu.h"
 #include "models/cuda/kernels/layer_norm.h"

@@ -1,5 +1,5 @@
-// Which nodes of a graph one kernel computes together. What no pattern takes has a kernel of its
-// own.
+// Patterns: nodes of a graph that one kernel computes together. A node that no pattern takes has a
+// kernel of its own.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ struct NormPattern {
   int norm = -1;    // the batch norm
   int output = -1;  // the ReLU whose value the sweep writes
   int pool = -1;    // max pooling, if its value is written instead
-  // What is added before the ReLU: a stored tensor, or the normalised output of another
-  // convolution.
+  // The residual that is added before the ReLU: a stored tensor, or the normalised output of
+  // another convolution.
   int residual = -1;
   int residual_conv = -1;
   int residual_norm = -1;

@@ -1,4 +1,4 @@
-// What outlives a step on the device: parameters, statistics, labels, counters.
+// The device memory that outlives a step: parameters, statistics, labels, counters.
 #pragma once
 
 #include <cublasLt.h>
@@ -45,7 +45,7 @@ struct StepResources {
   void* workspace = nullptr;
   cublasLtHandle_t cublas = nullptr;
   cudnnHandle_t cudnn = nullptr;  // null: lowered without a device
-  // Of a stage of a pipeline:
+  // For a stage of a pipeline:
   StageLinks* links = nullptr;
   double* stage_sums = nullptr;   // over all stages: squares of the gradient, mean loss
   uint64_t* mark_ring = nullptr;  // in host memory: mark_count for each step of the ring
@@ -57,7 +57,7 @@ struct StepResources {
 /// So many micro-batches have a state of their batch norms at once.
 int64_t norm_slots(const ProgramOptions& options);
 
-/// Of a stage: begin and end of each task, then begin and end of the pipeline; 0 without one.
+/// The marks of a stage: begin and end of each task, then of the pipeline; 0 without one.
 int marks_of_step(const ProgramOptions& options);
 
 /// Owns the memory behind StepResources, but for workspace and handle.

@@ -52,7 +52,7 @@ PinnedMemory allocate_pinned(int64_t bytes);
 /// Waits for `end`.
 double seconds_between(cudaEvent_t begin, cudaEvent_t end);
 
-/// What `work` queues on `stream`, not run.
+/// An executable graph of what `work` queues on `stream`, not run.
 GraphExecHandle captured(cudaStream_t stream, const std::function<void()>& work);
 
 /// A call apart loads the kernel and keeps the device from waiting for the host's next launches.

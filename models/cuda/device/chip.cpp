@@ -11,7 +11,7 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int oldest_capability = 75;  // that CUDA 13 compiles for
+constexpr int oldest_capability = 75;  // the oldest that CUDA 13 compiles for
 constexpr int ampere_capability = 80;
 
 // Dense, in TFLOP/s, of all multiprocessors. 0: the chip has no such units.

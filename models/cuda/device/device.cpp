@@ -59,7 +59,7 @@ struct GreenContext {
   int multiprocessors = 0;
 };
 
-// Of the current device. Throws NotSupported where the driver or the GPU cannot be split.
+// A context on part of the current device. Throws NotSupported where driver or GPU cannot be split.
 GreenContext make_green_context(const GpuShare& part) {
   int device = 0;
   NM_CALL(cudaGetDevice(&device));

@@ -12,7 +12,7 @@ DeviceInfo describe_gpu(int gpu);
 /// returns its number of multiprocessors.
 int use_gpu(int gpu);
 
-/// Of what use_gpu() made current.
+/// The multiprocessors of the GPU, or the part of it, that use_gpu() made current.
 int multiprocessors_in_use();
 
 /// See Backend::take_share(). Once in a process.

@@ -29,14 +29,14 @@ struct BatchNormState {
   const float* input_bias = nullptr;
   float* running_mean = nullptr;
   float* running_variance = nullptr;
-  // Of this batch, from the forward to the backward pass: normalised = x * multiplier + shift.
+  // This batch's values, from forward to backward: normalised = x * multiplier + shift.
   float* mean = nullptr;
   float* inverse_deviation = nullptr;
   float* multiplier = nullptr;
   float* shift = nullptr;
   float* scale_gradient = nullptr;
   float* bias_gradient = nullptr;
-  // Of this batch, from the first to the second backward sweep: dx = a * dz + b * x + c.
+  // This batch's factors, from the first to the second backward sweep: dx = a * dz + b * x + c.
   float* a = nullptr;
   float* b = nullptr;
   float* c = nullptr;
@@ -99,7 +99,7 @@ struct NormaliseOperands {
 void launch_normalise(Precision precision, const NormaliseOperands& operands, Extent extent,
                       int multiprocessors, cudaStream_t stream);
 
-/// What the consumers of an output leave of its gradient.
+/// The form in which the consumers of an output leave its gradient.
 enum class Incoming {
   one,  // dy
   two,  // dy + dy_second
@@ -121,7 +121,7 @@ struct NormBackwardOperands {
   const void* dy_second = nullptr;
   ImageSize image;  // where `incoming` speaks of pixels
   // As launch_normalise wrote it where it added a residual; null where it added none, so that x and
-  // the forward multiplier and shift tell the mask.
+  // the forward multiplier and shift give the mask.
   const uint8_t* mask = nullptr;
   const void* x = nullptr;
   BatchNormState state;

@@ -93,8 +93,8 @@ struct Gradient {
   }
 };
 
-// What becomes of dz besides the batch norm's own gradients: nothing; it is stored; it is stored
-// and goes through another batch norm as well.
+// The use of dz besides the batch norm's own gradients: none; it is stored; it is stored and goes
+// through another batch norm as well.
 enum class Residual { none, tensor, normalised };
 
 // Enough loads in flight to hide the latency of memory, few enough to keep them in registers, of

@@ -126,7 +126,7 @@ struct Count {
                        : 1.0f) {}
 };
 
-/// What a batch norm knows of a channel after the forward sums.
+/// The statistics of a channel that a batch norm has after the forward sums.
 struct ChannelStatistics {
   float mean, variance, inverse_deviation, multiplier, shift;
 

@@ -33,7 +33,7 @@ constexpr int64_t most_words = (int64_t{1} << (32 - sorted_token_bits)) - 1;
 constexpr int64_t sorted_parts(const TokenExtent& extent) {
   return (extent.batch * extent.tokens + sorted_tokens - 1) / sorted_tokens;
 }
-/// Of the scratch of launch_words_gradient().
+/// The size of the scratch of launch_words_gradient().
 constexpr int64_t sorted_bytes(const TokenExtent& extent) {
   return sorted_parts(extent) * sorted_tokens * static_cast<int64_t>(sizeof(uint32_t));
 }

@@ -11,8 +11,8 @@ struct Normal {
   float distribution, density;  // of the standard normal distribution at x
 };
 
-// Of 16-bit tensors by Abramowitz and Stegun, 7.1.26, within 1e-7 of the distribution function: the
-// accurate erff() takes longer than the memory.
+// The normal distribution at x: for 16-bit tensors by Abramowitz and Stegun, 7.1.26, within 1e-7 of
+// its distribution function, as the accurate erff() takes longer than the memory.
 template <class T>
 __device__ Normal normal_at(float x) {
   constexpr float density_at_0 = 0.398942280f, inverse_root_of_2 = 0.707106781f;

@@ -39,7 +39,7 @@ struct Token {
   __device__ Channels<T> floats(int k) const {
     return to_floats(*reinterpret_cast<const Pack<T>*>(&of[k]));
   }
-  // What follows converts the values again, instead of keeping those in fp32.
+  // Makes the code that follows convert the values again, instead of keeping those in fp32.
   __device__ void forget_floats() {
 #pragma unroll
     for (int k = 0; k < packs; ++k) {

@@ -168,8 +168,8 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-// Of a partial sum, its place in the weights: the sums are [wide panel][narrow channel][wide
-// channel of the panel].
+// The place of a partial sum in the weights: the sums are [wide panel][narrow channel][wide channel
+// of the panel].
 template <int out, int in>
 struct WeightPlace {
   __device__ int operator()(int value) const {

@@ -24,8 +24,8 @@ struct alignas(pack_width<T>) PackBytes {
   }
 };
 
-// Of the 2 x 2 pixels of x whose windows are a pooled pixel and its right, lower and diagonal
-// neighbour, for the channels of a pack. All is loaded first: no load waits for another.
+// The gradient of the 2 x 2 pixels of x whose windows are a pooled pixel and its right, lower and
+// diagonal neighbour, for the channels of a pack. All is loaded first: no load waits for another.
 template <class T>
 class PoolGradient {
  public:
@@ -82,7 +82,7 @@ class PoolGradient {
   }
 
  private:
-  // What a pooled pixel hands to those of the four whose position in its window has won.
+  // Adds a pooled pixel's gradient to whichever of the four pixels has won in its window.
   template <int neighbour>
   __device__ void add_neighbour(Channels<T> (&dz)[4]) const {
     const Channels<T> values = to_floats(reinterpret_cast<const Pack<T>&>(dz_[neighbour]));

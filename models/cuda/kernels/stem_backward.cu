@@ -46,7 +46,7 @@ int64_t tile_count(const PoolShape& pool) {
 #ifdef NM_HAS_WGMMA
 
 constexpr int packs = stem_channels / 8;
-constexpr int slot_threads = 2 * group_threads;  // that meet over a slot
+constexpr int slot_threads = 2 * group_threads;  // two groups meet over a slot
 // Registers of a thread, together all that a multiprocessor has.
 constexpr int multiplier_registers = 152;
 constexpr int former_registers = 120;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-// Of a partial sum, its place in the weights; -1 for the pixel before the window.
+// The place of a partial sum in the weights; -1 for the pixel before the window.
 struct WeightPlace {
   __device__ int operator()(int value) const {
     const int row = value / window_columns, column = value % window_columns / stem_stored_channels;

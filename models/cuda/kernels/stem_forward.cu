@@ -85,7 +85,7 @@ __device__ float2 unpacked(uint32_t bits) {
   }
 }
 
-// Of the two channels of which this thread holds results: t / 4 and t / 4 + 8 of its warp's 16.
+// Sums of the two channels of this thread's results: t / 4 and t / 4 + 8 of its warp's 16.
 struct ChannelSums {
   float sum[2] = {}, square_sum[2] = {};
 };

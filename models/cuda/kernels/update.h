@@ -17,7 +17,7 @@
 
 namespace nearmetal::cuda {
 
-/// What the device keeps from step to step.
+/// The state that the device keeps from step to step.
 struct StepState {
   uint64_t step;        // counts from 0; draws the labels
   float loss_scale;     // for the next backward pass
@@ -25,7 +25,7 @@ struct StepState {
   int32_t good_steps;   // since the loss scale last changed
   int32_t skip_update;
   float learning_rate;  // here, as arguments of kernels are fixed in a CUDA graph
-  int64_t updates;      // that were not skipped
+  int64_t updates;      // without the skipped ones
   AdamwStep adamw;      // of the update that comes
   // By the device's clock; both 0 without an exchange of gradients.
   uint64_t backward_end_nanoseconds;
@@ -80,7 +80,7 @@ struct FinishOperands {
   int ring_size = 1;
   bool dynamic_loss_scale = false;
   bool forward_only = false;
-  // Of a stage: squares of the gradient and mean loss, to be summed over all stages; else null.
+  // For a stage, squares of the gradient and mean loss, to be summed over all stages; else null.
   double* stage_sums = nullptr;
 };
 inline constexpr int finish_blocks = 264;
@@ -100,8 +100,8 @@ struct MarkRing {
 /// Notes the device's clock, in nanoseconds, as the mark of this number of the step.
 void launch_mark(const MarkRing& ring, int mark, cudaStream_t stream);
 
-/// What becomes of the gradient of one of several micro-batches: the first of their sum, a part of
-/// it, or with the sum of those before it the mean.
+/// The use of the gradient of one of several micro-batches: it begins their sum, is added to it, or
+/// together with the sum of those before it becomes the mean.
 enum class MicroBatch { first, middle, last };
 struct MicroBatchGradient {
   Precision type = Precision::fp32;  // of the gradient

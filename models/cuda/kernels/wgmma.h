@@ -31,8 +31,8 @@ __host__ __device__ constexpr int panel_offset(int row, int chunk) {
 
 #ifdef NM_HAS_WGMMA
 
-/// What the instruction reads: 64 columns, or rows where the panel is transposed. Two groups of 8
-/// rows are 1024 bytes apart in either direction.
+/// The descriptor of what the instruction reads: 64 columns, or rows where the panel is transposed.
+/// Two groups of 8 rows are 1024 bytes apart in either direction.
 __device__ inline uint64_t panel_operand(const void* address) {
   constexpr uint64_t swizzle_128_bytes = uint64_t{1} << 62;
   constexpr uint64_t between_groups = uint64_t{1024 >> 4} << 32;

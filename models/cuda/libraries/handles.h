@@ -15,7 +15,7 @@
 
 namespace nearmetal::cuda {
 
-/// What cuDNN says of a status, and of the call that gave it.
+/// The texts of cuDNN for a status and for the last error.
 std::string explained(cudnnStatus_t status);
 void require_ok(cudnnStatus_t status, const char* call, const char* file, int line);
 void require_ok(cublasStatus_t status, const char* call, const char* file, int line);

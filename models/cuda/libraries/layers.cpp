@@ -36,7 +36,7 @@ TensorDescriptor tensor_descriptor(cudnnDataType_t type, const LayerShape& shape
   return descriptor;
 }
 
-// Of scale, bias and statistics: one fp32 per channel.
+// The descriptor of scale, bias and statistics: one fp32 per channel.
 TensorDescriptor state_descriptor(cudnnTensorDescriptor_t x) {
   cudnnTensorDescriptor_t raw = nullptr;
   NM_CALL(cudnnCreateTensorDescriptor(&raw));

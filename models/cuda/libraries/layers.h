@@ -27,10 +27,10 @@ struct LayerShape {
   int64_t elements() const { return images * of_image.elements(); }
 };
 
-/// What one kernel of cuDNN computes together with batch norm.
+/// The operations that one kernel of cuDNN computes together with batch norm.
 enum class NormFusion { none, relu, residual_relu };
 
-/// Whether cuDNN has kernels for that: of fp16 alone.
+/// Whether cuDNN has kernels for that: for fp16 alone.
 constexpr bool fuses_norms(Precision precision) { return precision == Precision::fp16; }
 
 /// Batch norm in training mode.
@@ -41,7 +41,7 @@ class NormLayer {
   NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape& shape, NormFusion fusion,
             int64_t workspace_limit);
 
-  /// What the forward pass leaves for the backward pass.
+  /// The size of the reserve that the forward pass leaves for the backward pass.
   int64_t reserve_bytes() const { return reserve_bytes_; }
 
   struct Forward {

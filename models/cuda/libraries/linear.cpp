@@ -21,8 +21,8 @@ cudaDataType_t cublas_type(Precision precision) {
   }
 }
 
-// Of a matrix in rows of `stride` elements, which is its transpose in columns: cuBLASLt adds a bias
-// to each row of a result in columns.
+// The layout of a matrix in rows of `stride` elements, which is its transpose in columns: cuBLASLt
+// adds a bias to each row of a result in columns.
 cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t columns,
                                    int64_t stride, int64_t count, int64_t step) {
   cublasLtMatrixLayout_t layout = nullptr;

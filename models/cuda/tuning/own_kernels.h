@@ -17,14 +17,14 @@ class TuningBuffers {
   TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
                 cudaStream_t stream);
 
-  /// What the operation computes is in result().
+  /// The operands of a problem; the operation leaves its output in result().
   ConvolutionOperands operands(const ConvolutionProblem& problem) const;
   void* result() const { return result_.get(); }
   void* second_result() const { return second_result_.get(); }  // as large as the weights
   void* second_y() const { return second_y_.get(); }
   void* workspace() const { return workspace_.get(); }
   ReductionScratch scratch() const;
-  /// Of the problem with the most channels.
+  /// The state of a batch norm, for the problem with the most channels.
   BatchNormState norm() const;
 
  private:
@@ -43,7 +43,7 @@ struct OwnKernel {
   std::function<double(const TuningBuffers&, cudaStream_t)> check;
 };
 
-/// Those that compete where this problem is part of a step.
+/// The kernels of ours that compete where this problem is part of a step.
 std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int compute_capability_major,
                                    int multiprocessors);
 

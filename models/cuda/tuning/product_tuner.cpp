@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms serve.
+// The choice among cuBLASLt's algorithms.
 #include <algorithm>
 #include <limits>
 #include <stdexcept>

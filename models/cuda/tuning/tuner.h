@@ -15,9 +15,9 @@
 
 namespace nearmetal::cuda {
 
-/// Of cuDNN's plans for a problem, so many are timed.
+/// At most this many of cuDNN's plans for a problem are timed.
 inline constexpr int most_candidates = 64;
-/// Of cuBLASLt's algorithms so many.
+/// At most this many of cuBLASLt's algorithms are timed.
 inline constexpr int most_algorithms = 12;
 
 /// Choices by key: those that were given, and those that were made.

@@ -1,5 +1,5 @@
-// What the kernels of attention share: rows of a head in memory, tiles of them in shared memory,
-// and products of a warp's 16 rows with those of a tile (device code).
+// The parts that the attention kernels share: rows of a head in memory, tiles of them in shared
+// memory, and products of a warp's 16 rows with those of a tile (device code).
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Products of 16 x 16 blocks of 16-bit values by the tensor cores of one warp (device code for
 // compute capability 8.0 and later).
 //
-// Of a result [16, 8] lane L has rows L / 4 and L / 4 + 8, in each of them columns L % 4 x 2 and
+// Lane L has rows L / 4 and L / 4 + 8 of a result [16, 8], in each of them columns L % 4 x 2 and
 // the next: elements 0, 1 and 2, 3. Two such results side by side are, rounded, a first operand of
 // the next product. PTX ISA, "Matrix Fragments for mma.m16n8k16".
 #pragma once
