@@ -44,7 +44,7 @@ in_root() {
 }
 
 make_root() {
-  # What a newcomer has who could clone the sources.
+  # The root of a newcomer who could clone the sources.
   unshare --mount debootstrap --include=ca-certificates,git,sudo "$release" "$root" "$1" &&
     echo "127.0.0.1 localhost $(hostname)" >"$root/etc/hosts" &&
     echo "newcomer ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/newcomer" &&

@@ -23,7 +23,7 @@ NEWER_SYSTEM = [int(part) for part in
                 os.confstr("CS_GNU_LIBC_VERSION").split()[-1].split(".")] > [2, 36]
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 
-# What every node has: the C and C++ run-time libraries, and on GPU nodes those of CUDA.
+# Libraries that every node has: the C and C++ run-time libraries, and on GPU nodes those of CUDA.
 OF_THE_NODE = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cudnn|cublasLt|nccl)\.)")
 
 

@@ -70,7 +70,7 @@ class Doctor(cli.CliTest):
         self.assertIn("64 GPUs", found["layout"]["seen"])
 
     def test_a_link_that_is_not_as_claimed_blocks(self):
-        # Of an address that no machine has.
+        # A network in which no machine has an address.
         layouts = {"launcher": {"network": "240.1.2.0/24"},
                    "layouts": [{"name": "one", "shape": "1x1x1",
                                 "expect": {"link": {"rate": "10G"}}}]}

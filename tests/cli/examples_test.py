@@ -8,10 +8,10 @@ import subprocess
 import cli
 from compare_test import CompareTest
 
-# What sends a script on is run up to there, and what a cluster gives not at all.
+# Commands run up to where they send a script on; those of a cluster or another shell not at all.
 SENT_ON = re.compile(r" \| (?:sbatch|kubectl apply -f -|man -l -)")
 LEFT_OUT = ("kubectl ", "nearmetal generate zsh", "nearmetal generate fish")
-VERDICTS = (0, 1, 3)  # of what was made up, and not of whether it ran
+VERDICTS = (0, 1, 3)  # exit codes that judge what was made up, not whether it ran
 
 
 def examples_of(text):

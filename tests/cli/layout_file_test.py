@@ -184,8 +184,8 @@ class LayoutFile(cli.CliTest):
                 self.assertRegex(error, r"json: (/|\S+ must be)", name)
                 refused += 1
             elif code != 0:
-                # What no schema can say: a wrong value of a setting, contradictions, what is absent
-                # (8 for a MIG device).
+                # An error that no schema can find: a wrong value of a setting, contradictions, what
+                # is absent (8 for a MIG device).
                 self.assertNotRegex(error, r"json: /\S* (must be|is not known)", name)
                 beyond += 1
             else:

@@ -57,7 +57,7 @@ class Micro(cli.CliTest):
         self.assertGreater(conv["flops_per_second"], 0)
         self.assertGreater(conv["share_of_floor"], 0)
         self.assertTrue(any(name.startswith("step/forward/fc") for name in found), found)
-        # What a cache holds is faster than memory, which sets it no floor.
+        # An operand that a cache holds is read faster than from memory, which sets it no floor.
         update = next(run for name, run in found.items() if name.startswith("step/update/sgd"))
         self.assertNotIn("share_of_floor", update)
 

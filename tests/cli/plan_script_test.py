@@ -61,7 +61,7 @@ class Scripts(plans.Plan):
         folders = set(self.lines_of("calls.folders"))
         self.assertEqual(len(folders), 2, "jobs that run at once have a TMPDIR of their own")
         self.assertFalse([folder for folder in folders if os.path.exists(folder)])
-        # What is there is never replaced.
+        # An existing file is never replaced.
         os.remove(self.path("1-1x1x2-run1.report.json"))
         again, all_calls = self.run_script(script)
         self.assertEqual((again.returncode, all_calls), (9, calls))

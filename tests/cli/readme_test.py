@@ -25,10 +25,10 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 RUN_HERE = ("build/nearmetal ", "./scripts/quickstart.sh", "cmake -", "scripts/bundle.sh",
             "scripts/compare_with_torch.py")
 
-# What sets up, builds, or trains at full size.
+# Commands that set up, build, or train at full size.
 SLOW_COMMANDS = ("./scripts/quickstart.sh", "cmake ", "scripts/bundle.sh")
 SLOW_LINES = ("build/nearmetal run", "build/nearmetal sweep")
-# Of what was run here, and not of whether it ran.
+# Exit codes that judge what was run here, not whether it ran.
 VERDICTS = {"build/nearmetal gate": (0, 1, 3)}
 
 

@@ -8,7 +8,7 @@ import jsonschema
 
 import cli
 
-# What a value is replaced by: every type, edges of ranges, texts that look like numbers.
+# The values that replace a value: every type, edges of ranges, texts that look like numbers.
 REPLACEMENTS = [None, True, -1, 0, 0.5, 256, 2**53, 1e308, "", "NaN", "2.0", "complete", "a" * 64,
                 "A" * 64, "2026-13-01T00:00:00Z", "2026-04-31T00:00:00Z", [], [1], {}, {"a": 1}]
 

@@ -56,7 +56,7 @@ class Terminal(CompareTest):
             env = {**cli.clean_environment(), "COLUMNS": str(columns)}
             process = self.call(*command, env=env)
             self.assertIn(process.returncode, (0, 3), process.err)
-            # What is to be copied or read by a script is a line, and a path a word.
+            # A text to be copied, or read by a script, is a line, and a path a word.
             lines = [line for line in process.out.splitlines() if " " in line.strip()
                      and not line.startswith(("  mpirun ", "verdict: ", "commit "))]
             self.assertLessEqual(max(map(len, lines)), columns, process.out)

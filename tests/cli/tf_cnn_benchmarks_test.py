@@ -124,7 +124,7 @@ PUBLIC = {
         f"sweep 1x1x2 --repeats 1 --job-limit 240h --model resnet152_v1 {COMMON} fp16 --batch 64 --steps 100"),
 }
 
-# What reads the output there: a regular expression, and the group that has the figure.
+# The harnesses that read the output: a regular expression, and the group that has the figure.
 HARNESSES = {
     "github.com/GoogleCloudPlatform/PerfKitBenchmarker, "
     "perfkitbenchmarker/linux_benchmarks/tensorflow_benchmark.py, _ExtractThroughput": (

@@ -166,7 +166,7 @@ TEST(Exchange, WhatFp16DoesNotHoldSkipsTheUpdateOnAllRanks) {
 template <class T>
 float sum_in_host_memory(Precision type, float mine) {
   const auto all_reduce = all_reduce_on_device(AllReduceKind::mpi);
-  std::vector<T> values(1023, from_float<T>(mine));  // of no even part for each rank
+  std::vector<T> values(1023, from_float<T>(mine));  // not a multiple of the ranks
   all_reduce->bind({{values.data(), static_cast<int64_t>(values.size()), type}});
   all_reduce->start(0, 1, nullptr);
   all_reduce->finish(nullptr);

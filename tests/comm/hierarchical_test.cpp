@@ -67,7 +67,7 @@ class Hierarchical : public testing::Test {
     if (device != "cuda") GTEST_SKIP() << "for GPUs";
   }
 
-  // Of ranks that are spread over so many hosts.
+  // This rank's place, with the ranks spread over so many hosts.
   static HostPlace place_on(int hosts) {
     std::vector<RankHost> of_ranks;
     for (int rank = 0; rank < world->size(); ++rank) {

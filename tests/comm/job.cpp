@@ -24,7 +24,7 @@ struct Shard {
   std::vector<int32_t> labels;
 };
 
-// What rank `rank` trains on.
+// The shard that rank `rank` trains on.
 Shard shard_of(const Graph& graph, int rank) {
   Shard shard;
   shard.images.resize(batch * graph.image().elements());

@@ -1,4 +1,4 @@
-// What the tests share that run in each of several processes that mpirun starts.
+// Helpers of the tests that run in each of several processes that mpirun starts.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ namespace nearmetal {
 extern std::unique_ptr<World> world;  // of all tests: MPI starts once
 extern std::string device;            // cpu or cuda: the first argument
 
-/// What sums gradients on `device`, over one group of all ranks where NCCL does; collective.
+/// The AllReduce on `device`, over one group of all ranks where it is NCCL's; collective.
 std::unique_ptr<AllReduce> all_reduce_on_device(AllReduceKind kind = AllReduceKind::automatic);
 
-/// What a test asks of a program beside its graph.
+/// The options of a program that a test sets, beside its graph.
 struct TestedStep {
   AllReduce* all_reduce = nullptr;  // null: this rank alone
   int64_t bucket_bytes = 0;
@@ -37,11 +37,11 @@ void restart(Program& program, const Graph& graph, AllReduce& all_reduce, int64_
 
 std::vector<float> gradients_of_one_step(Program& program);
 
-/// What one rank computes from the images of all, one after another, in fp32; of one graph in all
-/// tests.
+/// The mean gradients that one rank computes from the images of all, one after another, in fp32;
+/// for one graph in all tests.
 const std::vector<double>& mean_of_gradients(const Graph& graph);
 
-/// Of the Euclidean norm.
+/// The relative difference in the Euclidean norm.
 double relative_difference(const std::vector<float>& found, const std::vector<double>& wanted);
 
 }  // namespace nearmetal

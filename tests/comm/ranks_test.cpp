@@ -1,4 +1,4 @@
-// What ranks do together, run by each of several processes that mpirun starts.
+// Tests of what ranks do together, run by each of several processes that mpirun starts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Feeds any bytes to the reader of mig-parted's files: either std::invalid_argument with a short
-// line, or configurations that can be held against GPUs. Of libFuzzer; the unit tests feed it its
-// corpus.
+// line, or configurations that can be compared with GPUs. Runs under libFuzzer; the unit tests feed
+// it its corpus.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -148,7 +148,7 @@ double unit_roundoff(Precision precision) {
   throw std::logic_error("unknown Precision");
 }
 
-// What a precision may cost, in the order of differences(); the derivation is in the header.
+// The error that a precision may cost, in the order of differences(); derived in the header.
 std::vector<double> rounding_bounds(const Graph& graph, ReferenceInputs inputs,
                                     const ReferenceStep& exact, Precision precision) {
   inputs.rounding = precision;

@@ -60,7 +60,7 @@ std::vector<float> gradients_of(Backend& backend, const Graph& graph, const Prog
   return program->gradients();
 }
 
-// Of two the mean is exact.
+// The mean of two micro-batches is exact.
 TEST_F(ProgramTest, MicroBatchesOfSequencesReadTheirOwnTokensAndLabels) {
   const Graph graph = small_bert_graph(7);
   ProgramOptions options = with_batch(3);

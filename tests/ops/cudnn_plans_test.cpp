@@ -1,5 +1,5 @@
-// What cuDNN offers for the convolutions of a training step and of inference, for GPUs that are not
-// there.
+// Plans that cuDNN offers for the convolutions of a training step and of inference, for GPUs that
+// are not there.
 //
 // tests/data/cudnn describes GPUs as cuDNN does (h200.json was recorded, the others are made from
 // it, the data sheet and the limits of their compute capability) and says what was offered for
@@ -7,7 +7,7 @@
 // configurations that the compiler would time. Where cuDNN is another version, the test prints what
 // is different and is skipped. To accept that:
 //   NEARMETAL_ACCEPT_PLANS=1 ctest --test-dir build -C slow -R cudnn_plans
-// On a GPU, what is offered for it is held against what is offered for its description.
+// On a GPU, the offer for it is compared with the offer for its description.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ std::string engines_of(const std::vector<ConvolutionPlan>& plans) {
   return text.empty() ? "none" : text;
 }
 
-// What is offered, by convolution without its batch, and batch.
+// The offers, by convolution without its batch, and batch.
 using Offers = std::map<std::pair<std::string, int64_t>, std::string>;
 
 std::string without_batch(const ConvolutionProblem& problem) {
@@ -219,7 +219,7 @@ std::vector<PlansCase> cases(const std::vector<const char*>& devices,
   return cases;
 }
 
-// Of the other generations enough to see that each operation is offered something.
+// Cases of the other generations, enough to see that each operation is offered something.
 std::vector<PlansCase> generations() {
   std::vector<PlansCase> cases;
   for (const char* device : {"t4", "a10", "l4", "b200"}) {

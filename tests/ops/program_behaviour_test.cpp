@@ -1,4 +1,4 @@
-// What every backend promises in models/program.h beyond right numbers.
+// The promises of every backend in models/program.h beyond right numbers.
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a backend does around the sums of gradients, with sums of one rank.
+// The work of a backend around the sums of gradients, with sums of one rank.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ float rounded(Precision type, float value) {
 
 class SentAs : public ProgramTest {
  protected:
-  // Of the same step, without a sum and with one.
+  // Takes the same step without a sum and with one.
   void take_steps(Precision type, LossScale scale = {}) {
     const Graph graph = small_graph();
     ProgramOptions options = with_batch();

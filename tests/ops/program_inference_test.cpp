@@ -111,7 +111,7 @@ TEST_F(ProgramTest, TrainedRunningStatisticsEvaluateTheNetwork) {
   }
 }
 
-// What is added is what the convolution reads.
+// A residual block whose convolution reads the value that is added to its output.
 Graph one_convolution_block() {
   Graph graph("one convolution");
   int node = graph.input({3, 9, 11});

@@ -41,8 +41,8 @@ class MicroBatches : public ProgramTest {
     return program;
   }
 
-  // Of steps on each micro-batch by itself, by a program with the same kernels, that leave the
-  // parameters as they are.
+  // The results of steps on each micro-batch by itself, by a program with the same kernels, that
+  // leave the parameters as they are.
   struct Apart {
     std::vector<float> mean_gradient;
     double mean_loss = 0;
@@ -159,7 +159,7 @@ TEST_F(MicroBatches, TakeLessMemoryThanOneBatchOfAllImages) {
   const auto pass = backend().prepare(graph, with_batch());
   const auto whole = backend().prepare(graph, with_batch(count * batch_size));
   ProgramOptions options = in_micro_batches();
-  options.kernel_choices = pass->kernel_choices();  // which need the same workspace
+  options.kernel_choices = pass->kernel_choices();  // they need the same workspace
   const int64_t more = backend().prepare(graph, options)->device_bytes() - pass->device_bytes();
   EXPECT_LT(more, (whole->device_bytes() - pass->device_bytes()) / 4);
 

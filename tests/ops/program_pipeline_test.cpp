@@ -34,7 +34,7 @@ std::span<const float> part(const std::vector<float>& all, const ParameterRange&
   return std::span(all).subspan(range.begin, range.count);
 }
 
-// What is left of some steps; of a pipeline what its stages leave, behind one another.
+// The results of some steps; those of a pipeline are what its stages leave, one after another.
 struct Trained {
   std::vector<float> parameters, gradients, momentum, second_moments, running_statistics;
   std::vector<StepRecord> records;
@@ -213,7 +213,7 @@ TEST_F(Pipeline, TellsWhenItComputedEachTask) {
   }
 }
 
-// Of the first of three stages, for which the planner of memory sees the order alone.
+// The first two of three stages; the planner of memory sees only the order of their tasks.
 TEST_F(Pipeline, OneForwardOneBackwardHoldsFewerActivations) {
   const Graph graph = build_network("resnet20", {32, 10});
   const std::vector<int> cuts = named_cuts(graph, "layer2,layer3.0", 3);

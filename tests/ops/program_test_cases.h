@@ -1,4 +1,4 @@
-// What the tests of every backend share.
+// Helpers that the tests of every backend share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,12 +40,12 @@ struct GraphCase {
 std::string case_name(const ::testing::TestParamInfo<GraphCase>& info);
 void PrintTo(const GraphCase& tested, std::ostream* out);
 
-/// What the features of tokens are a multiple of on the tested backend.
+/// The features of tokens are a multiple of this on the tested backend.
 int64_t token_multiple();
 /// Networks of tokens on odd shapes.
 std::vector<GraphCase> token_cases();
 
-/// Likewise of token ids, or with the loss of spans.
+/// Networks of token ids, or with the loss of spans, on odd shapes.
 std::vector<GraphCase> sequence_cases();
 
 inline constexpr int64_t batch_size = 8;

@@ -131,7 +131,7 @@ class Walk {
         step_.loss = span_loss(input(node), inputs_.labels);
         return {};
       case OpKind::boundary:
-        break;  // of whole networks alone
+        break;  // the reference takes whole networks alone
     }
     throw std::logic_error("unknown OpKind");
   }
@@ -247,7 +247,7 @@ class Walk {
     add_gradient(node.inputs[0], std::move(dx));
   }
 
-  // Of the input; sets those of the parameters.
+  // The gradient of the input; sets those of the parameters.
   BatchTensor backward_tokens(const Node& node, const BatchTensor& dy) {
     const BatchTensor& x = input(node);
     switch (node.op) {

@@ -140,7 +140,7 @@ TEST(ReferenceLayers, GeluOfTabulatedValues) {
   EXPECT_NEAR(y.values[2], -2 * 0.0227501319, 1e-9);
 }
 
-// Of two heads with one feature each the first sees two equal keys, the second one far above the
+// The first of two heads with one feature each sees two equal keys, the second one far above the
 // other.
 TEST(ReferenceLayers, AttentionOfTwoTokens) {
   const BatchTensor packed = tensor({6, 2, 1}, {1, 2, 1, 1,    // q of each head, by token
@@ -152,7 +152,7 @@ TEST(ReferenceLayers, AttentionOfTwoTokens) {
   EXPECT_NEAR(attention(packed, 1).values[1], 4 + 4 * weight, 1e-12) << "one head of two features";
 }
 
-// Of one sample with two tokens.
+// The input is one sample with two tokens.
 TEST(ReferenceLayers, EmbeddingAddsWordPlaceAndFirstType) {
   const std::vector<int32_t> ids = {2, 0};
   const std::vector<double> words = {1, 2, 3}, positions = {10, 20, 30}, types = {100, 200};

@@ -34,7 +34,7 @@ class Head {
   double probability(int64_t row, int64_t column) const {
     return probabilities_[row * tokens() + column];
   }
-  // Of part 0 (q), 1 (k), 2 (v); its channel, and its value.
+  // A feature of part 0 (q), 1 (k), 2 (v): its channel, and its value.
   int64_t channel(int part, int64_t feature) const {
     return part * packed_.shape.channels / 3 + first_ + feature;
   }
@@ -227,7 +227,7 @@ BatchTensor token_ids(std::span<const int32_t> ids, int64_t batch) {
 
 namespace {
 
-// Of a table, which the token at this place of a plane reads.
+// The row of a table that the token at this place of a plane reads.
 int64_t row_of(int table, const BatchTensor& ids, int64_t place) {
   if (table == 0) return static_cast<int64_t>(ids.values[place]);
   return table == 1 ? place / ids.batch : 0;

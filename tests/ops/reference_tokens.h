@@ -46,7 +46,7 @@ BatchTensor embedding(const BatchTensor& ids, Shape output, Values words, Values
 std::vector<double> embedding_gradient(int table, const BatchTensor& ids, const BatchTensor& dy,
                                        size_t elements);
 
-/// Of logits of two channels, start and end: the mean over samples and channels of
+/// The loss of logits of two channels, start and end: the mean over samples and channels of
 /// -log softmax(over tokens)[label]; labels [batch, 2].
 double span_loss(const BatchTensor& logits, std::span<const int32_t> labels);
 BatchTensor span_loss_gradient(const BatchTensor& logits, std::span<const int32_t> labels);

@@ -15,7 +15,7 @@
 
 namespace nearmetal {
 
-/// What the threads share.
+/// The state that the threads share.
 struct ThreadPipeline {
   explicit ThreadPipeline(int stage_count) : stages(stage_count), sums(stage_count) {}
 

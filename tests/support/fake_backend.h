@@ -12,7 +12,7 @@
 
 namespace nearmetal {
 
-/// What the fake does; the test sets it and looks at the counts afterwards.
+/// The script that the fake follows; the test sets it and looks at the counts afterwards.
 struct Script {
   Script() {
     device.name = "Fake One";

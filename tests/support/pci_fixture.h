@@ -55,7 +55,7 @@ class PciFixture {
     add(device);
   }
 
-  /// What the stand-in for NVML answers, once all devices are there.
+  /// The answers of the stand-in for NVML, once all devices are there.
   std::string nvml_answers() const {
     std::string text = "nvmlSystemGetDriverVersion 580.95.05\nnvmlDeviceGetCount_v2 " +
                        std::to_string(gpus_.size()) + "\n";

@@ -24,7 +24,7 @@ Action parse(std::vector<std::string> arguments) {
   return parse_command_line(program(), arguments);
 }
 
-// What a command that needs nothing but its options prints.
+// The output of a command that needs nothing but its options.
 std::string printed(const std::vector<std::string>& arguments) {
   std::ostringstream out;
   const ProcessClock clock;

@@ -22,7 +22,7 @@ RunRequest asked_again(const RunConfig& config) {
   return parse_run_flags({arguments.begin() + 1, arguments.end()});
 }
 
-// What a run records: everything settled.
+// The configuration that a run records: everything settled.
 RunConfig settled(RunConfig config, Device device) {
   fill_defaults(config, device);
   return config;

@@ -36,7 +36,7 @@ mig-configs:
       mig-enabled: false
 )";
 
-// Of the kind 0x233510DE, with MIG devices of these profiles; `on`: what NVML says.
+// A GPU of the kind 0x233510DE, with MIG devices of these profiles; `on`: MIG by NVML's report.
 Gpu h200(const std::vector<std::string>& profiles, const Maybe<bool>& on = true) {
   Gpu gpu;
   gpu.name = "NVIDIA H200";

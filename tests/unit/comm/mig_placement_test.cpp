@@ -55,7 +55,7 @@ std::vector<std::string> devices(const Placement& placement) {
   return uuids;
 }
 
-// What of this kind is thrown; "another" or "nothing".
+// The message of the error of this kind that is thrown; "another" or "nothing".
 template <class Error>
 std::string thrown_for(const std::vector<Job>& jobs, const Host& host) {
   try {

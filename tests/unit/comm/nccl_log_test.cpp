@@ -61,7 +61,7 @@ TEST(NcclLog, PartsOfSumsInsideAHostAreToldWhereAskedFor) {
   EXPECT_EQ(parse_nccl_log(log)->sums, parse_nccl_log(constructed_log)->sums);
 }
 
-// Of rank 0 of two H200s with NVLink; lines on other matters are left out.
+// The log of rank 0 of two H200s with NVLink; lines on other matters are left out.
 TEST(NcclLog, RecordedLogOfTwoH200s) {
   const Maybe<NcclChoices> choices = parse_nccl_log(
       content_of(std::filesystem::path(NM_TESTS_FOLDER) / "data/nccl/recorded_two_h200.log"));

@@ -1,4 +1,4 @@
-// What must hold of any placement, on thousands that are made up.
+// Properties of any placement, tested on thousands that are made up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,8 +143,8 @@ void expect_shape(const PlacedJob& job, const JobShape& shape, const Layout& lay
   }
 }
 
-// What mpirun will do with the command, read back: the host, variables, CPUs and --gpu of each rank
-// in the order in which Open MPI maps by slot.
+// The command as mpirun will carry it out, read back: the host, variables, CPUs and --gpu of each
+// rank in the order in which Open MPI maps by slot.
 void expect_command_says_the_same(const PlacedJob& job) {
   const std::vector<std::string> command = launch_command(job, {}, {"run"});
   std::map<std::string, int64_t> used;

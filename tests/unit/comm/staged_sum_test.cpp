@@ -19,7 +19,7 @@ namespace {
 
 using BucketValues = std::vector<int64_t>;
 
-// What the ranks share, and nothing else.
+// The memory that the ranks share, and nothing else.
 struct SimulatedMemory {
   std::vector<std::vector<BucketValues>> gradients;        // by rank and bucket
   std::vector<BucketValues> sums;                          // by bucket

@@ -1,4 +1,4 @@
-// What to do about findings, on each kind of machine.
+// The fixes of findings, on each kind of machine.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ Environment machine_of(const std::string& fixture) {
   return machine;
 }
 
-// Of a job over two machines like `next` that is slower than over two like `base`.
+// Causes for a job over two machines like `next` being slower than one over two like `base`.
 std::vector<std::string> causes_on(const Environment& next, const Environment& base) {
   Run run = run_on({});
   run.ranks.resize(2, run.ranks[0]);
@@ -69,7 +69,7 @@ struct Faulty {
   std::vector<std::string> codes;
 };
 
-// Each is held against itself without its fault.
+// Each is compared with itself without its fault.
 const std::vector<Faulty>& faulty_machines() {
   static const std::vector<Faulty> machines = {
       {"constructed_esxi_guest_ats_off",

@@ -77,7 +77,7 @@ TEST(HostInfo, AddressesOfRdmaPortsAreLeftOutAndTheirTypesStay) {
   EXPECT_NO_THROW(report_from_json(text));
 }
 
-// What is left of a text in a report of that host.
+// The text as a report of that host keeps it.
 std::string told_of(const std::string& host, const std::string& text) {
   Report report = sample_report();
   report.environments[0].host_name = host;

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What NVML and the kernel tell of the GPUs of a fixture.
+// The GPUs of a fixture as NVML and the kernel report them.
 std::vector<Gpu> gpus_of(const HostFixture& host) {
   setenv("FAKE_NVML_ANSWERS", (host.root() / "probe/nvml").c_str(), 1);
   std::vector<Gpu> gpus = all_gpus(Nvml(NM_FAKE_NVML), host.root());

@@ -37,7 +37,7 @@ std::map<std::string, std::vector<int64_t>> dims_by_name(const Graph& graph) {
   return found;
 }
 
-// Of BertForQuestionAnswering of transformers 4.38 with the sizes that Google published.
+// The counts of BertForQuestionAnswering of transformers 4.38 with Google's published sizes.
 TEST(Bert, ParameterCount) {
   EXPECT_EQ(bert("bert_base").parameter_count(), 108'893'186);
   EXPECT_EQ(bert("bert_large").parameter_count(), 334'094'338);

@@ -84,7 +84,7 @@ TEST(Chip, TuringRefusesWhatItHasNoUnitsFor) {
               ThrowsMessage<NotSupported>(HasSubstr("Tesla V100 has compute capability 7.0")));
 }
 
-// Of all problems of a network.
+// The names of our kernels for all problems of a network.
 std::set<std::string> own_kernel_names(int capability_major) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const ProgramOptions options = options_of(Precision::fp16);

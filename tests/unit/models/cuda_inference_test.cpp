@@ -24,8 +24,8 @@ ProgramOptions inference_options() {
   return options;
 }
 
-// Of ResNet-50's 53 convolutions that of the stem has pooling behind it; 16 blocks end in a sum, of
-// which 4 have two convolutions before it.
+// The stem's convolution, one of ResNet-50's 53, has pooling behind it; 16 blocks end in a sum, 4
+// of them with two convolutions before it.
 TEST(CudaInference, InferenceIsAConvolutionALayer) {
   const Graph graph = inference_graph(build_network("resnet50", {224, 1000}));
   const ProgramOptions options = inference_options();

@@ -22,7 +22,7 @@ ProgramOptions of_cudnn(Precision precision) {
   return options;
 }
 
-// Those of our own; a convolution has its implementation once its plan is chosen.
+// The names of our own kernels; a convolution has its implementation once its plan is chosen.
 std::set<std::string> own_kernel_names(const LoweredStep& step) {
   std::set<std::string> names;
   for (const Kernel& kernel : step.kernels) {

@@ -10,7 +10,7 @@
 
 namespace nearmetal::cuda {
 
-/// Of a batch of 4.
+/// The options of a batch of 4.
 inline ProgramOptions options_of(Precision precision) {
   ProgramOptions options;
   options.precision = precision;

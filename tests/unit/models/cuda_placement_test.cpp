@@ -84,7 +84,7 @@ TEST_P(CudaPlacement, TensorsAliveTogetherLieApart) {
   }
 }
 
-// Of three, cut behind layer2.0 and layer3.
+// One stage of three, cut behind layer2.0 and layer3.
 Graph stage_of_resnet18(int stage) {
   const Graph graph = build_network("resnet18", {64, 10});
   return make_stage(graph, named_cuts(graph, "layer2.0,layer3", 3), stage).graph;

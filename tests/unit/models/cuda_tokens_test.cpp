@@ -66,7 +66,7 @@ TEST(CudaTokens, ProductsOfTokensAddBiasesAndResiduals) {
   EXPECT_EQ(runs(Phase::backward, "ln_2"), 1);
 }
 
-// What reads a layer norm of BERT, a linear layer and a residual branch, each leaves a gradient.
+// The readers of a layer norm of BERT, a linear layer and a residual branch, each leave a gradient.
 TEST(CudaTokens, LayerNormsAddTheGradientsOfTheirReaders) {
   const Graph graph = build_network("bert_tiny", {.sequence = 24});
   const LoweredStep step = lowered(graph, options_of(Precision::bf16), {});

@@ -5,7 +5,7 @@
 namespace nearmetal {
 namespace {
 
-// Of an H200: 132 multiprocessors, which can be split into eights.
+// A part of an H200: 132 multiprocessors, which can be split into eights.
 SmGroups of_132(size_t index, const std::vector<int64_t>& percents) {
   return sm_groups_of({index, percents}, 132, 8);
 }

@@ -33,7 +33,7 @@ TEST(ResNet, ParameterCounts) {
       {"resnet18", 11'689'512},     {"resnet34", 21'797'672},    {"resnet50", 25'557'032},
       {"resnet101", 44'549'160},    {"resnet152", 60'192'808},   {"resnet50_v1", 25'557'032},
       {"resnet101_v1", 44'549'160}, {"resnet152_v1", 60'192'808}};
-  // Of the paper's 0.27 million: with projections, and ten classes.
+  // The paper's count is 0.27 million; this one is with projections, and ten classes.
   EXPECT_EQ(build_network("resnet20", {32, 10}).parameter_count(), 272'474);
   for (const auto& [name, count] : published) {
     EXPECT_EQ(build_network(name).parameter_count(), count) << name;

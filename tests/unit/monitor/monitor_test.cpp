@@ -24,7 +24,7 @@ void wait_seconds(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// What /proc shows of a process that has used the CPUs for `ticks`.
+// Writes the /proc entry of a process that has used the CPUs for `ticks`.
 void write_process(const TemporaryFolder& root, int pid, const std::string& name, int parent,
                    int64_t ticks) {
   root.write("proc/" + std::to_string(pid) + "/stat",

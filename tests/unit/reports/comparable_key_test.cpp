@@ -100,7 +100,7 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
       if (!field.name.starts_with("libraries.")) used.insert(field.name);
     }
   }
-  used.insert(imported_work.begin(), imported_work.end());  // what published files name
+  used.insert(imported_work.begin(), imported_work.end());  // the names in published files
   EXPECT_THAT(known, testing::UnorderedElementsAreArray(used));
 }
 

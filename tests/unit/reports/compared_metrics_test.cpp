@@ -1,4 +1,4 @@
-// Which rows a comparison of unlike arms has.
+// The rows that a comparison of unlike arms has.
 #include "reports/compare/compared_metrics.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ std::vector<std::string> doubts(const std::vector<Environment>& bare,
   return codes;
 }
 
-// Of bare metal unless it is said to be in a VM.
+// The environment of bare metal unless it is said to be in a VM.
 std::vector<Environment> in_container(const Maybe<std::string>& container, bool in_vm = false,
                                       std::optional<MachineKind> claim = {}) {
   auto environments = machine(in_vm, in_vm ? MachineKind::vm : MachineKind::bare_metal, claim);
@@ -69,7 +69,7 @@ TEST(EnvironmentDifferences, AnAddressOfANicIsNoneAndASlowerLinkIsOne) {
   auto one = machine(true, MachineKind::vm), other = one;
   one[0].rdma[0].ports[0].gids[0].gid = std::string("fe80::1");
   other[0].rdma[0].ports[0].gids[0].gid = std::string("fe80::2");
-  one[0].gpus[0].link_generation = 5;  // which an idle GPU lowers
+  one[0].gpus[0].link_generation = 5;  // an idle GPU lowers it
   other[0].gpus[0].link_generation = 1;
   EXPECT_THAT(environment_differences(one, other), IsEmpty());
   one[0].rdma[0].link_generation = 5;

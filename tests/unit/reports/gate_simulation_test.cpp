@@ -22,7 +22,7 @@ struct Session {
   int runs = 3;       // a side
   FailOn fail_on = FailOn::regression;
   int64_t reruns = 0;  // at most, while inconclusive
-  int rows = 1;        // that drop alike
+  int rows = 1;        // rows that drop alike
 };
 
 // Made-up sessions, the same for the same seed: one side after the other in time.

@@ -159,7 +159,7 @@ TEST(Gate, SeveralRowsAreCorrectedForTheirNumber) {
       << "not shown, and not shown otherwise";
 }
 
-// What the table, JUnit and the exit code say is one thing.
+// The table, JUnit and the exit code say one thing.
 TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
   const auto arms = [](double first) {
     return Sides{{"a", around(first)}, {"b", around(1000)}, {"c", around(1000)}};

@@ -117,7 +117,7 @@ TEST(GridCurves, ArmsWithoutACompleteRunAndReportsWithoutAGridHaveNone) {
 
 TEST(GridCurves, SpeedupsAreWithinOneCombination) {
   std::vector<GridArm> arms;
-  for (const char* bucket : {"1", "32"}) {  // which are not part of the comparable key
+  for (const char* bucket : {"1", "32"}) {  // not part of the comparable key
     arms.push_back({{{"bucket_mib", bucket}}, {100, 101}, "1x1x1", 1});
     arms.push_back({{{"bucket_mib", bucket}}, {190, 191}, "1x1x2", 2});
   }

@@ -8,7 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// What a rank reports that took `seconds` for 100 images.
+// The report of a rank that took `seconds` for 100 images.
 Report part(int64_t rank, double seconds, const std::string& host = "vm0") {
   Report report;
   Environment environment;

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of one H200: what CUDA shows of it, or of a part of it.
+// Adds one H200, as CUDA shows it, or a part of it.
 int64_t add_gpu(Report& report, const std::string& name, int64_t multiprocessors,
                 double gigabytes) {
   Gpu gpu;

@@ -179,7 +179,7 @@ TEST(ReportText, CsvIsLongAndKeepsEveryDigit) {
   EXPECT_THAT(hostile, HasSubstr("\"'-x,\"\"y\"\".json\""));
 }
 
-// Of 1 and 2 ranks, and of one that has no other to be held against.
+// Arms of 1 and 2 ranks, and one that has no other to be compared with.
 RunSet scaling_set() {
   Report report = made_up_report({{"1x1x1", {100, 102}}, {"1x1x2", {190, 194}}, {"other", {7}}});
   for (Run& run : report.arms[1].runs) run.world_size = 2;

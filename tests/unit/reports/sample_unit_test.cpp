@@ -1,4 +1,4 @@
-// What a run is fed names its figures, from the keys of the report to the axes of charts.
+// The input of a run gives its figures their names, from keys of the report to axes of charts.
 #include "models/sample_unit.h"
 
 #include <gmock/gmock.h>

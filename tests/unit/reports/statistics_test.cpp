@@ -96,7 +96,7 @@ TEST(Statistics, CorrelatedSamplesCountForLess) {
   EXPECT_NEAR(variance(samples) / *squared_error / static_cast<double>(count), 0.1 / 1.9, 0.025);
 }
 
-// Of series of 60 samples, how many are given an error, and for how many of these the true mean
+// The share of series of 60 samples that are given an error, and the share of these whose true mean
 // lies within 1.96 times that error.
 std::pair<double, double> told_and_covered(double coefficient) {
   constexpr int series = 1000;

@@ -30,7 +30,7 @@ Gpu vgpu() {
   return gpu;
 }
 
-// What is said of a rank on this GPU; empty: all is as expected.
+// The complaint about a rank on this GPU; empty: all is as expected.
 std::string said(const Gpu& gpu, const Expected& expected) {
   Environment environment;
   environment.host_name = "here";

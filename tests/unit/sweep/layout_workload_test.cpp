@@ -101,7 +101,7 @@ TEST(LayoutWorkload, WhatNoWorkloadHasIsRefusedWithItsPlace) {
   EXPECT_EQ(refusal({.of_file = {{"verify", "1"}}}), "/workload/verify must be true or false");
 }
 
-// Of the job with these settings, the second of two on a GPU each, of three ranks in all.
+// The settings of a job, the second of two on a GPU each, of three ranks in all.
 struct AskedOfJob {
   Texts of_job{};
   Asked other{};

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Of ranks on hosts, in emulated VMs where `vms` says so, in jobs of so many ranks.
+// A report of ranks on hosts, in emulated VMs where `vms` says so, in jobs of so many ranks.
 Report report_of(const std::vector<int64_t>& hosts, const std::vector<int64_t>& jobs = {},
                  const std::vector<int64_t>& vms = {}) {
   Report report = sample_report();

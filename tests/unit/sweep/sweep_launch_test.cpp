@@ -27,7 +27,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What a job prints, by a shell in place of mpirun.
+// The command of a shell, in place of mpirun, that prints an event of a job.
 std::string telling(EventKind kind, const std::string& host, double unix_seconds) {
   Event event;
   event.kind = kind;
@@ -96,7 +96,7 @@ TEST(SweepLaunch, JobsAtOnceHaveAFolderEachThatGoesWithThem) {
   for (const std::string& used : folders) EXPECT_FALSE(std::filesystem::exists(used)) << used;
 }
 
-// Of rank 0 alone of two, whose launcher handed nothing on.
+// A report of rank 0 alone of two, whose launcher handed nothing on.
 Report of_one_rank(Status status) {
   Report report = sample_report();
   report.arms.resize(1);

@@ -23,7 +23,7 @@ using Words = std::vector<std::string>;
 TfFlagValues values_of(const Words& words) {
   TfFlagValues flags;
   for (const std::string& word : spelled_out(words)) {
-    if (word.empty()) continue;  // what the flag before it has
+    if (word.empty()) continue;  // it became the value of the flag before it
     const size_t equals = word.find('=');
     flags.given[word.substr(2, equals - 2)] = equals == word.npos ? "" : word.substr(equals + 1);
   }
@@ -53,7 +53,7 @@ TEST(TfFlags, EachIsDeclaredOnceAndTakesItsDefault) {
       EXPECT_NO_THROW(check_tf_value(flag, flag.standard)) << flag.name;
     }
   }
-  // Those of benchmark_cnn.py, and one of tf_cnn_benchmarks.py.
+  // The flags are those of benchmark_cnn.py, and one of tf_cnn_benchmarks.py.
   EXPECT_GE(names.size(), 138U);
 }
 
