@@ -41,7 +41,7 @@ bool read_at(std::ifstream& file, size_t place, T* values, size_t count) {
                      static_cast<std::streamsize>(count * sizeof(T)));
 }
 
-// What the linker made of all that is in a program or library; empty where it made nothing.
+// The ID that the linker gave a program or library; empty where it gave none.
 std::string build_id_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   ElfW(Ehdr) header{};

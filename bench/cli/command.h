@@ -23,12 +23,12 @@ struct Report;
 
 /// A command that takes the words of another program, and what it asks of a command of ours.
 struct AskedBy {
-  std::vector<std::string> words;                          // that ask for it, in place of argv
+  std::vector<std::string> words;                          // to ask for it, in place of argv
   std::vector<std::string> remarks;                        // on how it was asked for
   void (*print)(std::ostream& out, const Report& report);  // in place of the table
 };
 
-/// What a command has of the process that it runs in.
+/// The process that a command runs in.
 struct Context {
   std::vector<std::string> argv;
   Terminal terminal;
@@ -38,7 +38,8 @@ struct Context {
   std::optional<AskedBy> asked_by{};
 };
 
-/// What a command line asks for. Throws what exit_code_of() maps (bench/cli/exit_status.h).
+/// The action that a command line asks for. Throws what exit_code_of() maps
+/// (bench/cli/exit_status.h).
 using Action = std::function<ExitCode(const Context&)>;
 
 struct Command {

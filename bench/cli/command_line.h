@@ -18,7 +18,7 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
 /// The options of a command that are shown, for completion and the manual; not to be set.
 std::vector<OptionSpec> options_of(const Command& command);
 
-/// To be sourced, or put where bash-completion looks.
+/// Prints a script to be sourced, or put where bash-completion looks.
 void print_bash_completion(std::ostream& out, const Command& program);
 /// A file _nearmetal for a folder of $fpath.
 void print_zsh_completion(std::ostream& out, const Command& program);

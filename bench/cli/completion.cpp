@@ -30,7 +30,7 @@ bool is_path(const OptionSpec& option) {
   return false;
 }
 
-// With a backslash before each of these characters.
+// The text with a backslash before each of these characters.
 std::string escaped(const std::string& text, const std::string& special) {
   std::string result;
   for (const char c : text) {
@@ -52,7 +52,7 @@ bool takes_baselines(const std::vector<OptionSpec>& options) {
   return std::ranges::any_of(options, &OptionSpec::baselines);
 }
 
-// What may follow `command`.
+// The words that may follow `command`.
 std::vector<std::string> words_of(const Command& command, const std::vector<OptionSpec>& options) {
   std::vector<std::string> words;
   for (const Command& inner : command.commands) words.push_back(inner.name);
@@ -97,7 +97,7 @@ void print_bash_words(std::ostream& out, const Command& command) {
   out << " ;;\n";
 }
 
-// What zsh's _arguments does for a value.
+// The action of zsh's _arguments for a value.
 std::string zsh_action(const OptionSpec& option) {
   const std::string words = joined(choices(option), " ");
   if (option.baselines) return "{_files; compadd -- baselines/*(N/\\:t)}";
@@ -121,7 +121,7 @@ std::string zsh_option(const OptionSpec& option) {
   return joined(texts, " ");
 }
 
-// For the arguments of a command; where it is of two words, both are there.
+// The condition for the arguments of a command; where it is of two words, both are there.
 std::string fish_condition(const Command& command) {
   const std::string within = "__nearmetal_within " + command.name;
   return command.commands.empty() ? within

@@ -62,7 +62,7 @@ void fill(std::optional<T>& setting, T value) {
   if (!setting) setting = value;
 }
 
-// Which vanish unless the loss is scaled.
+// Gradients in fp16 vanish unless the loss is scaled.
 bool has_fp16_gradients(const RunConfig& config) {
   return config.precision == Precision::fp16 || config.gradient_type == GradientType::fp16;
 }
@@ -90,7 +90,7 @@ LossScale default_loss_scale(int64_t batch) {
   return {std::exp2(std::round(std::log2(8 * std::sqrt(static_cast<double>(batch)))))};
 }
 
-// What goes with stages and micro-batches.
+// Refuses settings that do not go with stages or micro-batches.
 void check_pipeline(const RunConfig& config) {
   const bool staged = config.pipeline > 1;
   require(trains(config) || (!staged && config.micro_batches == 1),

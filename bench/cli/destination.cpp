@@ -20,7 +20,7 @@ std::string utc(const char* format, std::chrono::system_clock::time_point time) 
 
 }  // namespace
 
-// With milliseconds, so that runs started in the same second do not meet in one name.
+// A name with milliseconds, so that runs started in the same second do not meet in one name.
 std::string default_report_name(const std::string& first, const std::string& second) {
   const auto now = std::chrono::system_clock::now();
   const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());

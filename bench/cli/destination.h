@@ -36,7 +36,7 @@ void require_writable(const Destination& destination);
 /// Throws OutputError; standard output is checked by main.
 void write_report(const Report& report, const Destination& destination, const Terminal& terminal);
 
-/// To standard output, or where a file other than - is given, to that. Throws OutputError.
+/// Writes to standard output, or where a file other than - is given, to that. Throws OutputError.
 void write_output(const std::string& text, const std::optional<std::string>& file, bool replace,
                   const Terminal& terminal);
 

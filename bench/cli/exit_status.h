@@ -27,7 +27,7 @@ ExitCode exit_code_of_signal(int signal);
 /// The first signal that arrived, 0 before.
 extern std::atomic<int> stop_signal;
 
-/// What a process that has caught one says.
+/// The remark of a process that has caught a signal.
 constexpr const char* stop_remark = "stopping after this step; once more stops at once";
 
 /// From now on the first SIGINT or SIGTERM sets stop_signal, so that what was measured can still be

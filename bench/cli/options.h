@@ -15,7 +15,7 @@
 namespace nearmetal {
 
 struct OptionSpec {
-  // Of one that is repeated the last counts; each: one value, and those of all repetitions.
+  // The last value of a repeated option counts; each: one value, and those of all repetitions.
   enum class Takes { nothing, one, each, many };
 
   std::string name;  // "--batch", "-h,--help"; without dashes that of an argument: "FILE"
@@ -27,7 +27,7 @@ struct OptionSpec {
   std::string group = "Options";  // its heading in help
   bool required = false;
   bool hidden = false;
-  // What completion offers beside the choices of `value`: these, and names of baselines.
+  // Words that completion offers beside the choices of `value`: these, and names of baselines.
   std::vector<std::string> (*words)() = nullptr;
   bool baselines = false;
 };
@@ -38,7 +38,7 @@ bool is_argument(const OptionSpec& option);
 /// "-h", "--help"; none of an argument.
 std::vector<std::string> flags_of(const OptionSpec& option);
 
-/// What an option or argument takes, as the manual shows it.
+/// The value that an option or argument takes, as the manual shows it.
 std::string value_of(const OptionSpec& option);
 
 /// The help with the value that counts unless another is given: "of each probe [3]".

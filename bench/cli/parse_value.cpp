@@ -104,7 +104,7 @@ std::vector<std::string> comma_separated(const std::string& text) {
 }
 
 std::string checked_path(const std::string& flag, const std::string& text) {
-  // What begins with a dash is an argument only behind --.
+  // A text with a leading dash is an argument only behind --.
   const bool is_argument = !flag.starts_with("-");
   if (!text.empty() && (is_argument || text.front() != '-' || text == "-")) return text;
   throw std::invalid_argument(flag + " needs the path of a file, not '" + text +

@@ -10,7 +10,7 @@
 namespace nearmetal {
 namespace {
 
-// Of this process, by the kernel.
+// The age of this process, by the kernel.
 std::optional<double> age_seconds() {
   const auto process = process_stat("/proc/self/stat");
   timespec now{};

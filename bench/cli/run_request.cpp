@@ -32,7 +32,7 @@ GpuShare gpu_part_of(const std::string& text) {
   return part;
 }
 
-// What the option takes, as help shows it.
+// The value that the option takes, as help shows it.
 template <class T>
 std::string value_shown(const Setting& setting, const T&) {
   if (*setting.value != '\0') return setting.value;
@@ -73,7 +73,7 @@ OptionSpec& add_option(Options& options, const Setting& setting, T& member) {
   }
 }
 
-// Those that a command takes, in the order of help. `request` keeps which were given.
+// Adds the settings that a command takes, in the order of help. `request` keeps which were given.
 void add_settings(Options& options, RunRequest& request, unsigned command) {
   struct Entry {
     std::pair<SettingGroup, bool> place;

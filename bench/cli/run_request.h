@@ -1,4 +1,4 @@
-// What is asked of `run`, and of commands that prepare or train alike.
+// The request of `run`, and of commands that prepare or train alike.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace nearmetal {
 struct ExpectedLink {
   std::string text;                      // as given: "10G,10.0.0.0/24"
   int64_t bits_per_second = 0;           // exactly
-  std::optional<std::string> network{};  // which its address is in; none: of any
+  std::optional<std::string> network{};  // the network of its address; none: of any
 };
 
-/// What each rank must find, or the job ends before it trains.
+/// The facts that each rank must find, or the job ends before it trains.
 struct Expected {
   std::optional<std::string> gpu{};   // part of its name
   std::optional<std::string> uuid{};  // of the GPU, or of the MIG device
@@ -51,19 +51,19 @@ struct RunRequest : Workload {
 
 void add_run_options(Options& options, RunRequest& request);
 
-/// Those of `run` that say what to train and how long.
+/// The options of `run` that say what to train and how long.
 void add_workload_options(Options& options, RunRequest& request);
 
-/// Those of `run` that say which program to prepare on which device.
+/// The options of `run` that say which program to prepare on which device.
 void add_program_options(Options& options, RunRequest& request);
 
-/// Those of `run` that say which device.
+/// The options of `run` that say which device.
 void add_device_options(Options& options, RunRequest& request);
 
-/// Those of `run` that decide what is computed, and a file for it.
+/// The options of `run` that decide what is computed, and a file for it.
 void add_export_options(Options& options, RunRequest& request);
 
-/// Those of `run` that say what a rank must find.
+/// The options of `run` that say what a rank must find.
 void add_expect_options(Options& options, Expected& expected);
 
 /// How a sweep speaks with a process that it starts; not shown.

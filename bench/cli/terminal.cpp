@@ -26,7 +26,7 @@ namespace {
 constexpr int usual_columns = 80;
 constexpr const char* clear_line = "\r\033[K";
 
-// Of the terminal behind a descriptor, as it is now.
+// The width of the terminal behind a descriptor, as it is now.
 std::optional<int> columns_of(int descriptor) {
   winsize size{};
   const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -54,7 +54,7 @@ void check_metric(const std::string& name) {
   require_choice("--metric", name, metrics_to_choose_from());
 }
 
-// Which libraries there are, only reports tell.
+// Only reports show which libraries there are.
 void check_field(const std::string& name) {
   if (name.starts_with("libraries.")) return;
   require_choice("--allow-differ", name, fields_that_may_differ());
@@ -94,7 +94,7 @@ std::string sequential_text(const GateResult& gate, const DecisionRule& rule) {
          plain_percent(rule.alpha);
 }
 
-// What a gate says of itself, one line each.
+// The statements of a gate about itself, one line each.
 Texts statements_of(const CompareAnswer& judged) {
   Texts lines;
   if (!judged.gate) return lines;
@@ -117,7 +117,7 @@ std::string page_of(const CompareAnswer& judged, const CompareRequest& request) 
   return html_of(page, request.charts);
 }
 
-// Each by itself: none keeps another from being written. Whether all were.
+// Writes each by itself: none keeps another from being written. Returns whether all were written.
 bool write_files(const CompareAnswer& judged, const CompareRequest& request,
                  const Terminal& terminal) {
   bool written = true;

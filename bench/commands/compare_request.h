@@ -1,4 +1,4 @@
-// What the commands that judge runs have in common: compare, gate, rerun.
+// The common parts of the commands that judge runs: compare, gate, rerun.
 #pragma once
 
 #include <optional>
@@ -29,7 +29,7 @@ struct CompareRequest {
 std::string names_to_choose_from();
 /// Margin, alpha, metrics, and which fields may differ.
 void add_rule_options(Options& options, CompareOptions& compare);
-/// In which form the answer is printed.
+/// The options for the form of the answer.
 void add_form_options(Options& options, CompareRequest& request);
 /// Names files of folders that were left out.
 void remark_foreign(const RunSet& set, const Terminal& terminal);

@@ -42,7 +42,7 @@ rounding grows from layer to layer until it drowns the gradients, in PyTorch too
 
 using Metadata = std::map<std::string, std::string>;
 
-// What a network holds between two steps, in canonical layout.
+// The state of a network between two steps, in canonical layout.
 struct State {
   std::vector<float> parameters;
   std::vector<float> running_statistics;  // mean, then variance, of every batch norm
@@ -78,7 +78,7 @@ State initial_state(const Graph& graph, const RunRequest& request) {
   return state;
 }
 
-// What the trained network makes of the same images.
+// The logits that the trained network computes for the same images.
 std::vector<float> evaluated_logits(const PreparedDevice& device, const Training& training,
                                     const Terminal& terminal) {
   PreparedDevice evaluation = device;

@@ -46,7 +46,7 @@ constexpr const char* vm_steps =
 )";
 constexpr const char* vm_topic = "vm";
 
-// With the layouts where they came with this program.
+// The steps with the layouts where these came with this program.
 std::string vm_steps_here() {
   std::string text = vm_steps;
   for (const std::string name : {"dell_bare_metal", "dell_vms"}) {

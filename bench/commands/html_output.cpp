@@ -48,7 +48,7 @@ std::string content_of(std::FILE* file) {
   _exit(not_found);
 }
 
-// What gnuplot writes to its standard output for this script.
+// The text that gnuplot writes to its standard output for this script.
 std::string draw(const std::string& script) {
   const File input = scratch_file(script);
   const File output = scratch_file("");

@@ -87,7 +87,7 @@ void add_validate_options(Options& options, ValidateForm& form) {
   options.values("FILE", "", "Reports, or folders of them", take).required = true;
 }
 
-// Of a folder its reports.
+// The files at `paths`; in place of a folder, its reports.
 std::vector<fs::path> files_at(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
   std::error_code ignored;

@@ -20,7 +20,7 @@ std::string cell(const std::string& text) {
   return result;
 }
 
-// As code a bar ends the cell all the same, unless it is escaped.
+// A bar in code ends the cell all the same, unless it is escaped.
 std::string code(const std::string& text) {
   std::string result = "`";
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string spelling(const OptionSpec& option) {
   return code(names);
 }
 
-// By heading, in the order in which these appear. Every command has --help.
+// The tables by heading, in the order in which these appear. Every command has --help.
 std::vector<std::pair<std::string, std::string>> tables_of(const Command& command) {
   std::vector<std::pair<std::string, std::string>> tables;
   for (const OptionSpec& option : options_of(command)) {

@@ -38,7 +38,7 @@ Command tf_cnn_benchmarks_command();
 Command validate_command();
 Command version_command();
 
-/// As `nearmetal COMMAND --help`; of no command as `nearmetal --help`.
+/// Prints `nearmetal COMMAND --help`; without a command `nearmetal --help`.
 ExitCode print_help(const std::vector<std::string>& command, const Context& context);
 
 /// Versions, commit, and each backend with its libraries or why it does not work here.

@@ -96,7 +96,7 @@ void add_report_options(Options& options, ReportForm& form) {
   options.toggle("--force", form.force, "replace an existing file");
 }
 
-// Of each chart that has something to show NAME.csv and NAME.gp.
+// Writes NAME.csv and NAME.gp of each chart that has something to show.
 void write_plot_data(const std::filesystem::path& folder, const GroupedRuns& runs, bool force) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

@@ -96,7 +96,7 @@ void tell_failure(const Run& run, const Terminal& terminal) {
   }
 }
 
-// What one rank does for `run`.
+// The work of one rank for `run`.
 class RankJob {
  public:
   RankJob(const RunRequest& request, const Context& context, World& world)

@@ -1,4 +1,4 @@
-// What `nearmetal run` does in each process of a job.
+// The work of `nearmetal run` in each process of a job.
 #pragma once
 
 #include "bench/cli/command.h"

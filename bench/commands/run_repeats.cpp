@@ -15,7 +15,8 @@
 namespace nearmetal {
 namespace {
 
-// Those that a process of a sweep takes. The others are of the report that holds all runs.
+// The given settings that a process of a sweep takes. The others are of the report that holds all
+// runs.
 std::vector<std::string> given_to_each(const std::vector<std::string>& given) {
   std::vector<std::string> kept;
   for_each_setting([&](const Setting& setting, auto) {

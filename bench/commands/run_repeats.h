@@ -20,11 +20,11 @@ struct RunForm {
   }
 };
 
-/// Those of a run, and of its repeats.
+/// The options of a run, and of its repeats.
 void add_repeated_run_options(Options& options, RunForm& form);
 
-/// Each a process as this one would have been, as a sweep starts them. Signals must be caught
-/// already.
+/// Each repeat is a process as this one would have been, as a sweep starts them. Signals must be
+/// caught already.
 ExitCode run_repeats(const RunForm& form, const Context& context);
 
 }  // namespace nearmetal

@@ -151,7 +151,7 @@ class Sweep {
                   terminal_);
   }
 
-  // Of the layouts that are still to run.
+  // Chooses the kernels of the layouts that are still to run.
   void choose_kernels() {
     std::set<size_t> layouts;
     for (const Launch& launch : plan_.launches) {
@@ -223,7 +223,7 @@ class Sweep {
     return report_.status == Status::failed ? ExitCode::run_failed : ExitCode::ok;
   }
 
-  // On a line that stays.
+  // Prints the result on a line that stays.
   void tell_result(const std::string& what, const Report& report) {
     const std::string result = result_text(report.arms[0].runs[0]);
     if (report.status == Status::complete) terminal_.remark(what + ": " + result);
@@ -263,7 +263,7 @@ class Sweep {
     }
   }
 
-  // Where its place takes no report, among the temporary files, so that no run is lost.
+  // Writes the report, if need be among the temporary files, so that no run is lost.
   bool write() const {
     const std::string text = to_json(report_);
     try {
@@ -298,7 +298,7 @@ class Sweep {
 
   const SweepForm& form_;
   const std::optional<AskedBy>& asked_by_;
-  const std::vector<std::string>& words_;  // that ask for this sweep
+  const std::vector<std::string>& words_;  // the words that ask for this sweep
   Terminal terminal_;
   const std::atomic<int>& stop_;
   LaunchPlan plan_;

@@ -63,7 +63,7 @@ constexpr double slice_seconds = 0.02;
 constexpr double most_runs_a_slice = 1e5;
 constexpr double least_measured_seconds = 0.5;  // before a sweep may end it
 
-// Which probe of `nearmetal micro` makes the load.
+// The probe of `nearmetal micro` that makes the load.
 std::string probe_name(const std::string& load, Device device) {
   switch (from_name<NeighbourLoad>(load).value_or(NeighbourLoad{-1})) {
     case NeighbourLoad::copy:

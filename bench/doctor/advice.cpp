@@ -6,7 +6,7 @@ namespace nearmetal {
 
 namespace {
 
-// What several kinds have in common is said once.
+// Advice that is the same for several kinds is given once.
 std::string advice_for_all(const Advice& advice) {
   if (advice.kvm == advice.esxi && advice.kvm == advice.bare_metal) return advice.kvm;
   const std::string bare_metal = "; on bare metal: " + advice.bare_metal;

@@ -1,4 +1,4 @@
-// What to do about a finding, which depends on where it was found.
+// The advice about a finding, which depends on where it was found.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ struct Advice {
   std::string bare_metal;
 };
 
-/// For the machine that was looked at; for all, where it is not known what it is.
+/// The advice for the machine that was looked at; for all, where it is not known what it is.
 std::string advice_for(const Checkup& checkup, const Advice& advice);
 
 /// Advice on limits and files that a container gets from whoever starts it; both texts, if it is
@@ -31,10 +31,10 @@ std::string advice_for(const Checkup& checkup, const Advice& advice);
 std::string advice_by_container(const Checkup& checkup, const std::string& inside,
                                 const std::string& outside);
 
-/// Where bridges redirect what devices below them send one another.
+/// The advice where bridges redirect what devices below them send one another.
 std::string advice_on_acs(const Checkup& checkup);
 
-/// Where the configuration of PCI devices ends after 64 bytes.
+/// The advice where the configuration of PCI devices ends after 64 bytes.
 inline constexpr const char* as_root =
     "run doctor as root, in a container with CAP_SYS_ADMIN as well (docker: "
     "--cap-add=SYS_ADMIN)";
@@ -42,7 +42,7 @@ inline constexpr const char* as_root =
 /// Whether bridges redirect peers is not readable. `where`: "between GPU 0 and mlx5_0".
 Finding acs_unknown(const std::string& where);
 
-/// Where a port runs at less than it could.
+/// The advice where a port runs at less than it could.
 std::string advice_on_slow_port(const Checkup& checkup, const RdmaDevice& nic);
 
 /// "252.1", of bits a second.
@@ -62,7 +62,7 @@ void add_peer_findings(const Checkup& checkup, std::vector<Finding>& findings);
 /// NICs with RDMA: their ports, links, and the ways between them and GPUs.
 void add_nic_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
-/// What PCIe carries to and from NICs.
+/// The PCIe links to and from NICs.
 void add_nic_link_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 /// Whether NICs can reach the memory of GPUs, and how far they are from them.

@@ -110,7 +110,7 @@ bool has_other_hosts(const LayoutFile& layouts) {
                              [](const Host& host) { return !is_this_machine(address_of(host)); });
 }
 
-// As a sweep would start them.
+// Tries the hosts as a sweep would start them.
 void try_hosts(const LayoutFile& layouts, Checkup& checkup) {
   if (!has_other_hosts(layouts)) return;
   for (const Host& host : layouts.hosts) checkup.host_names.push_back(host.name);
@@ -160,7 +160,7 @@ std::string too_few_gpus(const Host& host, const Checkup& checkup) {
          (checkup.nvml ? "" : " (" + checkup.nvml.reason + ")");
 }
 
-// As a rank looks before it trains.
+// The same look as a rank takes before it trains.
 std::string not_as_expected(const LaunchPlan& plan, size_t index, const Checkup& checkup) {
   const Layout& layout = plan.file.layouts[index];
   const Placement& placement = plan.placements[index];

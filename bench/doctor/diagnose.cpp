@@ -16,7 +16,7 @@ std::string kind_of(const Checkup& checkup) {
   return "VM or bare metal, which is not known (" + found.machine.reason + ")";
 }
 
-// What fixes are told for.
+// The machine that fixes are meant for.
 Finding machine_of(const Checkup& checkup) {
   const Virtualisation& found = checkup.environment.virtualisation;
   std::vector<std::string> signs;

@@ -1,4 +1,4 @@
-// What is wrong with a machine, from what was found on it.
+// The faults of a machine, by what was found on it.
 #pragma once
 
 #include <map>
@@ -23,11 +23,11 @@ struct GpuNow {
 /// Processes of this program under mpirun.
 struct MpiLaunch {
   std::optional<int> status;  // none: it did not end in time
-  int64_t ranks = 0;          // that told their version
+  int64_t ranks = 0;          // ranks that reported their version
   std::string text;           // the first that it printed, where it failed
 };
 
-/// What keeps a backend from working, from the build to the device.
+/// The obstacle that keeps a backend from working, from the build to the device.
 enum class Obstacle { none, not_built, not_loaded, old_driver, no_device };
 
 struct BackendCheck {
@@ -36,7 +36,7 @@ struct BackendCheck {
   std::string fix{};  // of an old driver
 };
 
-/// What a sweep of a layout file would meet before it starts anything.
+/// The obstacles that a sweep of a layout file would meet before it starts anything.
 struct LayoutCheck {
   std::string file;
   int64_t layouts = 0;
@@ -58,7 +58,7 @@ struct Checkup {
   std::optional<MpiLaunch> hosts;       // sums over ranks on them; none: not tried
   std::vector<std::string> host_names;  // of a layout file, to be tried; empty: none
   std::optional<LayoutCheck> layout;    // none: not asked for
-  std::optional<MigConfig> mig_config;  // that the GPUs must have; none: not asked for
+  std::optional<MigConfig> mig_config;  // wanted of the GPUs; none: not asked for
   Maybe<bool> plan_cache_writable;
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go
@@ -66,7 +66,7 @@ struct Checkup {
   bool gnuplot = false;  // draws the charts of HTML pages
 };
 
-/// In the order in which a run would meet them.
+/// The findings in the order in which a run would meet them.
 std::vector<Finding> diagnose(const Checkup& checkup);
 
 /// Loads every backend, asks NVML, and has mpirun start processes of this program: two here, and
@@ -79,7 +79,7 @@ Checkup collect_checkup(const LayoutFile& layouts);
 /// Starts nothing.
 LayoutCheck check_layout(const std::string& file, const Checkup& checkup);
 
-/// Which of vGPUs and MIG devices are no peers: of the layout's jobs, else of all GPUs here.
+/// The vGPUs and MIG devices that are no peers: of the layout's jobs, else of all GPUs here.
 void add_peer_rule_findings(const Checkup& checkup, std::vector<Finding>& findings);
 
 /// Driver, libraries, backends, MPI and gnuplot.

@@ -59,7 +59,7 @@ constexpr const char* set_in_firmware =
     "mlxconfig -d DEVICE set ATS_ENABLED=true, then restart the host (starting the VM anew is not "
     "enough)";
 
-// Those of clouds that are no ConnectX reach GPUs without ATS of their own.
+// NICs of clouds that are no ConnectX reach GPUs without ATS of their own.
 bool is_mlx5(const RdmaDevice& nic) { return nic.driver && *nic.driver == "mlx5_core"; }
 
 std::vector<std::string> gpus_without_ats(const std::vector<Gpu>& gpus) {

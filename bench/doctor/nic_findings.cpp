@@ -88,7 +88,7 @@ void add_ports_down(const Checkup& checkup, std::vector<Finding>& findings) {
        fix_of_ports(checkup, down)});
 }
 
-// Of one model ports are compared, as others may have been bought slower.
+// Ports of one model are compared, as others may have been bought slower.
 void add_slow_ports(const Checkup& checkup, std::vector<Finding>& findings) {
   std::map<std::string, int64_t> fastest;  // by device id
   const auto active = ports_where(

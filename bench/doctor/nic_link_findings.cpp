@@ -7,7 +7,7 @@
 namespace nearmetal {
 namespace {
 
-// What the link carries in one direction: of 130 bits 128 are data, of 10 bits 8 before PCIe 3.
+// The data rate of the link in one direction: 128 of 130 bits are data; before PCIe 3, 8 of 10.
 Maybe<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
   if (!nic.link_generation || !nic.link_width) return Unknown{"its link is not told"};
   const int64_t generation = *nic.link_generation;
@@ -70,7 +70,7 @@ void add_ports_below_links(const Checkup& checkup, std::vector<Finding>& finding
     const bool all_run = std::ranges::all_of(nic.ports, is_active_at_known_rate);
     const int64_t used = bits_per_second_of_ports(nic);
     if (used == 0 || !all_run || !carried || 2 * used >= *carried) continue;
-    if (is_slower_than_another(checkup, nic)) continue;  // which is another finding
+    if (is_slower_than_another(checkup, nic)) continue;  // another finding
     findings.push_back(
         {Urgency::note, "rdma_port_below_link",
          nic.name + " runs at " + gigabits(used) + " Gb/s, and its link of " +

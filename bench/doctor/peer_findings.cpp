@@ -10,8 +10,8 @@ namespace nearmetal {
 namespace {
 
 // NVIDIA's boards with NVSwitches are SXM, also where the name does not say so (H200, B200); NVL
-// are cards, which have NVLinks only where they are bridged. Of vGPUs those of such boards have an
-// X in the name of the board (A100DX-80C, H100XM-80C).
+// are cards, which have NVLinks only where they are bridged. vGPUs of such boards have an X in the
+// name of the board (A100DX-80C, H100XM-80C).
 bool is_named_for_nvlinks(const std::string& name) {
   static const std::regex boards(R"(SXM|HBM3|\b(H20|G?B200|G?B300|H200)\b(?! NVL))");
   static const std::regex of_vgpus(R"([VAHB]\d+D?X[A-Z]?-.*)");

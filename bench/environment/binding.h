@@ -22,7 +22,7 @@ Topology topology_of(const std::filesystem::path& root);
 /// CPUs.
 Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu);
 
-/// Those of the CPUs `allowed`, which the process may use, that belong to a NUMA node, in ascending
+/// The CPUs among `allowed`, which the process may use, that belong to a NUMA node, in ascending
 /// order; or the reason why there are none to bind to.
 Maybe<std::vector<int64_t>> cpus_of_node(hwloc_topology* topology, int64_t node,
                                          const std::vector<int64_t>& allowed);

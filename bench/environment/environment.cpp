@@ -29,7 +29,7 @@ Maybe<bool> hypervisor_flag(const fs::path& root) {
   return (" " + *flags + " ").find(" hypervisor ") != std::string::npos;
 }
 
-// Of control groups of version 2: the folder of this process below their mount, for a container
+// The control group of version 2: the folder of this process below their mount, for a container
 // usually the root of what it sees.
 fs::path control_group(const fs::path& root) {
   const Maybe<std::string> group = value_in(root / "proc/self/cgroup", "0", ':');
@@ -39,7 +39,7 @@ fs::path control_group(const fs::path& root) {
   return fs::exists(own / "cgroup.controllers") ? own : mount;
 }
 
-// Of version 1, each controller has groups and a mount of its own; a container sees its group
+// In version 1, each controller has groups and a mount of its own; a container sees its group
 // there, whatever the path is outside.
 fs::path control_group_of(const std::string& controller, const std::string& limit,
                           const fs::path& root) {
@@ -116,7 +116,7 @@ Maybe<int64_t> memory_limit(const fs::path& group, const fs::path& root) {
   return least;
 }
 
-// As NCCL reads its settings (src/misc/param.cc): the variable, else the user's file, else that of
+// A setting as NCCL reads it (src/misc/param.cc): the variable, else the user's file, else that of
 // the machine. Empty: none sets it.
 std::string nccl_setting(const char* name, const fs::path& root, const SystemQueries& queries) {
   if (std::string value = queries.variable(name); !value.empty()) return value;
@@ -128,7 +128,7 @@ std::string nccl_setting(const char* name, const fs::path& root, const SystemQue
   return {};
 }
 
-// As NCCL looks for it (src/graph/topo.cc): what its setting names, else the file that a
+// The file that NCCL looks for (src/graph/topo.cc): what its setting names, else the file that a
 // hypervisor's NVIDIA Topology Daemon gives its guests.
 Maybe<std::string> nccl_topology_file(const fs::path& root, const SystemQueries& queries) {
   const std::string of_guests = "/var/run/nvidia-topologyd/virtualTopology.xml";

@@ -1,4 +1,4 @@
-// What this machine is, as found: evidence for the report.
+// This machine as found: evidence for the report.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace nearmetal {
 struct SystemQueries {
   /// Leaf 0x40000000 of CPUID, which is a hypervisor's where leaf 1 says that there is one.
   std::function<Maybe<std::string>()> cpuid_signature;
-  /// What systemd-detect-virt says when given --vm or --container.
+  /// The answer of systemd-detect-virt to --vm or --container.
   std::function<Maybe<std::string>(const char* question)> detect_virt;
   /// A variable of the environment; empty: not set.
   std::function<std::string(const char* name)> variable;

@@ -112,7 +112,7 @@ void add_nvlinks(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   gpu.inactive_nvlinks = inactive;
 }
 
-// As in device filters of mig-parted.
+// The ID as in device filters of mig-parted.
 Maybe<std::string> device_id_of(const Nvml& nvml, NvmlDevice device) {
   const auto info = nvml.ask<PciInfo>("nvmlDeviceGetPciInfo_v3", device);
   if (!info) return Unknown{info.reason};
@@ -145,7 +145,7 @@ void add_peers(Gpu& gpu, const Nvml& nvml, NvmlDevice device) {
   }
 }
 
-// What the kernel tells of the GPU at `gpu.pci_id`.
+// Adds what the kernel shows of the GPU at `gpu.pci_id`.
 void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   if (!gpu.pci_id) {
     const Unknown why{"its address on the PCI bus is not known"};
@@ -165,7 +165,7 @@ void add_kernel_facts(Gpu& gpu, const fs::path& root) {
   gpu.nics = nic_paths(gpu, root);
 }
 
-// Of a machine without NVML.
+// Leaves the facts of NVML unknown on a machine without it.
 void leave_nvml_facts(Gpu& gpu, const Unknown& why) {
   gpu.serial = gpu.vbios = gpu.virtualisation = gpu.compute_mode = gpu.device_id = why;
   gpu.vgpu_profile = gpu.vgpu_licence = gpu.vgpu_scheduler = why;

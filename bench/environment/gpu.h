@@ -1,4 +1,4 @@
-// What a GPU is and how it is connected: by its backend, NVML and the kernel.
+// A GPU and how it is connected: by its backend, NVML and the kernel.
 #pragma once
 
 #include <array>
@@ -19,11 +19,12 @@ std::string mig_uuid(const DeviceInfo& device);
 /// The GPU as its backend describes it.
 Gpu describe_gpu(const DeviceInfo& device);
 
-/// With what NVML and the kernel tell of it.
+/// The GPU with what NVML and the kernel report of it.
 Gpu found_gpu(const DeviceInfo& device);
 
-/// What NVML tells of the GPU at `gpu.pci_id`; of a MIG device, which has the address of its GPU,
-/// of that: power, clocks and links are not divided. Where it does not, the reason.
+/// Adds what NVML reports of the GPU at `gpu.pci_id`; for a MIG device, which has the address of
+/// its GPU, that of the GPU: power, clocks and links are not divided. Where it reports nothing, the
+/// reason.
 void add_nvml_facts(Gpu& gpu, const Nvml& nvml);
 
 /// All GPUs that NVML lists, whether a backend can use them or not.

@@ -14,7 +14,7 @@ struct Attributes {
   unsigned long long memory_mebibytes;
 };
 
-// By its name (see mig_profile_in()), which says it whatever the attributes are.
+// The profile by its name (see mig_profile_in()), which says it whatever the attributes are.
 Maybe<std::string> profile_of(const Nvml& nvml, NvmlDevice instance) {
   const Maybe<std::string> name = nvml.text("nvmlDeviceGetName", instance);
   if (!name) return Unknown{name.reason};

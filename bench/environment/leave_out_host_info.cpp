@@ -14,7 +14,7 @@ namespace {
 
 const Unknown left_out{"left out (--no-host-info)"};
 
-// What is not to be told, and what is told instead.
+// A text that is not to be reported, and the one that is reported instead.
 struct Secret {
   std::regex pattern;
   std::string told;
@@ -100,7 +100,7 @@ class HostInfo {
   std::set<std::string> hosts_;
 };
 
-// Of an absolute path the name of the file: its folders have names of users and customers.
+// An absolute path becomes the name of the file: its folders have names of users and customers.
 void leave_out_folders(std::string& path, HostInfo& secrets) {
   if (!path.starts_with('/')) return;
   const std::string name = std::filesystem::path(path).filename().string();

@@ -46,7 +46,7 @@ class Nvml {
   Maybe<std::string> text(const char* function, NvmlDevice device) const;
 
   std::string driver_version() const;
-  /// By its address on the PCI bus, with or without a function number.
+  /// The device by its address on the PCI bus, with or without a function number.
   Maybe<NvmlDevice> device_at(const std::string& pci_id) const;
 
  private:

@@ -42,7 +42,7 @@ uint32_t number_at(const std::string& bytes, size_t offset, size_t size) {
 // The control register of an extended capability; none where the function has no such capability.
 std::optional<unsigned> control_of(const std::string& configuration, uint32_t wanted_id) {
   size_t offset = extended_begin;
-  // As many as there is room for: a list that leads back into itself must end.
+  // Ends after as many as there is room for: a list that leads back into itself must end.
   for (size_t looks = 0; looks < (extended_end - extended_begin) / 4; ++looks) {
     const uint32_t header = number_at(configuration, offset, 4);
     if ((header & 0xffff) == wanted_id) return number_at(configuration, offset + control_offset, 2);
@@ -83,7 +83,7 @@ std::vector<fs::path> bridges_above(const fs::path& device) {
   return bridges;
 }
 
-// Such as /sys/devices/pci0000:00.
+// The host bridge, such as /sys/devices/pci0000:00.
 fs::path host_bridge(const fs::path& device, const std::vector<fs::path>& bridges) {
   std::error_code ignored;
   return bridges.empty() ? fs::canonical(device, ignored).parent_path()

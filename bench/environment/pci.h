@@ -1,4 +1,4 @@
-// What the kernel shows of a device on the PCI bus.
+// A device on the PCI bus as the kernel shows it.
 #pragma once
 
 #include <array>
@@ -35,12 +35,12 @@ Maybe<bool> ats_enabled(const std::filesystem::path& device);
 /// redirect of ACS).
 Maybe<bool> acs_redirects(const std::filesystem::path& device);
 
-/// What lies between two devices, by the tree that the kernel shows.
+/// The way between two devices, by the tree that the kernel shows.
 Maybe<PciDistance> pci_distance(const std::filesystem::path& root,
                                 const std::filesystem::path& device,
                                 const std::filesystem::path& other);
 
-/// What is asked of GPUs and NICs alike.
+/// Adds the facts that are asked of GPUs and NICs alike.
 template <class Device>
 void add_pci_facts(Device& found, const std::filesystem::path& device) {
   std::error_code ignored;

@@ -83,7 +83,7 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
 Topology topology_of(const fs::path& root) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return {nullptr, hwloc_topology_destroy};
-  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it misses is said in the report
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // the report says what it misses
   Topology owner(topology, hwloc_topology_destroy);
   const bool copy = root != "/";
   if (copy) setenv("HWLOC_FSROOT", root.c_str(), 1);

@@ -118,7 +118,7 @@ bool names_virtual_function(const RdmaDevice& found) {
          (found.model && found.model->find("Virtual Function") != std::string::npos);
 }
 
-// Which file in /dev is whose, the class of verbs tells.
+// The class of verbs shows whose each file in /dev is.
 Maybe<bool> has_device_file(const std::string& name, const fs::path& root) {
   const fs::path verbs = root / "sys/class/infiniband_verbs";
   for (const std::string& file : names_in(verbs)) {
@@ -180,7 +180,8 @@ Maybe<int64_t> bytes_in(const fs::path& file, int64_t unit) {
   return Unknown{"the driver does not tell"};
 }
 
-// In words of 4 bytes as the InfiniBand specification has it, else as some drivers name it.
+// The count in words of 4 bytes as the InfiniBand specification has it, else as some drivers name
+// it.
 Maybe<int64_t> bytes_through(const fs::path& port, const char* words, const char* bytes) {
   Maybe<int64_t> count = bytes_in(port / words, 4);
   return count ? count : bytes_in(port / bytes, 1);

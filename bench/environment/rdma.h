@@ -10,16 +10,16 @@ namespace nearmetal {
 
 inline constexpr size_t most_listed_gids = 16;  // of a port
 
-/// Those of /sys/class/infiniband, sorted by name; at most 64.
+/// The devices of /sys/class/infiniband, sorted by name; at most 64.
 std::vector<RdmaDevice> find_rdma(const std::filesystem::path& root);
 
-/// From the GPU at `gpu.pci_id`, whose `dma_buf` is told, to each of them.
+/// The paths from the GPU at `gpu.pci_id`, whose `dma_buf` is known, to each of them.
 std::vector<NicPath> nic_paths(const Gpu& gpu, const std::filesystem::path& root);
 
-/// What has gone through each port by now, since its counters were last set to 0.
+/// The traffic of each port until now, since its counters were last set to 0.
 std::vector<RdmaTraffic> rdma_counters(const std::filesystem::path& root);
 
-/// What went through since `before`.
+/// The traffic since `before`.
 std::vector<RdmaTraffic> traffic_since(const std::vector<RdmaTraffic>& before,
                                        std::vector<RdmaTraffic> now);
 

@@ -11,7 +11,8 @@
 
 namespace nearmetal {
 
-/// With several ranks those of the paths between them, else those of this host and its device.
+/// The probes: with several ranks those of the paths between them, else those of this host and its
+/// device.
 std::vector<Probe> find_probes(const PreparedDevice& device, World& world);
 
 /// The kernels of a step, on a program that they keep (prepare_program()).
@@ -31,8 +32,8 @@ enum class TimingForm { table, json, none };
 std::vector<std::string> time_probes(const std::vector<Probe>& probes, const TimingOptions& options,
                                      TimingForm form, std::ostream& out);
 
-/// What the module with Google Benchmark exports under this name. `columns` limit tables, 0:
-/// nothing does; `failures` is what time_probes() returns.
+/// The function that the module with Google Benchmark exports under this name. `columns` limit
+/// tables, 0: nothing does; `failures` is what time_probes() returns.
 using TimingEntry = void (*)(const std::vector<Probe>& probes, const TimingOptions& options,
                              TimingForm form, std::ostream& out, size_t columns,
                              std::vector<std::string>& failures);

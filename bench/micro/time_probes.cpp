@@ -86,8 +86,8 @@ double counter(const gb::BenchmarkReporter::Run& run, const char* name) {
   return found == run.counters.end() ? 0 : found->second.value;
 }
 
-// What the rows will be, before their numbers are known: these take nine columns at most. What no
-// probe here has, and what `--list` tells, gives way where room is short.
+// The table before its numbers are known: these take nine columns at most. Columns that no probe
+// here has, and what `--list` shows, give way where room is short.
 TextTable table_of(const std::vector<Probe>& probes, const Ceilings& ceilings) {
   const auto none = [&](auto Probe::*amount) {
     return std::ranges::all_of(probes, [&](const Probe& probe) { return probe.*amount <= 0; });

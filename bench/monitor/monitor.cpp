@@ -136,7 +136,7 @@ bool saw_drift(const MonitorTable& table, Monitoring& result) {
   return drifted;
 }
 
-// What must be known of the whole window before it is called clean.
+// The figures that must be known of the whole window before it is called clean.
 bool lacks_what_is_judged(const MonitorOptions& options, Monitoring& result) {
   std::vector<std::string> judged = {"cpu_steal_share", "sm_clock_hertz"};
   if (options.sharing_jobs == 1) judged.push_back("cpus_busy_with_others");

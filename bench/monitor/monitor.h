@@ -72,7 +72,7 @@ class Monitor {
   std::thread thread_;
 };
 
-/// What the samples say.
+/// Judges the samples.
 Monitoring judge_samples(const MonitorTable& table, const MonitorOptions& options = {});
 
 }  // namespace nearmetal

@@ -66,7 +66,7 @@ std::vector<std::filesystem::path> siblings(const std::filesystem::path& root, i
   return found;
 }
 
-// Of the first CPU: by the governor, else as /proc/cpuinfo shows it.
+// The clock of the first CPU: by the governor, else as /proc/cpuinfo shows it.
 double cpu_hertz(const std::filesystem::path& root) {
   double kilohertz = 0;
   std::ifstream governor(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");

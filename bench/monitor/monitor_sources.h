@@ -12,7 +12,7 @@ namespace nearmetal {
 /// One quantity, read anew at every sample. Unknown once: not asked for again.
 class GpuSource {
  public:
-  /// Of a MIG device of the GPU, where `mig_uuid` names one: its memory and processes, while
+  /// Where `mig_uuid` names a MIG device of the GPU, memory and processes are that device's, while
   /// clocks, power and temperature are those of the GPU, which are not divided (nvml.h: of memory
   /// and processes "per-instance information can be queried by using specific MIG device handles").
   /// Throws NotSupported where there is no such GPU or MIG device, or no NVML.
@@ -20,7 +20,7 @@ class GpuSource {
             const std::string& mig_uuid = "");
 
   static std::vector<std::string> names();
-  /// In the order of names(); NaN for what the GPU does not tell.
+  /// Values in the order of names(); NaN for what the GPU does not report.
   void read(double* values) const;
   unsigned long long throttle_bits() const;
   int64_t processes() const;
@@ -41,8 +41,8 @@ class CpuSource {
   CpuSource(const std::filesystem::path& root, int64_t ranks);
 
   static std::vector<std::string> names();
-  /// In the order of names(), since the last call; NaN for what the kernel does not tell. Where it
-  /// has counted no tick since, as the call before.
+  /// Values in the order of names(), since the last call; NaN for what the kernel does not report.
+  /// Where it has counted no tick since, as the call before.
   void read(double* values);
 
  private:

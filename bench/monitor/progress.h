@@ -42,7 +42,7 @@ class RecordedSteps {
   std::atomic<int64_t> count_ = 0;
 };
 
-/// What the loop tells others while it runs. Written by the loop, read by any thread.
+/// The progress that the loop reports while it runs. Written by the loop, read by any thread.
 struct TrainerProgress {
   std::atomic<int64_t> steps_done = 0;
   std::atomic<int64_t> window_first_step = -1;  // -1 during warm-up

@@ -87,7 +87,7 @@ ProbeTime time_of(const Probe& probe) {
   return time;
 }
 
-// Of the thread that got least.
+// The times of the thread that got least.
 ProbeTime time_cpus(int threads) {
   ProbeTime time = unknown_time(quantum_probe, "");
   time.work =
@@ -123,7 +123,7 @@ ProbeTime time_named(const std::vector<Probe>& probes, const std::string& name) 
   return unknown_time(name, "the backend has no such probe");
 }
 
-// To the GPU of the next rank, where this rank sees it.
+// The time to the GPU of the next rank, where this rank sees it.
 ProbeTime time_peer(const RankTask& task, const std::vector<Probe>& probes) {
   const int64_t gpus = task.backend.device_count();
   ProbeTime time = unknown_time("", "this rank sees no other GPU");
@@ -143,7 +143,7 @@ std::vector<std::string> probe_names(const RunConfig& config) {
 }
 
 int computing_threads(const RunConfig& config) {
-  if (config.device != Device::cpu) return 1;  // which queues the work
+  if (config.device != Device::cpu) return 1;  // the thread that queues the work
   if (config.threads > 0) return static_cast<int>(config.threads);
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }

@@ -1,4 +1,4 @@
-// What --attribute measures right after the window: the machine, and what a step asks of it.
+// The measurements of --attribute right after the window: the machine, and what a step asks of it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is checked of inference after its window, and the latency of its steps.
+// The checks of inference after its window, and the latency of its steps.
 #pragma once
 
 #include <atomic>

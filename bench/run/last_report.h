@@ -1,4 +1,4 @@
-// What rank 0 tells of a job that is killed before all its ranks have told what they measured.
+// The report of rank 0 on a job that is killed before all its ranks have reported.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 
 namespace nearmetal {
 
-/// In which a sweep names, for a job of its own, the file that takes the last report: a launcher
-/// that is told to end hands on nothing more of what its ranks print. Ranks on other hosts do not
-/// have it.
+/// The variable in which a sweep names, for a job of its own, the file that takes the last report:
+/// a launcher that is told to end hands on nothing more of what its ranks print. Ranks on other
+/// hosts do not have it.
 constexpr const char* last_report_variable = "NEARMETAL_LAST_REPORT";
 
-/// That file, where this process has it and its folder is there.
+/// The file of the last report, where this process has it and its folder is there.
 Destination last_report_for_sweep();
 
 struct LastReportTask {
@@ -37,7 +37,7 @@ struct LastReportTask {
 /// of its own, what this rank has measured until then: a partial report without the other ranks.
 class LastReport {
  public:
-  /// What the task refers to must outlive it.
+  /// Everything that the task refers to must outlive it.
   LastReport(const LastReportTask& task, Destination destination);
 
   /// Where the report of all ranks goes, which is there now: in place of what was written here.

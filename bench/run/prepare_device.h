@@ -1,4 +1,5 @@
-// What every command that computes does first: settle its settings, find its device and its plans.
+// The first steps of every command that computes: settle its settings, find its device and its
+// plans.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ std::vector<KernelChoice> pinned_kernel_choices(const std::string& place);
 /// report to pin.
 KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device);
 
-/// The place (REPORT or REPORT#ARM) that --plans gets for a job of `config`. Of arms that did the
-/// same work it is the one of that name, else the first. Throws InvalidReport, or
+/// The place (REPORT or REPORT#ARM) that --plans gets for a job of `config`. Among arms that did
+/// the same work it is the one of that name, else the first. Throws InvalidReport, or
 /// std::invalid_argument where none did, or where the batch is still to be found.
 std::string place_of_kernel_choices(const RunConfig& config, const std::string& arm);
 
@@ -45,14 +46,14 @@ std::vector<Warning> save_new_choices(const KernelSource& source,
 
 /// The network of a run, as it is trained.
 Graph trained_graph_of(const RunConfig& config);
-/// As it is trained or evaluated.
+/// The network as it is trained or evaluated.
 Graph graph_of(const RunConfig& config);
 
 /// Names each cut in one way. Throws std::invalid_argument where the network cannot be built for
 /// images of this size, cannot be trained on such a batch of them, or has no such cuts.
 void settle_network(RunConfig& config);
 
-/// What its parameters start as. For inference those of a network that has not been trained are
+/// The parameters at the start. For inference those of a network that has not been trained are
 /// folded with expected_statistics().
 std::vector<float> start_parameters(const RunConfig& config);
 
@@ -68,16 +69,16 @@ struct PreparedDevice {
 std::string device_remark(Device device, const std::string& why);
 std::string device_remark(const PreparedDevice& device);
 
-/// Fills the defaults, checks the settings, builds the network and describes the device. Of the
-/// GPUs that this process sees, a rank takes that of its number on its host unless one was named.
-/// `before_loading` sees the settings before the backend is loaded, which takes seconds. Throws
-/// std::invalid_argument for settings that contradict each other or cannot be trained, and
+/// Fills the defaults, checks the settings, builds the network and describes the device. A rank
+/// takes, among the GPUs that this process sees, that of its number on its host unless one was
+/// named. `before_loading` sees the settings before the backend is loaded, which takes seconds.
+/// Throws std::invalid_argument for settings that contradict each other or cannot be trained, and
 /// NotSupported where the device does not work.
 PreparedDevice prepare_device(
     const RunRequest& request, const Context& context, int local_rank = 0,
     const std::function<void(const RunConfig&)>& before_loading = [](const RunConfig&) {});
 
-/// What the configuration asks of the program of a rank; its batch must be known.
+/// The program options of a rank by the configuration, whose batch must be known.
 ProgramOptions program_options(const RunConfig& config, const KernelSource& kernels,
                                int64_t world_size = 1, int64_t rank = 0);
 

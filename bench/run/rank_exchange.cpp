@@ -21,7 +21,7 @@ double step_seconds(Program& program) {
   return program.wait_step().seconds;
 }
 
-// Of the slowest rank.
+// The median of the slowest rank.
 double median_step_seconds(World& world, Program& program) {
   const double first = step_seconds(program);
   const int64_t steps = maximum_of_ranks(

@@ -16,7 +16,7 @@
 namespace nearmetal {
 namespace {
 
-// Of /proc/self/status, e.g. "0-15".
+// The allowed CPUs in /proc/self/status, e.g. "0-15".
 std::string allowed_cpus() {
   std::ifstream status("/proc/self/status");
   const std::string name = "Cpus_allowed_list:";

@@ -1,4 +1,4 @@
-// What the ranks of a job must agree in, and must find, before they start.
+// The facts that the ranks of a job must agree in, and must find, before they start.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace nearmetal {
 
 struct RankFacts {
   std::string host_name;
-  std::string cpus;                           // that the process may use, as in /proc/self/status
+  std::string cpus;                           // allowed to the process, as in /proc/self/status
   std::string gpu_uuid;                       // empty: none, or not known
   std::map<std::string, std::string> common;  // name to what must be the same on every rank
 };

@@ -1,4 +1,4 @@
-// Which kernels the ranks of a job take, and what is said where their memory is short.
+// The kernels that the ranks of a job take, and the messages where their memory is short.
 #pragma once
 
 #include <functional>

@@ -13,10 +13,10 @@ namespace {
 
 constexpr int balance_repeats = 3;
 constexpr int boundary_repeats = 5;
-// Where the batch is still to be found.
+// The batch where it is still to be found.
 constexpr int64_t batch_for_balance = 32;
 
-// Of one micro-batch of the whole network.
+// The cuts by one micro-batch of the whole network.
 std::string measured_cuts(const PreparedDevice& device, const KernelSource& kernels) {
   RunConfig config = device.config;
   if (config.batch == largest_that_fits) config.batch = batch_for_balance;

@@ -40,7 +40,7 @@ std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
 std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
                                             std::span<const StageGroups> groups);
 
-/// What is known of a stage before it trains: `bytes_by_schedule` of its program.
+/// The facts of a stage before it trains: `bytes_by_schedule` of its program.
 RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,
                          const ProgramOptions& options, const Program& program);
 

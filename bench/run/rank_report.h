@@ -14,7 +14,7 @@
 
 namespace nearmetal {
 
-/// What is known of a rank before it prepares its program.
+/// The facts of a rank before it prepares its program.
 struct RankStart {
   std::vector<std::string> argv;
   std::string started_at;  // RFC 3339, UTC
@@ -26,7 +26,7 @@ struct RankStart {
   std::vector<Warning> warnings{};  // of the plan cache
 };
 
-/// What preparing the program gave. Times are in seconds since the process started.
+/// The outcome of preparing the program. Times are in seconds since the process started.
 struct Prepared {
   double begin_seconds = 0;
   double end_seconds = 0;
@@ -35,10 +35,10 @@ struct Prepared {
   std::optional<Communication> communication;  // as prepared; none: no gradients are exchanged
   std::vector<Warning> warnings;               // of the plan cache
   std::optional<RankStage> stage{};            // of a pipeline, as prepared
-  std::string stage_library{};                 // that joins it to its neighbours
+  std::string stage_library{};                 // joins it to its neighbours
 };
 
-/// What was checked after a complete window, where it was asked for.
+/// The checks after a complete window, where they were asked for.
 struct Checks {
   std::optional<int64_t> other_replica;  // first rank with other parameters or momentum; 0: none
   Maybe<Latency> latency = Unknown{"the run ended before"};
@@ -53,7 +53,7 @@ struct Checks {
   std::optional<std::string> failure;  // of the device or a library
 };
 
-/// What a rank completed.
+/// The part of its work that a rank completed.
 struct RankResult {
   std::optional<Prepared> prepared;
   std::optional<TrainerResult> trained;

@@ -1,4 +1,4 @@
-// What one rank does: meet the others, prepare the program, train it, and check what came of it.
+// The work of one rank: meet the others, prepare the program, train it, and check what came of it.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace nearmetal {
 
-/// What another thread can tell of a rank that is training.
+/// The state of a rank that is training, which another thread can report.
 struct RunSoFar {
   TrainerProgress progress;
   Prepared prepared;  // once it is
@@ -46,7 +46,7 @@ struct RankTask {
   bool through_mps = false;
   RankPipeline* pipeline = nullptr;  // null: each rank has the whole network
 
-  /// What this rank computes.
+  /// The graph that this rank computes.
   const Graph& part() const { return pipeline != nullptr ? pipeline->part.graph : graph; }
   /// Its part of the parameters of the whole network.
   std::span<const float> own(std::span<const float> parameters) const {
@@ -77,8 +77,8 @@ struct Exchange {
   const Collective* collective = nullptr;
 };
 
-/// What the configuration asks for; collective. A hierarchical one over a single host is NCCL
-/// alone. `task` must outlive the result.
+/// The exchange that the configuration asks for; collective. A hierarchical one over a single host
+/// is NCCL alone. `task` must outlive the result.
 Exchange join_exchange(const RankTask& task);
 
 /// Puts it into the program's step, in buckets of the size that was asked for or that is fastest.

@@ -16,7 +16,7 @@ void append_inputs(const Graph& graph, uint64_t seed, int64_t values, Samples& s
   }
 }
 
-// What there is once more, and again, up to so many values.
+// Appends the values again, and again, up to `count`.
 template <class T>
 void repeat(std::vector<T>& values, int64_t count) {
   const auto distinct = std::ssize(values);

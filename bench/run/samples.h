@@ -20,7 +20,7 @@ struct Samples {
 /// `distinct` samples with labels spread over the classes, repeated until the batch is full.
 Samples repeated_samples(const Graph& graph, uint64_t seed, int64_t batch, int64_t distinct);
 
-/// Those that a program with this data_seed draws for its first step.
+/// The samples that a program with this data_seed draws for its first step.
 Samples first_samples(const Graph& graph, uint64_t data_seed, int64_t batch);
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// What a rank's report says of it as a stage of a pipeline.
+// The part of a rank's report about it as a stage of a pipeline.
 #pragma once
 
 #include "bench/run/rank_report.h"

@@ -71,7 +71,7 @@ class ControlledConsensus : public Consensus {
   Consensus& inner_;
   SweepControl& control_;
   bool in_window_ = false;
-  bool told_ = false;  // that this rank is ready for what comes next
+  bool told_ = false;  // whether this rank reported that it is ready
 };
 
 }  // namespace

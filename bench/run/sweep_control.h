@@ -66,7 +66,7 @@ class ProgressReporter {
 
 constexpr int poll_milliseconds = 50;  // between two looks at orders or answers
 
-/// By the clock of the system, in which the start of a window is ordered.
+/// The time by the clock of the system, in which the start of a window is ordered.
 double unix_seconds();
 
 /// For rank 0: takes orders from the file `orders`, in a thread of its own, and holds the job back:
@@ -93,7 +93,7 @@ class SweepControl {
   std::jthread listener_;
 };
 
-/// What `inner` agrees on, held back by `control`; both must outlive it.
+/// The consensus of `inner`, held back by `control`; both must outlive it.
 std::unique_ptr<Consensus> make_controlled(Consensus& inner, SweepControl& control);
 
 }  // namespace nearmetal

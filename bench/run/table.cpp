@@ -135,7 +135,7 @@ void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
                            std::to_string(verify.maximum_steps) + " steps)");
 }
 
-// Of several ranks the slowest; equal steps are no news.
+// The slowest of several ranks; equal steps are no news.
 const Rank& slowest(const Run& run) {
   const auto median = [](const Rank& rank) {
     return rank.step_time ? rank.step_time->median_seconds : 0;

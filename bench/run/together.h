@@ -1,4 +1,4 @@
-// What the ranks of a job do together: succeed or fail, decide, and find one another.
+// The joint actions of the ranks of a job: succeed or fail, decide, and find one another.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ void together(World& world, const std::function<void()>& work);
 /// Collective.
 int64_t maximum_of_ranks(World& world, int64_t mine);
 
-/// What a rank tells of its failure.
+/// The event that reports a rank's failure.
 Event failure_event(const std::exception& error);
 
-/// What is told of an error, with the rank before it where one of several failed alone.
+/// The message about an error, with the rank before it where one of several failed alone.
 std::string failure_text(const World& world, const std::exception& error);
 
 /// All that this rank does for a command. Where it fails on this rank alone the whole job ends, for
@@ -36,7 +36,7 @@ ExitCode as_rank(World& world, std::ostream& err, const std::function<ExitCode()
 struct StepVote {
   bool ready = false;        // for what comes next: the timed window, or the end
   bool stop = false;         // early
-  int64_t window_steps = 0;  // that the timed window is to have, once it is open
+  int64_t window_steps = 0;  // of the timed window, once it is open
 };
 
 class Consensus {
@@ -61,7 +61,7 @@ Nccl& set_up_nccl(World& world, const NcclSetUp& set_up = {});
 /// of a host; collective. Throws JobFailure where a rank cannot make its own.
 std::string new_nccl_group(World& world, Nccl& nccl, int maker = 0);
 
-/// On which host each rank is; collective.
+/// The host of each rank; collective.
 std::vector<RankHost> hosts_of_ranks(World& world);
 
 }  // namespace nearmetal

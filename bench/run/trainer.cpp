@@ -193,7 +193,7 @@ Maybe<T> known_or(const std::optional<U>& value, const char* reason) {
   return T(*value);
 }
 
-// Of finite values, where there are some; one step may be far from its neighbours.
+// The median of finite values, where there are some; one step may be far from its neighbours.
 double median_of(std::span<const StepRecord> steps, float StepRecord::*value) {
   std::vector<double> values;
   for (const StepRecord& step : steps) {
@@ -279,7 +279,7 @@ std::optional<std::string> failure_of(const TrainerResult& result) {
   return std::nullopt;
 }
 
-// From the first tenth of the window to the last.
+// Whether it fell from the first tenth of the window to the last.
 bool fell(std::span<const StepRecord> window, float StepRecord::*value) {
   const size_t tenth = (window.size() + 9) / 10;
   return median_of(window.last(tenth), value) <

@@ -1,4 +1,4 @@
-// What a reader of a timed window should know before its figures are believed.
+// Warnings that a reader of a timed window needs before its figures are believed.
 #pragma once
 
 #include "bench/run/trainer.h"

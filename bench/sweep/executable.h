@@ -7,9 +7,9 @@
 
 namespace nearmetal {
 
-/// What lies there now, with the modules that it would load. Throws std::invalid_argument,
-/// beginning with `source` (the layout's place in its file), for what is no program that can be
-/// started.
+/// The program that lies there now, with the modules that it would load. Throws
+/// std::invalid_argument, beginning with `source` (the layout's place in its file), for what is no
+/// program that can be started.
 Executable find_executable(const std::string& path, const std::string& source);
 
 }  // namespace nearmetal

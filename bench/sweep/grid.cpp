@@ -19,7 +19,7 @@ constexpr size_t most_layouts = 1000;
   throw std::invalid_argument(axis.source + ": " + why);
 }
 
-// By the table of settings: "duration_seconds" of "duration".
+// The name in the table of settings: "duration_seconds" of "duration".
 std::string table_name(const std::string& layout_name) {
   std::string name = layout_name;
   for_each_setting([&](const Setting& setting, auto) {
@@ -33,7 +33,7 @@ bool collide(const std::string& setting, const std::string& other) {
   return setting == other || exclude_each_other(table_name(setting), table_name(other));
 }
 
-// As the parser of the option reads it: 2 of "002". The batch of all ranks is no option.
+// The value as the parser of the option reads it: 2 for "002". The batch of all ranks is no option.
 std::string meaning_of(const GridAxis& axis, const std::string& value) {
   if (axis.setting == global_batch) {
     return std::to_string(parse_number<int64_t>(axis.source, value, {1, 1e9}));
@@ -66,7 +66,7 @@ void check_axis(const GridAxis& axis, const std::vector<GridAxis>& earlier, cons
   });
 }
 
-// Of one file, where neither stands over the other.
+// Refuses what a workload of the same file says too: neither overrides the other.
 void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
                            const std::string& place) {
   for (const auto& [setting, value] : workload.texts) {
@@ -75,7 +75,7 @@ void require_in_grid_alone(const GridAxis& axis, const Settings& workload,
   }
 }
 
-// What a job has by itself would stand over the combination.
+// A setting of a job by itself would override the combination.
 void require_in_no_job(const GridAxis& axis, const std::vector<Layout>& layouts) {
   for (const Layout& layout : layouts) {
     for (size_t job = 0; job < layout.jobs.size(); ++job) {

@@ -159,7 +159,7 @@ std::vector<Host> unnamed_hosts(const std::string& argument) {
   return hosts;
 }
 
-// As mpirun reads it: "NAME slots=N", the rest of a line after # is a remark.
+// The hosts as mpirun reads them: "NAME slots=N", the rest of a line after # is a remark.
 std::vector<Host> hosts_of_file(const std::string& path) {
   std::ifstream file(path);
   if (!file || fs::is_directory(path)) {

@@ -24,7 +24,7 @@ Host this_machine(const std::filesystem::path& root = "/",
 /// std::invalid_argument.
 std::vector<Host> hosts_from(const std::string& argument);
 
-/// By the address of a host.
+/// Whether the address of a host is this machine's.
 bool is_this_machine(const std::string& address);
 
 /// Whether a scheduler gives the names of these hosts.

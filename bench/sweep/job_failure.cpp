@@ -36,9 +36,9 @@ int64_t rank_in(const std::string& text) {
   return rank;
 }
 
-// What mpirun says of a process that a signal ended, which therefore sent no event: "mpirun noticed
-// that process rank 1 with PID 7 on node vm0 exited on signal 9". The others fail because that
-// process is gone, and may have said so before.
+// The message of mpirun about a process that a signal ended, which therefore sent no event: "mpirun
+// noticed that process rank 1 with PID 7 on node vm0 exited on signal 9". The others fail because
+// that process is gone, and may have said so before.
 std::optional<std::string> killed_process(const JobProcess& job) {
   for (const std::string& line : job.errors()) {
     const size_t process = line.find("process rank ");
@@ -47,7 +47,7 @@ std::optional<std::string> killed_process(const JobProcess& job) {
   return std::nullopt;
 }
 
-// By a process that died before it could send an event.
+// The first words of a process that died before it could send an event.
 std::optional<std::string> said_first(const JobProcess& job) {
   const std::string own = "nearmetal: ";
   for (const std::string& line : job.errors()) {
@@ -57,8 +57,8 @@ std::optional<std::string> said_first(const JobProcess& job) {
   return std::nullopt;
 }
 
-// What a launcher, or ssh below it, says last before it sums up between lines of dashes; where it
-// says nothing before them, the first line after.
+// The last line of a launcher, or of ssh below it, before it sums up between lines of dashes; where
+// it says nothing before them, the first line after.
 std::optional<std::string> said_at_the_end(const JobProcess& job) {
   std::optional<std::string> last;
   bool summed_up = false;
@@ -72,7 +72,7 @@ std::optional<std::string> said_at_the_end(const JobProcess& job) {
   return last;
 }
 
-// What a process says before somebody kills it is no reason.
+// The words of a process before somebody kills it are no reason.
 std::string last_words(const JobProcess& job) {
   if (job.was_killed()) return "it was killed";
   std::optional<std::string> words = said_first(job);

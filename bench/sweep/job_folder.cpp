@@ -85,7 +85,7 @@ std::vector<std::string> JobFolder::variables() const {
       "TMPDIR=" + folder_.string(),
       std::string(last_report_variable) + "=" + last_report().string()};
   if (shared_memory_.empty()) return found;
-  // As Open MPI 4.1 and 5 call it.
+  // The names in Open MPI 4.1 and 5.
   for (const char* component : {"vader", "sm"}) {
     found.push_back(std::string("OMPI_MCA_btl_") + component +
                     "_backing_directory=" + shared_memory_.string());

@@ -178,7 +178,7 @@ void JobProcess::update() {
   read_lines(out_, out_text_, [this](const std::string& line) { take_out(line); });
   if (over) {
     status_ = status;
-    kill(-pid_, SIGKILL);  // what it may have left behind
+    kill(-pid_, SIGKILL);  // processes that it may have left behind
     take_last_report();
   }
   if (!ended() && end_asked_ && Clock::now() - *end_asked_ > patience) kill(-pid_, SIGKILL);

@@ -23,7 +23,7 @@ bool takes_steps(const Event& progress);
 struct Heartbeat {
   Event progress;
   std::chrono::steady_clock::time_point heard_at, stepped_at;
-  // By how much its clock is behind this machine's, plus the shortest time to get here.
+  // The lag of its clock behind this machine's, plus the shortest time to get here.
   std::optional<double> clock_lag_seconds{};
 };
 
@@ -32,8 +32,8 @@ class JobProcess {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// In a folder of its own where one is given, which must outlive it. Throws std::runtime_error
-  /// where the program cannot be started.
+  /// Starts it in a folder of its own where one is given, which must outlive it. Throws
+  /// std::runtime_error where the program cannot be started.
   explicit JobProcess(const std::vector<std::string>& command, const JobFolder* folder = nullptr);
   ~JobProcess();  // kills what is left
   JobProcess(const JobProcess&) = delete;
@@ -56,14 +56,14 @@ class JobProcess {
   bool measured() const { return measured_; }
   /// The progress of rank 0.
   Event progress() const;
-  /// What each rank told last, by rank.
+  /// The last heartbeat of each rank, by rank.
   const std::map<int64_t, Heartbeat>& heartbeats() const { return heartbeats_; }
   /// The longest time without a step, over the ranks that have begun to take steps.
   double seconds_without_step() const;
   /// How long the most silent rank had been silent when another rank last spoke.
   double seconds_of_silence() const;
-  /// As rank 0 told it, or left it in the job's folder where it could tell it no more; then perhaps
-  /// of rank 0 alone, and not complete.
+  /// The report as rank 0 sent it, or left it in the job's folder where it could send it no more;
+  /// then perhaps of rank 0 alone, and not complete.
   const std::optional<Report>& report() const { return report_ ? report_ : last_report_; }
   const std::optional<Neighbour>& neighbour() const { return neighbour_; }
   bool told_result() const { return report_ || neighbour_; }

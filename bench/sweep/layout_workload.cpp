@@ -151,7 +151,7 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
   return settings;
 }
 
-// What a job has by itself must not be of the run as a whole.
+// The settings of one job must not be of the run as a whole.
 void require_of_one_job(const Settings& settings, const std::string& place) {
   for_each_setting([&](const Setting& setting, auto) {
     const std::string name = layout_name_of(setting);
@@ -186,7 +186,7 @@ Workload workload_in_file(const LayoutFile& file, const Layout& layout,
   return workload;
 }
 
-// With what was asked for on the command line, and nothing left to choose.
+// The workload with what was asked for on the command line, and nothing left to choose.
 Workload settled(Workload workload, const LayoutFile& file, const Layout& layout,
                  const Placement& placement, const Workload& asked) {
   RunConfig& config = workload.config;

@@ -33,7 +33,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr const char* fraction_batch = "64";  // that fits a small share, too
+constexpr const char* fraction_batch = "64";  // fits a small share, too
 // Steps. Beside neighbours that fill the GPU, each may take seconds.
 constexpr const char* disturbed_warm_up = "20";
 
@@ -193,7 +193,7 @@ void require_equal_shares(const Layout& layout, const Placement& placement) {
                               "jobs have several: " + joined({sizes.begin(), sizes.end()}));
 }
 
-// What the jobs of a layout do, which is the next one of the plan.
+// Adds the workloads of the jobs of `layout`, which is the next one of the plan.
 void add_workloads(LaunchPlan& plan, const Layout& layout, const Placement& placement,
                    const Workload& asked) {
   Workload workload = layout_workload(plan.file, layout, placement, asked);

@@ -1,4 +1,4 @@
-// From what the user asked for to everything that a sweep starts.
+// The way from what the user asked for to everything that a sweep starts.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct PlanRequest {
   std::vector<std::string> layouts;  // a file, the name of a shipped one, or short forms
   std::optional<std::string> hosts;
   std::optional<int64_t> fractions;       // jobs that share a GPU in every way
-  std::vector<NeighbourLoad> neighbours;  // what all of those but one do
+  std::vector<NeighbourLoad> neighbours;  // loads of all of those but one
   std::vector<GridAxis> grid;             // over that of the file
   std::optional<int64_t> repeats;
   std::optional<double> job_seconds;      // limit of a job, over that of the file
@@ -38,7 +38,8 @@ struct PlanRequest {
 /// Throws std::invalid_argument with file, JSON pointer and reason.
 LaunchPlan make_launch_plan(PlanRequest request);
 
-/// What was read for the plan, and the programs that it starts, as far as these are files here.
+/// The files that were read for the plan, and the programs that it starts, as far as these are
+/// files here.
 std::vector<std::string> files_of(const LaunchPlan& plan, const PlanRequest& request);
 
 /// SHA-256 of what a sweep starts, and of the plans that it pins: their report may be written anew

@@ -58,7 +58,7 @@ bool by_mig(const Layout& layout, const std::string& host) {
   });
 }
 
-// Of a layout whose jobs share by MIG, the first device that is not there as planned.
+// The first device that is not there as planned, in a layout whose jobs share by MIG.
 std::string missing_device(const Placement& placement, const Host& host) {
   for (const PlacedJob& job : placement.jobs) {
     for (const PlacedRank& rank : job.ranks) {
@@ -75,7 +75,7 @@ std::string missing_device(const Placement& placement, const Host& host) {
   return "";
 }
 
-// Those of the driver in place of those of the file; what to do where the layout lacks some. An
+// The advice where the layout lacks devices: those of the driver in place of those of the file. An
 // instance can be asked for by its profile alone. Jobs on other hosts keep their places, without
 // ranks.
 std::string what_to_do(Layout layout, const Placement& placement, const Host& found) {
@@ -96,7 +96,7 @@ std::string what_to_do(Layout layout, const Placement& placement, const Host& fo
          "host out of the file";
 }
 
-// Of this machine what the driver tells now.
+// This machine with what the driver reports now.
 Host found_now(Host host, const std::string& nvml_library) {
   host.mig.clear();
   host.found.clear();

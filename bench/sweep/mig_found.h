@@ -11,8 +11,8 @@ namespace nearmetal {
 
 constexpr const char* nvml_of_the_driver = "libnvidia-ml.so.1";
 
-/// What the driver tells of the host's GPUs, in the order of the PCI bus, and their MIG devices,
-/// where the host is this machine, put into it. Another stays as it is.
+/// Puts into the host, where it is this machine, what the driver reports of its GPUs, in the order
+/// of the PCI bus, and their MIG devices. Another stays as it is.
 Host& with_mig_devices(Host& host, const std::string& nvml_library = nvml_of_the_driver);
 
 /// The ways from the host's GPUs to one another and to NICs, where the host is this machine and the

@@ -28,7 +28,7 @@ class MpsDaemon {
 
   /// The words that make a command a client: "env", and the variables.
   std::vector<std::string> client_words() const;
-  /// What its server logged of a fatal fault first; empty: none.
+  /// The fatal fault that its server logged first; empty: none.
   std::string fault() const;
 
  private:

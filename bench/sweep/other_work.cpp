@@ -42,7 +42,7 @@ bool is_settled(const std::optional<T>& value) {
   return value.has_value();
 }
 
-// Of what is asked for: whether it says what a job must have done.
+// Whether the value that is asked for says what a job must have done.
 bool is_settled(const RunConfig& asked, const Setting& setting) {
   const std::string name = setting.name;
   if (name == "device" || name == "gpu" || name == "ranks") return false;  // as the launch says

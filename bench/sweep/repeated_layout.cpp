@@ -26,7 +26,7 @@ LayoutFile file_of(std::vector<Host> hosts, Layout layout) {
   return file;
 }
 
-// With all its CPUs for ranks without GPUs.
+// The host with all its CPUs for ranks without GPUs.
 Host without_gpus(Host host) {
   std::vector<int64_t> cpus = cpus_of(host);
   std::ranges::sort(cpus);
@@ -54,7 +54,7 @@ std::vector<int64_t> environments_of(const Run& run) {
   return environments;
 }
 
-// Of a job or neighbour, by its number.
+// The share of a job or neighbour, by its number.
 Share share_of(const ArmShare& all, size_t index) {
   const auto at = [index](const auto& values) {
     if (index >= values.size()) refuse("it does not tell of the shares of all jobs");
@@ -156,7 +156,7 @@ class RepeatedLayout {
     layout_.jobs.push_back(std::move(job));
   }
 
-  // As --fractions does: jobs of one rank, all on one GPU or on the same CPUs.
+  // Shares as --fractions does: jobs of one rank, all on one GPU or on the same CPUs.
   void share_gpu() {
     const ArmShare& all = *arm_.share;
     if (hosts_.size() > 1 || run_.ranks.size() != layout_.jobs.size()) {
@@ -188,7 +188,7 @@ bool ran_under_mpirun(const Report& report, const Arm& arm) {
   });
 }
 
-// As in a shell.
+// Whether it ran as in a shell.
 bool ran_alone(const Report& report, const Arm& arm) {
   return !arm.share && arm.kind == Kind::measured && arm.runs.at(0).world_size == 1 &&
          !ran_under_mpirun(report, arm);

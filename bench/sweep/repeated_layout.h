@@ -1,5 +1,5 @@
-// What is started again where runs are repeated: the layout that an arm of a report ran, or one
-// process.
+// The work that is started again where runs are repeated: the layout that an arm of a report ran,
+// or one process.
 #pragma once
 
 #include <optional>

@@ -155,7 +155,8 @@ std::string placed(const LaunchOutcome& outcome, const Layout& layout) {
   return place + ": " + outcome.failure;  // other expectations are of the jobs' shares
 }
 
-// Of a job; what it measured is not what was asked for. `reports`: of the first jobs that train.
+// The refusal of a job that measured something else than was asked for. `reports`: of the first
+// jobs that train.
 std::string refusal_of(const LaunchPlan& plan, size_t layout, const std::vector<Report>& reports) {
   const std::vector<size_t> jobs = plan.placements.at(layout).training_jobs();
   for (size_t i = 0; i < reports.size(); ++i) {
@@ -229,7 +230,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
                                                     const std::function<void(std::string)>& warn) {
   using Percents = std::vector<int64_t>;
   std::map<std::pair<int64_t, Percents>, std::string> reasons;  // by GPU
-  // Of halves (no percentages) or of a split, tried once.
+  // The reason against halves (no percentages) or a split, tried once.
   const auto reason_against = [&](int64_t gpu, const Percents& percents) -> const std::string& {
     const auto [place, is_new] = reasons.try_emplace({gpu, percents});
     if (!is_new) return place->second;

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside the program as it is installed, and as it is built.
+// The folder beside the program as it is installed, and as it is built.
 fs::path layouts_folder() {
   const fs::path above = program_path().parent_path().parent_path();
   const fs::path installed = above / "share/nearmetal/layouts";

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// From the order to the start: enough for it to reach every host.
+// The time from the order to the start: enough for it to reach every host.
 constexpr double start_delay_seconds = 0.5;
 constexpr double least_silence_seconds = 5;  // of a rank that a busy machine keeps from speaking
 constexpr std::chrono::seconds stop_patience{20};  // to finish a step and tell what was measured
@@ -173,7 +173,7 @@ class RunningLaunch {
   }
 
   std::string progress() const {
-    std::vector<double> speeds;  // which do not add where jobs do unlike work
+    std::vector<double> speeds;  // they do not add where jobs do unlike work
     std::vector<SampleUnit> units;
     for (const auto& job : jobs_) {
       const Event told = job->progress();

@@ -26,7 +26,7 @@
 namespace nearmetal {
 namespace {
 
-// Of a job that ended without a report.
+// The run of a job that ended without a report.
 Run run_without_report(const LaunchPlan& plan, size_t layout, const RunConfig& config) {
   Run run = unmeasured_run(graph_of(config), config, {"the job ended without a report"});
   run.started_at = time_stamp();
@@ -67,7 +67,7 @@ std::optional<ArmShare> share_of(const Placement& placement) {
   return share;
 }
 
-// Of each job where they have their own; of jobs that have run, as they did.
+// The workload of each job where they have their own; of jobs that have run, as they did.
 std::vector<RunConfig> workloads_of(const LaunchPlan& plan, size_t layout,
                                     const std::vector<Report>& reports) {
   if (!has_own_workloads(plan, layout)) return {};
@@ -112,7 +112,7 @@ ArmSpeedup speedup_of(const ScalingPoint& point) {
   return found;
 }
 
-// Of hosts that have other ones under the same path.
+// Warns of hosts that have other builds under the same path.
 void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   for (const Report& job : jobs) {
     if (job.tool == jobs[0].tool) continue;
@@ -124,7 +124,7 @@ void warn_of_builds(const std::vector<Report>& jobs, Run& run) {
   }
 }
 
-// What its settings ask for is more than there is, or what this device does not do.
+// Whether the settings ask for more than there is, or for what this device does not do.
 bool cannot_run(const LaunchOutcome& outcome) {
   return outcome.code == ExitCode::usage || outcome.code == ExitCode::not_supported ||
          outcome.failure_code == FailureCode::out_of_memory;
@@ -135,7 +135,7 @@ std::optional<Executable> executable_of(const LaunchPlan& plan, size_t layout) {
   return found == plan.executables.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Where the build that a layout names was replaced, and both were taken.
+// Warns where the build that a layout names was replaced, and both were taken.
 void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
   if (run.status == Status::failed || then.executable == arm.executable) return;
   run.warnings.push_back({"different_builds", "it ran another build of " +
@@ -143,7 +143,7 @@ void warn_of_executable(const Arm& then, const Arm& arm, Run& run) {
                                                   " than the one whose hash its arm has"});
 }
 
-// In the order in which the jobs' ranks follow each other.
+// The VMs in the order in which the jobs' ranks follow each other.
 void tell_vms(const Placement& placement, Run& run) {
   std::vector<std::optional<int64_t>> vms;  // by rank
   for (const PlacedJob& job : placement.jobs) {

@@ -11,9 +11,9 @@
 
 namespace nearmetal {
 
-/// What a launch left, as a report of one arm with one run, for the journal. Where a job failed,
-/// the run has failed and has no throughput; where a combination of a grid cannot run, the arm says
-/// why.
+/// The outcome of a launch, as a report of one arm with one run, for the journal. Where a job
+/// failed, the run has failed and has no throughput; where a combination of a grid cannot run, the
+/// arm says why.
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome);
 
 /// All runs by layout, in the order of their repeats. Layouts without a run have none; of those
@@ -24,8 +24,9 @@ Report report_of_sweep(const LaunchPlan& plan, const std::map<size_t, std::strin
 /// "throughput 9012 images/s", or why there is none.
 std::string result_text(const Run& run);
 
-/// What was measured, the answer, and a row for each layout: throughput with its interval over
-/// runs, speedup and efficiency where the layouts allow for them; then what the runs warned of.
+/// Prints what was measured, the answer, and a row for each layout: throughput with its interval
+/// over runs, speedup and efficiency where the layouts allow for them; then what the runs warned
+/// of.
 void print_sweep(std::ostream& out, const Report& report, bool colour = false);
 
 }  // namespace nearmetal

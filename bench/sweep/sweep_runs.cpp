@@ -110,7 +110,8 @@ ExitCode SweepRuns::add(JournalEntry entry, bool cut_short) {
   return ExitCode::ok;
 }
 
-// What is built anew meanwhile. Layouts without a program of their own share that of the sweep.
+// The program may have been built anew meanwhile. Layouts without a program of their own share that
+// of the sweep.
 bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
   const std::optional<Tool>& tool = tool_of(entry);
   const auto other = std::ranges::find_if(entries_, [&](const JournalEntry& earlier) {
@@ -124,7 +125,7 @@ bool SweepRuns::is_of_another_build(const JournalEntry& entry) const {
   return true;
 }
 
-// What was settled by the job itself counts, too.
+// Settings that the job itself settled count, too.
 std::string SweepRuns::other_work_than_before(size_t layout,
                                               const std::vector<Report>& jobs) const {
   const auto before = std::ranges::find_if(entries_, [&](const JournalEntry& entry) {

@@ -34,11 +34,11 @@ class SweepRuns {
   bool has_run(size_t layout) const;
   /// Whether there are some to take again.
   bool any_failed() const;
-  /// That of the first run that failed; of layouts that cannot run, where all are so.
+  /// The code of the first run that failed; that of layouts that cannot run, where all are so.
   ExitCode exit_code() const;
 
-  /// In what the jobs of a layout did other work than in that layout's runs so far, as other_work()
-  /// says; where all are to do the same, the first tells for all.
+  /// The points in which the jobs of a layout did other work than in its runs so far, as
+  /// other_work() says; where all are to do the same, the first tells for all.
   std::string other_work_than_before(size_t layout, const std::vector<Report>& jobs) const;
 
   /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,

@@ -36,7 +36,7 @@ const char* truth_of(const AbslWord& flag) {
   throw std::invalid_argument("--" + flag.name + " is true or false, not '" + *flag.value + "'");
 }
 
-// Of --noname; none where there is no such boolean.
+// The flag that --noname negates; none where there is no such boolean.
 std::optional<std::string> negated(const AbslWord& flag) {
   const std::string name = flag.name.starts_with("no") ? flag.name.substr(2) : "";
   if (flag.value || !is_boolean(find_tf_flag(name))) return std::nullopt;
@@ -57,7 +57,7 @@ std::optional<std::string> negated(const AbslWord& flag) {
 std::vector<std::string> spelled_out(const std::vector<std::string>& words) {
   std::vector<std::string> spelled;
   const auto add = [&](const std::string& name, const std::string& value) {
-    // What is empty would not be seen behind "=".
+    // An empty value would not be seen behind "=".
     if (value.empty()) return void(spelled.insert(spelled.end(), {"--" + name, value}));
     spelled.push_back("--" + name + "=" + value);
   };

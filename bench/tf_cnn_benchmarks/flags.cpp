@@ -26,7 +26,7 @@ constexpr const char* no_servers =
 using enum TfFlagKind;
 using enum TfFlagClass;
 
-// Of its last version, and of absl, which parses them.
+// The flags of its last version, and of absl, which parses them.
 constexpr TfFlag table[] = {
     {"all_reduce_spec", text, mapped, "", "nccl, as nearmetal does"},
     {"autotune_threshold", integer, mapped, "",

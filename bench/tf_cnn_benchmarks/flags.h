@@ -30,9 +30,9 @@ struct TfFlag {
   const char* choices = "";  // "gpu|cpu": all that it takes; empty: any
 };
 
-/// By class, then by name.
+/// The flags by class, then by name.
 std::span<const TfFlag> tf_flags();
-/// As a table of Markdown for each class.
+/// Prints a table of Markdown for each class.
 void print_tf_flags(std::ostream& out);
 /// Null where there is none of that name.
 const TfFlag* find_tf_flag(const std::string& name);
@@ -40,7 +40,7 @@ const TfFlag* find_tf_flag(const std::string& name);
 /// Throws std::invalid_argument for a value that the flag does not take.
 void check_tf_value(const TfFlag& flag, const std::string& value);
 
-/// Those of a command line, over the defaults. Each name must be in the table.
+/// The values of a command line, over the defaults. Each name must be in the table.
 struct TfFlagValues {
   std::map<std::string, std::string> given{};
 

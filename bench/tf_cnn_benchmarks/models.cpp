@@ -12,7 +12,7 @@
 namespace nearmetal {
 namespace {
 
-// Of a network with two names the first is what it is called. The official ones are of
+// The first of a network's two names is what it is called. The official ones are of
 // tensorflow/models (official/r1/resnet), whose version 1 has the stride in the 3x3 convolution.
 constexpr TfModel tf_models[] = {
     {"resnet50", "resnet50_v1", 64},

@@ -94,7 +94,7 @@ void print_header(std::ostream& out, const SetRun& set_run, const std::string& a
   out << "==========\n";
 }
 
-// Of the timed window, as far as all ranks have it.
+// The steps of the timed window, as far as all ranks have it.
 struct RunSteps {
   std::vector<double> speeds;  // images/s
   std::vector<double> losses;
@@ -123,7 +123,8 @@ RunSteps steps_of(const SetRun& set_run) {
   return steps;
 }
 
-// As get_perf_timing() there: the mean is that of step times, the error of single speeds.
+// The speed as get_perf_timing() gives it there: the mean is that of step times, the error of
+// single speeds.
 std::string speed_text(std::span<const double> speeds) {
   double seconds_of_an_image = 0, squares = 0;
   const double average = mean(speeds);

@@ -7,7 +7,7 @@
 
 namespace nearmetal {
 
-/// Of each run its header and its steps, where they are kept, and where it is complete
+/// Prints each run's header and its steps, where they are kept, and where it is complete
 /// "total images/sec:". A step's images/s are those of all ranks, by the slowest of them, since the
 /// warm-up: mean, standard error as if steps were independent, and 1.4826 x the median absolute
 /// deviation of single steps. Its loss is the mean of the ranks', without weight decay. Throws

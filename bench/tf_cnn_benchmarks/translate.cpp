@@ -60,7 +60,7 @@ class Translator {
     add_exchange();
     add_flag("--seed", flags_.text("tf_random_seed"), "tf_random_seed");
     translation_.words.insert(translation_.words.end(), options.begin(), options.end());
-    std::erase_if(translation_.flags, [&](const auto& flag) {  // which such an option stands over
+    std::erase_if(translation_.flags, [&](const auto& flag) {  // overridden by such an option
       return std::ranges::any_of(options, [&](const std::string& word) {
         return word.substr(0, word.find('=')) == flag.first;
       });
@@ -74,7 +74,7 @@ class Translator {
     translation_.words.insert(translation_.words.end(), {option, value});
   }
 
-  // What a flag became; of one that was left out nothing is said in its name.
+  // Notes the option that a flag became; a flag that was left out is not named.
   void add_flag(const std::string& option, const std::string& value, const std::string& flag) {
     add(option, value);
     if (flags_.is_given(flag)) translation_.flags[option] = "--" + flag;
@@ -218,7 +218,7 @@ class Translator {
     if (elsewhere) idle("horovod_device");
   }
 
-  // As they travel: of fp16 training mostly 16 bits.
+  // The size of buckets as they travel: in fp16 training mostly 16 bits a value.
   int64_t bucket_mib(int64_t parts) const {
     const int64_t parameters =
         build_network(model_, {.classes = imagenet_classes}).parameter_count();

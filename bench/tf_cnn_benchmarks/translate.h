@@ -1,4 +1,4 @@
-// What nearmetal is asked for by flags of tf_cnn_benchmarks.
+// The nearmetal options that flags of tf_cnn_benchmarks ask for.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ struct TfTranslation {
   std::map<std::string, std::string> flags{};  // given, by the option that each became
 };
 
-/// What the flags leave open is as there, but for learning rate and loss scale. `options` of run or
-/// sweep follow. `launched`: this process is a rank of a job already. Throws std::invalid_argument
-/// for what is refused, with the flag and the reason.
+/// Settings that the flags leave open are as there, but for learning rate and loss scale. `options`
+/// of run or sweep follow. `launched`: this process is a rank of a job already. Throws
+/// std::invalid_argument for what is refused, with the flag and the reason.
 TfTranslation translated(const TfFlagValues& flags, const std::vector<std::string>& options,
                          bool launched);
 
