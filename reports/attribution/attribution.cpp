@@ -13,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-// What a step takes; beyond lies damage, or a joke.
+// The time that a step takes; beyond lies damage, or a joke.
 constexpr double longest_step_seconds = 1e6;
 constexpr double shortest_step_seconds = 1e-9;
 
@@ -48,7 +48,8 @@ class Explainer {
     for (const LayerFinding& finding : layer_findings(base_, next_, model_)) {
       layers.push_back(layer_of(finding));
     }
-    // What made the difference comes before what eased it, such as the clock of a GPU that waits.
+    // Layers that made the difference come before those that eased it, such as the clock of a GPU
+    // that waits.
     const double direction = next_.step_seconds < base_.step_seconds ? -1 : 1;
     const auto order = [direction](const LayerShare& layer) {
       const double part = direction * layer.seconds.value.value_or(0);

@@ -21,7 +21,7 @@ constexpr auto names_of(ProbeUnit) {
   return std::array{"seconds", "hertz", "share", "bytes_per_second", "flops_per_second"};
 }
 
-/// What was seen of a layer on each side, its median over the runs.
+/// A probe of a layer as seen on each side, its median over the runs.
 struct SeenProbe {
   std::string name;
   ProbeUnit unit = ProbeUnit::seconds;
@@ -101,8 +101,8 @@ inline constexpr const char* attribution_model =
 /// was exposed.
 ///
 /// The figure of a layer is model(base with this layer of the new side) - model(base); what layers
-/// do to one another, and all that the model does not know, is unexplained. Of several ranks the
-/// slowest of each probe counts, of several runs the median. A layer is below the noise where its
+/// do to one another, and all that the model does not know, is unexplained. The slowest of several
+/// ranks counts for each probe, the median of several runs. A layer is below the noise where its
 /// probes differ by less than `probes_may_differ_by` or its seconds are below `noise_seconds`. It
 /// is insensitive where the model's step stays as it is when the layer gets worse by a tenth, or as
 /// much worse as it was found.

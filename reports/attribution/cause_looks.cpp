@@ -78,7 +78,7 @@ std::string list_of(const std::set<std::string>& texts) {
   return joined({texts.begin(), texts.end()});
 }
 
-// Where both are known.
+// A difference where both are known.
 Seen if_other(const char* what, const std::set<std::string>& base,
               const std::set<std::string>& next) {
   if (base.empty() || next.empty() || base == next) return std::nullopt;

@@ -185,7 +185,7 @@ std::vector<Rule> rules_of_devices() {
   };
 }
 
-// What would be seen of a specific cause comes first, what fits many layers last.
+// Rules that show a specific cause come first, those that fit many layers last.
 const std::vector<Rule>& rules() {
   using enum Layer;
   static const std::vector<Rule> all = [] {

@@ -15,7 +15,7 @@ namespace nearmetal {
 std::vector<KnownCause> known_causes(const ExplainedSide& base, const ExplainedSide& next,
                                      const std::vector<LayerShare>& layers);
 
-/// What was seen, in words; none where nothing was, or the base shows it, too.
+/// The evidence in words; none where nothing was seen, or the base shows it, too.
 using Seen = std::optional<std::string>;
 using Look = std::function<Seen(const ExplainedSide& base, const ExplainedSide& next)>;
 /// A fact of a machine as text; none where it is not known.
@@ -35,9 +35,9 @@ Seen if_less(const std::string& what, std::optional<double> base, std::optional<
 /// `what`, where the new side alone shows it.
 Seen if_new(bool on_base, bool on_new, const std::string& what);
 
-/// By affinity mask, where no quota is narrower.
+/// The CPUs by affinity mask, where no quota is narrower.
 Seen fewer_cpus(const ExplainedSide& base, const ExplainedSide& next);
-/// That of a control group.
+/// The quota of a control group.
 Seen lower_quota(const ExplainedSide& base, const ExplainedSide& next);
 /// The same where the CPU computes.
 Seen lower_quota_of_work(const ExplainedSide& base, const ExplainedSide& next);
@@ -48,7 +48,7 @@ Seen stolen_time(const ExplainedSide& base, const ExplainedSide& next);
 Seen other_processes(const ExplainedSide& base, const ExplainedSide& next);
 /// Environment variables that keep NCCL from a transport or an algorithm.
 Seen transport_variables(const ExplainedSide& base, const ExplainedSide& next);
-/// What NCCL says that it took: shared memory in place of P2P.
+/// The transport that NCCL says it took: shared memory in place of P2P.
 Seen lost_p2p(const ExplainedSide& base, const ExplainedSide& next);
 /// The network in place of what ranks of one system share.
 Seen lost_shared_memory(const ExplainedSide& base, const ExplainedSide& next);
@@ -62,7 +62,7 @@ Seen other_transports(const ExplainedSide& base, const ExplainedSide& next);
 Seen lost_device_files(const ExplainedSide& base, const ExplainedSide& next);
 /// RDMA devices with an active port.
 Seen fewer_nics(const ExplainedSide& base, const ExplainedSide& next);
-/// From the nearest NIC, of the GPU that is worst off.
+/// The way from the nearest NIC, of the GPU that is worst off.
 Seen farther_nics(const ExplainedSide& base, const ExplainedSide& next);
 /// Address translation, of GPUs or NICs.
 Seen lost_ats(const ExplainedSide& base, const ExplainedSide& next);
@@ -74,7 +74,7 @@ Seen pageable_input(const ExplainedSide& base, const ExplainedSide& next);
 /// Pinned copies are hardly faster than pageable ones.
 Seen copies_as_if_pageable(const ExplainedSide& base, const ExplainedSide& next);
 Seen virtual_machine(const ExplainedSide& base, const ExplainedSide& next);
-/// In software: instructions of the guest are no instructions of the host.
+/// Emulation in software: instructions of the guest are no instructions of the host.
 Seen emulated_cpu(const ExplainedSide& base, const ExplainedSide& next);
 
 }  // namespace nearmetal

@@ -6,7 +6,7 @@
 namespace nearmetal {
 namespace {
 
-// Of two machines that do the same; beyond lies damage, or a joke.
+// The ratio of two machines that do the same; beyond lies damage, or a joke.
 constexpr double largest_ratio = 1e6;
 
 Maybe<double> ratio(const Maybe<double>& other, const Maybe<double>& base) {
@@ -16,7 +16,7 @@ Maybe<double> ratio(const Maybe<double>& other, const Maybe<double>& base) {
   return Unknown{"the values make no sense"};
 }
 
-// What is left of `factor` where `known` is known.
+// The rest of `factor` beyond `known`, where that is known.
 Maybe<double> beyond_known(const Maybe<double>& factor, const Maybe<double>& known) {
   if (!factor || !known) return factor;
   return beyond(*factor, *known);
@@ -30,7 +30,7 @@ Maybe<double> rate_of(const SideFigures& side, const std::string& name, double P
   return std::isfinite(rate) ? Maybe<double>(rate) : Unknown{"the values make no sense"};
 }
 
-// Of two sides.
+// The probes of two sides.
 class Probes {
  public:
   Probes(const SideFigures& base, const SideFigures& next) : base_(base), next_(next) {}
@@ -38,12 +38,12 @@ class Probes {
   Maybe<double> median_ratio(const std::string& name) const {
     return ratio(next_.seconds(name), base_.seconds(name));
   }
-  // Of all that the CPUs do, by what they take away and by their clock.
+  // The ratio of all that the CPUs do, by what they take away and by their clock.
   Maybe<double> cpu_ratio() const {
     return ratio(next_.seconds(quantum_probe, &ProbeTime::mean_seconds),
                  base_.seconds(quantum_probe, &ProbeTime::mean_seconds));
   }
-  // Of the same samples, each side by its own way.
+  // The ratio for the same samples, each side by its own way.
   Maybe<double> input_ratio() const {
     return ratio(rate_of(base_, base_.input_copy(), &ProbeTime::bytes),
                  rate_of(next_, next_.input_copy(), &ProbeTime::bytes));

@@ -1,4 +1,4 @@
-// What a container, or its user, is allowed.
+// The limits of a container, or of its user.
 #include <algorithm>
 #include <optional>
 
@@ -54,7 +54,7 @@ Smallest smallest_of(const Side& side, Maybe<int64_t> Limits::*limit) {
   return smallest;
 }
 
-// Where it is below `small_bytes` on the new side alone.
+// A limit that is below `small_bytes` on the new side alone.
 Seen if_small(const char* what, const Side& base, const Side& next, Maybe<int64_t> Limits::*limit,
               int64_t small_bytes) {
   const Smallest there = smallest_of(base, limit), here = smallest_of(next, limit);

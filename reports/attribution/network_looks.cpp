@@ -90,7 +90,7 @@ bool names_rdma_alone(const Environment& environment) {
          });
 }
 
-// Of the system that has the fewest.
+// The active NICs of the system that has the fewest.
 std::optional<double> fewest_active_nics(const Side& side) {
   std::optional<double> fewest;
   for (const Environment* environment : side.environments) {

@@ -8,7 +8,7 @@
 
 namespace nearmetal {
 
-/// What one side's runs say, one figure each: of several ranks the slowest, of several runs the
+/// The figures of one side's runs, one each: of several ranks the slowest, of several runs the
 /// median.
 struct SideFigures {
   Device device = Device::cpu;
@@ -45,7 +45,7 @@ struct StepModel {
 
 StepModel model_of(const SideFigures& base);
 
-/// By which factor each layer takes longer than on the base; communication: seconds more.
+/// The factors by which layers take longer than on the base; communication: seconds more.
 struct LayerFactors {
   double clock = 1;
   double compute = 1;
@@ -58,9 +58,9 @@ struct LayerFactors {
 
 double step_seconds(const StepModel& model, const LayerFactors& factors);
 
-/// What is left of a factor of time once `known` explains a part of it: 1 where `known` explains
-/// more, since a probe alone need not meet what the window met; all of it where they point in
-/// different directions.
+/// The rest of a factor of time once `known` explains a part of it: 1 where `known` explains more,
+/// since a probe alone need not meet what the window met; all of it where they point in different
+/// directions.
 double beyond(double factor, double known);
 
 struct LayerFinding {
@@ -76,7 +76,7 @@ struct LayerFinding {
 std::vector<LayerFinding> layer_findings(const SideFigures& base, const SideFigures& next,
                                          const StepModel& model);
 
-/// Which part of the communication differs, in words.
+/// The part of the communication that differs, in words.
 std::string part_of_communication(const SideFigures& base, const SideFigures& next);
 
 /// "12.3 ms"

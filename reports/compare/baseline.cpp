@@ -50,7 +50,7 @@ const SetRun* first_run(const RunSet& set) {
   return nullptr;
 }
 
-// That of the history which is nearest to the wanted one.
+// The context in the history that is nearest to the wanted one.
 std::vector<KeyField> nearest_context(const RunSet& history, const std::vector<KeyField>& wanted) {
   std::vector<KeyField> nearest;
   size_t fewest = std::numeric_limits<size_t>::max();
@@ -170,7 +170,7 @@ BaselineCopies remove_from_baseline(const fs::path& folder, const std::string& n
     if (!fs::remove(copy, error) && error) {
       throw OutputError("cannot remove " + copy.string() + ": " + error.message());
     }
-    fs::remove(copy.parent_path(), error);  // which fails as long as it holds others
+    fs::remove(copy.parent_path(), error);  // fails as long as it holds others
   }
   fs::remove(baseline, error);
   return copies;

@@ -25,8 +25,8 @@ BaselineCopies add_to_baseline(const std::filesystem::path& folder, const std::s
                                const std::vector<std::string>& reports, bool skip_existing = false);
 
 /// Removes the copies of these reports, or where there are none all, and folders that become empty.
-/// What is no copy stays and is told as left. Throws InvalidReport where there is no such baseline,
-/// std::invalid_argument for a report that is not in it; OutputError.
+/// Anything that is no copy stays and is reported as left. Throws InvalidReport where there is no
+/// such baseline, std::invalid_argument for a report that is not in it; OutputError.
 BaselineCopies remove_from_baseline(const std::filesystem::path& folder, const std::string& name,
                                     const std::vector<std::string>& reports);
 
@@ -37,21 +37,21 @@ std::vector<std::string> baseline_names(const std::filesystem::path& folder);
 /// Throws InvalidReport that names the baselines there are.
 std::string place_of_baseline(const std::filesystem::path& folder, const std::string& place);
 
-/// What new runs are held against.
+/// The runs that new runs are compared with.
 struct Baseline {
   RunSet recent;
   RunSet anchor{};  // of arms with an older session; it stays where it is while `recent` follows
 };
 
-/// Which runs of a baseline count.
+/// The runs of a baseline that count.
 struct BaselineWindow {
   std::string since{};       // date of the first that may count; empty: all
   int64_t recent_runs = 20;  // the latest, of each arm
   int64_t anchor_runs = 3;   // the first, at least: whole sessions
 };
 
-/// Of a history, the runs with the comparable key of the first run of `next` (but for the layout),
-/// or where there are none those that differ in the fewest fields. Of each arm the latest, so that
+/// The runs of a history with the comparable key of the first run of `next` (but for the layout),
+/// or where there are none those that differ in the fewest fields. Each arm has its latest, so that
 /// the base follows slowly and no single run moves it; and where it has several sessions the first,
 /// against which small losses add up.
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window);

@@ -1,4 +1,4 @@
-// What is known of the runs of baselines: their spread, and what a gate can find with it.
+// The runs of baselines: their spread, and what a gate can find with it.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ struct BaselineSeries {
   std::vector<NeededRuns> needed_runs;
 };
 
-/// With this chance a drop is found.
+/// The chance with which a drop is found.
 inline constexpr double needed_runs_power = 0.95;
 
-/// Each fingerprint and arm of a baseline, in order of these.
+/// The series of each fingerprint and arm of a baseline, in order of these.
 std::vector<BaselineSeries> series_of(const RunSet& set, const std::string& baseline,
                                       const DecisionRule& rule);
 

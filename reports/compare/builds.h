@@ -1,4 +1,4 @@
-// Which builds of the program measured runs.
+// The builds of the program that measured runs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace nearmetal {
 
-/// Each once.
+/// The builds of the runs, each once.
 std::vector<Tool> builds_of(const std::vector<const SetRun*>& runs);
 
 /// "0.1.0 COMMIT Release and ...". With compiler and build ID where another build, of these or of

@@ -58,7 +58,7 @@ void for_each_in_key(Decides decides, const Add& add) {
   for (const auto& [place, call] : calls) call();
 }
 
-// What the jobs of a run were asked for: one for all of them, or one for each.
+// The settings of the jobs of a run: one for all of them, or one for each.
 struct JobSettings {
   RunConfig config;
   bool exchanges = false;  // gradients
@@ -111,8 +111,8 @@ void add_work(Key& key, const AllSettings& jobs) {
   });
 }
 
-// Of what only matters where gradients are exchanged, the key has what is not the default there:
-// one rank alone is the reference of several, whatever their type.
+// The key has settings that matter only where gradients are exchanged if they are not the default
+// there: one rank alone is the reference of several, whatever their type.
 void add_exchange(Key& key, const AllSettings& jobs) {
   const RunConfig standard;
   for_each_in_key(Decides::layout, [&](const Setting& setting, auto member) {
@@ -168,7 +168,7 @@ std::string chip_of(const Environment& environment, const Rank& rank) {
   return gpu < environment.gpus.size() ? gpu_chip(environment.gpus[gpu].name) : "unknown";
 }
 
-// Of the rank's job, as it was asked for; 0: all.
+// The threads of the rank's job, as it was asked for; 0: all.
 int64_t threads_of(const Rank& rank, const AllSettings& jobs, const Run& run) {
   size_t job = 0;
   int64_t ranks = run.jobs.empty() ? 0 : run.jobs[0].ranks;
@@ -207,7 +207,7 @@ void add_libraries(Key& key, const Report& report, const Run& run) {
       return found == environment.libraries.end() ? none : found->second;
     };
     const std::string versions = of_each_rank(report, run, version);
-    // Of another run of the report.
+    // None: the library is of another run of the report.
     if (versions != none) key.push_back({"libraries." + name, versions, Severity::software});
   }
 }

@@ -39,7 +39,7 @@ void add_new(std::vector<KeyDifference>& differences, const KeyDifference& found
   if (std::ranges::none_of(differences, same)) differences.push_back(found);
 }
 
-// Of every run of both arms from the first of the base; each difference once.
+// The differences of every run of both arms from the first of the base; each difference once.
 std::vector<KeyDifference> differences_within(const ArmPair& pair, const CompareOptions& options) {
   std::vector<KeyDifference> found;
   if (pair.base->runs.empty()) return found;
@@ -98,8 +98,8 @@ ExplainedSide side_of(const RunArm& arm, const std::vector<Environment>& environ
   return side;
 }
 
-// Whether there is something to explain, however small: its interval excludes 0. Of one run a side,
-// which has none, it is what goes beyond the margin.
+// Whether there is something to explain, however small: its interval excludes 0. For one run a
+// side, which has none, it is what goes beyond the margin.
 bool shows_difference(const ComparisonRow& throughput, const DecisionRule& rule) {
   const Maybe<Interval>& interval = throughput.difference_interval;
   if (interval) return interval->lower > 0 || interval->upper < 0;
@@ -151,7 +151,8 @@ void sort_rows(std::vector<ComparisonRow>& rows, const std::vector<ArmPair>& pai
   });
 }
 
-// Of a pair whose runs may be compared; `only_open`: not where they are shown to be equivalent.
+// Whether a pair, whose runs may be compared, has figures; `only_open`: not where they are shown to
+// be equivalent.
 bool has_figures(const Comparison& comparison, const std::string& arm, bool only_open = false) {
   return std::ranges::any_of(comparison.rows, [&](const ComparisonRow& row) {
     return row.arm == arm && row.since.empty() && row.difference &&
@@ -159,7 +160,8 @@ bool has_figures(const Comparison& comparison, const std::string& arm, bool only
   });
 }
 
-// In what the steps of the sides have other things to do: the model is made of the base's alone.
+// The points in which the steps of the sides have other things to do: the model is made of the
+// base's alone.
 std::string other_steps(const ArmPair& pair, const CompareOptions& options) {
   std::vector<std::string> names;
   for (const KeyDifference& difference : differences_within(pair, options)) {

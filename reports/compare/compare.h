@@ -32,14 +32,14 @@ std::vector<std::pair<std::string, std::string>> joined_facts(const std::vector<
 std::vector<EnvironmentDifference> environment_differences(const std::vector<Environment>& base,
                                                            const std::vector<Environment>& other);
 
-/// Where what was found, or what --environment said, contradicts that the base is bare metal and
-/// the other side of this form, or where nothing confirms it.
+/// The doubts where what was found, or what --environment said, contradicts that the base is bare
+/// metal and the other side of this form, or where nothing confirms it.
 std::vector<Warning> doubts_of_claim(const std::vector<Environment>& bare,
                                      const std::vector<Environment>& next, ComparisonForm form);
 /// The same; or, of imported results, that their machines are as they were published.
 std::vector<Warning> doubts_of_claim(const RunSet& bare, const RunSet& next, ComparisonForm form);
 
-/// Of the interval of the difference, at confidence 1 - 2 alpha, against the margin:
+/// The place of the difference's interval, at confidence 1 - 2 alpha, against the margin:
 ///  - equivalent: wholly within; slower, faster: wholly beyond; inconclusive: neither, or none;
 ///  - not_comparable: keys differ, or one side lacks the row or its metric; invalid: no complete
 ///    run.
@@ -79,10 +79,10 @@ inline constexpr double side_confidence = 0.95;
 /// Chance to decide, for which numbers of runs are planned.
 inline constexpr double planned_power = 0.8;
 
-/// What runs, or ranks and jobs of them, warned of.
+/// A warning of runs, or of ranks and jobs of them.
 struct RunWarning {
   Warning warning;                // with the ranges of its figures, or as the first put it
-  int64_t runs = 1;               // that gave it
+  int64_t runs = 1;               // runs that gave it
   bool same = true;               // in these words, but for figures
   std::optional<size_t> worst{};  // index of the run with the largest figure; none: all are equal
   std::string worst_of{};         // the rank or job of that run: "rank 1 (host)"; empty: the run
@@ -90,9 +90,9 @@ struct RunWarning {
 
 struct SideSummary {
   std::string name{};    // in a sentence: "the base", "the VM"
-  int64_t runs = 0;      // that count
+  int64_t runs = 0;      // runs that count
   int64_t left_out = 0;  // partial, failed or without the figure
-  int64_t sessions = 0;  // that the runs were taken in
+  int64_t sessions = 0;  // sessions of the runs
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;
   Maybe<RunSpread> spread;
@@ -104,7 +104,7 @@ struct SideSummary {
 /// One layout and metric.
 struct ComparisonRow {
   std::string arm;
-  std::string since;  // day of the anchor of a baseline that this row is held against; empty: none
+  std::string since;  // day of the anchor of a baseline that this row is compared with; empty: none
   std::string metric;
   Verdict verdict = Verdict::inconclusive;
   std::string reason;  // of the verdict, in words
@@ -144,7 +144,7 @@ const char* new_title(const CompareOptions& options);
 const char* base_name(const CompareOptions& options);
 const char* new_name(const CompareOptions& options);
 
-/// "run", or "run since 2026-01-31" where it is held against an anchor.
+/// "run", or "run since 2026-01-31" where it is compared with an anchor.
 std::string title_of(const ComparisonRow& row);
 
 /// Whether rows were judged by runs that cannot tell how sessions differ.

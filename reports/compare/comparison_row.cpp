@@ -16,7 +16,7 @@ struct SideValues : CountedRuns {
   std::string lack;  // why a complete run has no such value; empty where each has one
 };
 
-// What a training step can take or yield; beyond lies damage, or a joke.
+// The values that a training step can take or yield; beyond lies damage, or a joke.
 constexpr double smallest_value = 1e-100;
 constexpr double largest_value = 1e100;
 
@@ -61,7 +61,8 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   return side;
 }
 
-// What its monitor saw, or why it saw nothing; empty: each rank was alone, at steady clocks.
+// The disturbance that its monitor saw, or why it saw nothing; empty: each rank was alone, at
+// steady clocks.
 std::string disturbance_of(const SetRun& run) {
   const std::string name = "a run of " + run.source;
   if (run.run.ranks.empty()) return name + " has no ranks";
@@ -211,7 +212,7 @@ void mark_unmeasured(ComparisonRow& row, const Unknown& why) {
   row.more_runs = why;
 }
 
-// Of a side without a value: its runs lack the metric, or none is complete.
+// Fills the row of a side without a value: its runs lack the metric, or none is complete.
 void fill_missing(ComparisonRow& row, const SideValues& side, const std::string& name) {
   if (!side.values.empty()) return;
   row.verdict = side.lack.empty() ? Verdict::invalid : Verdict::not_comparable;

@@ -19,12 +19,12 @@ std::string mean_text(const SideSummary& side, const Metric& metric);
 /// A run that is not among them, and why.
 struct LeftOut {
   std::string source;
-  std::string metric;  // that it lacks; empty: the run is not complete
+  std::string metric;  // the one that it lacks; empty: the run is not complete
   std::string why;
 };
 std::vector<LeftOut> left_out_of(const RunArm& arm, const Metric& metric);
 
-/// Each reason once: "2 runs of a.json, b.json are left out: failed (out of memory)".
+/// The reasons, each once: "2 runs of a.json, b.json are left out: failed (out of memory)".
 std::vector<std::string> left_out_texts(const std::vector<LeftOut>& runs);
 
 /// Both arms hold comparable runs. Those that are not complete are left out by that alone. Runs of
@@ -46,7 +46,7 @@ ComparisonRow geometric_mean_row(const std::vector<const ComparisonRow*>& rows,
 /// side came after the other.
 bool are_pairs(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
-/// What the runs warned of, each kind once, however many jobs and ranks of a run gave it, in the
+/// The warnings of the runs, each kind once, however many jobs and ranks of a run gave it, in the
 /// order in which they came.
 std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs);
 

@@ -9,7 +9,8 @@
 namespace nearmetal {
 namespace {
 
-// What is another on every machine, of every run or launch, and says nothing of its speed.
+// Whether a fact is another on every machine, of every run or launch, and says nothing of its
+// speed.
 bool is_identity(const std::string& name) {
   constexpr std::array ends = {"host_name", "boot_id", "/uuid", "/pci_id", "/serial", "/gid"};
   const bool is_idle_link = name.starts_with("gpus/") && name.ends_with("/link_generation");

@@ -6,7 +6,8 @@
 namespace nearmetal {
 namespace {
 
-// By all signs together where the report has that conclusion, else by the CPU's alone.
+// Whether it is, by all signs together where the report has that conclusion, else by the CPU's
+// alone.
 std::optional<bool> is_virtual(const Environment& environment) {
   const Maybe<MachineKind>& machine = environment.virtualisation.machine;
   return machine ? *machine == MachineKind::vm : environment.hypervisor_cpu_flag.value;
@@ -35,7 +36,7 @@ bool any_says(const std::vector<Environment>& side, MachineKind claim) {
       side, [&](const Environment& environment) { return environment.claim == claim; });
 }
 
-// Of all forms but that of any two sets.
+// Doubts in all forms but that of any two sets.
 void doubt_bare_metal(const std::vector<Environment>& bare, std::vector<Warning>& doubts) {
   if (any_is(bare, true)) {
     doubts.push_back({"claim_bare", "the side given as bare metal shows a hypervisor"});

@@ -54,7 +54,7 @@ const std::string& unclean(const ComparisonRow& row) {
   return row.base_side.disturbed.empty() ? row.new_side.disturbed : row.base_side.disturbed;
 }
 
-// What keeps the rows from being judged at all; false where nothing does.
+// Puts into `result` what keeps the rows from being judged at all; false where nothing does.
 bool refuse(const Comparison& comparison, GateResult& result) {
   const auto end = [&](ExitCode code, const std::string& verdict) {
     result.exit_code = code;

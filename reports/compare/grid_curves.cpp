@@ -30,7 +30,7 @@ std::optional<double> number_in(const std::string& text) {
   return number;
 }
 
-// As it was settled, where it was left to the program.
+// The value as it was settled, where it was left to the program.
 std::string settled_value(const RunArm& arm, const std::string& setting, const std::string& asked) {
   if (asked != "auto") return asked;
   for (const KeyField& field : arm.runs.front().key) {
@@ -53,7 +53,7 @@ std::vector<const RunArm*> arms_of_grid(const RunSet& set) {
   return arms;
 }
 
-// Those that have several values, by their order in the arms.
+// The coordinates that have several values, by their order in the arms.
 std::vector<std::string> varying_coordinates(const std::vector<const RunArm*>& arms) {
   std::map<std::string, std::set<std::string>> values;
   for (const RunArm* arm : arms) {

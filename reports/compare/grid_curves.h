@@ -1,4 +1,4 @@
-// What a sweep with a grid shows over each of its settings.
+// The curves of a sweep with a grid over each of its settings.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct GridCurve {
   std::vector<CurvePoint> points;  // numbers rise, others are in the order of the set
 };
 
-/// By setting, and there in the order of the set. Their arms are those of `set`.
+/// The curves by setting, and there in the order of the set. Their arms are those of `set`.
 std::vector<GridCurve> grid_curves(const RunSet& set);
 
 /// How far from the best throughput a smaller batch may be to be preferred: 5 %.
@@ -38,11 +38,11 @@ struct Knee {
   bool best_is_largest = false;
 };
 
-/// None of settings that are no batch. Of a curve that lives on.
+/// None for settings that are no batch. `curve` must outlive the result.
 std::optional<Knee> knee_of(const GridCurve& curve);
 
-/// What arms of one combination of the grid have in common, for contexts; empty where there is
-/// none. `any_batch`: whatever its batch.
+/// The text that arms of one combination of the grid have in common, for contexts; empty where
+/// there is none. `any_batch`: whatever its batch.
 std::string combination_text(const RunArm& arm, bool any_batch = false);
 
 }  // namespace nearmetal

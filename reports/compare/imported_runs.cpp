@@ -25,7 +25,7 @@ std::string system_of(const ImportedRun& imported) {
   return "";
 }
 
-// What the log tells of it as that of a run; the rest stays unknown.
+// The result as a run, as far as the log shows it; the rest stays unknown.
 Run run_of(const ImportedRun& imported) {
   const Unknown untold{"the published file does not tell it"};
   Run run;

@@ -62,7 +62,7 @@ bool has_arm(const Report& report, const std::string& wanted) {
   return std::ranges::find(report.arms, wanted, &Arm::name) != report.arms.end();
 }
 
-// Of several reports in a file one may have the arm that is asked for.
+// One of several reports in a file may have the arm that is asked for.
 void read_some(Source& source, std::vector<ReportText> texts, bool with_steps) {
   bool found = false;
   for (ReportText& text : texts) {
@@ -111,7 +111,8 @@ void read_in_parallel(std::vector<Source>& sources, bool with_steps) {
   work();
 }
 
-// What one report could not have, and another has: by MIG the arm names the profile, too.
+// Leaves out arms that one report could not have, and another has: by MIG the arm names the
+// profile, too.
 void leave_out_what_is_there(RunSet& set) {
   std::erase_if(set.unsupported, [&](const UnsupportedArm& missing) {
     return std::ranges::any_of(set.arms, [&](const RunArm& arm) {

@@ -33,7 +33,7 @@ RunSet with_group(const NamedRuns& group) {
 
 GroupedPlaces grouped_places(const Places& places) {
   GroupedPlaces groups;
-  std::string group;  // that places without a name belong to
+  std::string group;  // the group of places without a name
   for (const std::string& given : places) {
     const auto [name, place] = named_place(given);
     if (place.empty()) throw std::invalid_argument("'" + given + "' names a group without a file");

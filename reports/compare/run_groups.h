@@ -27,7 +27,7 @@ struct GroupedRuns {
   std::vector<NamedRuns> groups{};  // none where none was named
 };
 
-/// As read_sides(), each group a side.
+/// The same as read_sides(), each group a side.
 GroupedRuns read_groups(const GroupedPlaces& places, bool with_steps = false);
 
 }  // namespace nearmetal

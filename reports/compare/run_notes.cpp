@@ -41,7 +41,7 @@ void add_order_note(ComparisonRow& row, const Runs& base, const Runs& next) {
                        "them would look like a difference"});
 }
 
-// Each once.
+// The derivations, each once.
 std::vector<std::string> derivations_of(const Runs& base, const Runs& next) {
   std::set<std::string> found;
   for (const Runs* runs : {&base, &next}) {
@@ -68,7 +68,7 @@ void add_kind_note(ComparisonRow& row, const Runs& base, const Runs& next) {
   row.notes.push_back({kind, "both sides are " + kind + ", and say nothing about real machines"});
 }
 
-// As when new runs were added to the baseline that they are held against.
+// Runs of both sides, as when new runs were added to the baseline that they are compared with.
 void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto identity = [](const SetRun* run) {
     const std::string& begun = is_imported(*run) ? run->identity : run->run.started_at;

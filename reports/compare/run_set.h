@@ -12,8 +12,8 @@
 
 namespace nearmetal {
 
-/// What a difference means, the worst first: numbers of another nature, another computation, other
-/// placement, other hardware, other libraries.
+/// The meaning of a difference, the worst first: numbers of another nature, another computation,
+/// other placement, other hardware, other libraries.
 enum class Severity { kind, work, layout, hardware, software };
 constexpr auto names_of(Severity) {
   return std::array{"kind", "work", "layout", "hardware", "software"};
@@ -34,9 +34,9 @@ struct KeyField {
 /// host, driver, kernel, hypervisor nor the product name of a GPU are part of it.
 std::vector<KeyField> comparable_key(const Report& report, const Arm& arm, const Run& run);
 
-/// The fields that may be allowed to differ; of kinds only measured and emulated. Those of parts,
-/// such as loss_scale.initial, stand for themselves and by what they are parts of; libraries by
-/// that alone, as others come with other versions.
+/// The fields that may be allowed to differ; of kinds only measured and emulated. The fields of
+/// parts, such as loss_scale.initial, stand for themselves and by what they are parts of; libraries
+/// by that alone, as others come with other versions.
 std::vector<std::string> fields_that_may_differ();
 
 /// The chip of a GPU without what its product, form factor, memory, MIG or vGPU profile adds:
@@ -46,7 +46,7 @@ std::string gpu_chip(const std::string& product);
 /// The board of a GPU: "NVIDIA H200" of its MIG device "NVIDIA H200 MIG 1g.18gb", too.
 std::string gpu_board(const std::string& product);
 
-/// What the sides are said to be: any two sets of runs, or bare metal and a VM or a container.
+/// The sides as they are given: any two sets of runs, or bare metal and a VM or a container.
 enum class ComparisonForm { sets, vm, container };
 constexpr auto names_of(ComparisonForm) { return std::array{"sets", "vm", "container"}; }
 
@@ -85,7 +85,7 @@ struct SetRun {
   Tool tool;           // the build that measured it
   Kind kind = Kind::measured;
   std::vector<KeyField> key;
-  // Of one of several unlike jobs: the key as if the others did the same, which tells its own work.
+  // The key of one of several unlike jobs, as if the others did the same, which shows its own work.
   std::vector<KeyField> own_key{};
   std::string identity{};  // of imported runs: their place in a published file; else empty
   std::string derived{};   // of imported runs: from what, for readers
@@ -105,20 +105,20 @@ struct RunArm {
   std::vector<SetRun> runs;
   std::optional<ArmShare> share{};
   std::optional<GridPoint> grid{};
-  std::string group{};  // it is held against arms of the same alone; empty: there are no groups
+  std::string group{};  // it is compared with arms of the same alone; empty: there are no groups
   std::string whole{};  // the arm whose unlike jobs it is one of; empty: none
 };
 
 struct RunSet {
   std::vector<RunArm> arms;
   std::vector<Environment> environments;  // of its runs; the same machine mostly once
-  // With jobs that do unlike work. In `arms` is each of their jobs by itself, as "ARM, job 2".
+  // Arms with jobs that do unlike work. In `arms` is each of their jobs by itself, as "ARM, job 2".
   std::vector<RunArm> wholes{};
   std::vector<UnsupportedArm> unsupported{};
   std::vector<std::string> foreign{};  // files in folders that are no reports, left out
 };
 
-/// What the runs of an arm were fed; images where it has none.
+/// The unit that the runs of an arm were fed; images where it has none.
 SampleUnit unit_of(const RunArm& arm);
 /// The units of each arm that has runs.
 std::vector<SampleUnit> units_of(const RunSet& set);

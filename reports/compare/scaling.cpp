@@ -127,7 +127,7 @@ std::vector<MeasuredArm> measured_arms(const RunSet& set) {
   return arms;
 }
 
-// In what the work or the means of two arms differ.
+// The fields in which the work or the means of two arms differ.
 std::vector<std::string> differing_fields(const RunArm& arm, const RunArm& other) {
   std::vector<std::string> names;
   for (const auto& found : key_differences(arm.runs.front().key, other.runs.front().key)) {

@@ -13,7 +13,7 @@ namespace nearmetal {
 /// One arm against the arm with the fewest ranks that did the same work by the same means.
 struct ScalingPoint {
   std::string arm;
-  std::string reference;  // the arm that it is held against; itself for the reference
+  std::string reference;  // the arm that it is compared with; itself for the reference
   std::string against;    // the same for tables: "1x1x1", or of a reference that it is one
   Kind kind = Kind::measured;
   Scaling scaling = Scaling::weak;
@@ -30,12 +30,12 @@ struct ScalingPoint {
   bool is_reference() const { return arm == reference; }
 };
 
-/// In the order of the set, those of arms whose group has two numbers of ranks or more. Weak: a
-/// group has equal comparable keys but for the layout. Arms without such a group are held against
-/// those with the same batch of all ranks together: strong, whatever the learning rate, which
-/// follows from the batch. In a sweep with a grid both are of one combination. Of several arms with
-/// the fewest ranks the first is the reference. Arms without a complete run, and those whose jobs
-/// share a GPU, are left out.
+/// The points in the order of the set, those of arms whose group has two numbers of ranks or more.
+/// Weak: a group has equal comparable keys but for the layout. Arms without such a group are
+/// compared with those with the same batch of all ranks together: strong, whatever the learning
+/// rate, which follows from the batch. In a sweep with a grid both are of one combination. The
+/// first of several arms with the fewest ranks is the reference. Arms without a complete run, and
+/// those whose jobs share a GPU, are left out.
 std::vector<ScalingPoint> scaling_of(const RunSet& set);
 
 /// For tables: "weak, 256 a rank", "strong, 1024 in all".

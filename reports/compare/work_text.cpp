@@ -57,7 +57,7 @@ std::string days_of(const RunSet& set) {
   return *first == *last ? *first : *first + " to " + *last;
 }
 
-// Of imported results, whose files tell some of it.
+// The line of imported results, whose files report some of it.
 std::string published_line(const RunSet& set) {
   const auto of_key = [&](const std::string& field) {
     return of_each_run(set, [&](const SetRun& run) { return key_value(run, field); });

@@ -1,4 +1,4 @@
-// What runs did, in words, for readers who have not seen the command lines.
+// The work of runs, in words, for readers who have not seen the command lines.
 #pragma once
 
 #include <array>
@@ -34,11 +34,11 @@ std::string task_of(const RunSet& set);
 /// without the host where the reports leave out its name; empty without runs.
 std::string work_line(const RunSet& set);
 
-/// That line, where sides differ one for each: "VM: resnet50 training, ..."; of name and set.
+/// The same line, where sides differ one for each: "VM: resnet50 training, ..."; of name and set.
 std::vector<std::string> work_lines(
     const std::vector<std::pair<std::string, const RunSet*>>& sides);
 
-/// What the runs of an arm did not have in common; empty: nothing.
+/// The work that the runs of an arm did not have in common; empty: nothing.
 std::string different_work(const RunArm& arm);
 
 /// Throws NotComparable where the runs of an arm did different work.

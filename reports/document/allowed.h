@@ -1,4 +1,4 @@
-// Which values of a field or a setting are allowed.
+// The values of a field or a setting that are allowed.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ constexpr Range above(double minimum) { return {.minimum = minimum, .above_minim
 constexpr Range within(double minimum, double maximum) { return {minimum, maximum}; }
 inline constexpr Range any_number{};
 
-/// Which names of an enum: all, or all but one.
+/// The allowed names of an enum: all, or all but one.
 struct Names {
   size_t without = std::numeric_limits<size_t>::max();
 };

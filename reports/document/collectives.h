@@ -9,13 +9,13 @@
 
 namespace nearmetal {
 
-/// What sums the gradients of several ranks; automatic: the first that is for the device.
+/// The way to sum the gradients of several ranks; automatic: the first that is for the device.
 enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
 
-/// Over which ranks NCCL sums.
+/// The ranks over which NCCL sums.
 enum class NcclGroup { none, all_ranks, each_host };
 
-/// What the program must know of an all-reduce before it joins one (comm/join_all_reduce.h).
+/// The facts of an all-reduce that the program needs before it joins one (comm/join_all_reduce.h).
 struct Collective {
   AllReduceKind kind{};
   const char* name = "";

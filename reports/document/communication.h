@@ -1,4 +1,4 @@
-// What a report says of the gradients that ranks exchange.
+// The part of a report about the gradients that ranks exchange.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace nearmetal {
 
-/// By which NCCL must sum; automatic: its choice, or the user's.
+/// The algorithm by which NCCL must sum; automatic: its choice, or the user's.
 enum class NcclAlgorithm { automatic, ring, tree };
 constexpr auto names_of(NcclAlgorithm) { return std::array{"auto", "ring", "tree"}; }
 
@@ -47,7 +47,7 @@ struct SumChoice {
   bool operator==(const SumChoice&) const = default;
 };
 
-/// What NCCL chose, as rank 0 was told, for its group: all ranks, or those of its host.
+/// The choices of NCCL, by the log of rank 0, for its group: all ranks, or those of its host.
 struct NcclChoices {
   std::vector<SumChoice> sums;
   std::vector<std::string> transports;  // to other ranks: "P2P/CUMEM", "SHM/direct/direct", ...
@@ -67,7 +67,8 @@ struct Communication {
   double buckets_seconds = 0;              // of all, one after another with nothing else going on
   Maybe<double> exposed_seconds_per_step;  // of the slowest rank
   Maybe<double> best_bus_bandwidth_bytes_per_second;  // of the buckets
-  // At that rate: 2 (ranks - 1) / ranks x bytes_per_step / best_bus_bandwidth_bytes_per_second.
+  // The time at that rate: 2 (ranks - 1) / ranks x bytes_per_step /
+  // best_bus_bandwidth_bytes_per_second.
   Maybe<double> least_seconds_per_step;
 
   bool operator==(const Communication&) const = default;

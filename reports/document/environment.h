@@ -14,13 +14,13 @@
 
 namespace nearmetal {
 
-/// What a machine is, as it is found or as its user says.
+/// The kind of a machine, as it is found or as its user says.
 enum class MachineKind { vm, bare_metal, container };
 constexpr auto names_of(MachineKind) { return std::array{"vm", "bare-metal", "container"}; }
 
-/// What tells a virtual machine and a container from bare metal. Each question is asked on its own,
-/// since a container may run in a virtual machine; `machine`, `hypervisor` and `container` are
-/// conclusions from the rest.
+/// The signs that tell a virtual machine and a container from bare metal. Each question is asked on
+/// its own, since a container may run in a virtual machine; `machine`, `hypervisor` and `container`
+/// are conclusions from the rest.
 struct Virtualisation {
   Maybe<MachineKind> machine;          // vm or bare_metal
   Maybe<std::string> hypervisor;       // kvm, firecracker, vmware, ...; none
@@ -149,7 +149,7 @@ struct Gpu {
   Maybe<int64_t> iommu_group;
   Maybe<std::string> iommu_type;       // identity, DMA, DMA-FQ
   Maybe<bool> virtual_function;        // of SR-IOV
-  Maybe<int64_t> own_link_generation;  // that the GPU is capable of, whatever its slot is
+  Maybe<int64_t> own_link_generation;  // the GPU's capability, whatever its slot is
   Maybe<bool> ats_capable;
   Maybe<bool> ats;            // translations of the IOMMU are kept by the GPU
   Maybe<bool> acs_redirect;   // bridges above send peers' traffic to the root complex
@@ -195,7 +195,7 @@ struct Environment {
   Limits limits;
   std::vector<NetworkInterface> network;
   std::vector<RdmaDevice> rdma;
-  Maybe<std::string> nccl_topology_file;          // that NCCL would read
+  Maybe<std::string> nccl_topology_file;          // the one that NCCL would read
   std::vector<Gpu> gpus;                          // those used
   std::map<std::string, std::string> libraries;   // name to version, as loaded
   std::map<std::string, std::string> variables;   // environment variables by allow-list

@@ -1,4 +1,4 @@
-// What doctor says of a machine.
+// The findings of doctor about a machine.
 #pragma once
 
 #include <string>

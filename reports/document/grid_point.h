@@ -7,7 +7,7 @@
 namespace nearmetal {
 
 struct GridPoint {
-  std::string layout;                           // that runs with each combination of the grid
+  std::string layout;                           // runs with each combination of the grid
   std::map<std::string, std::string> settings;  // of this combination, as layout files name them
 
   bool operator==(const GridPoint&) const = default;

@@ -1,4 +1,4 @@
-// What published logs of other programs tell. Nothing of it was measured by this one.
+// The results in published logs of other programs. None of them was measured by this one.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct ImportedRun {
   std::map<std::string, std::string> facts;  // what else is said, by the names of the file
 };
 
-/// What `work` may name, beside settings of a run.
+/// The names that `work` may have, beside settings of a run.
 inline constexpr std::array imported_work = {
     "benchmark", "collective", "dataset", "global_batch_size", "message_bytes", "placement",
     "redop",     "round",      "type",    "variable_update"};

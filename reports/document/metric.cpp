@@ -11,7 +11,7 @@
 namespace nearmetal {
 namespace {
 
-// Of the times that each rank has, the largest.
+// The largest of the times that each rank has.
 template <auto times, auto seconds_of>
 Maybe<double> slowest(const Run& run) {
   Maybe<double> slowest = Unknown{"the run has no rank"};

@@ -20,20 +20,20 @@ struct Metric {
   int64_t fewest_steps = 0;  // of a window; of fewer, a quantile is little more than the longest
 };
 
-/// Those of runs in this unit. Throughput first: what is compared when nothing else is asked for.
-/// Times are those of the slowest rank.
+/// The metrics of runs in this unit. Throughput comes first: it is compared when nothing else is
+/// asked for. Times are those of the slowest rank.
 std::span<const Metric> metrics_of(SampleUnit unit);
 /// Each of the metrics in one of these units once.
 std::vector<const Metric*> metrics_of(std::span<const SampleUnit> units);
-/// Those, and what is told where it is asked for: the throughput of each GPU, and latency.
+/// The same, and those reported where they are asked for: the throughput of each GPU, and latency.
 std::vector<const Metric*> all_metrics_of(std::span<const SampleUnit> units);
 /// Quantiles of inference steps that were taken one at a time.
 std::span<const Metric> latency_metrics();
 bool tells_latency(const Run& run);
-/// What tables tell of a run: metrics_of() its unit, and latency where it tells that.
+/// The metrics that tables show of a run: metrics_of() its unit, and latency where it has that.
 std::vector<const Metric*> told_metrics_of(const Run& run);
 const Metric& throughput_metric(SampleUnit unit);
-/// What results of nccl-tests have in place of a throughput.
+/// The metric that results of nccl-tests have in place of a throughput.
 const Metric& bus_bandwidth_metric();
 
 /// Throws std::invalid_argument that names those there are.
@@ -44,8 +44,8 @@ double throughput_of(double samples, double seconds);
 double throughput_of(const TimedWindow& window);
 double mean_step_seconds(const TimedWindow& window);
 
-/// Step times of a rank in the timed window, which the run has; empty where they are not kept. Of
-/// several jobs each has a window of its own, which reports of old do not tell.
+/// Step times of a rank in the timed window, which the run has; empty where they are not kept. Each
+/// of several jobs has a window of its own, which old reports do not show.
 std::span<const double> window_steps(const Run& run, size_t rank);
 
 /// Sets the throughput in samples per second, and from it, run.flops_per_sample and

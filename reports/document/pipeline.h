@@ -1,4 +1,4 @@
-// What is known of the stages of a pipeline: of each from its rank, and of all together.
+// The stages of a pipeline: of each from its rank, and of all together.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct RankStage {
   int64_t replica = 0;
   std::string first_node, last_node;  // of the network, that it computes
   int64_t parameters = 0;
-  // That its program takes on the device by either schedule.
+  // The memory that its program takes on the device by either schedule.
   Maybe<int64_t> gpipe_bytes{}, one_forward_one_backward_bytes{};
   Maybe<StageSeconds> seconds{};
   int64_t boundary_bytes = 0;  // of a micro-batch to the stage behind, and back; 0: the last stage
@@ -50,9 +50,9 @@ struct PipelineBubble {
   bool operator==(const PipelineBubble&) const = default;
 };
 
-/// What the stages of a run are together.
+/// The figures of the stages of a run together.
 struct PipelineFigures {
-  std::string library;  // that moves values and gradients between stages, and its version
+  std::string library;  // for values and gradients between stages, with its version
   int64_t stages = 1;
   int64_t replicas = 1;
   PipelineBubble bubble;

@@ -1,5 +1,5 @@
-// What a run with --attribute learns beside its steps: what they ask of the machine, and what the
-// machine gives.
+// The findings of a run with --attribute beside its steps: what they ask of the machine, and what
+// the machine gives.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct ProbeTime {
   std::string work;  // what one run does
   double bytes = 0;  // moved by one run
   double flops = 0;  // done by one run
-  int64_t runs = 0;  // that were timed
+  int64_t runs = 0;  // timed ones
   Maybe<double> median_seconds;
   Maybe<double> mean_seconds;
   Maybe<double> p99_seconds;
@@ -25,7 +25,7 @@ struct ProbeTime {
   bool operator==(const ProbeTime&) const = default;
 };
 
-/// What one step asks of one rank's machine.
+/// The needs of one step on one rank's machine.
 struct StepNeeds {
   int64_t kernels = 0;     // or primitives
   double input_bytes = 0;  // copied from the host; 0: images stay on the device

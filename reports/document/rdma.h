@@ -11,13 +11,13 @@
 
 namespace nearmetal {
 
-/// What lies between two devices, in the words of `nvidia-smi topo -m`. pix: at most one PCIe
-/// switch. pxb: several. phb: a PCIe host bridge, usually of a CPU. node: the way between the host
-/// bridges of one NUMA node. sys: that between NUMA nodes.
+/// The way between two devices, in the words of `nvidia-smi topo -m`. pix: at most one PCIe switch.
+/// pxb: several. phb: a PCIe host bridge, usually of a CPU. node: the way between the host bridges
+/// of one NUMA node. sys: that between NUMA nodes.
 enum class PciDistance { pix, pxb, phb, node, sys };
 constexpr auto names_of(PciDistance) { return std::array{"PIX", "PXB", "PHB", "NODE", "SYS"}; }
 
-/// By what a NIC may read and write the memory of a GPU.
+/// The means by which a NIC may read and write the memory of a GPU.
 enum class GpuDirectRdma { none, dma_buf, peer_memory };
 constexpr auto names_of(GpuDirectRdma) { return std::array{"none", "dma-buf", "nvidia_peermem"}; }
 
@@ -68,7 +68,7 @@ struct RdmaDevice {
   bool operator==(const RdmaDevice&) const = default;
 };
 
-/// From a GPU to a NIC of its host.
+/// The path from a GPU to a NIC of its host.
 struct NicPath {
   std::string rdma_device;
   Maybe<PciDistance> distance;
@@ -77,7 +77,7 @@ struct NicPath {
   bool operator==(const NicPath&) const = default;
 };
 
-/// What went through a port while a window was timed, of all processes.
+/// The traffic of a port while a window was timed, of all processes.
 struct RdmaTraffic {
   std::string rdma_device;
   int64_t port = 1;

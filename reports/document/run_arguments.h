@@ -9,7 +9,7 @@
 
 namespace nearmetal {
 
-/// What a dynamic loss scale starts at.
+/// The initial value of a dynamic loss scale.
 inline constexpr double initial_of_dynamic = 65536;
 
 // The text that a command line and a layout file write for this value. Throws std::invalid_argument
@@ -32,9 +32,9 @@ std::optional<std::string> setting_text(const Setting& setting, const std::optio
   return setting_text(setting, *member);
 }
 
-/// What is to be asked for to do the work of `config` again: every setting that decides what is
-/// computed and proven, and none of output, display or plan cache, as paths of another machine have
-/// no meaning here.
+/// The workload to be asked for to do the work of `config` again: every setting that decides what
+/// is computed and proven, and none of output, display or plan cache, as paths of another machine
+/// have no meaning here.
 Workload repeated_workload(const RunConfig& config);
 
 /// "run" and a flag for each setting of repeated_workload(). Throws std::invalid_argument for what

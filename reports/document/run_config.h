@@ -35,11 +35,11 @@ constexpr auto names_of(HostWait) { return std::array{"auto", "block"}; }
 enum class Bind { automatic, off };
 constexpr auto names_of(Bind) { return std::array{"auto", "off"}; }
 
-/// Of several ranks: gradients are averaged every step, or each rank trains for itself.
+/// The update of several ranks: gradients are averaged every step, or each rank trains for itself.
 enum class Update { allreduce, independent };
 constexpr auto names_of(Update) { return std::array{"allreduce", "independent"}; }
 
-/// In which gradients travel between ranks; computed: as the backward pass leaves them.
+/// The type in which gradients travel between ranks; computed: as the backward pass leaves them.
 enum class GradientType { computed, fp32, bf16, fp16 };
 constexpr auto names_of(GradientType) { return std::array{"computed", "fp32", "bf16", "fp16"}; }
 
@@ -71,7 +71,7 @@ struct RunConfig {
   Bind bind = Bind::automatic;
   int64_t threads = 0;  // of the CPU backend; 0: all that the process may use
   Update update = Update::allreduce;
-  int64_t ranks = 0;                       // that there must be; 0: any number
+  int64_t ranks = 0;                       // required number; 0: any number
   std::optional<int64_t> bucket_mib = 32;  // of gradients, sent at once; empty: to be measured
   GradientType gradient_type = GradientType::computed;
   AllReduceKind all_reduce = AllReduceKind::automatic;      // of GPUs; automatic: nccl
@@ -89,7 +89,7 @@ struct RunConfig {
   std::optional<std::string> plan_cache;   // path, or "off"
   std::optional<std::string> plans;        // report whose plans are pinned
   std::optional<std::string> output;       // path, or "-"
-  std::optional<MachineKind> environment;  // what the user says that this is
+  std::optional<MachineKind> environment;  // the kind that the user claims
   std::optional<std::string> host_facts;   // file by the host's operator
   double monitor_hz = 10;                  // samples per second of the timed window; 0: none
   bool no_host_info = false;               // leave out names, UUIDs, serial numbers, folders
@@ -149,7 +149,7 @@ inline bool in_step(const RunConfig& config, int64_t world_size) {
   return world_size == 1 || config.pipeline > 1 || exchanges_gradients(config, world_size);
 }
 
-/// By name of the setting, for every member of RunConfig.
+/// The origins by name of the setting, for every member of RunConfig.
 using Origins = std::map<std::string, Origin>;
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// What is declared of a setting of `nearmetal run`, beside the member of RunConfig that holds it.
+// The declaration of a setting of `nearmetal run`, beside the member of RunConfig that holds it.
 #pragma once
 
 #include <array>
@@ -22,12 +22,12 @@ constexpr auto names_of(SettingGroup) {
                     "Files and output"};
 }
 
-/// What a setting decides, from little to much: what is shown, looked up and kept; how a run goes,
-/// which config_sha256 tells; how ranks divide the work and what is computed, which are in the
-/// comparable key, too.
+/// The things that a setting decides, from little to much: what is shown, looked up and kept; how a
+/// run goes, which config_sha256 shows; how ranks divide the work and what is computed, which are
+/// in the comparable key, too.
 enum class Decides { display, run, layout, work };
 
-/// What a setting needs to have an effect.
+/// The condition under which a setting has an effect.
 enum class Needs { nothing, training, exchange };
 
 /// The commands that take a setting, as a set of bits. Layout files and `plan` take those of

@@ -12,7 +12,7 @@
 
 namespace nearmetal {
 
-/// In the order of documents.
+/// The settings in the order of documents.
 inline constexpr std::tuple settings_of_work{
     setting(&RunConfig::model, "model", SettingGroup::work,
             {.help = "resnet18, 34, 50, ...; vgg16, vit_b_16, bert_base",

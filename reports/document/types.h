@@ -44,8 +44,8 @@ struct Invocation {
   std::string started_at;  // RFC 3339, UTC
   RunConfig config;        // as it ran: nothing left to "auto" but what the run did not need
   Origins origins;         // JSON: each setting of config is {value, origin}
-  // Of the settings that change the work, not of output and display; empty: of imported results,
-  // which no settings led to.
+  // The hash of the settings that change the work, not of output and display; empty: that of
+  // imported results, which no settings led to.
   std::optional<std::string> config_sha256;
 
   bool operator==(const Invocation&) const = default;
@@ -100,7 +100,7 @@ inline const MonitoredSeries* series_named(const Monitoring& monitoring, const s
 }
 
 struct Binding {
-  std::string cpus;            // that it may use: "0-15,32-47"
+  std::string cpus;            // allowed to it: "0-15,32-47"
   Maybe<int64_t> numa_node;    // to whose CPUs it bound itself; else why not
   Maybe<int64_t> memory_node;  // whose memory it prefers
 
@@ -187,7 +187,7 @@ struct Proof {
   Maybe<double> window_end_gradient_norm;
   std::optional<Verify> verify;
   std::optional<bool> outputs_finite;  // of inference: the logits of the last step
-  // Of ranks that exchange gradients:
+  // Proofs of ranks that exchange gradients:
   std::optional<bool> replicas_identical;  // parameters and momentum, at the end
   std::optional<bool> sums_exact;          // of known values, through the same buckets
 
@@ -232,7 +232,7 @@ struct Run {
   std::string started_at;  // RFC 3339, UTC
   Status status = Status::complete;
   std::optional<std::string> failure;  // why it is not complete
-  std::optional<Tool> tool;            // that ran it; none: not known, or that of the report
+  std::optional<Tool> tool;            // the one that ran it; none: unknown, or that of the report
   Device device = Device::cpu;
   std::string device_name;
   std::string device_reason;  // why this device
@@ -305,7 +305,7 @@ struct Report {
   std::vector<ImportedSource> sources{};  // of imported results
 };
 
-/// What the runs of an arm were asked for.
+/// The configuration that the runs of an arm were asked for.
 inline const RunConfig& config_of(const Report& report, const Arm& arm) {
   return arm.config ? *arm.config : report.invocation.config;
 }

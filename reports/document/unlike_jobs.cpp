@@ -23,7 +23,7 @@ void keep_warnings_of(size_t job, std::vector<Warning>& warnings) {
   }
 }
 
-// What is in the report of the first job alone.
+// Drops what is in the report of the first job alone.
 void drop_what_is_of_the_first(Run& run) {
   run.proof = {};
   run.warm_up = Unknown{"it is known of the first job alone"};

@@ -12,8 +12,8 @@ inline constexpr const char* unlike_work = "its jobs do unlike work, which does 
 
 bool does_unlike_work(const std::vector<RunConfig>& workloads);
 
-/// Of such jobs, what the run shows of one, as if it were the only one; its warnings are those of
-/// that job and of the whole. Of a run that is not complete it is known that it is so, and why.
+/// The run as it shows one of such jobs, as if it were the only one; its warnings are those of that
+/// job and of the whole. For a run that is not complete it is known that it is so, and why.
 Run run_of_job(const Run& run, size_t job);
 
 }  // namespace nearmetal

@@ -1,4 +1,4 @@
-// What a run is asked to do, and who asked for it.
+// The work that a run is asked to do, and who asked for it.
 #pragma once
 
 #include <algorithm>

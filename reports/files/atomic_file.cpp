@@ -38,7 +38,7 @@ std::filesystem::path place_of(const std::filesystem::path& path, bool replace) 
   return named;
 }
 
-// Such as /dev/null.
+// Whether the path is a device such as /dev/null.
 bool is_character_device(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_character_file(std::filesystem::status(path, ignored));

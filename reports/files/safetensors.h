@@ -18,10 +18,10 @@ struct TensorView {
   std::variant<std::span<const float>, std::span<const int64_t>> values;
 };
 
-/// As https://huggingface.co/docs/safetensors says: the length of a JSON header, the header (dtype,
-/// shape and place of each tensor, `metadata` as texts), the values behind one another. Atomic as
-/// write_file_atomically(). Throws OutputError; std::logic_error for values that do not fill the
-/// dims, and for a name that was taken.
+/// Writes the format of https://huggingface.co/docs/safetensors: the length of a JSON header, the
+/// header (dtype, shape and place of each tensor, `metadata` as texts), the values behind one
+/// another. Atomic as write_file_atomically(). Throws OutputError; std::logic_error for values that
+/// do not fill the dims, and for a name that was taken.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata, bool replace);
 

@@ -34,7 +34,7 @@ std::string value_text(ProbeUnit unit, const Maybe<double>& value) {
   throw std::logic_error("unnamed ProbeUnit");
 }
 
-// What neither side knows says nothing.
+// A probe that neither side knows says nothing.
 std::string seen_text(const std::vector<SeenProbe>& seen) {
   std::vector<std::string> texts;
   for (const SeenProbe& probe : seen) {

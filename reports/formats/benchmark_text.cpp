@@ -116,7 +116,7 @@ void print_scaling(std::ostream& out, const RunSet& set) {
   print_family(out, "efficiency_interval", "Bounds of its 95 % interval.", efficiency_bounds);
 }
 
-// Of a time as reports hold them: YYYY-MM-DDThh:mm:ssZ.
+// The seconds of a time as reports hold it: YYYY-MM-DDThh:mm:ssZ.
 double unix_seconds(const std::string& time) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
   std::sscanf(time.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);

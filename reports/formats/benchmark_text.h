@@ -10,7 +10,7 @@
 
 namespace nearmetal {
 
-/// Those that ended well and have a window and a throughput.
+/// The runs that ended well and have a window and a throughput.
 std::vector<const Run*> complete_runs(const RunArm& arm);
 
 /// Go's benchmark format (golang.org/design/14313-benchmark-format), as benchstat reads it: a line

@@ -189,13 +189,13 @@ std::string differing_names(const Comparison& comparison) {
          " (--json shows all)";
 }
 
-// Of GPUs, without an interval, as they were published.
+// Results of GPUs as they were published, without an interval.
 constexpr std::array published = {
     "VMware and Dell, MLPerf Inference v1.1 on A100 vGPU: 94.4 to 100 % of bare metal",
     "Dell, \"Virtualizing GPUs for AI\", training: less than 5 % below bare metal",
 };
 
-// What follows the table, one line each.
+// The remarks that follow the table, one line each.
 std::vector<std::string> remarks_of(const Comparison& comparison, const Footnotes& footnotes) {
   std::vector<std::string> lines;
   for (size_t i = 0; i < footnotes.texts().size(); ++i) {

@@ -33,7 +33,7 @@ struct ComparisonText {
 
 ComparisonText text_of(const Comparison& comparison);
 
-/// What was measured, the answer, differences of keys, the table with its footnotes, in
+/// Prints what was measured, the answer, differences of keys, the table with its footnotes, and in
 /// the VM form what else differs.
 void print_comparison(std::ostream& out, const Comparison& comparison, bool colour);
 void print_comparison_markdown(std::ostream& out, const Comparison& comparison);

@@ -1,4 +1,4 @@
-// What a sweep with a grid shows, as a table.
+// The table of a sweep with a grid.
 #pragma once
 
 #include <vector>

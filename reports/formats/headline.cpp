@@ -27,7 +27,7 @@ struct Size {
   std::string interval;  // " [4.1, 7.9]", or why there is none
 };
 
-// Of a difference without its sign, which words tell.
+// The size of a difference without its sign, which words give.
 Size size_of(const ComparisonRow& row) {
   const bool down = *row.difference < 0;
   const double size = std::abs(*row.difference);
@@ -116,7 +116,7 @@ std::string efficiency_text(const ScalingPoint& point) {
   return estimate_text(point.efficiency, point.efficiency_interval, 100) + " %";
 }
 
-// Of many arms, those of the lowest and of the highest efficiency.
+// The lowest and the highest efficiency of many arms.
 std::string range_of_efficiency(const std::vector<ScalingPoint>& points) {
   const auto [least, most] =
       std::ranges::minmax_element(points, {}, [](const ScalingPoint& p) { return p.efficiency; });
@@ -125,7 +125,7 @@ std::string range_of_efficiency(const std::vector<ScalingPoint>& points) {
          most->arm + ")";
 }
 
-// Of each reference the arms with the most ranks.
+// The headlines of the arms with the most ranks, for each reference.
 std::vector<std::string> scaling_headlines(const RunSet& set) {
   std::vector<ScalingPoint> points = scaling_of(set);
   const std::vector<ScalingPoint> all = points;

@@ -18,12 +18,13 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
 /// have which verdict.
 std::vector<std::string> headlines(const Comparison& comparison);
 
-/// What a report shows: where jobs share a GPU what the best way gains, the speedup of the arms
-/// with the most ranks, or the throughput of the only arm; that no run is complete. Empty where it
-/// is none of these.
+/// The headlines of a report: where jobs share a GPU what the best way gains, the speedup of the
+/// arms with the most ranks, or the throughput of the only arm; that no run is complete. Empty
+/// where it is none of these.
 std::vector<std::string> headlines(const RunSet& set);
 
-/// What was measured, where and when, then the answer, each on lines of its own, and an empty line.
+/// Prints what was measured, where and when, then the answer, each on lines of its own, and an
+/// empty line.
 void print_head(std::ostream& out, const std::vector<std::string>& work,
                 const std::vector<std::string>& headlines, bool colour = false);
 void print_markdown_head(std::ostream& out, const std::vector<std::string>& work,

@@ -17,7 +17,7 @@ struct Page {
   std::vector<std::string> work{};       // what was measured, where and when
   std::vector<std::string> headlines{};  // the answer
   std::string verdict{};                 // of a gate or comparison as a whole, or empty
-  size_t leading_charts = 0;             // that stand above the tables
+  size_t leading_charts = 0;             // charts above the tables
   std::vector<TitledTable> tables;
   std::vector<Chart> charts;
   std::vector<std::string> images;   // of each chart an SVG as gnuplot writes it; none: only tables

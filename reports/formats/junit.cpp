@@ -37,7 +37,7 @@ void print_case(std::ostream& out, const RunArm& arm, const SetRun& run) {
   out << "  </testcase>\n";
 }
 
-// What was asked for and could not be had.
+// Prints an arm that was asked for and could not be had.
 void print_case(std::ostream& out, const UnsupportedArm& arm) {
   out << "  <testcase" << attribute("classname", "nearmetal." + arm.name)
       << attribute("name", "unsupported") << attribute("time", "0") << ">\n"
@@ -69,7 +69,7 @@ const char* element_of(RowAnswer answer) {
   throw std::logic_error("unnamed RowAnswer");
 }
 
-// What was measured, and the answer.
+// Prints what was measured, and the answer.
 void print_output(std::ostream& out, const std::vector<std::string>& work,
                   const std::vector<std::string>& answers) {
   std::vector<std::string> lines = work;

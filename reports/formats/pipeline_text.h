@@ -20,8 +20,8 @@ std::string bubble_text(const PipelineBubble& bubble);
 /// schedule.
 TextTable stage_table(const Run& run);
 
-/// What some sets have beside their figures: the knees of a grid; where an arm is a pipeline all
-/// arms for each GPU or process, and the stages of each such arm.
+/// The tables that some sets have beside their figures: the knees of a grid; where an arm is a
+/// pipeline all arms for each GPU or process, and the stages of each such arm.
 std::vector<TitledTable> tables_beside_figures(const RunSet& set);
 
 }  // namespace nearmetal

@@ -37,7 +37,7 @@ void end_csv_line(std::ostream& out, const SetRun& run, const std::string& again
       << csv_text(against) << ',' << to_string(run.kind) << "\r\n";
 }
 
-// Of an arm as a whole: of no single source and time.
+// The lines of an arm as a whole: of no single source and time.
 void print_csv_lines(std::ostream& out, const RunArm& arm, const ScalingPoint& point) {
   const auto line = [&](const std::string& metric, double value) {
     out << csv_text("") << ',' << csv_text(arm.name) << ",,complete," << metric << ",1,"
@@ -66,13 +66,13 @@ std::vector<const Metric*> shown_metrics(const RunArm& arm) {
   return metrics;
 }
 
-// Of one metric, those that are not complete; of the others what complete runs lack.
+// The runs that are not complete, for one metric; for the others what complete runs lack.
 std::vector<LeftOut> left_out_of(const RunArm& arm) {
   std::vector<LeftOut> found;
   bool is_first = true;
   for (const Metric& metric : metrics_of(unit_of(arm))) {
     for (const LeftOut& run : left_out_of(arm, metric)) {
-      if (is_imported(arm)) continue;  // what its file does not tell is missing from no mean
+      if (is_imported(arm)) continue;  // a value that its file lacks is missing from no mean
       if (is_first || !run.metric.empty()) found.push_back(run);
     }
     is_first = false;
@@ -85,7 +85,7 @@ std::string arms_text(const std::vector<std::string>& arms) {
   return arms.size() == 1 ? arms.front() : counted(std::ssize(arms), "arm");
 }
 
-// Each reason why runs are missing from means, once.
+// Adds each reason why runs are missing from means, once.
 void add_left_out(std::vector<std::string>& lines, const RunSet& set) {
   using Key = std::pair<std::string, std::string>;  // what they lack, and why
   std::map<Key, std::pair<std::vector<std::string>, std::vector<LeftOut>>> reasons;
@@ -139,7 +139,7 @@ std::vector<Tool> builds_of(const RunArm& arm) {
   return builds_of(runs);
 }
 
-// Where a mean or a speedup is of several builds, so that it may tell of them, too.
+// Adds where a mean or a speedup is of several builds, so that it may tell of them, too.
 void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
   std::map<std::string, std::vector<std::string>> arms;  // by what is said of them
   for (const RunArm& arm : set.arms) {
@@ -161,7 +161,7 @@ void add_mixed_builds(std::vector<std::string>& lines, const RunSet& set) {
   for (const auto& [text, names] : arms) lines.push_back(arms_text(names) + ": " + text);
 }
 
-// What imported results rest on.
+// The sources that imported results rest on.
 void add_derivations(std::vector<std::string>& lines, const RunSet& set) {
   std::map<std::string, std::vector<std::string>> arms;
   for (const RunArm& arm : set.arms) {
@@ -186,7 +186,7 @@ std::string worst_text(const RunWarning& found, const RunOfArm& worst) {
          (found.worst_of.empty() ? "" : ", " + found.worst_of);
 }
 
-// Each kind of warning once.
+// Adds each kind of warning once.
 void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
   std::vector<const SetRun*> runs;
   std::vector<RunOfArm> places;

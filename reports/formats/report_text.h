@@ -17,7 +17,8 @@ TextTable report_table(const RunSet& set);
 /// each kind of warning: how many runs, the range of its figures, and which is the worst.
 std::vector<std::string> run_warnings(const RunSet& set);
 
-/// What was measured, the answer, how that scales, that table and those warnings, for a terminal.
+/// Prints what was measured, the answer, how that scales, that table and those warnings, for a
+/// terminal.
 void print_text(std::ostream& out, const RunSet& set);
 
 /// The same as Markdown.

@@ -16,7 +16,7 @@ std::string name_of(const RunArm& arm) {
   return arm.name + (kind == Kind::measured ? "" : std::string(" (") + to_string(kind) + ")");
 }
 
-// Of the first complete run, as one that ended without a report tells no jobs.
+// The ranks of the first complete run, as one that ended without a report shows no jobs.
 std::string ranks_text(const RunArm& arm) {
   const auto complete = [](const SetRun& run) { return run.run.status == Status::complete; };
   const Run& run = std::ranges::find_if(arm.runs, complete)->run;

@@ -10,7 +10,7 @@
 namespace nearmetal {
 
 /// One row for each arm with runs that shares no GPU: ranks, runs, throughput, speedup and
-/// efficiency with what they are against, or why there is nothing to hold it against; of inference
+/// efficiency with what they are against, or why there is nothing to compare it with; of inference
 /// also latency.
 TextTable scaling_table(const RunSet& set);
 

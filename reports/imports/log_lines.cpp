@@ -15,8 +15,8 @@ namespace {
 // A line of this many bytes is no line of a log; a regular expression would take long for it.
 constexpr size_t longest_prefix = 100;
 
-// What stands before the program's own words: the rank that mpirun --tag-output or srun --label
-// names, and times.
+// Removes what stands before the program's own words: the rank that mpirun --tag-output or srun
+// --label names, and times.
 std::string without_prefix(const std::string& line, std::string& rank) {
   static const std::regex prefix(
       "^(?:\\[[0-9]+,([0-9]+)\\]<std(?:out|err)>: ?|([0-9]+): "

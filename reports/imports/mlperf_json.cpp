@@ -33,7 +33,7 @@ struct Fact {
   int64_t line = 0;
 };
 
-// What a run is known by, and what is said of it beside.
+// The facts by which a run is known, and those that are reported beside.
 constexpr std::array facts_told = {"submission_benchmark",
                                    "submission_org",
                                    "submission_division",

@@ -52,7 +52,7 @@ void take_rank(const PublishedLog& log, const LogLine& line, const std::smatch& 
   table.device = found[2];
 }
 
-// Of one placement: its time, algbw, busbw and #wrong begin at this column.
+// The result of one placement: its time, algbw, busbw and #wrong begin at this column.
 ImportedRun result_of(const PublishedLog& log, const LogLine& line,
                       const std::vector<std::string>& cells, size_t column, const Table& table) {
   ImportedRun run;

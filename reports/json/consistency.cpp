@@ -95,7 +95,7 @@ void check_rank(const Run& run, size_t index, const Place& place) {
   }
 }
 
-// Of a run of one job whose ranks are in step.
+// Checks the window of a run of one job whose ranks are in step.
 void check_window(const Run& run, const RunConfig& config, const Place& place) {
   const TimedWindow& window = *run.window;
   double longest = 0;

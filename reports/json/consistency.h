@@ -1,4 +1,4 @@
-// What a report says against itself.
+// The contradictions within a report.
 #pragma once
 
 #include <functional>

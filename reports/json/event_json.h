@@ -1,4 +1,4 @@
-// What a job says to the sweep that started it: one line of JSON for each event.
+// The messages of a job to the sweep that started it: one line of JSON for each event.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ struct Event {
   std::optional<Failure> failure;
 };
 
-/// Without the end of the line.
+/// The line without its end.
 std::string to_json_line(const Event& event);
 /// Throws InvalidReport.
 Event event_from_json(const std::string& line);

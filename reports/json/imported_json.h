@@ -1,4 +1,4 @@
-// What holds of a report as a whole where its results are imported, and where they are not.
+// The rules for a report as a whole where its results are imported, and where they are not.
 #pragma once
 
 #include "reports/json/json_archive.h"

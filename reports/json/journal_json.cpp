@@ -60,7 +60,7 @@ std::string again_by(const std::string& command, const std::filesystem::path& pa
   return ", " + printable(command) + ", and --resume " + printable(path.string());
 }
 
-// Of one build the other can have planned otherwise, so that this comes first.
+// Another build can have planned otherwise, so that this comes first.
 void require_same_build(const Tool& then, const Tool& now, const std::filesystem::path& path) {
   if (then == now) return;
   const auto text_of = [](const Tool& tool) {
@@ -73,7 +73,7 @@ void require_same_build(const Tool& then, const Tool& now, const std::filesystem
                               "--allow-other-build");
 }
 
-// Of the same plan, so that each of today is among those of then.
+// Both are of the same plan, so that each of today is among those of then.
 void require_same_executables(const std::vector<Executable>& then,
                               const std::vector<Executable>& now,
                               const std::filesystem::path& path) {
@@ -114,7 +114,7 @@ bool is_torn_header(std::string_view text) {
          (text.starts_with(beginning) || beginning.starts_with(text));
 }
 
-// Of a run that was repeated, the last counts.
+// The last run counts where one was repeated.
 void take_entry(JournalEntry entry, std::vector<JournalEntry>& entries) {
   std::erase_if(entries, [&](const JournalEntry& earlier) {
     return earlier.layout == entry.layout && earlier.repeat == entry.repeat;

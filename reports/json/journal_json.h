@@ -15,10 +15,10 @@ struct JournalEntry {
   Report report;       // of one arm with one run
 };
 
-/// What a journal belongs to.
+/// The plan and the command that a journal belongs to.
 struct JournalOrigin {
   std::string plan_sha256;
-  std::string command;  // that asked for the plan, as a shell reads it; empty: not known
+  std::string command;  // the one that asked for the plan, as a shell reads it; empty: not known
   Tool tool;            // the build of the sweep
   std::vector<Executable> executables{};  // those that its layouts name
 };

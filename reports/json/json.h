@@ -19,7 +19,7 @@ std::string to_json(const Report& report);
 /// The settings alone, on one line.
 std::string to_json(const RunConfig& config);
 
-/// On one line, as reports have it.
+/// The point on one line, as reports have it.
 std::string to_json(const GridPoint& point);
 /// Throws InvalidReport.
 GridPoint grid_point_from_json(const std::string& text);
@@ -57,7 +57,7 @@ std::vector<ReportText> report_texts(const std::filesystem::path& path);
 /// off within its first line.
 bool claims_to_be_report(std::string_view text);
 
-/// As consistent_report_from_json(), and names the source of what it refuses.
+/// Reads as consistent_report_from_json() does, and names the source of what it refuses.
 Report read_report(ReportText report);
 /// Reads a file, or with - standard input, that holds one report.
 Report read_report(const std::filesystem::path& path);
@@ -69,7 +69,7 @@ std::string why_unreadable(const std::filesystem::path& path);
 std::string file_text(const std::filesystem::path& path);
 /// All that is left of it.
 std::string standard_input();
-/// That of a file, or with - of standard input. Throws std::invalid_argument for a second -.
+/// The text of a file, or with - of standard input. Throws std::invalid_argument for a second -.
 std::string input_text(const std::filesystem::path& path);
 
 /// SHA-256 of the settings that decide what is computed; those of output and display are left out,

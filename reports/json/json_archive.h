@@ -32,7 +32,7 @@ constexpr auto replace_bad_utf8 = Json::error_handler_t::replace;
 /// JSON readers at large (JavaScript, jq) hold integers in doubles: exact up to here.
 inline constexpr int64_t largest_integer = (int64_t{1} << 53) - 1;
 
-/// What a text must look like: one of some names, or as a pattern says.
+/// The form of a text: one of some names, or as a pattern says.
 struct Form {
   std::array<const char*, 8> names{};  // null after the last; none: any text
   // ^...$ of characters and [sets], each of them once, {n} times, {n,m} times or + (at least once),
@@ -121,8 +121,8 @@ class Writer {
   void optional(const char* key, const std::optional<T>& value, const More&...) {
     if (value) (*this)(key, *value);
   }
-  /// What the object and those in it count. It is said where it is not that of the object around;
-  /// at first that is images, which were all there was.
+  /// The unit that the object and those in it count. It is written where it is not that of the
+  /// object around; at first that is images, which were all there was.
   void unit(const char* key, SampleUnit value);
   /// The keys of counts and rates in that unit.
   const UnitWords& words() const { return words_of(unit_); }
@@ -165,7 +165,7 @@ class Writer {
                       SampleUnit unit = SampleUnit::image);
 
  private:
-  // What is the same for all fields is not compiled anew for each of them.
+  // Code that is the same for all fields is not compiled anew for each of them.
   void put(const char* key, Json value);
   void put_known(const char* key, Json value);
   void put_unknown(const char* key, const std::string& reason);

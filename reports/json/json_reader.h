@@ -24,7 +24,8 @@ std::string parser_reason(const std::string& what);
 
 namespace nearmetal::json {
 
-/// What is read: keys in a map, so that an object with many of them takes no quadratic time.
+/// The document that is read: keys in a map, so that an object with many of them takes no quadratic
+/// time.
 using Document = nlohmann::json;
 
 /// Where a value stands, as a chain from the root. The text is made only for an error.
@@ -99,7 +100,7 @@ class BasicReader {
     BasicReader reader(found, place, &origins);
     fields(reader, values);
   }
-  /// As Writer::unit().
+  /// Reads what Writer::unit() writes.
   void unit(const char* key, SampleUnit& value) {
     value = unit_;
     optional(key, value);

@@ -53,7 +53,7 @@ class SchemaWriter {
   void optional(const char* key, const std::optional<T>&, const More&... more) {
     added(key, T{}, more...);  // left out rather than null
   }
-  /// As Writer::unit(): the object is described in each unit.
+  /// The counterpart of Writer::unit(): the object is described in each unit.
   void unit(const char* key, SampleUnit);
   const UnitWords& words() const { return words_of(unit_); }
   void scalars(const std::map<std::string, std::string>&) {}
@@ -128,7 +128,7 @@ class SchemaWriter {
   Json conditions_ = Json::array();
 };
 
-/// As a text of lines that are at most 100 characters long where that can be.
+/// The schema as a text of lines that are at most 100 characters long where that can be.
 std::string schema_text(const Json& schema);
 
 }  // namespace nearmetal::json

@@ -13,7 +13,8 @@ struct TimeSpan {
   double end = 0;
 };
 
-// In which every rank of every job was in its window; empty where the end is not behind the begin.
+// The time in which every rank of every job was in its window; empty where the end is not behind
+// the begin.
 TimeSpan common_interval(const std::vector<Report>& jobs) {
   TimeSpan common{-INFINITY, INFINITY};
   for (const Report& report : jobs) {
@@ -126,7 +127,7 @@ void merge_throughput(const std::vector<Report>& jobs, Run& run) {
   fill_window(samples, seconds, run);
 }
 
-// Each in its own window.
+// Each job counts in its own window.
 void merge_serial_throughput(const std::vector<Report>& jobs, Run& run) {
   const double first = first_start(jobs);
   double samples = 0, seconds = 0;

@@ -5,7 +5,7 @@
 namespace nearmetal {
 namespace {
 
-// Of the first replica, in their order; empty where one of them is not known.
+// The times of the first replica's stages, in their order; empty where one of them is not known.
 std::vector<StageSeconds> seconds_of_stages(const Run& run, int64_t stages) {
   std::vector<StageSeconds> seconds;
   for (int64_t s = 0; s < stages && s < std::ssize(run.ranks); ++s) {

@@ -115,7 +115,7 @@ std::string name_of(const Report& report, size_t rank) {
          "): ";
 }
 
-// What every rank says is said once.
+// A warning of every rank is given once.
 std::vector<Warning> merged_warnings(std::vector<Report>& reports) {
   std::vector<Warning> warnings;
   const auto says = [&](Report& report, const Warning& warning) {

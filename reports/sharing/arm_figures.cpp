@@ -63,7 +63,7 @@ Maybe<double> worst_of_best_in(const Run& run) {
   return slowest / fastest;
 }
 
-// As far as the report tells: MIG devices of one GPU have its address on the PCI bus.
+// The GPUs as far as the report shows: MIG devices of one GPU have its address on the PCI bus.
 size_t gpus_of(const RunSet& set, const Run& run) {
   std::set<std::pair<std::string, std::string>> gpus;
   for (const Rank& rank : run.ranks) {
@@ -75,7 +75,7 @@ size_t gpus_of(const RunSet& set, const Run& run) {
   return gpus.size();
 }
 
-// Of all GPUs, where each rank has one.
+// The power of all GPUs, where each rank has its own.
 Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
   for (const Run* run : timed_runs(arm)) {
     if (static_cast<int64_t>(gpus_of(set, *run)) != run->world_size) {
@@ -85,7 +85,7 @@ Maybe<double> power_of_own_gpus(const RunSet& set, const RunArm& arm) {
   return over_ranks(arm, watts, std::plus<>());
 }
 
-// Of each job.
+// The first rank of each job.
 std::vector<const Rank*> first_ranks(const Run& run) {
   std::vector<const Rank*> ranks;
   size_t first = 0;

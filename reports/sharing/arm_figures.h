@@ -1,4 +1,4 @@
-// What the runs of an arm whose jobs share a GPU show of it, beside their speeds.
+// The figures of a GPU from runs of an arm whose jobs share it, beside their speeds.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace nearmetal {
 
-/// Those that are complete and tell how fast they were, or each of their unlike jobs.
+/// The runs that are complete and report how fast they were, or each of their unlike jobs.
 std::vector<const Run*> timed_runs(const RunArm& arm);
 
 // Means over these; but for memory, power and energy of an arm with a share:
@@ -38,12 +38,12 @@ Maybe<double> samples_per_joule(const RunSet& set, const RunArm& arm, double thr
 /// Null: the rank computes on CPUs, or the report does not tell.
 const Gpu* gpu_of(const RunSet& set, const Rank& rank);
 
-/// What a job has of its GPU, at most (with MIG or a vGPU that device), by the first rank of each:
-/// "16 SMs, 18.9 GB"; of unequal shares "2 x 16 SMs, 18.9 GB; 60 SMs, 75.9 GB"; "-" on CPUs. `run`:
-/// a complete one of the arm.
+/// The part that a job has of its GPU, at most (with MIG or a vGPU that device), by the first rank
+/// of each: "16 SMs, 18.9 GB"; of unequal shares "2 x 16 SMs, 18.9 GB; 60 SMs, 75.9 GB"; "-" on
+/// CPUs. `run`: a complete one of the arm.
 std::string share_limits_text(const RunSet& set, const ArmShare& share, const Run& run);
 
-/// What the figures do not say of arms on vGPUs: profile, licence and scheduler.
+/// The facts of arms on vGPUs that the figures do not show: profile, licence and scheduler.
 std::vector<std::string> share_remarks(const RunSet& set);
 
 }  // namespace nearmetal

@@ -147,7 +147,8 @@ struct NeighboursOfOneLoad {
   int64_t counted = 0;  // neighbours, over all runs
 };
 
-// Of each arm that has neighbours, what those of one load did together, as the mean of its runs.
+// The joint work of the neighbours of one load, for each arm that has some, as the mean of its
+// runs.
 TextTable neighbours_table(const RunSet& set) {
   TextTable table{{{"arm"}, {"neighbours", true}, {"load"}, {"all of them", true}}, {}};
   for (const RunArm& arm : set.arms) {

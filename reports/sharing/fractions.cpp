@@ -16,7 +16,7 @@
 namespace nearmetal {
 namespace {
 
-// Of each run, the geometric mean over its jobs.
+// The geometric mean over the jobs of each run.
 std::vector<double> job_speeds(const RunArm& arm) {
   std::vector<double> speeds;
   for (const Run* run : timed_runs(arm)) {
@@ -53,7 +53,7 @@ Maybe<SpeedRatio> slowdown(const RunArm& arm, const std::vector<const RunArm*>& 
   return result;
 }
 
-// By the worst rank of the worst job, each beside the one alone.
+// The inflation by the worst rank of the worst job, each beside the one alone.
 Maybe<double> p99_inflation(const std::vector<const RunArm*>& jobs,
                             const std::vector<const RunArm*>& alone) {
   double worst = 0;

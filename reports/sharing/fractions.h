@@ -1,4 +1,4 @@
-// What it costs to share a GPU: arms of a sweep held against each other, and tables of that.
+// The cost of sharing a GPU: arms of a sweep compared with each other, and tables of that.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct JobPoint {
 
 /// One arm, over its complete runs; means of speeds are geometric. Where the shares are even, the
 /// ratios of throughputs are those of the times in which jobs of the same work are all done. It is
-/// held against arms that did the same work on the same hardware. The work of unlike jobs does not
+/// compared with arms that did the same work on the same hardware. The work of unlike jobs does not
 /// add: in place of throughputs stand sums of normalised progress.
 struct FractionPoint {
   std::string arm;
@@ -44,7 +44,7 @@ struct FractionPoint {
   Maybe<SpeedRatio> slowdown{};
   Maybe<SpeedRatio> interference{};
   Maybe<double> p99_inflation{};  // of step times: p99 of the worst job / that of one alone
-  // Of the jobs' speeds, of unlike jobs of their progress:
+  // By the jobs' speeds, for unlike jobs by their progress:
   Maybe<double> fairness{};       // by Jain: 1 is even
   Maybe<double> worst_of_best{};  // slowest job / fastest
   Maybe<double> memory_bytes{};   // used of the GPU, at most
@@ -59,8 +59,8 @@ bool shares_a_gpu(const RunSet& set);
 /// Whether jobs of some arm that shares do unlike work.
 bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 
-/// In the order of the set; arms that share nothing or have no complete run are left out. Each is
-/// held against those of the same batch alone, or of `any_batch`.
+/// The points in the order of the set; arms that share nothing or have no complete run are left
+/// out. Each is compared with those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
 /// For each way of sharing the arm with the fastest batch, of those whose jobs are alike; none

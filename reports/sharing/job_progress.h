@@ -33,7 +33,7 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
 /// time in which one is done alone.
 SpeedRatio weighted_speedup(const JobProgress& progress);
 
-/// That of one arm over that of another whose jobs do the same.
+/// The progress of one arm over that of another whose jobs do the same.
 SpeedRatio ratio_of(const JobProgress& progress, const JobProgress& base);
 
 /// Fairness of the progress of jobs, as means over the runs: by Jain, 1 is even; and the least over

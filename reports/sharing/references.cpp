@@ -86,7 +86,7 @@ std::vector<const RunArm*> References::alone_on_shares(const RunArm& arm) const 
   });
 }
 
-// Of a job among unlike ones its own, so that it is that of the same job alone.
+// A job among unlike ones has its own context, so that it is that of the same job alone.
 std::string References::context_of(const RunArm& arm, const ArmShare& share) const {
   const SetRun& run = first_timed(arm);
   std::vector<KeyField> key = run.own_key.empty() ? run.key : run.own_key;

@@ -1,4 +1,4 @@
-// The arms that one whose jobs share a GPU is held against.
+// The arms that one whose jobs share a GPU is compared with.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class References {
   /// `any_batch`: arms of other batches do the same work, too.
   References(const RunSet& set, bool any_batch);
 
-  /// Those that share and tell how fast they were, in the order of the set; of unlike jobs the
+  /// The arms that share and report how fast they were, in the order of the set; of unlike jobs the
   /// whole.
   const std::vector<const RunArm*>& arms() const { return arms_; }
 

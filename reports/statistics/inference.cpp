@@ -31,7 +31,7 @@ double t_of(const LogEstimate& estimate, double bound) {
   return (estimate.value - bound) / estimate.standard_error;
 }
 
-// Of logarithms.
+// The mean of logarithms.
 std::optional<LogEstimate> mean_of(std::span<const double> logs) {
   const auto [least, most] = std::ranges::minmax_element(logs);
   if (logs.size() < 2 || *least == *most) return std::nullopt;
@@ -114,7 +114,7 @@ double exact_p(const std::vector<double>& ways, int64_t seen) {
   return std::min(1.0, 2 * std::min(below, above) / all);
 }
 
-// Of a statistic in steps of 1 around its mean.
+// The p-value of a statistic in steps of 1 around its mean.
 double normal_p(double distance_from_mean, double variance) {
   if (variance <= 0) return 1;  // all values are equal
   const double distance = std::max(0.0, std::abs(distance_from_mean) - 0.5);

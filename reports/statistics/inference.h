@@ -1,4 +1,5 @@
-// What several runs tell: estimates on the logarithm of their values, with intervals and tests.
+// The evidence of several runs: estimates on the logarithm of their values, with intervals and
+// tests.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a number of runs can decide, and how many more would.
+// The decisions that a number of runs allows, and how many more would allow.
 #pragma once
 
 #include <cstdint>

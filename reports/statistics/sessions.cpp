@@ -63,7 +63,7 @@ Between between_sessions(std::span<const SampledSide> sides) {
   return {std::max(0.0, squares - explained) / degrees, {squares / degrees, degrees}};
 }
 
-// What runs within sessions add to the variance of the mean of a side.
+// The part that runs within sessions add to the variance of the mean of a side.
 Component within_part(const SampledSide& side) {
   return {side.within.variance * share_left(side.sessions) / count(side.sessions),
           side.within.degrees_of_freedom};

@@ -31,7 +31,7 @@ struct SessionDifference {
 std::optional<SessionDifference> session_difference(const Sessions& base, const Sessions& next,
                                                     const Sessions& others = {});
 
-/// Those of four sessions of one side.
+/// The degrees of freedom of four sessions of one side.
 inline constexpr double fewest_degrees = 3;
 
 }  // namespace nearmetal

@@ -25,7 +25,7 @@ std::vector<double> batch_means(std::span<const double> samples, int64_t batch_s
   return means;
 }
 
-// Of an autoregression, (1 + r) / (1 - r) times as large as of independent samples.
+// The variance of an autoregression's mean, (1 + r) / (1 - r) times that of independent samples.
 double variance_of_autoregressive_mean(std::span<const double> samples) {
   const auto count = static_cast<double>(samples.size());
   const double found = lag1_autocorrelation(samples).value_or(0);
@@ -36,7 +36,7 @@ double variance_of_autoregressive_mean(std::span<const double> samples) {
                          : std::numeric_limits<double>::infinity();
 }
 
-// Of the line through at least 2 samples, last value minus first.
+// The change of the line through at least 2 samples, last value minus first.
 double least_squares_change(std::span<const double> samples, double centre) {
   const auto steps = static_cast<double>(samples.size() - 1);
   double products = 0;

@@ -14,14 +14,14 @@ namespace nearmetal {
 /// as far as their words let them; 20 where it is less.
 void limit_columns(std::ostream& out, size_t columns);
 
-/// What limit_columns() said; without a limit 0.
+/// The limit that limit_columns() set; without one 0.
 size_t column_limit(std::ostream& out);
 
 /// For text that `out` gets later.
 void take_column_limit(std::ostream& text, std::ostream& out);
 
 struct TableFit {
-  std::vector<size_t> columns;  // that are shown, by index
+  std::vector<size_t> columns;  // shown ones, by index
   std::vector<size_t> widths;   // of those
   bool too_wide = false;        // in spite of all that
 };

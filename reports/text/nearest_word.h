@@ -1,4 +1,4 @@
-// What a mistyped word may have been meant to be.
+// The word that a mistyped one may have been meant to be.
 #pragma once
 
 #include <string>

@@ -11,14 +11,15 @@
 
 namespace nearmetal {
 
-/// With this many significant digits, but at most 6 decimals: "7950", "0.0132", "7.500e+37".
+/// The value with this many significant digits, but at most 6 decimals: "7950", "0.0132",
+/// "7.500e+37".
 std::string significant(double value, int digits = 4);
 
 std::string fixed(double value, int decimals);
 
-/// With at most so many significant digits, and no zeros behind them.
+/// The value with at most so many significant digits, and no zeros behind them.
 std::string shortest(double value, int digits);
-/// With as many digits as it takes to be read back as the same number.
+/// The value with as many digits as it takes to be read back as the same number.
 std::string exact(double value);
 
 /// "1413 [1406, 1420]", to two digits of the interval's half width, or of the value where that is

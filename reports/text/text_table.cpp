@@ -52,7 +52,8 @@ bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0
 bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_in_word(char c) { return is_letter(c) || is_decimal(c) || (c & 0x80) != 0; }
 
-// Of links, images, notes and what they refer to; brackets alone show as themselves.
+// Whether it has parts of links, images, notes or what they refer to; brackets alone show as
+// themselves.
 bool has_parts_of_links(const std::string& text) {
   return std::ranges::any_of(std::array{"](", "][", "]:", "[^", "[ ]", "[x]", "[X]"},
                              [&](const char* part) { return text.find(part) != text.npos; });
@@ -133,7 +134,7 @@ std::string printable(const std::string& text) {
   return shown;
 }
 
-// As the bytes that begin one in UTF-8.
+// The number of characters, by the bytes that begin one in UTF-8.
 size_t width_of(const std::string& text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; });
 }

@@ -24,8 +24,8 @@ struct TitledTable {
   std::vector<std::string> remarks{};  // below it, one line each
 };
 
-/// As TableRows (table_rows.h), columns being as wide as their widest cell. `last_styles`: an
-/// escape sequence for the last cell of each row, where there are any.
+/// Prints as TableRows (table_rows.h) does, columns being as wide as their widest cell.
+/// `last_styles`: an escape sequence for the last cell of each row, where there are any.
 void print_aligned(std::ostream& out, const TextTable& table,
                    const std::vector<const char*>& last_styles = {});
 
@@ -40,7 +40,7 @@ void print_line(std::ostream& out, const std::string& line, const std::string& l
 /// GitHub's Markdown.
 void print_markdown(std::ostream& out, const TextTable& table);
 
-/// With title and legend, and an empty line behind it.
+/// Prints with title and legend, and an empty line behind it.
 void print_aligned(std::ostream& out, const TitledTable& titled);
 void print_markdown(std::ostream& out, const TitledTable& titled);
 
@@ -54,9 +54,9 @@ size_t width_of(const std::string& text);
 /// The first so many characters.
 std::string cut(const std::string& text, size_t columns);
 
-/// With a '?' for each character that could steer a terminal (C0, C1), turn the direction of text
-/// or is none in XML, and for each byte that is no UTF-8: for whatever comes from a report, a
-/// file's name or another program.
+/// The text with a '?' for each character that could steer a terminal (C0, C1), turn the direction
+/// of text or is none in XML, and for each byte that is no UTF-8: for whatever comes from a report,
+/// a file's name or another program.
 std::string printable(const std::string& text);
 
 }  // namespace nearmetal

@@ -76,7 +76,7 @@ inline constexpr const char* cut_note =
     "set title 'whiskers are cut at the edge: the table has all of them' font ',12'\n";
 inline constexpr int height_of_note = 24;
 
-/// As gnuplot reads it: 10 significant digits.
+/// The number as gnuplot reads it: 10 significant digits.
 inline std::string plain_number(double value) { return shortest(value, 10); }
 
 struct Bar {

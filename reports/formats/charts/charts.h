@@ -18,7 +18,7 @@ inline constexpr size_t most_rows = 24;
 struct ShownArm {
   std::string name;  // of the arm
   std::string side;  // "base", "new", "bare metal", "VM", a group; empty where there is one side
-  size_t row = 0;    // arms that are held against each other share one
+  size_t row = 0;    // arms that are compared with each other share one
   size_t side_index = 0;
   Kind kind = Kind::measured;
   const RunArm* arm = nullptr;
@@ -52,7 +52,7 @@ std::string counts_text(const std::vector<std::pair<std::string, std::string>>& 
 ShownArms shown_arms(const RunSet& set);
 /// Arms of the same name in one row, a side for each group.
 ShownArms shown_arms(const std::vector<NamedRuns>& groups);
-/// In the order of the comparison.
+/// The arms in the order of the comparison.
 ShownArms shown_arms(const RunSet& base, const RunSet& next, const Comparison& comparison);
 
 /// The complete run of an arm with the median throughput that `has` what a chart needs; null where
@@ -95,7 +95,7 @@ Chart profile_chart(const ShownArms& shown);
 /// When each stage of a pipeline computed each micro-batch of a step.
 Chart pipeline_chart(const ShownArms& shown);
 
-/// By how much the median step of each rank differs from that of the middle rank, for each run.
+/// The difference of the median step of each rank from that of the middle rank, for each run.
 Chart rank_chart(const ShownArms& shown);
 
 /// All of them, in the order of a page; those of sharing only where jobs share, of a grid where

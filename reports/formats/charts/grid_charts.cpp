@@ -150,7 +150,7 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
     const std::string rows = rows_of(points, i);
     if (rows.empty()) continue;
     const CurvePoint& first = curves[i].points.front();
-    // As vectors: gnuplot's own whiskers come with a white spot behind each point.
+    // Vectors draw the whiskers: gnuplot's own come with a white spot behind each point.
     plots += (plots.empty() ? "" : ", \\\n  ") + rows +
              " using 'position':'lower':(0):(column('upper') - column('lower')) with vectors heads "
              "size screen 0.01,90 lw 1.5 lc rgb '" +

@@ -17,7 +17,7 @@ bool has_marks(const Run& run) {
          });
 }
 
-// On one clock, from 0 on.
+// The marks on one clock, from 0 on.
 Marks marks_of(const Run& run) {
   Marks marks;
   for (const Rank& rank : run.ranks) {

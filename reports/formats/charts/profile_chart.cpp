@@ -12,7 +12,7 @@ struct Part {
   double seconds = 0;
 };
 
-// By phase; what a step takes beyond the kernels is a part, too.
+// The parts by phase; what a step takes beyond the kernels is a part, too.
 std::vector<Part> parts_of(const StepProfile& profile) {
   std::vector<Part> parts;
   for (const char* name : names_of(Phase{})) parts.push_back({name});

@@ -93,7 +93,7 @@ std::string script_of(const Speedups& speedups) {
   for (size_t i = 0; i < speedups.looks.size(); ++i) {
     const auto& [kind, title] = speedups.looks[i];
     const std::string row = "$data every ::" + std::to_string(i) + "::" + std::to_string(i);
-    // As vectors: gnuplot's own whiskers come with a white spot behind each point.
+    // Vectors draw the whiskers: gnuplot's own come with a white spot behind each point.
     script += ", \\\n  " + row + " using " + ranks +
               ":'lower':(0):(column('upper') - column('lower')) with vectors heads size "
               "screen 0.01,90 lw 1.5 lc rgb '" +

@@ -21,7 +21,7 @@ struct StepsOfArms {
   size_t left_out = 0;  // arms beyond most_arms
 };
 
-// Of the typical run of each arm.
+// The steps of the typical run of each arm.
 StepsOfArms steps_of(const ShownArms& shown) {
   const auto has = [](const Run& run) { return window_steps(run).size() > 1; };
   StepsOfArms found{{}, shown.left_out};
@@ -51,7 +51,7 @@ TextTable table_of(const std::vector<Steps>& all) {
   return table;
 }
 
-// Without data and script, which differ.
+// The chart without data and script, which differ.
 Chart chart_of(const StepsOfArms& all, const char* name, const char* title,
                const std::string& caption) {
   Chart chart{.name = name, .title = title};
@@ -68,7 +68,7 @@ Chart chart_of(const StepsOfArms& all, const char* name, const char* title,
   return chart;
 }
 
-// Of each stretch of steps the fastest and the slowest, so that thinning hides no outlier.
+// The fastest and the slowest of each stretch of steps, so that thinning hides no outlier.
 std::vector<size_t> shown_steps(std::span<const double> seconds) {
   constexpr size_t most_stretches = 500;
   std::vector<size_t> shown;
@@ -110,7 +110,8 @@ std::string strip_script(const std::vector<Steps>& all) {
   return script + "unset multiplot\n";
 }
 
-// Without the slowest hundredth: a single outlier would leave no width for the others.
+// The distribution without the slowest hundredth: a single outlier would leave no width for the
+// others.
 std::string distribution_script(const std::vector<Steps>& all) {
   double least = quantile(all.front().seconds, 0);
   double most = 0;
