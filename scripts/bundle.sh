@@ -3,7 +3,7 @@
 #
 #   scripts/bundle.sh [--with-cuda] [--deb] [-DNAME=VALUE...]     options of CMake, too
 #
-# What is in build/ is packed where it is of this commit and these options; else it is built anew.
+# The build in build/ is packed where it is of this commit and these options; else it is built anew.
 # It holds the program, its modules and the libraries that a plain node lacks. The driver, and CUDA
 # and cuDNN but with --with-cuda (1 GB), come from the node. --deb: as a Debian package instead.
 set -euo pipefail

@@ -84,7 +84,7 @@ def matches(name, patterns):
 
 
 def allowed_outside(name):
-    """What the file may include of other top folders: the entry of the innermost folder."""
+    """The includes of other top folders that a file may have: those of the innermost folder."""
     for folder in pathlib.PurePosixPath(name).parents:
         if str(folder) in ARROWS:
             return ARROWS[str(folder)]

@@ -30,7 +30,7 @@ import sys
 FP32_BOUND = 1e-4
 FACTOR = 2  # of PyTorch's own error
 SCALE_BOUND = 0.25  # of |a - 1| where a x the gradient in fp64 is nearest to a gradient
-# Of a loss: one number, of which PyTorch's error may be nothing by chance.
+# The rounding of a loss: one number, of which PyTorch's error may be nothing by chance.
 ROUNDING = {"tf32": 2**-11, "fp16": 2**-11, "bf16": 2**-8}
 FORMATS = {"F32": "f", "I64": "q"}
 # Layers, heads, features of a token and of the layer between.
@@ -132,7 +132,7 @@ class Torch:
                 yield name
 
     def logits(self, model, dtype):
-        """Of BERT [batch, tokens, 2], start and end."""
+        """The logits; those of BERT are [batch, tokens, 2], start and end."""
         if "tokens" not in self.tensors:
             return model(self.tensors["images"].to(dtype))
         answer = model(input_ids=self.tensors["tokens"])
@@ -176,8 +176,8 @@ class Torch:
         return result
 
     def evaluate(self, precision):
-        """What the trained network of the file makes of its images in eval(), by name; nothing where
-        the file has no logits."""
+        """The outputs of the trained network of the file for its images in eval(), by name; none
+        where the file has no logits."""
         if "logits" not in self.tensors:
             return {}
         torch = self.torch
@@ -190,7 +190,7 @@ class Torch:
             return {"logits": self.logits(model, dtype)}
 
     def exported(self):
-        """What train() returns, as nearmetal computed it."""
+        """The result of train(), as nearmetal computed it."""
         result = {f"loss.{step}": loss for step, loss in enumerate(self.tensors["loss"])}
         for name, value in self.tensors.items():
             if name.startswith("gradients.") or name == "logits":

@@ -1,5 +1,6 @@
-# What `cmake --install` and the packages of CPack hold: bin/nearmetal, and in lib/nearmetal the
-# modules with the libraries that a plain node lacks. Relocatable: each finds the others by $ORIGIN.
+# The contents of `cmake --install` and of the packages of CPack: bin/nearmetal, and in
+# lib/nearmetal the modules with the libraries that a plain node lacks. Relocatable: each finds the
+# others by $ORIGIN.
 
 set(modules)
 foreach(module nearmetal_cpu nearmetal_cuda nearmetal_micro nearmetal_mpi nearmetal_nccl)

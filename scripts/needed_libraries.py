@@ -14,9 +14,10 @@ import re
 import subprocess
 import sys
 
-# What RHEL 9 and Ubuntu 22.04 have: glibc 2.34, the libraries of GCC 11. OpenMP's comes along.
+# The versions that RHEL 9 and Ubuntu 22.04 have: glibc 2.34, the libraries of GCC 11. OpenMP's
+# comes along.
 NEWEST = {"GLIBC": "2.34", "GLIBCXX": "3.4.29", "CXXABI": "1.3.13", "GCC": "7.0.0"}
-# Of the node, with its driver and MPI, or NVIDIA's own, which are packed on demand.
+# Libraries of the node, with its driver and MPI, or NVIDIA's own, which are packed on demand.
 OF_NVIDIA = re.compile(r"lib(cudnn|cublas|nvrtc|nccl).*")
 
 # In "Version References": "  0x0d696914 0x00 05 GLIBC_2.34"; weak ones, 0x02, may be missing.

@@ -41,7 +41,7 @@ browser_needs='
 chromium            program  chromium
 fonts-dejavu-core   file     /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 '
-# What checks the sources, not the program; of one version, since each formats in its own way.
+# Tools that check the sources, not the program; of one version, since each formats in its own way.
 lint_needs='
 ccache              program  ccache
 clang-14            program  clang++-14

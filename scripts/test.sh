@@ -71,7 +71,7 @@ check_tidy() {
 # The host code under sanitizers: unit tests, backends, exchange, and runs of a tiny network.
 check_sanitizers() {
   local cpu=$1
-  # By Clang, which compiles checked code in half the time of GCC, and warns of other things.
+  # Built by Clang, which compiles checked code in half the time of GCC, and warns of other things.
   configure debug -DNEARMETAL_CPU="$cpu" -DNEARMETAL_TESTS=ON -DNEARMETAL_WERROR=ON &&
     cmake --build --preset debug &&
     ctest --preset debug --no-tests=error -j "$test_jobs"

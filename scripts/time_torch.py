@@ -136,7 +136,7 @@ class Images:
 
 
 class Sequences:
-    """Likewise of BERT."""
+    """The input of BERT, and the loss of its outputs."""
 
     def __init__(self, torch, batch, size):
         self.torch, self.shape = torch, (batch, size)

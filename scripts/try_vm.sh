@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Holds a VM against its own host: makes a Debian guest, trains in it and beside it by turns, compares.
+# Compares a VM with its own host: makes a Debian guest, trains in it and beside it by turns,
+# compares.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -96,7 +97,7 @@ unpack() {
   apt_in_folder update &&
     apt_in_folder install --yes --download-only --no-install-recommends "$@" || return 1
   for archive in "$tools"/archives/*.deb; do
-    # What is installed here would be a newer version of it.
+    # The archive of a package that is installed here would be a newer version of it.
     if ! dpkg-query --status "$(dpkg-deb --field "$archive" Package)" >/dev/null 2>&1; then
       dpkg-deb --extract "$archive" "$tools/root" || return 1
     fi
@@ -149,7 +150,7 @@ choose_release() {
   mirror=${mirror:-http://deb.debian.org/debian}
 }
 
-# What the guest starts with: a line on the second serial port gives it a turn.
+# The script that the guest starts with: a line on the second serial port gives it a turn.
 guest_init() {
   cat <<'TEXT'
 #!/bin/bash
@@ -362,7 +363,7 @@ launch() {
   say "run $2 of $launches, $1: $(grep -m 1 throughput "$results/job.log" | xargs)"
 }
 
-# Of those that this process may use: "0,1".
+# The first CPUs of those that this process may use: "0,1".
 first_cpus() {
   local range
   awk '/^Cpus_allowed_list/ { gsub(",", "\n", $2); print $2 }' /proc/self/status |
@@ -403,7 +404,7 @@ main() {
   mkdir -p "$folder"
   folder=$(realpath "$folder")
   exec {lock}>"$folder/lock"
-  # What a call that was stopped had started may take a moment to end.
+  # Processes that a stopped call had started may take a moment to end.
   flock --timeout 5 "$lock" || refuse 8 "another call uses $folder: name another by --folder"
   results=$folder/$(date -u +%Y%m%dT%H%M%SZ)
   mkdir "$results"

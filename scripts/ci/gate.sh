@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes runs, holds them against a baseline and keeps what a CI shows. Its exit code is that of the
+# Takes runs, compares them with a baseline and keeps what a CI shows. Its exit code is that of the
 # run where it fails, else that of `nearmetal gate`: 0 pass, 1 fail, 3 inconclusive, ...
 #
 # The environment says what to do; options are words with blanks between, without quotes:
@@ -61,7 +61,7 @@ if ((code == no_complete_run)) && [[ ! -s $output/gate.md && ! -d $baselines/$ba
   echo "There is no baseline yet: $program baseline add $baseline $runs --baselines $baselines" \
     >"$output/gate.md"
 fi
-# What gave no answer has its reason on standard error alone.
+# A gate that gave no answer has its reason on standard error alone.
 reason=$errors
 if [[ -s $output/gate.md ]]; then reason=; fi
 finish "$code" "gate against $baseline (exit $code)" "$output/gate.md" "$reason"
