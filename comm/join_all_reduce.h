@@ -59,7 +59,7 @@ inline Part part_of(int64_t elements, int parts, int part) {
   return {begin_of(part), begin_of(part + 1) - begin_of(part)};
 }
 
-/// What a rank brings to join the others.
+/// The request of a rank to join the others.
 struct JoinRequest {
   World& world;  // outlives what is made
   HostPlace place{};
@@ -75,11 +75,11 @@ struct JoinRequest {
 std::unique_ptr<AllReduce> join_all_reduce(const Collective& collective,
                                            const JoinRequest& request);
 
-/// What the module of MPI or of NCCL exports for each row of `collectives`, as
+/// The function that the module of MPI or of NCCL exports for each row of `collectives`, as
 /// nearmetal_join_<name>.
 using JoinEntry = AllReduce* (*)(const JoinRequest& request);
 
-/// What NCCL reads from the environment.
+/// The settings that NCCL reads from the environment.
 struct NcclSetUp {
   NcclAlgorithm algorithm = NcclAlgorithm::automatic;
   bool keep_log = false;  // of its choices
@@ -94,7 +94,7 @@ class Nccl {
   /// Before the first group. No log is kept where the user reads it (NCCL_DEBUG), nor should it be
   /// where sums are launched one by one: NCCL writes a line for each.
   virtual void set_up(const NcclSetUp& set_up) = 0;
-  /// As far as NCCL has written it (NCCL_DEBUG=INFO, subsystems INIT, GRAPH and TUNING).
+  /// The log as far as NCCL has written it (NCCL_DEBUG=INFO, subsystems INIT, GRAPH and TUNING).
   virtual std::string log() = 0;
   /// Names a new group of ranks: one rank makes it, all of them join with it, each with a GPU.
   virtual std::string new_group() = 0;
@@ -107,7 +107,7 @@ class Nccl {
 /// Throws NotSupported where the module was not built, or NCCL is not on this machine.
 Nccl& load_nccl();
 
-/// What the module exports under this name.
+/// The function that the module exports under this name.
 using NcclEntry = Nccl* (*)();
 inline constexpr const char* nccl_entry_name = "nearmetal_nccl";
 

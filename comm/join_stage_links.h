@@ -23,7 +23,7 @@ struct StageGroups {
 std::unique_ptr<StageLinks> join_stage_links(bool on_gpus, const JoinRequest& request,
                                              std::span<const StageGroups> groups);
 
-/// What the modules of MPI and NCCL export.
+/// The function that the modules of MPI and NCCL export.
 using StageLinksEntry = StageLinks* (*)(const JoinRequest& request,
                                         std::span<const StageGroups> groups);
 inline constexpr const char* stage_links_entry_name = "nearmetal_join_stage_links";

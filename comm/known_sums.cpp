@@ -13,7 +13,7 @@ constexpr int64_t stride = 611957;  // so that values in a wrong place nearby ar
 constexpr int64_t prime = 1048583;  // beyond all that is given
 constexpr int most_givers = 128;
 
-// Of bf16 and fp16 all that their 8 and 11 bits of precision hold.
+// Numbers below this are exact: in bf16 and fp16 all that 8 and 11 bits of precision hold.
 int exact_below(Precision type) {
   if (type == Precision::bf16) return 256;
   return type == Precision::fp16 ? 2048 : 1 << 20;

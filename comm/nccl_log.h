@@ -1,4 +1,4 @@
-// What NCCL chose, which it tells in its log alone.
+// NCCL's choices, which it reports in its log alone.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace nearmetal {
 
-/// Of what NCCL 2.25 or later writes at the level INFO for the subsystems INIT, GRAPH and TUNING
-/// (src/enqueue.cc, src/init.cc and src/transport of its sources). Each thing once, in the order of
-/// the log; sums only of what follows its first `earlier_bytes`, and of `operations`, as NCCL names
-/// them, separated by |. Unknown where there is none.
+/// The choices in what NCCL 2.25 or later writes at the level INFO for the subsystems INIT, GRAPH
+/// and TUNING (src/enqueue.cc, src/init.cc and src/transport of its sources). Each thing once, in
+/// the order of the log; sums only of what follows its first `earlier_bytes`, and of `operations`,
+/// as NCCL names them, separated by |. Unknown where there is none.
 Maybe<NcclChoices> parse_nccl_log(const std::string& log, size_t earlier_bytes = 0,
                                   const std::string& operations = "AllReduce");
 

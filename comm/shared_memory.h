@@ -29,10 +29,10 @@ class SharedMemory {
   int64_t bytes_ = 0;
 };
 
-/// What a rank tells the others that it has put into shared memory.
+/// The part that a rank reports to have put into shared memory.
 enum class Stage { gradients, sums };
 
-/// What one rank does, one thing after another. Shared memory has room for each bucket of each
+/// The operations of one rank, one after another. Shared memory has room for each bucket of each
 /// rank, and for the sums of each bucket; a bucket has a part for each rank (part_of()).
 class StagedOperations {
  public:

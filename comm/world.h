@@ -46,9 +46,9 @@ class World {
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
 
-  /// What each rank gave, in their order.
+  /// The bytes that each rank gave, in their order.
   virtual std::vector<std::string> all_gather(const std::string& bytes) = 0;
-  /// What rank 0 gave.
+  /// The bytes that rank 0 gave.
   virtual std::string broadcast(const std::string& bytes) = 0;
   /// Each value becomes the largest of all ranks.
   virtual void maximum(std::span<int64_t> values) = 0;
@@ -62,8 +62,8 @@ class World {
   /// outlive this one. Ends the whole job where it aborts.
   virtual std::unique_ptr<World> split(int part) = 0;
 
-  /// Over the ranks that give the same `part`, in an order of its own beside all other calls. Only
-  /// where the world was joined for more than one thread; null for a world of one.
+  /// The sum over the ranks that give the same `part`, in an order of its own beside all other
+  /// calls. Only where the world was joined for more than one thread; null for a world of one.
   virtual std::unique_ptr<HostSum> host_sum(int part) = 0;
 
   /// Probes of the paths between the ranks; none for a world of one. Each is collective in its
@@ -81,7 +81,7 @@ class World {
 /// locks; NotSupported where it cannot.
 std::unique_ptr<World> join_world(int64_t expected_ranks, const std::string& threads_for = "");
 
-/// What the MPI module exports under this name.
+/// The function that the MPI module exports under this name.
 using WorldEntry = World* (*)(const std::string& threads_for);
 inline constexpr const char* world_entry_name = "nearmetal_world";
 

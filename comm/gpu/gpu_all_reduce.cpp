@@ -37,7 +37,7 @@ std::vector<BucketTest> GpuAllReduce::test(int repeats) {
   return tests;
 }
 
-// What a rank gives changes from sum to sum, so that what is left of the one before is seen.
+// The values of a rank change from sum to sum, so that what is left of the one before is seen.
 bool GpuAllReduce::sums_exactly(int number) {
   constexpr int sums = 3;
   const GradientBucket& bucket = buckets_[number];

@@ -12,9 +12,9 @@
 
 namespace nearmetal {
 
-/// What sums on a stream of its own, of the highest priority, beside the backward pass; the stream
-/// of the step waits only in finish(). All of it may be captured into a CUDA graph, which must be
-/// destroyed before this is.
+/// An all-reduce on a stream of its own, of the highest priority, beside the backward pass; the
+/// stream of the step waits only in finish(). All of it may be captured into a CUDA graph, which
+/// must be destroyed before this is.
 class GpuAllReduce : public AllReduce {
  public:
   explicit GpuAllReduce(const JoinRequest& request);

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t line_bytes = 64;  // of a CPU's cache: a flag has one to itself
 constexpr int64_t page_bytes = 4096;
 constexpr int64_t stages = 2;
-// What a copy engine moves while another copy is started.
+// The bytes that a copy engine moves while another copy is started.
 constexpr int64_t worth_a_copy_bytes = 256 << 10;
 
 int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -62,7 +62,7 @@ void enqueue(std::vector<CUstreamBatchMemOpParams>& operations, cudaStream_t str
 // part of the time, and NVLink stays asleep, whose power a GPU at its limit takes off its clock.
 class HostAllReduce : public GpuAllReduce, private StagedOperations {
  public:
-  // Of two to 128 ranks.
+  // Takes two to 128 ranks.
   explicit HostAllReduce(const JoinRequest& request)
       : GpuAllReduce(request), world_(request.world) {}
 
@@ -93,7 +93,7 @@ class HostAllReduce : public GpuAllReduce, private StagedOperations {
   uint64_t flag(Stage stage, int bucket, int to, int from) const;  // as the GPU addresses it
   bool leaves_own_part_out(int bucket) const;
   std::vector<Part> parts_to_move(int bucket) const;
-  // Between a bucket on the GPU and its like in shared memory, which begins at `staged`.
+  // Copies between a bucket on the GPU and its like in shared memory, which begins at `staged`.
   void copy(int bucket, const Part& part, std::byte* staged, cudaMemcpyKind kind);
 
   World& world_;

@@ -46,7 +46,7 @@ class HierarchicalAllReduce : public GpuAllReduce {
   void bind(std::vector<GradientBucket> buckets) override;
 
  private:
-  // What the driver's thread is given: this rank's part of a bucket, in pinned memory.
+  // The argument of the driver's thread: this rank's part of a bucket, in pinned memory.
   struct Staged {
     const HierarchicalAllReduce* sums = nullptr;
     GradientBucket values;

@@ -77,7 +77,7 @@ struct Group {
   Communicator communicator;
 };
 
-// Of `count` fp32 values, in place or from `in` to `out`.
+// An exchange of `count` fp32 values, in place or from `in` to `out`.
 using Exchange = std::function<ncclResult_t(const Group&, const void* in, void* out, size_t count)>;
 
 ncclResult_t all_reduce(const Group& group, const void* in, void* out, size_t count) {

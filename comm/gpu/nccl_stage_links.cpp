@@ -148,7 +148,7 @@ bool NcclStageLinks::passes(Transfer send, Transfer receive, int64_t sent_bytes,
   return received == known_boundary(received_bytes, neighbour, run);
 }
 
-// Of a value, with nothing else on the GPU.
+// The time of a value, with nothing else on the GPU.
 double NcclStageLinks::seconds_of_value(int64_t bytes_from_previous, int64_t bytes_to_next) {
   const cuda::DeviceMemory out = cuda::allocate_device(bytes_to_next + 1);
   const cuda::DeviceMemory in = cuda::allocate_device(bytes_from_previous + 1);

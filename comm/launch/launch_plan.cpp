@@ -104,7 +104,7 @@ void append_context(std::vector<std::string>& command, Ranks ranks, const Slots&
   }
 }
 
-// Of ranks that train; what disturbs them sees what it is given.
+// The expectations of ranks that train; neighbours see what they are given.
 void append_expectations(std::vector<std::string>& command, const PlacedRank& rank) {
   if (!rank.mig) return;
   append(command, {"--expect-uuid=" + rank.mig->uuid});
@@ -129,7 +129,7 @@ int64_t sharing_jobs_of(const Placement& placement) {
   return at_once ? static_cast<int64_t>(placement.jobs.size()) : 1;
 }
 
-// What ranks look for: what the layout expects, and what its hosts are claimed to be.
+// The checks of ranks: what the layout expects, and what its hosts are claimed to be.
 void append_checks(std::vector<std::string>& arguments, const Workload& workload,
                    const Expectation& expect, const Launcher& launcher) {
   if (expect.gpu) arguments.push_back("--expect-gpu=" + *expect.gpu);
@@ -149,8 +149,8 @@ void append_checks(std::vector<std::string>& arguments, const Workload& workload
   }
 }
 
-// By which reports of a script's launches are put together, and what of a grid each is. A sweep
-// knows the arms itself.
+// The arm by which reports of a script's launches are put together, and its point of a grid. A
+// sweep knows the arms itself.
 void append_arm(std::vector<std::string>& arguments, const LaunchPlan& plan, size_t index,
                 size_t job) {
   const Layout& layout = plan.file.layouts.at(index);

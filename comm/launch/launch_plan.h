@@ -41,7 +41,7 @@ struct LaunchPlan {
   std::string source{};  // "FILE: " where layouts come from one, for messages
 };
 
-/// What a job of a layout does, both by their indices.
+/// The workload of a job of a layout, both by their indices.
 const Workload& workload_of(const LaunchPlan& plan, size_t layout, size_t job);
 
 /// Whether jobs of the layout have workloads of their own.
@@ -68,9 +68,9 @@ GpuShare gpu_part_of(const Placement& placement, const PlacedJob& job);
 /// --gpu-part=INDEX:PERCENT,PERCENT,...
 std::string flag_of(const GpuShare& part);
 
-/// What a script calls the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1; that of
-/// the job is left out where there is one alone. But for `repeat`, which a script may still have to
-/// expand, of letters, digits and harmless signs.
+/// The name that a script gives the report: "2-1x1x2-run3-job1.report.json". Numbers count from 1;
+/// that of the job is left out where there is one alone. But for `repeat`, which a script may still
+/// have to expand, of letters, digits and harmless signs.
 std::string report_name(const LaunchPlan& plan, size_t layout, const std::string& repeat,
                         size_t job);
 

@@ -24,7 +24,7 @@ std::string gpu_text(const PlacedRank& rank) {
          rank.mig->uuid;
 }
 
-// As a layout file writes it; empty where nothing is chosen.
+// The value as a layout file writes it; empty where nothing is chosen.
 template <class T>
 std::string text_of(const Setting& setting, const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -136,7 +136,7 @@ bool names_have_commas(const LaunchPlan& plan) {
   });
 }
 
-// Of names, or of repeats: a large grid would fill screens with them.
+// The most names, or repeats, that are listed: a large grid would fill screens with them.
 constexpr size_t longest_list = 20;
 
 std::string folded(std::vector<std::string> names, const std::string& separator) {
@@ -245,7 +245,7 @@ std::string layout_function(const LaunchPlan& plan, size_t layout) {
   return text + "}\n";
 }
 
-// Each on a line of its own.
+// The reports, each on a line of its own.
 std::string all_reports(const LaunchPlan& plan) {
   std::string text;
   for (const Launch& launch : plan.launches) {

@@ -21,7 +21,7 @@ constexpr const char* reports_folder = "/reports";
 constexpr int64_t user_id = 1000;
 constexpr const char* ssh_folder = "/home/nearmetal/.ssh";
 
-// As a block of lines a text is read as it stands; elsewhere quotes keep it one.
+// A text in a block of lines is read as it stands; elsewhere quotes keep it one.
 bool fits_a_block(const std::string& text) {
   return text.ends_with('\n') && !text.ends_with("\n\n") && text.front() != ' ' &&
          std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); });
@@ -72,7 +72,7 @@ std::string kubernetes_text(const std::string& text) {
 
 // The operator's list of hosts would stand against the hosts of the commands.
 constexpr const char* own_hosts = "unset OMPI_MCA_orte_default_hostfile\n";
-// What a volume holds of earlier jobs is neither in the way nor printed.
+// Files of earlier jobs on a volume are neither in the way nor printed.
 constexpr const char* own_folder = R"(folder=$(date -u +%Y%m%dT%H%M%SZ)
 { mkdir "$folder" && cd "$folder"; } || exit 9
 )";
@@ -135,7 +135,7 @@ Json worker_pod(const std::vector<Host>& hosts, const MpiJobPods& pods) {
   if (!limits.empty()) container["resources"]["limits"] = limits;
   // A limit of CPUs would stop ranks for parts of each 100 ms.
   if (pods.cpus) container["resources"]["requests"] = {{"cpu", *pods.cpus}};
-  if (pods.rdma) {  // which registers memory, and so locks it
+  if (pods.rdma) {  // RDMA registers memory, and so locks it
     container["securityContext"] = {{"capabilities", {{"add", Json::array({"IPC_LOCK"})}}}};
   }
   Json pod = {

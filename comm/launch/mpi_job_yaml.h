@@ -12,7 +12,7 @@ namespace nearmetal {
 /// The name of an MPIJob, unless another is asked for.
 inline constexpr const char* standard_job_name = "nearmetal";
 
-/// What a MPIJob is called, and what its pods have beside GPUs.
+/// The name of an MPIJob, and what its pods have beside GPUs.
 struct MpiJobPods {
   struct Devices {
     std::string resource;  // as the device plugin calls it: "rdma/hca_shared_devices_a"
@@ -22,7 +22,7 @@ struct MpiJobPods {
   std::string job_name = standard_job_name;
   std::string image;  // made by scripts/container/Containerfile, or like it
   std::optional<Devices> rdma;
-  std::optional<int64_t> cpus;              // that each worker has at least
+  std::optional<int64_t> cpus;              // of each worker, at least
   std::optional<std::string> memory;        // of each worker: "64Gi"
   std::optional<std::string> volume_claim;  // for the reports; else they go with the launcher
 };

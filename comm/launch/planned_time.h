@@ -14,7 +14,8 @@ struct PlannedTime {
   int64_t steps = 0;        // of windows that are given so: as long as these take
   double most_seconds = 0;  // by the limit of a job
 
-  /// With an assumption on start and warm-up; steps count nothing, so that it is the least.
+  /// The seconds with an assumption on start and warm-up; steps count nothing, so that it is the
+  /// least.
   double seconds() const;
 };
 

@@ -7,8 +7,8 @@
 
 namespace nearmetal {
 
-/// In ascending order, each once. Throws std::invalid_argument for what is no such list, holds a
-/// CPU twice, or one above 65535.
+/// The CPUs in ascending order, each once. Throws std::invalid_argument for what is no such list,
+/// holds a CPU twice, or one above 65535.
 std::vector<int64_t> parse_cpu_list(const std::string& text);
 
 /// The shortest text; `cpus` in ascending order.

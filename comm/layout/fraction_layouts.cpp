@@ -45,7 +45,7 @@ Share share_of(const MigDevice& device) {
   return share;
 }
 
-// Where there are enough MIG devices.
+// The arm where there are enough MIG devices.
 std::optional<SharedArm> mig_arm(const Host& host, int64_t jobs) {
   SharedArm arm{"MIG ", {.mode = SharingMode::mig}};
   arm.devices = mig_devices_for(host, jobs);
@@ -65,7 +65,8 @@ std::vector<Job> jobs_on(const Host& host, const SharedArm& arm, int64_t jobs) {
   return all;
 }
 
-// At once. Names fit into the labels of charts, also beside neighbours. Parts of the GPU are even.
+// The arms whose jobs run at once. Names fit into the labels of charts, also beside neighbours.
+// Parts of the GPU are even.
 std::vector<SharedArm> simultaneous_arms(const Host& host, int64_t jobs) {
   std::vector<SharedArm> arms = {{"time slices", {.mode = SharingMode::timeslice}}};
   if (host.gpus == 0) return arms;
@@ -78,7 +79,7 @@ std::vector<SharedArm> simultaneous_arms(const Host& host, int64_t jobs) {
   return arms;
 }
 
-// What the neighbours cost is told from what a smaller share costs.
+// The cost of neighbours is told from that of a smaller share.
 std::vector<Layout> alone_on_parts(const Host& host, int64_t jobs) {
   if (host.gpus == 0) return {};
   const int64_t part = 100 / jobs;

@@ -9,7 +9,7 @@
 namespace nearmetal {
 namespace {
 
-constexpr size_t most_free = 16;  // of which all choices are looked at
+constexpr size_t most_free = 16;  // all choices of so many are looked at
 
 const GpuPlace& place_of(const Host& host, int64_t gpu) {
   static const GpuPlace unknown;
@@ -71,7 +71,7 @@ std::vector<int64_t> choose_gpus(const Host& host, const std::vector<int64_t>& f
   if (host.places.empty() || free.size() > most_free) return best;
   std::vector<bool> taken(free.size());
   std::fill_n(taken.begin(), count, true);
-  while (std::prev_permutation(taken.begin(), taken.end())) {  // those of low index come first
+  while (std::prev_permutation(taken.begin(), taken.end())) {  // GPUs of low index come first
     std::vector<int64_t> other;
     for (size_t i = 0; i < free.size(); ++i) {
       if (taken[i]) other.push_back(free[i]);

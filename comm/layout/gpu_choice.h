@@ -1,4 +1,4 @@
-// Which of a host's GPUs a job takes whose layout does not say.
+// The choice of a host's GPUs for a job whose layout names none.
 #pragma once
 
 #include <cstdint>

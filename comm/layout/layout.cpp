@@ -87,7 +87,7 @@ void check_variables(const std::map<std::string, std::string>& variables) {
   }
 }
 
-// Of jobs that have a MIG device or a vGPU.
+// Checks the MIG device or vGPU of a job.
 void check_device_share(const Job& job, const std::string& place) {
   const Share& share = *job.share;
   const bool mig = share.mode == SharingMode::mig, vgpu = share.mode == SharingMode::vgpu;
@@ -144,7 +144,7 @@ void check_share(const Layout& layout, const Job& job, const std::string& place)
   if (ranks_of(job) != 1) refuse(place, "a job with multiprocessors of its own is one rank");
 }
 
-// Of each GPU, those of the jobs so far.
+// The parts of each GPU that the jobs so far take.
 using Parts = std::map<std::pair<std::string, int64_t>, int64_t>;
 
 void check_parts(const Job& job, Parts& percents, const std::string& place) {

@@ -38,7 +38,7 @@ inline const std::string& profile_or_uuid(const MigDevice& device) {
 /// Why a GPU has no MIG devices that an administrator can divide.
 inline constexpr const char* mig_is_off = "MIG is off";
 
-/// What the driver tells of a GPU, where it was asked: on this machine.
+/// The facts that the driver reports of a GPU, where it was asked: on this machine.
 struct GpuFound {
   std::string name;    // NVIDIA H200; empty: not told
   std::string no_mig;  // why it has no MIG devices; empty: it may have some
@@ -57,13 +57,13 @@ inline constexpr const char* this_host = "localhost";
 /// One operating-system instance: a bare-metal host, a VM or a container.
 struct Host {
   std::string name;
-  std::optional<std::string> address;  // that the launcher calls; else the name
+  std::optional<std::string> address;  // called by the launcher; else the name
   std::optional<std::string> node;     // the machine below, of which VMs share one; else the host
   std::optional<MachineKind> environment;              // as claimed
   int64_t gpus = 0;                                    // 0: ranks compute on the CPUs
-  std::optional<std::vector<int64_t>> visible_gpus{};  // that shapes take, by index, rising; else
+  std::optional<std::vector<int64_t>> visible_gpus{};  // taken by shapes, by index, rising; else
                                                        // all. Not in the file
-  std::optional<std::string> cpus;                     // that ranks may use; else what each finds
+  std::optional<std::string> cpus;                     // allowed to ranks; else what each finds
   std::vector<NumaNode> numa;      // instead of `cpus`: which are near which GPU
   std::vector<MigDevice> mig{};    // of its GPUs
   std::vector<GpuFound> found{};   // by index; empty: not asked. Not in the file
@@ -94,7 +94,7 @@ inline bool through_mps(const Share& share) {
   return share.mode == SharingMode::mps || share.mode == SharingMode::sm;
 }
 
-/// What a process does that trains nothing.
+/// The load of a process that trains nothing.
 enum class NeighbourLoad { copy, compute, pcie };
 constexpr auto names_of(NeighbourLoad) { return std::array{"copy", "compute", "pcie"}; }
 
@@ -133,7 +133,7 @@ struct LinkClaim {
 /// The bits per second of "100M", "2.5G" or "1.6T"; none: the text is no such rate.
 std::optional<int64_t> bits_per_second_of(const std::string& rate);
 
-/// What every rank must find, or the run fails.
+/// The facts that every rank must find, or the run fails.
 struct Expectation {
   std::optional<MachineKind> environment;
   std::optional<std::string> gpu;           // part of its name
@@ -175,7 +175,7 @@ struct TimeLimits {
   double job_seconds = 1800;
 };
 
-/// In which each repeat takes the layouts.
+/// The order in which each repeat takes the layouts.
 enum class Order { randomised, listed };
 constexpr auto names_of(Order) { return std::array{"randomised", "listed"}; }
 
@@ -209,7 +209,7 @@ void settle_instances(LayoutFile& file);
 /// The CPUs that ranks may use, or none where that is not known.
 std::vector<int64_t> cpus_of(const Host& host);
 
-/// Those that a layout takes which names none, by index, rising.
+/// The GPUs of a layout that names none, by index, rising.
 std::vector<int64_t> visible_gpus_of(const Host& host);
 
 /// The first of them; 0 where there are none.

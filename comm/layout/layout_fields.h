@@ -134,7 +134,7 @@ void fields(Archive& field, In<Archive, Share> share) {
                  "With mig, instead of a profile: the MIG device itself");
 }
 
-// What a job is asked for by itself.
+// The workload that one job is asked for by itself.
 struct JobWorkload {
   Settings settings;
   std::optional<NeighbourLoad> stress{};

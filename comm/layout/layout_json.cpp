@@ -74,7 +74,8 @@ class Watch {
 
 using json::Json;
 
-// What a layout file writes for a setting: as a number, or as the text that its option takes.
+// The type that a layout file writes for a setting: as a number, or as the text that its option
+// takes.
 template <class T>
 Json type_of(const T&) {
   if constexpr (std::is_same_v<T, bool>) return "boolean";
@@ -89,7 +90,7 @@ Json type_of(const std::optional<T>&) {
   return type_of(T{});
 }
 
-// Of all jobs of a layout, or of one.
+// The properties of a workload of all jobs of a layout, or of one.
 Json workload_properties(bool of_one_job) {
   Json properties = Json::object();
   const RunConfig config;

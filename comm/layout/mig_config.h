@@ -1,4 +1,4 @@
-// Configurations of mig-parted, NVIDIA's MIG partition editor: read, and held against what is
+// Configurations of mig-parted, NVIDIA's MIG partition editor: read, and compared with what is
 // there.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace nearmetal {
 
-/// What some GPUs should be. Source: api/spec/v1/spec.go of github.com/NVIDIA/mig-parted.
+/// The state that some GPUs should have. Source: api/spec/v1/spec.go of
+/// github.com/NVIDIA/mig-parted.
 struct MigConfigEntry {
   std::vector<std::string> device_filter;  // "0x233510DE"; empty: any kind
   bool all_devices = false;
@@ -41,9 +42,9 @@ std::map<std::string, std::vector<MigConfigEntry>> mig_configs_from_yaml(std::st
 /// with the file and the reason.
 MigConfig read_mig_config(const std::string& place);
 
-/// What of the GPUs, in the order of their indexes, is not as configured, a line for each; empty:
-/// all are. As `nvidia-mig-parted assert`: of entries that a GPU matches the last counts, each GPU
-/// must match one, and one without MIG is as good as one with MIG off.
+/// The differences of GPUs, in the order of their indexes, from the configuration, a line for each;
+/// empty: none. Judges as `nvidia-mig-parted assert`: the last of the entries that a GPU matches
+/// counts, each GPU must match one, and one without MIG is as good as one with MIG off.
 std::vector<std::string> mig_differences(const MigConfig& config, const std::vector<Gpu>& gpus);
 
 /// "nvidia-mig-parted apply -f FILE -c LABEL"

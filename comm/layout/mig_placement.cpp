@@ -136,7 +136,7 @@ class MigTaker {
                 : "");
   }
 
-  // What the jobs of the layout want of this GPU, less what is there.
+  // The profiles that the jobs of the layout want of this GPU, less what is there.
   std::vector<std::string> lacking(const DeviceRequest& request) const {
     std::vector<const DeviceRequest*> here;
     for (const DeviceRequest& other : requests_) {

@@ -1,4 +1,4 @@
-// Which MIG devices the jobs of a layout are given. Pure functions.
+// The MIG devices that the jobs of a layout are given. Pure functions.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace nearmetal {
 
-/// By job: those of its ranks, in their order.
+/// The devices by job: those of its ranks, in their order.
 using MigTaken = std::vector<std::vector<MigDevice>>;
 
 /// Gives each rank of jobs that share by MIG a device of its own on its GPU: first what is asked
@@ -24,7 +24,7 @@ MigTaken take_mig_devices(const Layout& layout, const std::vector<Host>& hosts);
 /// administrator would run; empty: they can.
 std::string no_mig_reason(const Host& host, int64_t jobs);
 
-/// Those of the first visible GPU that `jobs` jobs have, `jobs` at most: of one profile, the
+/// The devices of the first visible GPU for `jobs` jobs, `jobs` at most: of one profile, the
 /// largest that has as many; else the largest ones.
 std::vector<MigDevice> mig_devices_for(const Host& host, int64_t jobs);
 

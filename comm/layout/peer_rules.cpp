@@ -11,7 +11,7 @@
 namespace nearmetal {
 namespace {
 
-// As published for releases 7 and 8, the oldest boards first.
+// The profiles as published for releases 7 and 8, the oldest boards first.
 constexpr std::array whole_gpus = {
     "V100X-16C",  "V100DX-32C", "RTX6000P-24C", "RTX8000P-48C", "A30-24C",   "A40-48C",
     "A100-40C",   "A100X-40C",  "A100D-80C",    "A100DX-80C",   "A800-40C",  "A800D-80C",
@@ -54,7 +54,7 @@ Finding finding_of_vgpu(const std::string& job, const std::string& name) {
           why_slow, use};
 }
 
-// Those of one machine; others have the network between them in any case.
+// VMs of one machine count; others have the network between them in any case.
 bool several_vms_of_a_node(const std::vector<PeerDevice>& ranks) {
   std::map<std::string, std::set<std::string>> hosts;
   for (const PeerDevice& rank : ranks) hosts[rank.node].insert(rank.host);

@@ -1,4 +1,4 @@
-// Which ranks may not read one another's memory, by what NVIDIA publishes of vGPUs and MIG.
+// The ranks that may not read one another's memory, by what NVIDIA publishes of vGPUs and MIG.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace nearmetal {
 
-/// What a rank computes on, as far as the layout or the driver tells.
+/// The device that a rank computes on, as far as the layout or the driver reports it.
 struct PeerDevice {
   std::string host;
   std::string node{};          // the machine below

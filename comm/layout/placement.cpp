@@ -15,7 +15,7 @@ namespace {
 
 constexpr int first_ras_port = 28028;  // NCCL's default
 
-// What the jobs of a layout take of one host.
+// The parts of one host that the jobs of a layout take.
 struct Taken {
   const Host* host = nullptr;
   std::vector<int64_t> cpus;

@@ -1,4 +1,4 @@
-// Which rank of a layout computes where, and with which settings. Pure functions.
+// The placement of a layout's ranks, and their settings. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct PlacedRank {
   std::optional<int64_t> vm;                     // emulated, counted on each host
   std::optional<int64_t> gpu;                    // index on the host; none: on CPUs
   std::optional<int64_t> visible_gpu;            // index among those that the rank sees
-  std::string cpus;                              // that it may use, "0-3,8"; empty: not limited
+  std::string cpus;                              // allowed to it, "0-3,8"; empty: not limited
   std::map<std::string, std::string> variables;  // environment; the same names for all of a job
   std::optional<MigDevice> mig{};                // of `gpu`, all that the rank sees
 };

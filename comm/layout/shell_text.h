@@ -13,8 +13,8 @@ std::string shell_quoted(const std::string& text);
 /// The words with spaces between.
 std::string shell_quoted(const std::vector<std::string>& words);
 
-/// In an address: the element of the script's array `nodes`. Of control characters, which no text
-/// of a user has.
+/// The element of the script's array `nodes`, in an address. It is marked by a control character,
+/// which no text of a user has.
 std::string node_variable(int64_t index);
 
 }  // namespace nearmetal

@@ -100,12 +100,12 @@ class Parser {
   std::vector<JobShape> jobs_;
 };
 
-// What is left of a host while jobs take their parts.
+// The rest of a host while jobs take their parts.
 struct Stock {
   const Host* host = nullptr;
   int64_t used = 0;
   int64_t slots = 0;               // GPUs, or CPUs for a rank each
-  std::vector<int64_t> gpus = {};  // that are left
+  std::vector<int64_t> gpus = {};  // the ones left
 
   int64_t free() const { return slots - used; }
 };

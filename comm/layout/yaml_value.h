@@ -20,9 +20,9 @@ struct YamlValue {
   std::vector<YamlValue> items;  // or members
 };
 
-/// Of one document. Throws std::invalid_argument, beginning with the line, for what is no YAML, is
-/// larger than 1 MiB, nested deeper than 8, or has anchors, aliases, tags of its own, keys that are
-/// no texts or given twice, or a second document.
+/// The value of one document. Throws std::invalid_argument, beginning with the line, for what is no
+/// YAML, is larger than 1 MiB, nested deeper than 8, or has anchors, aliases, tags of its own, keys
+/// that are no texts or given twice, or a second document.
 YamlValue parse_yaml(std::string_view text);
 
 }  // namespace nearmetal

@@ -64,7 +64,8 @@ std::vector<Kind> kinds(const Ranks& ranks) {
           {"broadcast", "from the first rank to all", broadcast, 1, ranks.rank == 0 ? 0.0 : 1.0}};
 }
 
-// Of the slowest rank, from when all were there: one that only sends is through before the others.
+// The time of the slowest rank, from when all were there: a rank that only sends is through before
+// the others.
 double slowest_seconds(const Ranks& ranks, const std::function<void()>& work) {
   NM_MPI(MPI_Barrier, ranks.everyone);
   const double begin = MPI_Wtime();

@@ -19,7 +19,7 @@ void require_mpi(int status, const char* what);
 /// "Open MPI v4.1.4", as loaded: of what MPI says, the first words.
 std::string mpi_version();
 
-/// As MPI takes it. Throws std::invalid_argument for 2^31 or more.
+/// The count as MPI takes it. Throws std::invalid_argument for 2^31 or more.
 int mpi_count(int64_t elements);
 
 /// MPI knows no 16-bit floating-point types: they are two bytes to it, summed by operations of

@@ -19,7 +19,7 @@ MPI_Comm split_ranks(MPI_Comm all, int part) {
   return ranks;
 }
 
-// Over those ranks that give the same `part`.
+// The sum over those ranks that give the same `part`.
 class MpiHostSum : public HostSum {
  public:
   MpiHostSum(MPI_Comm all, int part) : ranks_(split_ranks(all, part)) {}

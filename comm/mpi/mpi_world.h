@@ -16,7 +16,7 @@ class MpiWorld : public World {
  public:
   /// All ranks of the job; starts MPI, and ends it with its own life.
   explicit MpiWorld(const std::string& threads_for);
-  /// Those of a communicator, which it frees.
+  /// The ranks of a communicator, which it frees.
   explicit MpiWorld(MPI_Comm ranks);
   ~MpiWorld() override;
   MpiWorld(const MpiWorld&) = delete;
