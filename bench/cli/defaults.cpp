@@ -200,8 +200,7 @@ void check_settings(const Workload& workload) {
               (config.loss_scale->initial == 1 && !config.loss_scale->dynamic),
           "--loss-scale is for fp16, whose gradients vanish without it; leave it out");
   require(config.optimizer == Optimizer::sgd || !given("momentum"),
-          "--momentum is of SGD, and AdamW has its own, of 0.9; leave it out, or give --optimizer "
-          "sgd");
+          "--momentum is for SGD, and AdamW keeps its own; leave it out, or give --optimizer sgd");
   require(!given("plans") || !given("plan_cache"),
           "--plans pins all plans; leave --plan-cache out");
   check_samples(workload);

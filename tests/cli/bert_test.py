@@ -70,7 +70,7 @@ class Bert(cli.CliTest):
                                 (("--sequence", "513"), "--sequence must be an integer from 8 to 512"),
                                 (("--image-size", "32"), "bert_tiny reads sequences"),
                                 (("--classes", "10"), "bert_tiny reads sequences"),
-                                (("--momentum", "0.5"), "--momentum is of SGD"),
+                                (("--momentum", "0.5"), "--momentum is for SGD"),
                                 (("--precision", "bf16"), "fp32"),
                                 (("--model", "resnet20"), "resnet20 reads images")):
             process = self.call("run", *SMALL, *options)

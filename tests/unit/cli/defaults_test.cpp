@@ -282,7 +282,7 @@ TEST_F(CheckSettings, ImagesAndSequencesHaveSettingsOfTheirOwn) {
 TEST_F(CheckSettings, MomentumIsOfSgd) {
   config.optimizer = Optimizer::adamw;
   EXPECT_EQ(refusal(Device::cpu, {"optimizer"}), "");
-  EXPECT_THAT(refusal(Device::cpu, {"optimizer", "momentum"}), HasSubstr("--momentum is of SGD"));
+  EXPECT_THAT(refusal(Device::cpu, {"optimizer", "momentum"}), HasSubstr("--momentum is for SGD"));
 }
 
 TEST_F(CheckSettings, PinnedPlansNeedNoCache) {
