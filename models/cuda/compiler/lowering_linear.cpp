@@ -139,24 +139,30 @@ void Lowering::forward_output(int i) {
        });
 }
 
-void Lowering::forward_loss(int i) {
-  const int linear = graph_.node(i).inputs[0];
-  if (!graph_.is(linear, OpKind::linear) || !graph_.are_logits(linear)) {
-    unsupported(graph_.node(i), "it is not the only reader of a linear layer");
+Lowering::Logits Lowering::logits_of(int loss, OpKind layer) {
+  const int linear = graph_.node(loss).inputs[0];
+  if (!graph_.is(linear, layer) || !graph_.are_logits(linear)) {
+    unsupported(graph_.node(loss),
+                std::string("it is not the only reader of a ") +
+                    (layer == OpKind::token_linear ? "linear layer of tokens" : "linear layer"));
   }
   const LogitsShape shape = logits_shape(linear);
-  const Tensor* logits = value(linear);
-  Tensor* gradient =
+  const Tensor* gradient =
       options_.forward_only ? nullptr : tensor(shape.rows * shape.row_elements * element_size());
   gradients_[linear].push_back(gradient);
-  const int64_t bias = layout_.offset(graph_.node(linear).parameters[1]);
-  emit(graph_.node(i).name, Phase::forward, "own", {logits, gradient},
+  return {shape, value(linear), gradient, layout_.offset(graph_.node(linear).parameters[1])};
+}
+
+void Lowering::forward_loss(int i) {
+  const Logits logits = logits_of(i, OpKind::linear);
+  emit(graph_.node(i).name, Phase::forward, "own", {logits.values, logits.gradient},
        [=, precision = options_.precision, first = micro_batch_ * options_.batch_size,
         &r = resources_](cudaStream_t stream) {
-         launch_softmax_loss(precision, shape, static_cast<const float*>(logits->data),
-                             r.parameters.values + bias, r.labels + first, &r.state->loss_scale,
-                             r.losses + first, gradient == nullptr ? nullptr : gradient->data,
-                             stream);
+         launch_softmax_loss(precision, logits.shape,
+                             static_cast<const float*>(logits.values->data),
+                             r.parameters.values + logits.bias, r.labels + first,
+                             &r.state->loss_scale, r.losses + first,
+                             logits.gradient == nullptr ? nullptr : logits.gradient->data, stream);
        });
 }
 

@@ -93,23 +93,16 @@ void Lowering::backward_embedding(int i) {
 }
 
 void Lowering::forward_span_loss(int i) {
-  const int linear = graph_.node(i).inputs[0];
-  if (!graph_.is(linear, OpKind::token_linear) || !graph_.are_logits(linear)) {
-    unsupported(graph_.node(i), "it is not the only reader of a linear layer of tokens");
-  }
-  const LogitsShape shape = logits_shape(linear);
-  const Tensor* logits = value(linear);
-  Tensor* gradient =
-      options_.forward_only ? nullptr : tensor(shape.rows * shape.row_elements * element_size());
-  gradients_[linear].push_back(gradient);
-  const int64_t bias = layout_.offset(graph_.node(linear).parameters[1]);
-  emit(graph_.node(i).name, Phase::forward, "own", {logits, gradient},
+  const Logits logits = logits_of(i, OpKind::token_linear);
+  emit(graph_.node(i).name, Phase::forward, "own", {logits.values, logits.gradient},
        [=, precision = options_.precision, first = micro_batch_ * options_.batch_size,
-        tokens = static_cast<int>(token_extent(linear).tokens),
+        tokens = static_cast<int>(token_extent(graph_.node(i).inputs[0]).tokens),
         &r = resources_](cudaStream_t stream) {
-         launch_span_loss(precision, shape, tokens, static_cast<const float*>(logits->data),
-                          r.parameters.values + bias, r.labels + 2 * first, &r.state->loss_scale,
-                          r.losses + first, gradient == nullptr ? nullptr : gradient->data, stream);
+         launch_span_loss(precision, logits.shape, tokens,
+                          static_cast<const float*>(logits.values->data),
+                          r.parameters.values + logits.bias, r.labels + 2 * first,
+                          &r.state->loss_scale, r.losses + first,
+                          logits.gradient == nullptr ? nullptr : logits.gradient->data, stream);
        });
 }
 

@@ -45,6 +45,14 @@ class Lowering {
   bool is_stem(int conv) const { return graph_.is(graph_.node(conv).inputs[0], OpKind::input); }
   // A row for each sample, or for each token of a span.
   LogitsShape logits_shape(int linear) const;
+  // The output of a linear layer that a loss alone reads, and its gradient, which the loss leaves.
+  struct Logits {
+    LogitsShape shape;
+    const Tensor* values;
+    const Tensor* gradient;  // null: forward_only
+    int64_t bias;            // its place among the parameters
+  };
+  Logits logits_of(int loss, OpKind layer);
   LinearShape linear_shape(int linear) const;
   PoolShape pool_shape(int pool) const;
   ConvolutionProblem problem(ConvolutionOp op, int conv) const;
