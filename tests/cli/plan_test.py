@@ -188,7 +188,8 @@ class Shipped(plans.Plan):
                 layouts = len(plan["layouts"])
                 self.assertEqual(layouts + len(plan["unsupported"]), len(document["layouts"]))
                 self.assertEqual(len(plan["launches"]), 5 * layouts)
-                if path.name != "four_models.json":  # which leaves out what is not there
+                # These two leave out what is not there.
+                if path.name not in ("four_models.json", "bert_vit_resnets.json"):
                     self.assertEqual(plan["unsupported"], [])
                 self.assertIn(f"nearmetal plan layouts/{path.name}", text)
 
