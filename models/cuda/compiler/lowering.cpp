@@ -90,6 +90,7 @@ void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
   even_pixel_gradients_.assign(nodes, nullptr);
   pending_.clear();
   pending_stem_.reset();
+  summed_biases_.clear();
   if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
   for (size_t i = 0; i < nodes; ++i) {
     if (pass == Pass::forward) forward(static_cast<int>(i));

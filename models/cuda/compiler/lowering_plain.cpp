@@ -68,6 +68,7 @@ void Lowering::backward_activation(const ActivationPattern& pattern) {
   if (by_cudnn()) return backward_cudnn_activation(pattern);
   if (pattern.pool >= 0) return backward_activation_pool(pattern);
   const int output = pattern.output();
+  if (summed_biases_.contains(output)) return;
   const bool masks = pattern.relu >= 0;
   const auto [dy, dy_second] = gradients_of(output, masks ? 2 : 1);
   const Tensor* y = masks ? value(output) : nullptr;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -164,6 +165,9 @@ class Lowering {
 
   void backward(int i);
   void backward_linear(int i);
+  // The linear layer whose bias has as its gradient the sum over tokens of what this layer norm
+  // leaves as the gradient of its input; -1: none.
+  int bias_before(int norm) const;
   void backward_layer_norm(int i);
   void backward_gelu(const ActivationPattern& pattern);
   void backward_attention(int i);
@@ -264,6 +268,7 @@ class Lowering {
   std::map<int, PendingGradient> pending_;
   // The same for the stem: the pooling behind it, and the gradient behind its ReLU.
   std::optional<std::pair<int, const Tensor*>> pending_stem_;
+  std::set<int> summed_biases_;  // linear layers whose bias has its gradient from another kernel
 };
 
 }  // namespace nearmetal::cuda

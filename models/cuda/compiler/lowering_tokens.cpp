@@ -40,11 +40,30 @@ void Lowering::forward_layer_norm(int i) {
          operands.epsilon = epsilon;
          operands.y = y->data;
          if (statistics != nullptr) operands.statistics = static_cast<float*>(statistics->data);
-         launch_layer_norm(precision, operands, extent, r.reduction.multiprocessors, stream);
+         launch_layer_norm(precision, operands, extent, stream);
        });
 }
 
-// Adds another gradient of what it reads, such as that of a residual branch, where one is there.
+int Lowering::bias_before(int norm) const {
+  if (by_cudnn()) return -1;
+  const int input = graph_.node(norm).inputs[0];
+  // Of its readers the first is the last that leaves a gradient.
+  if (graph_.consumers(input)[0] != norm) return -1;
+  const auto has_bias = [&](int node, int reader) {
+    const ActivationPattern* pattern = patterns_.activation(node);
+    return graph_.is(node, OpKind::token_linear) && graph_.sole_consumer(node) == reader &&
+           pattern != nullptr && pattern->bias;
+  };
+  if (has_bias(input, norm)) return input;
+  if (!graph_.is(input, OpKind::add)) return -1;
+  for (const int added : graph_.node(input).inputs) {
+    if (has_bias(added, input)) return added;
+  }
+  return -1;
+}
+
+// Adds another gradient of what it reads, such as that of a residual branch, where one is there. Of
+// what it leaves it takes the sum over the tokens where that is the gradient of a bias.
 void Lowering::backward_layer_norm(int i) {
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
@@ -55,18 +74,26 @@ void Lowering::backward_layer_norm(int i) {
     other = gradients.back();
     gradients.pop_back();
   }
+  const int linear = gradients.empty() ? bias_before(i) : -1;
+  if (linear >= 0) summed_biases_.insert(linear);
+  const int summed = linear < 0 ? -1 : graph_.node(linear).parameters[1];
   const Tensor* dx = tensor(value_bytes(input));
   gradients.push_back(dx);
   const Extent extent = this->extent(i);
   const auto& r = resources_;
   const Tensor* partial_sums =
       tensor(layer_norm_scratch_bytes(extent.channels, r.reduction.multiprocessors));
+  const std::string name =
+      summed < 0 ? node.name : node.name + " + " + graph_.parameters()[summed].name;
   Kernel& kernel =
-      emit(node.name, Phase::backward, "own sweep", {x, dy, dy_second, statistics, other, dx},
+      emit(name, Phase::backward, "own sweep", {x, dy, dy_second, statistics, other, dx},
            [=, dy = dy, dy_second = dy_second, precision = options_.precision,
             scale = node.parameters[0], bias = node.parameters[1], &layout = layout_,
             &r](cudaStream_t stream) {
              const FlatParameters& flat = r.parameters;
+             const auto gradient_of = [&](int parameter) {
+               return flat.vector_gradients + layout.slices[parameter].offset;
+             };
              LayerNormBackward operands;
              operands.x = x->data;
              operands.dy = dy->data;
@@ -75,8 +102,9 @@ void Lowering::backward_layer_norm(int i) {
              operands.scale = flat.values + layout.offset(scale);
              operands.statistics = static_cast<const float*>(statistics->data);
              operands.dx = dx->data;
-             operands.scale_gradient = flat.vector_gradients + layout.slices[scale].offset;
-             operands.bias_gradient = flat.vector_gradients + layout.slices[bias].offset;
+             operands.scale_gradient = gradient_of(scale);
+             operands.bias_gradient = gradient_of(bias);
+             if (summed >= 0) operands.dx_sums = gradient_of(summed);
              operands.partial_sums = static_cast<float*>(partial_sums->data);
              launch_layer_norm_backward(precision, operands, extent, r.reduction.multiprocessors,
                                         stream);

@@ -1,12 +1,15 @@
-// Layer norm over the features of each token, both directions. A warp holds a token in registers,
-// so that each tensor is read once. Sums over the tokens are deterministic.
+// Layer norm over the features of each token, both directions. Warps hold tokens in registers, so
+// that each tensor is read once. Sums over the tokens are deterministic.
 //
 // Bytes per element of E bytes, whose copy is the floor. Forward: reads E, writes E. Backward:
-// reads E of x and E of dy, and E of a second one and of another where there are; writes E.
+// reads E of x and E of dy, and E of a second one and of another where there are; writes E. The
+// sums of dx over the tokens, which are the gradient of a bias before the layer norm, cost no
+// bytes.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "models/cuda/kernels/batch_norm.h"
@@ -32,7 +35,9 @@ struct LayerNormForward {
   float* statistics = nullptr;  // null: not wanted
 };
 void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
-                       int multiprocessors, cudaStream_t stream);
+                       cudaStream_t stream);
+
+inline constexpr int most_layer_norm_sums = 3;  // over the tokens, of each channel
 
 /// dx = gradient of x + other, where `other` may be absent. The gradient of y is dy, or the sum of
 /// two.
@@ -46,27 +51,37 @@ struct LayerNormBackward {
   void* dx = nullptr;
   float* scale_gradient = nullptr;
   float* bias_gradient = nullptr;
+  float* dx_sums = nullptr;       // over the tokens; null: not wanted
   float* partial_sums = nullptr;  // layer_norm_scratch_bytes()
+
+  constexpr int sum_count() const { return dx_sums == nullptr ? 2 : 3; }
 };
 
-/// Where the sums of the channels go: into two gradients, of which either may be first in the flat
-/// gradient. Sums of the scale lie before those of the bias, `stride` apart.
+/// Where the sums of the channels go: into gradients that lie in the flat gradient in any order.
+/// Sums of the scale lie before those of the bias, and these before those of dx, `stride` apart.
 struct NormGradients {
   /// From a sum's place to that of a value, counted from the first gradient; -1: padding.
   struct Place {
-    int scale, bias;
+    int gradients[most_layer_norm_sums];
     int channels, stride;
 
     __host__ __device__ int operator()(int sum) const {
       const int channel = sum % stride;
-      if (channel >= channels) return -1;
-      return (sum < stride ? scale : bias) + channel;
+      return channel < channels ? gradients[sum / stride] + channel : -1;
     }
   };
 
-  NormGradients(float* scale, float* bias, int channels, int stride)
-      : first(scale < bias ? scale : bias),
-        place{static_cast<int>(scale - first), static_cast<int>(bias - first), channels, stride} {}
+  NormGradients(const LayerNormBackward& operands, int channels, int stride)
+      : first(std::min(operands.scale_gradient, operands.bias_gradient)) {
+    if (operands.dx_sums != nullptr) first = std::min(first, operands.dx_sums);
+    const auto offset = [&](const float* gradient) {
+      return gradient == nullptr ? 0 : static_cast<int>(gradient - first);
+    };
+    place = {
+        {offset(operands.scale_gradient), offset(operands.bias_gradient), offset(operands.dx_sums)},
+        channels,
+        stride};
+  }
 
   float* first;
   Place place;

@@ -100,6 +100,12 @@ __device__ Pack<T> from_floats(const Channels<T>& channels) {
   return pack;
 }
 
+/// Of a pack that was kept as 16 bytes: of 16-bit values each would take a register of its own.
+template <class T>
+__device__ Channels<T> floats_of(const uint4& packed) {
+  return to_floats(*reinterpret_cast<const Pack<T>*>(&packed));
+}
+
 /// As many blocks as give each piece of work a thread.
 inline unsigned blocks_for(int64_t pieces, int64_t threads) {
   return static_cast<unsigned>((pieces + threads - 1) / threads);

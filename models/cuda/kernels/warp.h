@@ -1,4 +1,4 @@
-// Sums and maxima over the lanes of a warp (device code).
+// Sums and maxima over the lanes of a warp, and barriers of some warps (device code).
 #pragma once
 
 namespace nearmetal::cuda {
@@ -14,12 +14,43 @@ __device__ inline float warp_sum(float value) {
   return value;
 }
 
+/// Lane L gets the sum of all lanes' values[L % count]; count is a power of two.
+template <int count>
+__device__ float warp_sum_of(const float (&values)[count]) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  float left[count];
+#pragma unroll
+  for (int i = 0; i < count; ++i) left[i] = values[i];
+  int distance = 1;
+#pragma unroll
+  for (int size = count; size > 1; size /= 2, distance *= 2) {
+    // Of each pair a lane keeps one and adds what its partner has of it.
+    const bool odd = (lane & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < size / 2; ++i) {
+      const float kept = odd ? left[2 * i + 1] : left[2 * i];
+      const float given = odd ? left[2 * i] : left[2 * i + 1];
+      left[i] = kept + __shfl_xor_sync(0xffffffff, given, distance);
+    }
+  }
+#pragma unroll
+  for (; distance < warp_lanes; distance *= 2) {
+    left[0] += __shfl_xor_sync(0xffffffff, left[0], distance);
+  }
+  return left[0];
+}
+
 __device__ inline float warp_max(float value) {
 #pragma unroll
   for (int distance = warp_lanes / 2; distance > 0; distance /= 2) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, distance));
   }
   return value;
+}
+
+/// Barriers 1 to 15 for parts of a block: of `threads` threads in all, some may go on at once.
+__device__ inline void barrier_sync(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 }  // namespace nearmetal::cuda

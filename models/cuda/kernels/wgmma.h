@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "models/cuda/kernels/copy_async.h"
+#include "models/cuda/kernels/warp.h"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define NM_HAS_WGMMA 1
@@ -143,10 +144,7 @@ __device__ inline void stmatrix_x4_trans(void* address, const uint32_t (&matrice
       "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
       : "memory");
 }
-/// Barriers 1 to 15 for parts of a block: of `threads` threads in all, some may go on at once.
-__device__ inline void barrier_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
+/// Arrives at a barrier of barrier_sync() and goes on at once.
 __device__ inline void barrier_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "models/cuda/kernels/layer_norm.h"
 #include "models/inference.h"
@@ -63,7 +65,45 @@ TEST(CudaTokens, ProductsOfTokensAddBiasesAndResiduals) {
   EXPECT_EQ(runs(Phase::backward, "self_attention.in_proj_bias"), 1);
   // Layer norms add what the residual branch has left.
   EXPECT_EQ(runs(Phase::backward, "add_1 gradients"), 0);
-  EXPECT_EQ(runs(Phase::backward, "ln_2"), 1);
+  EXPECT_EQ(runs(Phase::backward, "ln_2 + " + layer + "self_attention.out_proj.bias"), 1);
+}
+
+// ... which is also the gradient of the linear layer before them, of whose bias it is the sum.
+TEST(CudaTokens, LayerNormsSumTheGradientsOfBiasesBeforeThem) {
+  const auto names = [](const Graph& graph, Kernels kernels) {
+    ProgramOptions options = options_of(Precision::bf16);
+    options.kernels = kernels;
+    std::multiset<std::string> names;
+    for (const Kernel& kernel : lowered(graph, options, {}).kernels) {
+      if (kernel.phase == Phase::backward) names.insert(kernel.name);
+    }
+    return names;
+  };
+  const auto graph = [](bool sum_is_read_before) {
+    Graph graph("biased");
+    const int stem = graph.conv(graph.input({3, 4, 4}), "stem", 16, {1, 1, 0});
+    int x = graph.token_linear(stem, "first", 16);
+    const int sum = graph.add(x, stem, "sum");
+    const int before = sum_is_read_before ? graph.gelu(sum, "before") : -1;
+    const int norm = graph.layer_norm(sum, "norm1", 1e-5);
+    x = sum_is_read_before ? graph.add(norm, before, "both") : norm;
+    x = graph.layer_norm(graph.token_linear(x, "second", 16), "norm2", 1e-5);
+    graph.softmax_cross_entropy(graph.linear(graph.global_average_pool(x, "pool"), "fc", 8),
+                                "loss");
+    return graph;
+  };
+  const auto fused = names(graph(false), Kernels::fastest);
+  EXPECT_EQ(fused.count("norm1 + first.bias"), 1u);
+  EXPECT_EQ(fused.count("norm2 + second.bias"), 1u);
+  EXPECT_EQ(fused.count("first.bias") + fused.count("second.bias"), 0u);
+  // GELU's gradient of the sum comes after that of the layer norm.
+  const auto apart = names(graph(true), Kernels::fastest);
+  EXPECT_EQ(apart.count("norm1"), 1u);
+  EXPECT_EQ(apart.count("first.bias"), 1u);
+  EXPECT_EQ(apart.count("norm2 + second.bias"), 1u);
+  const auto cudnn = names(graph(false), Kernels::cudnn);
+  EXPECT_EQ(cudnn.count("norm1"), 1u);
+  EXPECT_EQ(cudnn.count("first.bias"), 1u);
 }
 
 // The readers of a layer norm of BERT, a linear layer and a residual branch, each leave a gradient.
@@ -74,7 +114,8 @@ TEST(CudaTokens, LayerNormsAddTheGradientsOfTheirReaders) {
   EXPECT_FALSE(std::ranges::any_of(
       step.kernels, [](const Kernel& kernel) { return kernel.name.ends_with("gradients"); }));
   const double value_bytes = 4 * 24 * 128 * 2;
-  const Kernel& backward = kernel_of(step, Phase::backward, norm, "own sweep");
+  const Kernel& backward = kernel_of(
+      step, Phase::backward, norm + " + bert.encoder.layer.0.output.dense.bias", "own sweep");
   EXPECT_EQ(backward.bytes, 4 * value_bytes + 4 * 24 * 8);  // x, both, dx, and statistics
 }
 
@@ -95,22 +136,31 @@ TEST(CudaTokens, ProductsOfTokensAreChosenOnceForAllLayers) {
 }
 
 // The flat gradient lies last parameter first, so that the bias comes before the scale.
-TEST(CudaTokens, SumsOfALayerNormReachBothGradientsInAnyOrder) {
+TEST(CudaTokens, SumsOfALayerNormReachTheirGradientsInAnyOrder) {
   constexpr int channels = 5, stride = 8;
-  for (const auto& [scale, bias] : {std::pair{0, 6}, std::pair{6, 0}}) {
-    std::vector<float> flat(12, -1);
-    const NormGradients gradients(&flat[scale], &flat[bias], channels, stride);
-    for (int sum = 0; sum < 2 * stride; ++sum) {
-      const int place = gradients.place(sum);
-      ASSERT_EQ(place < 0, sum % stride >= channels);
-      if (place >= 0) gradients.first[place] = static_cast<float>(sum);
+  std::array<int, 3> order{0, 6, 12};
+  do {
+    const auto [scale, bias, before] = order;
+    for (const bool has_bias_before : {false, true}) {
+      std::vector<float> flat(18, -1);
+      LayerNormBackward operands;
+      operands.scale_gradient = &flat[scale];
+      operands.bias_gradient = &flat[bias];
+      if (has_bias_before) operands.dx_sums = &flat[before];
+      const NormGradients gradients(operands, channels, stride);
+      for (int sum = 0; sum < operands.sum_count() * stride; ++sum) {
+        const int place = gradients.place(sum);
+        ASSERT_EQ(place < 0, sum % stride >= channels);
+        if (place >= 0) gradients.first[place] = static_cast<float>(sum);
+      }
+      for (int channel = 0; channel < channels; ++channel) {
+        EXPECT_EQ(flat[scale + channel], channel);
+        EXPECT_EQ(flat[bias + channel], stride + channel);
+        EXPECT_EQ(flat[before + channel], has_bias_before ? 2 * stride + channel : -1);
+      }
+      EXPECT_EQ(std::ranges::count(flat, -1), has_bias_before ? 3 : 8);
     }
-    for (int channel = 0; channel < channels; ++channel) {
-      EXPECT_EQ(flat[scale + channel], channel);
-      EXPECT_EQ(flat[bias + channel], stride + channel);
-    }
-    EXPECT_EQ(std::ranges::count(flat, -1), 2);
-  }
+  } while (std::ranges::next_permutation(order).found);
 }
 
 // Our kernels keep a number for each row of scores, products all of them.
