@@ -43,31 +43,32 @@ __global__ void __launch_bounds__(sweep_threads)
 // The gradient before an activation, from that behind it.
 template <class T, bool relu, bool two>
 struct MaskedGradient {
-  static constexpr int unroll = two ? 2 : 4;
+  static constexpr int unroll = two ? 2 : 4, blocks = 2;
   const T* dy;
   const T* dy_second;
   const T* y;
 
+  // Packed: of 16-bit values each would take a register of its own.
   struct Loaded {
-    Pack<T> dy, dy_second, y;
+    uint4 dy, dy_second, y;
   };
   __device__ Loaded load(int64_t row, int channels, int channel) const {
     const int64_t at = row * channels + channel;
     Loaded loaded;
-    loaded.dy = load_pack(dy + at);
-    if constexpr (two) loaded.dy_second = load_pack(dy_second + at);
-    if constexpr (relu) loaded.y = load_pack(y + at);
+    loaded.dy = *reinterpret_cast<const uint4*>(dy + at);
+    if constexpr (two) loaded.dy_second = *reinterpret_cast<const uint4*>(dy_second + at);
+    if constexpr (relu) loaded.y = *reinterpret_cast<const uint4*>(y + at);
     return loaded;
   }
   __device__ static Channels<T> values(const Loaded& loaded) {
-    Channels<T> dz = to_floats(loaded.dy);
+    Channels<T> dz = floats_of<T>(loaded.dy);
     if constexpr (two) {
-      const Channels<T> second = to_floats(loaded.dy_second);
+      const Channels<T> second = floats_of<T>(loaded.dy_second);
 #pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
     }
     if constexpr (relu) {
-      const Channels<T> y = to_floats(loaded.y);
+      const Channels<T> y = floats_of<T>(loaded.y);
 #pragma unroll
       for (int i = 0; i < pack_width<T>; ++i) dz.values[i] = y.values[i] > 0 ? dz.values[i] : 0.0f;
     }

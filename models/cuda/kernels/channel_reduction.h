@@ -23,30 +23,33 @@ template <class T>
 inline constexpr int slice_lanes = slice_channels / pack_width<T>;
 template <class T>
 inline constexpr int slice_rows = reduction_threads / slice_lanes<T>;  // at a time
+// ... or, of wide rows, as much as a warp reads at once: 512 bytes.
+inline constexpr int wide_slice_lanes = 32;
 
 /// Blocks of a reduction, as many as run at once: x over the slices, y over the rows.
 inline dim3 reduction_grid(Extent extent, int rows_per_tile, int multiprocessors,
-                           int blocks_per_multiprocessor) {
-  const int slices = (extent.channels + slice_channels - 1) / slice_channels;
+                           int blocks_per_multiprocessor, int channels_per_slice = slice_channels) {
+  const int slices = (extent.channels + channels_per_slice - 1) / channels_per_slice;
   const int64_t tiles = (extent.rows + rows_per_tile - 1) / rows_per_tile;
   const int chunks = std::max(1, multiprocessors * blocks_per_multiprocessor / slices);
   return dim3(slices, static_cast<unsigned>(std::min<int64_t>(chunks, tiles)));
 }
 
 /// Adds `sums` (each thread's own, for the channels of its pack) over all blocks of this channel
-/// slice, in a fixed order. The last block to arrive calls finish(channel, totals) once for each
-/// channel of the slice.
-template <class T, int Sums, class Finish>
+/// slice of `lanes` packs, in a fixed order. The last block to arrive calls finish(channel, totals)
+/// once for each channel of the slice.
+template <class T, int lanes = slice_lanes<T>, int Sums, class Finish>
 __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels,
                                 const ReductionScratch& scratch, Finish finish) {
   constexpr int width = pack_width<T>;
-  constexpr int slice_values = Sums * slice_channels;
+  constexpr int channels_per_slice = lanes * width;
+  constexpr int slice_values = Sums * channels_per_slice;
   __shared__ float shared[reduction_warps][slice_values];
   __shared__ bool last;
 
-  // Threads of a warp that hold the same channels are slice_lanes apart.
+  // Threads of a warp that hold the same channels are `lanes` apart.
 #pragma unroll
-  for (int distance = slice_lanes<T>; distance < 32; distance *= 2) {
+  for (int distance = lanes; distance < 32; distance *= 2) {
 #pragma unroll
     for (int s = 0; s < Sums; ++s) {
 #pragma unroll
@@ -56,12 +59,12 @@ __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels
     }
   }
   const int lane = threadIdx.x % 32;
-  if (lane < slice_lanes<T>) {
+  if (lane < lanes) {
 #pragma unroll
     for (int s = 0; s < Sums; ++s) {
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        shared[threadIdx.x / 32][s * slice_channels + lane * width + i] = sums[s][i];
+        shared[threadIdx.x / 32][s * channels_per_slice + lane * width + i] = sums[s][i];
       }
     }
   }
@@ -102,13 +105,13 @@ __device__ void reduce_channels(float (&sums)[Sums][pack_width<T>], int channels
     reinterpret_cast<float4*>(shared[group])[column] = total;
   }
   __syncthreads();
-  const int channel = blockIdx.x * slice_channels + threadIdx.x;
-  if (threadIdx.x < slice_channels && channel < channels) {
+  const int channel = blockIdx.x * channels_per_slice + threadIdx.x;
+  if (threadIdx.x < channels_per_slice && channel < channels) {
     float totals[Sums] = {};
 #pragma unroll
     for (int s = 0; s < Sums; ++s) {
       for (int g = 0; g < groups; ++g) {
-        totals[s] += shared[g][s * slice_channels + threadIdx.x];
+        totals[s] += shared[g][s * channels_per_slice + threadIdx.x];
       }
     }
     finish(channel, totals);
@@ -212,7 +215,8 @@ struct SweepShape {
   int rows_at_once;
   unsigned slices, chunks;
 
-  SweepShape(Extent extent, int width, int unroll, int multiprocessors) {
+  SweepShape(Extent extent, int width, int unroll, int multiprocessors,
+             int blocks_per_multiprocessor = sweep_blocks_per_multiprocessor) {
     const int packs = extent.channels / width;
     lanes = std::min(packs, 32);
     rows_at_once = sweep_threads / lanes;
@@ -220,7 +224,7 @@ struct SweepShape {
     const int64_t tile_rows = int64_t{rows_at_once} * unroll;
     const int64_t tiles = (extent.rows + tile_rows - 1) / tile_rows;
     const int64_t wanted =
-        std::max<int64_t>(1, int64_t{multiprocessors} * sweep_blocks_per_multiprocessor / slices);
+        std::max<int64_t>(1, int64_t{multiprocessors} * blocks_per_multiprocessor / slices);
     chunks = static_cast<unsigned>(std::min(tiles, wanted));
   }
   dim3 grid() const { return dim3(slices, chunks); }

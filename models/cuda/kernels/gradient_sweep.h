@@ -31,29 +31,31 @@ struct ActivationOf {
 };
 
 /// `Source` loads what it needs for a pack of a row, makes its gradient of it and stores that.
-/// Where it has begin(channel), it first takes what belongs to the channels.
-template <class T, class Source>
+/// Where it has begin(channel), it first takes what belongs to the channels. A block has a slice of
+/// `lanes` packs.
+template <class T, int lanes, class Source>
 __global__ void __launch_bounds__(reduction_threads, gradient_blocks<Source>())
     gradient_kernel(Source source, T* dx, float* bias_gradient, Extent extent,
                     ReductionScratch scratch) {
   constexpr int width = pack_width<T>;
   constexpr int unroll = Source::unroll;
-  constexpr int tile_rows = slice_rows<T> * unroll;
-  const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
+  constexpr int rows_at_once = reduction_threads / lanes;
+  constexpr int tile_rows = rows_at_once * unroll;
+  const int channel = (blockIdx.x * lanes + threadIdx.x % lanes) * width;
   float sums[1][width] = {};
   if (channel < extent.channels) {
     if constexpr (requires { source.begin(channel); }) source.begin(channel);
     for (int64_t tile = blockIdx.y; tile * tile_rows < extent.rows; tile += gridDim.y) {
-      const int64_t first = tile * tile_rows + threadIdx.x / slice_lanes<T>;
+      const int64_t first = tile * tile_rows + threadIdx.x / lanes;
       typename Source::Loaded loaded[unroll];
 #pragma unroll
       for (int u = 0; u < unroll; ++u) {
-        const int64_t row = first + u * slice_rows<T>;
+        const int64_t row = first + u * rows_at_once;
         if (row < extent.rows) loaded[u] = source.load(row, extent.channels, channel);
       }
 #pragma unroll
       for (int u = 0; u < unroll; ++u) {
-        const int64_t row = first + u * slice_rows<T>;
+        const int64_t row = first + u * rows_at_once;
         if (row >= extent.rows) break;
         const Channels<T> dz = source.values(loaded[u]);
 #pragma unroll
@@ -63,18 +65,30 @@ __global__ void __launch_bounds__(reduction_threads, gradient_blocks<Source>())
     }
   }
   if (bias_gradient == nullptr) return;
-  reduce_channels<T>(sums, extent.channels, scratch,
-                     [&](int at, const float(&totals)[1]) { bias_gradient[at] = totals[0]; });
+  reduce_channels<T, lanes>(sums, extent.channels, scratch, [&](int at, const float(&totals)[1]) {
+    bias_gradient[at] = totals[0];
+  });
+}
+
+template <class T, int lanes, class Source>
+void launch_gradient_of_slices(const Source& source, void* dx, float* bias_gradient, Extent extent,
+                               const ReductionScratch& scratch, cudaStream_t stream) {
+  const dim3 grid =
+      reduction_grid(extent, reduction_threads / lanes * Source::unroll, scratch.multiprocessors,
+                     bias_gradient == nullptr ? most_blocks_per_multiprocessor : blocks_with_sums,
+                     lanes * pack_width<T>);
+  gradient_kernel<T, lanes><<<grid, reduction_threads, 0, stream>>>(source, static_cast<T*>(dx),
+                                                                    bias_gradient, extent, scratch);
 }
 
 template <class T, class Source>
 void launch_gradient(const Source& source, void* dx, float* bias_gradient, Extent extent,
                      const ReductionScratch& scratch, cudaStream_t stream) {
-  const dim3 grid =
-      reduction_grid(extent, slice_rows<T> * Source::unroll, scratch.multiprocessors,
-                     bias_gradient == nullptr ? most_blocks_per_multiprocessor : blocks_with_sums);
-  gradient_kernel<T><<<grid, reduction_threads, 0, stream>>>(source, static_cast<T*>(dx),
-                                                             bias_gradient, extent, scratch);
+  constexpr int wide_channels = wide_slice_lanes * pack_width<T>;
+  const bool is_wide = extent.channels > wide_channels && extent.channels % wide_channels == 0;
+  const auto launch = is_wide ? launch_gradient_of_slices<T, wide_slice_lanes, Source>
+                              : launch_gradient_of_slices<T, slice_lanes<T>, Source>;
+  launch(source, dx, bias_gradient, extent, scratch, stream);
 }
 
 }  // namespace nearmetal::cuda
