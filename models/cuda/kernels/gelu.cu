@@ -5,33 +5,65 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int gelu_unroll = 2;
+constexpr int gelu_unroll = 4;
+constexpr int gelu_blocks = 4;  // on a multiprocessor, all at once
 
-struct Normal {
-  float distribution, density;  // of the standard normal distribution at x
+constexpr float density_at_0 = 0.398942280f;  // of the standard normal distribution
+
+// Powers and reciprocals without denormal results: one instruction each.
+__device__ float fast_power_of_2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+__device__ float fast_reciprocal(float x) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
+}
+
+// Of the standard normal distribution, for fp32 tensors.
+__device__ float distribution(float x) { return 0.5f * erfcf(-0.707106781f * x); }
+
+// For 16-bit tensors: exp(-x^2 / 2), and by what it is multiplied to be the part of the standard
+// normal distribution beyond |x|. By Abramowitz and Stegun, 7.1.26, within 1e-7, as the accurate
+// erff() takes longer than the memory.
+struct Tail {
+  float bell, factor;
+
+  __device__ explicit Tail(float x) {
+    constexpr float inverse_root_of_2 = 0.707106781f, half_log2_of_e = 0.721347520f;
+    bell = fast_power_of_2(x * x * -half_log2_of_e);
+    const float t = fast_reciprocal(fmaf(0.3275911f * inverse_root_of_2, fabsf(x), 1.0f));
+    float sum = fmaf(0.5f * 1.061405429f, t, 0.5f * -1.453152027f);
+    sum = fmaf(sum, t, 0.5f * 1.421413741f);
+    sum = fmaf(sum, t, 0.5f * -0.284496736f);
+    sum = fmaf(sum, t, 0.5f * 0.254829592f);
+    factor = sum * t;
+  }
 };
 
-// The normal distribution at x: for 16-bit tensors by Abramowitz and Stegun, 7.1.26, within 1e-7 of
-// its distribution function, as the accurate erff() takes longer than the memory.
+// A NaN stays one, and an infinite x becomes one.
 template <class T>
-__device__ Normal normal_at(float x) {
-  constexpr float density_at_0 = 0.398942280f, inverse_root_of_2 = 0.707106781f;
+__device__ float gelu(float x) {
+  if constexpr (sizeof(T) == sizeof(float)) return x * distribution(x);
+  const Tail tail(x);
+  return fmaf(-fabsf(x) * tail.bell, tail.factor, fmaxf(x, 0.0f));
+}
+
+// d gelu(x) / dx = distribution function + x * density.
+template <class T>
+__device__ float gelu_slope(float x) {
   if constexpr (sizeof(T) == sizeof(float)) {
-    return {0.5f * erfcf(-x * inverse_root_of_2), density_at_0 * expf(-0.5f * x * x)};
-  } else {
-    const float bell = __expf(-0.5f * x * x);
-    const float t = __fdividef(1.0f, fmaf(0.3275911f * inverse_root_of_2, fabsf(x), 1.0f));
-    float tail = fmaf(1.061405429f, t, -1.453152027f);
-    tail = fmaf(tail, t, 1.421413741f);
-    tail = fmaf(tail, t, -0.284496736f);
-    tail = fmaf(tail, t, 0.254829592f);
-    tail *= 0.5f * t * bell;
-    return {x < 0 ? tail : 1 - tail, density_at_0 * bell};
+    return fmaf(x, density_at_0 * expf(-0.5f * x * x), distribution(x));
   }
+  const Tail tail(x);
+  const float of_negative = tail.bell * fmaf(-density_at_0, fabsf(x), tail.factor);
+  return x < 0 ? of_negative : 1 - of_negative;
 }
 
 template <class T>
-__global__ void __launch_bounds__(sweep_threads)
+__global__ void __launch_bounds__(sweep_threads, gelu_blocks)
     gelu_kernel(const T* x, const float* bias, T* y, Extent extent, SweepShape shape) {
   constexpr int unroll = gelu_unroll, width = pack_width<T>;
   const SweepPosition position(shape, extent, width);
@@ -50,8 +82,7 @@ __global__ void __launch_bounds__(sweep_threads)
       Channels<T> values = to_floats(packs[u]);
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const float value = values.values[i] + added.values[i];
-        values.values[i] = value * normal_at<T>(value).distribution;
+        values.values[i] = gelu<T>(values.values[i] + added.values[i]);
       }
       store_pack(y + at[u], from_floats<T>(values));
     }
@@ -78,13 +109,11 @@ struct GeluSource {
     return {*reinterpret_cast<const uint4*>(dy + at), *reinterpret_cast<const uint4*>(x + at)};
   }
   __device__ Channels<T> values(const Loaded& loaded) const {
-    Channels<T> gradient = to_floats(*reinterpret_cast<const Pack<T>*>(&loaded.dy));
-    const Channels<T> before = to_floats(*reinterpret_cast<const Pack<T>*>(&loaded.x));
+    Channels<T> gradient = floats_of<T>(loaded.dy);
+    const Channels<T> before = floats_of<T>(loaded.x);
 #pragma unroll
     for (int i = 0; i < pack_width<T>; ++i) {
-      const float value = before.values[i] + added.values[i];
-      const Normal normal = normal_at<T>(value);
-      gradient.values[i] *= fmaf(value, normal.density, normal.distribution);
+      gradient.values[i] *= gelu_slope<T>(before.values[i] + added.values[i]);
     }
     return gradient;
   }
@@ -99,7 +128,7 @@ struct GeluSource {
 void launch_gelu(Precision precision, const void* x, const float* bias, void* y, Extent extent,
                  int multiprocessors, cudaStream_t stream) {
   with_element_type(precision, [&]<class T>() {
-    const SweepShape shape(extent, pack_width<T>, gelu_unroll, multiprocessors);
+    const SweepShape shape(extent, pack_width<T>, gelu_unroll, multiprocessors, gelu_blocks);
     gelu_kernel<T><<<shape.grid(), sweep_threads, 0, stream>>>(static_cast<const T*>(x), bias,
                                                                static_cast<T*>(y), extent, shape);
   });
