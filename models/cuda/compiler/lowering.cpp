@@ -97,6 +97,7 @@ void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
     if (pass == Pass::backward) backward(static_cast<int>(nodes - 1 - i));
   }
   if (options_.pipeline.is_pipelined()) start_send(tasks[index]);
+  sum_layer_norms();
   if (pass == Pass::backward) end_micro_batch();
   if (options_.pipeline.is_pipelined()) end_stage_task(tasks, index);
   swap_micro_batch();

@@ -169,6 +169,8 @@ class Lowering {
   // leaves as the gradient of its input; -1: none.
   int bias_before(int norm) const;
   void backward_layer_norm(int i);
+  // Adds what the blocks of all layer norms of a backward pass have summed up.
+  void sum_layer_norms();
   void backward_gelu(const ActivationPattern& pattern);
   void backward_attention(int i);
   void backward_class_token(int i);
@@ -268,6 +270,12 @@ class Lowering {
   std::map<int, PendingGradient> pending_;
   // The same for the stem: the pooling behind it, and the gradient behind its ReLU.
   std::optional<std::pair<int, const Tensor*>> pending_stem_;
+  struct NormSums {
+    const Tensor* partial_sums;
+    Extent extent;
+    int scale, bias, bias_before;  // parameters; the last is that of a linear layer, or -1
+  };
+  std::vector<NormSums> norm_sums_;  // of layer norms whose sums are not complete yet
   std::set<int> summed_biases_;  // linear layers whose bias has its gradient from another kernel
 };
 

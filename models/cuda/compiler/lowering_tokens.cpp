@@ -1,4 +1,6 @@
 // The operations of transformers on tokens, except products and attention.
+#include <algorithm>
+
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/cuda/kernels/gelu.h"
 #include "models/cuda/kernels/layer_norm.h"
@@ -80,36 +82,57 @@ void Lowering::backward_layer_norm(int i) {
   const Tensor* dx = tensor(value_bytes(input));
   gradients.push_back(dx);
   const Extent extent = this->extent(i);
+  const Precision precision = options_.precision;
   const auto& r = resources_;
   const Tensor* partial_sums =
-      tensor(layer_norm_scratch_bytes(extent.channels, r.reduction.multiprocessors));
+      tensor(layer_norm_sums_bytes(precision, extent, summed >= 0, r.reduction.multiprocessors));
+  norm_sums_.push_back({partial_sums, extent, node.parameters[0], node.parameters[1], summed});
   const std::string name =
       summed < 0 ? node.name : node.name + " + " + graph_.parameters()[summed].name;
-  Kernel& kernel =
-      emit(name, Phase::backward, "own sweep", {x, dy, dy_second, statistics, other, dx},
-           [=, dy = dy, dy_second = dy_second, precision = options_.precision,
-            scale = node.parameters[0], bias = node.parameters[1], &layout = layout_,
-            &r](cudaStream_t stream) {
-             const FlatParameters& flat = r.parameters;
-             const auto gradient_of = [&](int parameter) {
-               return flat.vector_gradients + layout.slices[parameter].offset;
-             };
-             LayerNormBackward operands;
-             operands.x = x->data;
-             operands.dy = dy->data;
-             if (dy_second != nullptr) operands.dy_second = dy_second->data;
-             if (other != nullptr) operands.other = other->data;
-             operands.scale = flat.values + layout.offset(scale);
-             operands.statistics = static_cast<const float*>(statistics->data);
-             operands.dx = dx->data;
-             operands.scale_gradient = gradient_of(scale);
-             operands.bias_gradient = gradient_of(bias);
-             if (summed >= 0) operands.dx_sums = gradient_of(summed);
-             operands.partial_sums = static_cast<float*>(partial_sums->data);
-             launch_layer_norm_backward(precision, operands, extent, r.reduction.multiprocessors,
-                                        stream);
-           });
-  kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
+  emit(name, Phase::backward, "own sweep", {x, dy, dy_second, statistics, other, dx, partial_sums},
+       [=, dy = dy, dy_second = dy_second, scale = layout_.offset(node.parameters[0]),
+        &r](cudaStream_t stream) {
+         LayerNormBackward operands;
+         operands.x = x->data;
+         operands.dy = dy->data;
+         if (dy_second != nullptr) operands.dy_second = dy_second->data;
+         if (other != nullptr) operands.other = other->data;
+         operands.scale = r.parameters.values + scale;
+         operands.statistics = static_cast<const float*>(statistics->data);
+         operands.dx = dx->data;
+         operands.sums_dx = summed >= 0;
+         operands.partial_sums = static_cast<float*>(partial_sums->data);
+         launch_layer_norm_backward(precision, operands, extent, r.reduction.multiprocessors,
+                                    stream);
+       });
+}
+
+// One launch for many: each alone would take as long as the launch.
+void Lowering::sum_layer_norms() {
+  for (size_t first = 0; first < norm_sums_.size(); first += LayerNormSumsList::most) {
+    const size_t end = std::min(norm_sums_.size(), first + LayerNormSumsList::most);
+    const std::vector<NormSums> sums(norm_sums_.begin() + first, norm_sums_.begin() + end);
+    std::vector<const Tensor*> partial_sums;
+    for (const NormSums& of : sums) partial_sums.push_back(of.partial_sums);
+    emit("layer norms", Phase::backward, "own sums", std::move(partial_sums),
+         [=, precision = options_.precision, &layout = layout_,
+          &r = resources_](cudaStream_t stream) {
+           const auto gradient_of = [&](int parameter) -> float* {
+             if (parameter < 0) return nullptr;
+             return r.parameters.vector_gradients + layout.slices[parameter].offset;
+           };
+           LayerNormSumsList list;
+           for (const NormSums& of : sums) {
+             list.sums[list.count++] = {
+                 static_cast<const float*>(of.partial_sums->data),
+                 layer_norm_backward_blocks(precision, of.extent, r.reduction.multiprocessors),
+                 of.extent.channels,
+                 {gradient_of(of.scale), gradient_of(of.bias), gradient_of(of.bias_before)}};
+           }
+           launch_layer_norm_sums(list, stream);
+         });
+  }
+  norm_sums_.clear();
 }
 
 void Lowering::forward_gelu(const ActivationPattern& pattern) {

@@ -9,7 +9,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "models/cuda/kernels/batch_norm.h"
@@ -37,10 +36,11 @@ struct LayerNormForward {
 void launch_layer_norm(Precision precision, const LayerNormForward& operands, Extent extent,
                        cudaStream_t stream);
 
-inline constexpr int most_layer_norm_sums = 3;  // over the tokens, of each channel
+/// Sums over the tokens, for each channel, that the backward pass takes.
+inline constexpr int most_layer_norm_sums = 3;  // the gradients of scale and bias, and dx
 
 /// dx = gradient of x + other, where `other` may be absent. The gradient of y is dy, or the sum of
-/// two.
+/// two. Each block leaves sums over its tokens.
 struct LayerNormBackward {
   const void* x = nullptr;
   const void* dy = nullptr;
@@ -49,46 +49,30 @@ struct LayerNormBackward {
   const float* scale = nullptr;
   const float* statistics = nullptr;
   void* dx = nullptr;
-  float* scale_gradient = nullptr;
-  float* bias_gradient = nullptr;
-  float* dx_sums = nullptr;       // over the tokens; null: not wanted
-  float* partial_sums = nullptr;  // layer_norm_scratch_bytes()
+  bool sums_dx = false;
+  float* partial_sums = nullptr;  // layer_norm_sums_bytes()
 
-  constexpr int sum_count() const { return dx_sums == nullptr ? 2 : 3; }
+  constexpr int sum_count() const { return sums_dx ? 3 : 2; }
 };
-
-/// Where the sums of the channels go: into gradients that lie in the flat gradient in any order.
-/// Sums of the scale lie before those of the bias, and these before those of dx, `stride` apart.
-struct NormGradients {
-  /// From a sum's place to that of a value, counted from the first gradient; -1: padding.
-  struct Place {
-    int gradients[most_layer_norm_sums];
-    int channels, stride;
-
-    __host__ __device__ int operator()(int sum) const {
-      const int channel = sum % stride;
-      return channel < channels ? gradients[sum / stride] + channel : -1;
-    }
-  };
-
-  NormGradients(const LayerNormBackward& operands, int channels, int stride)
-      : first(std::min(operands.scale_gradient, operands.bias_gradient)) {
-    if (operands.dx_sums != nullptr) first = std::min(first, operands.dx_sums);
-    const auto offset = [&](const float* gradient) {
-      return gradient == nullptr ? 0 : static_cast<int>(gradient - first);
-    };
-    place = {
-        {offset(operands.scale_gradient), offset(operands.bias_gradient), offset(operands.dx_sums)},
-        channels,
-        stride};
-  }
-
-  float* first;
-  Place place;
-};
-
-int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors);
+int layer_norm_backward_blocks(Precision precision, Extent extent, int multiprocessors);
+int64_t layer_norm_sums_bytes(Precision precision, Extent extent, bool sums_dx,
+                              int multiprocessors);
 void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream);
+
+/// What the blocks of one backward pass have left, and where the totals go.
+struct LayerNormSums {
+  const float* partial_sums = nullptr;
+  int blocks = 0;
+  int channels = 0;
+  float* gradients[most_layer_norm_sums] = {};  // of scale, bias, the bias before; null: not summed
+};
+/// Those of several layer norms: no launch each.
+struct LayerNormSumsList {
+  static constexpr int most = 64;
+  LayerNormSums sums[most];
+  int count = 0;
+};
+void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream);
 
 }  // namespace nearmetal::cuda

@@ -149,7 +149,7 @@ constexpr int64_t sum_stride(int64_t features) {
   return (features + partial_sums_values - 1) / partial_sums_values * partial_sums_values;
 }
 
-// Adds the sums of the groups of a block, in their order, and leaves them for the last kernel.
+// Adds the sums of the groups of a block, in their order, and leaves them.
 template <class T>
 __device__ void leave_block_sums(const Channels<T>& sums, int channel, int channels, int group,
                                  int groups, float* shared, float* out) {
@@ -219,7 +219,23 @@ __global__ void __launch_bounds__(most_threads, 1)
   };
   leave(sums.scale, 0);
   leave(sums.bias, 1);
-  if (operands.dx_sums != nullptr) leave(sums.dx, 2);
+  if (operands.sums_dx) leave(sums.dx, 2);
+}
+
+// A block has 32 channels of one of the sums of a layer norm.
+__global__ void __launch_bounds__(partial_sums_threads)
+    layer_norm_sums_kernel(const __grid_constant__ LayerNormSumsList list) {
+  const LayerNormSums& of = list.sums[blockIdx.y];
+  float* gradient = of.gradients[blockIdx.z];
+  const int first = static_cast<int>(blockIdx.x) * partial_sums_values;
+  if (gradient == nullptr || first >= of.channels) return;
+  const auto stride = static_cast<int>(sum_stride(of.channels));
+  const int sums = of.gradients[most_layer_norm_sums - 1] == nullptr ? most_layer_norm_sums - 1
+                                                                     : most_layer_norm_sums;
+  const float sum = sum_of_blocks(of.partial_sums, of.blocks, sums * stride,
+                                  static_cast<int>(blockIdx.z) * stride + first);
+  const int channel = first + static_cast<int>(threadIdx.x);
+  if (threadIdx.x < partial_sums_values && channel < of.channels) gradient[channel] = sum;
 }
 
 // Calls body.operator()<two, residual>().
@@ -232,30 +248,45 @@ void with_gradients(const LayerNormBackward& operands, Body&& body) {
   return two ? body.template operator()<true, true>() : body.template operator()<false, true>();
 }
 
+TokenGroups token_groups(Precision precision, Extent extent) {
+  return {extent.channels, 16 / static_cast<int>(element_bytes(precision))};
+}
+
 }  // namespace
 
-int64_t layer_norm_scratch_bytes(int64_t features, int multiprocessors) {
-  return int64_t{multiprocessors} * most_layer_norm_sums * sum_stride(features) *
+int layer_norm_backward_blocks(Precision precision, Extent extent, int multiprocessors) {
+  const int64_t tokens = int64_t{token_groups(precision, extent).count} * tokens_at_once;
+  return static_cast<int>(std::min<int64_t>(blocks_for(extent.rows, tokens), multiprocessors));
+}
+
+int64_t layer_norm_sums_bytes(Precision precision, Extent extent, bool sums_dx,
+                              int multiprocessors) {
+  return layer_norm_backward_blocks(precision, extent, multiprocessors) *
+         sum_stride(extent.channels) * LayerNormBackward{.sums_dx = sums_dx}.sum_count() *
          static_cast<int64_t>(sizeof(float));
 }
 
 void launch_layer_norm_backward(Precision precision, const LayerNormBackward& operands,
                                 Extent extent, int multiprocessors, cudaStream_t stream) {
   const auto stride = static_cast<int>(sum_stride(extent.channels));
-  unsigned blocks = 0;
+  const TokenGroups groups = token_groups(precision, extent);
+  const int blocks = layer_norm_backward_blocks(precision, extent, multiprocessors);
   with_element_type(precision, [&]<class T>() {
-    const TokenGroups groups(extent.channels, pack_width<T>);
-    blocks = std::min(blocks_for(extent.rows, int64_t{groups.count} * tokens_at_once),
-                      static_cast<unsigned>(multiprocessors));
     with_gradients(operands, [&]<bool two, bool residual>() {
       layer_norm_backward_kernel<T, two, residual>
           <<<blocks, groups.threads(), 0, stream>>>(operands, extent, groups, stride);
     });
   });
   NM_CHECK_LAUNCH();
-  const NormGradients gradients(operands, extent.channels, stride);
-  add_partial_sums(operands.partial_sums, static_cast<int>(blocks), operands.sum_count() * stride,
-                   gradients.place, gradients.first, stream);
+}
+
+void launch_layer_norm_sums(const LayerNormSumsList& list, cudaStream_t stream) {
+  int channels = 0;
+  for (int i = 0; i < list.count; ++i) channels = std::max(channels, list.sums[i].channels);
+  const dim3 grid(blocks_for(channels, partial_sums_values), static_cast<unsigned>(list.count),
+                  most_layer_norm_sums);
+  layer_norm_sums_kernel<<<grid, partial_sums_threads, 0, stream>>>(list);
+  NM_CHECK_LAUNCH();
 }
 
 }  // namespace nearmetal::cuda

@@ -2,12 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "models/cuda/kernels/layer_norm.h"
 #include "models/inference.h"
@@ -116,7 +114,12 @@ TEST(CudaTokens, LayerNormsAddTheGradientsOfTheirReaders) {
   const double value_bytes = 4 * 24 * 128 * 2;
   const Kernel& backward = kernel_of(
       step, Phase::backward, norm + " + bert.encoder.layer.0.output.dense.bias", "own sweep");
-  EXPECT_EQ(backward.bytes, 4 * value_bytes + 4 * 24 * 8);  // x, both, dx, and statistics
+  const auto sums = static_cast<double>(layer_norm_sums_bytes(
+      Precision::bf16, {4 * 24, 128}, true, StepResources().reduction.multiprocessors));
+  EXPECT_EQ(sums, 3 * 128 * 4);
+  EXPECT_EQ(backward.bytes, 4 * value_bytes + 4 * 24 * 8 + sums);  // x, both, dx, and statistics
+  // The sums of all five, of which the first has no bias before it.
+  EXPECT_EQ(kernel_of(step, Phase::backward, "layer norms", "own sums").bytes, 5 * sums - 128 * 4);
 }
 
 // Four layers, each forward, for its weights and for its input, of whatever many encoder layers.
@@ -135,32 +138,17 @@ TEST(CudaTokens, ProductsOfTokensAreChosenOnceForAllLayers) {
           .empty());
 }
 
-// The flat gradient lies last parameter first, so that the bias comes before the scale.
-TEST(CudaTokens, SumsOfALayerNormReachTheirGradientsInAnyOrder) {
-  constexpr int channels = 5, stride = 8;
-  std::array<int, 3> order{0, 6, 12};
-  do {
-    const auto [scale, bias, before] = order;
-    for (const bool has_bias_before : {false, true}) {
-      std::vector<float> flat(18, -1);
-      LayerNormBackward operands;
-      operands.scale_gradient = &flat[scale];
-      operands.bias_gradient = &flat[bias];
-      if (has_bias_before) operands.dx_sums = &flat[before];
-      const NormGradients gradients(operands, channels, stride);
-      for (int sum = 0; sum < operands.sum_count() * stride; ++sum) {
-        const int place = gradients.place(sum);
-        ASSERT_EQ(place < 0, sum % stride >= channels);
-        if (place >= 0) gradients.first[place] = static_cast<float>(sum);
-      }
-      for (int channel = 0; channel < channels; ++channel) {
-        EXPECT_EQ(flat[scale + channel], channel);
-        EXPECT_EQ(flat[bias + channel], stride + channel);
-        EXPECT_EQ(flat[before + channel], has_bias_before ? 2 * stride + channel : -1);
-      }
-      EXPECT_EQ(std::ranges::count(flat, -1), has_bias_before ? 3 : 8);
-    }
-  } while (std::ranges::next_permutation(order).found);
+TEST(CudaTokens, BlocksOfLayerNormsAreAsManyAsTheirTokensFill) {
+  const auto blocks = [](Precision precision, int64_t rows, int channels) {
+    return layer_norm_backward_blocks(precision, {rows, channels}, 132);
+  };
+  EXPECT_EQ(blocks(Precision::bf16, 12288, 768), 132);
+  EXPECT_EQ(blocks(Precision::bf16, 1, 768), 1);
+  EXPECT_EQ(blocks(Precision::bf16, 11, 768), 2);  // five groups of three warps, two tokens each
+  EXPECT_EQ(blocks(Precision::fp32, 9, 1024), 3);  // two groups of eight
+  // No more groups than barriers; rounded up to 32 channels.
+  EXPECT_EQ(blocks(Precision::bf16, 31, 8), 2);
+  EXPECT_EQ(layer_norm_sums_bytes(Precision::bf16, {31, 40}, false, 132), 2 * 2 * 64 * 4);
 }
 
 // Our kernels keep a number for each row of scores, products all of them.
