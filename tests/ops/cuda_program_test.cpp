@@ -61,8 +61,12 @@ std::vector<PrecisionCase> precision_cases() {
                                    return small_vit_graph({3, 33, 27}, 10, 16);
                                  }},
                                 {"bert", 16, [] { return small_bert_graph(33, 40, 16); }},
-                                {"plain_tokens", 16, [] {
+                                {"plain_tokens", 16,
+                                 [] {
                                    return plain_token_graph({3, 13, 18}, 8);
+                                 }},
+                                {"wide_tokens", 16, [] {
+                                   return wide_token_graph({3, 5, 7}, 8);
                                  }}};
   std::vector<PrecisionCase> cases;
   for (const GraphCase& network : networks) {

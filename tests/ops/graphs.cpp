@@ -169,4 +169,19 @@ Graph plain_token_graph(Shape image, int64_t multiple) {
   return graph;
 }
 
+Graph wide_token_graph(Shape image, int64_t multiple) {
+  Graph graph("wide_token");
+  const int64_t features = rounded_up(315, multiple);
+  constexpr int64_t wide = 512;
+  int x = graph.conv(graph.input(image), "stem", features, {3, 2, 1});
+  const int norm = graph.layer_norm(x, "norm1", 1e-5);
+  x = graph.gelu(graph.token_linear(norm, "widen", wide), "gelu");
+  x = graph.add(graph.token_linear(x, "narrow", features), norm, "sum");
+  x = graph.layer_norm(x, "norm2", 1e-5);
+  x = graph.layer_norm(graph.token_linear(x, "widen_more", wide), "norm3", 1e-5);
+  x = graph.global_average_pool(graph.token_linear(x, "last", wide), "pool");
+  graph.softmax_cross_entropy(graph.linear(x, "fc", 10), "loss");
+  return graph;
+}
+
 }  // namespace nearmetal

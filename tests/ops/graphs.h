@@ -36,5 +36,7 @@ Graph classified_sequence_graph(int64_t tokens, int64_t multiple = 1);
 Graph marked_image_graph(Shape image, int64_t multiple = 1);
 /// Operations on tokens in an order that no network has, on pixels and more than one reader.
 Graph plain_token_graph(Shape image, int64_t multiple = 1);
+/// Tokens of so many features that several warps share one, and sums for channels wide rows.
+Graph wide_token_graph(Shape image, int64_t multiple = 1);
 
 }  // namespace nearmetal

@@ -42,7 +42,10 @@ std::vector<GraphCase> token_cases() {
           {"VitOfOnePatch", 2, vit({3, 3, 3})},
           {"VitOfOneImage", 1, vit({3, 33, 27})},
           {"PlainTokensSize13x18", 3, plain({3, 13, 18})},
-          {"PlainTokensSize5x3", 4, plain({2, 5, 3})}};
+          {"PlainTokensSize5x3", 4, plain({2, 5, 3})},
+          {"WideTokens", 9, [] {
+             return wide_token_graph({3, 5, 7}, token_multiple());
+           }}};
 }
 
 std::vector<GraphCase> sequence_cases() {

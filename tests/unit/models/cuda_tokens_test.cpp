@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "models/cuda/kernels/layer_norm.h"
 #include "models/inference.h"
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
@@ -99,6 +101,11 @@ TEST(CudaTokens, LayerNormsSumTheGradientsOfBiasesBeforeThem) {
   EXPECT_EQ(apart.count("norm1"), 1u);
   EXPECT_EQ(apart.count("first.bias"), 1u);
   EXPECT_EQ(apart.count("norm2 + second.bias"), 1u);
+  const auto wide = names(wide_token_graph({3, 5, 7}, 8), Kernels::fastest);
+  EXPECT_EQ(wide.count("norm1"), 1u);
+  EXPECT_EQ(wide.count("norm2 + narrow.bias"), 1u);
+  EXPECT_EQ(wide.count("norm3 + widen_more.bias"), 1u);
+  EXPECT_EQ(wide.count("layer norms"), 1u);  // their sums
   const auto cudnn = names(graph(false), Kernels::cudnn);
   EXPECT_EQ(cudnn.count("norm1"), 1u);
   EXPECT_EQ(cudnn.count("first.bias"), 1u);
@@ -136,6 +143,20 @@ TEST(CudaTokens, ProductsOfTokensAreChosenOnceForAllLayers) {
   EXPECT_TRUE(
       distinct_products(lowered(build_network("vgg16", {64, 10}), options_of(Precision::bf16), {}))
           .empty());
+}
+
+TEST(CudaTokens, SumsOfLayerNormsAreCompleteBeforeThoseOfMicroBatches) {
+  ProgramOptions options = options_of(Precision::bf16);
+  options.micro_batches = 2;
+  std::vector<std::string> sums;
+  for (const Kernel& kernel :
+       lowered(build_network("bert_tiny", {.sequence = 24}), options, {}).kernels) {
+    if (kernel.name == "layer norms" || kernel.name.ends_with("micro-batches")) {
+      sums.push_back(kernel.name);
+    }
+  }
+  EXPECT_THAT(sums, ElementsAre("layer norms", "sum of micro-batches", "layer norms",
+                                "mean of 2 micro-batches"));
 }
 
 TEST(CudaTokens, BlocksOfLayerNormsAreAsManyAsTheirTokensFill) {
