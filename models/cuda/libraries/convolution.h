@@ -1,13 +1,13 @@
-// A convolution of the training step as cuDNN sees it: its problem, the engines offered for it, and
-// a plan that runs it.
+// A convolution of the training step as cuDNN sees it: its problem, the plans offered for it, and
+// one that runs it.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "models/cuda/libraries/handles.h"
+#include "models/cuda/libraries/plans.h"
 #include "models/training_options.h"
 
 namespace nearmetal::cuda {
@@ -81,44 +81,15 @@ struct ConvolutionOperands {
   const void* residual = nullptr;
 };
 
-/// The GPU that plans are made for: that of a handle, or one that is not there but described, for
-/// which plans can be built and not executed.
-struct PlanDevice {
-  PlanDevice(cudnnHandle_t handle) : handle(handle) {}
-  /// By the properties that cuDNN gives for a device, as JSON. Throws std::runtime_error with
-  /// cuDNN's reason if it does not take them.
-  explicit PlanDevice(const std::string& properties_json);
-
-  cudnnHandle_t handle = nullptr;
-  std::optional<Descriptor> properties;  // where there is no handle
-};
-
-/// A finalised cuDNN plan. Copies share it. Executing does not allocate.
-class ConvolutionPlan {
+class ConvolutionPlan : public Plan {
  public:
-  ConvolutionPlan(const PlanDevice& device, const Descriptor& graph, const Descriptor& config,
-                  std::string name);
-
-  const std::string& name() const { return name_; }  // "eng62_k2=4_k13=0": engine and knobs
-  int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// The arguments of execute(), made once.
+  explicit ConvolutionPlan(Plan plan) : Plan(std::move(plan)) {}
   Descriptor bind(const ConvolutionOperands& operands, void* workspace) const;
-  cudnnStatus_t try_execute(cudnnHandle_t handle, const Descriptor& bound) const {
-    return cudnnBackendExecute(handle, plan_.get(), bound.get());
-  }
-
- private:
-  Descriptor graph_;  // the plan may refer to it
-  Descriptor plan_;
-  std::string name_;
-  int64_t workspace_bytes_ = 0;
 };
 
-/// The plans that cuDNN's heuristics offer and that can be built, best guess first. Left out: plans
-/// that need more workspace than `workspace_limit`, nondeterministic ones as long as there are
-/// others, those that sum in less than fp32 or round inputs below the problem's precision, and
-/// those compiled at run time: half a second each to build, and on Hopper (cuDNN 9.19) never the
-/// fastest.
+/// At most `limit` plans within the workspace. Left out, too: those that round inputs below the
+/// problem's precision, and those compiled at run time: half a second each to build, and on Hopper
+/// (cuDNN 9.19) never the fastest.
 std::vector<ConvolutionPlan> offered_plans(const PlanDevice& device,
                                            const ConvolutionProblem& problem,
                                            int64_t workspace_limit, int limit);

@@ -5,17 +5,6 @@
 namespace nearmetal::cuda {
 namespace {
 
-cudnnDataType_t cudnn_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return CUDNN_DATA_HALF;
-    case Precision::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
-
 // cuDNN counts dimensions as N, C, H, W; the strides say that memory is NHWC.
 Descriptor tensor(TensorId id, cudnnDataType_t type, int64_t n, int64_t c, int64_t h, int64_t w) {
   Descriptor descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
