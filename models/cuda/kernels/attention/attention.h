@@ -34,8 +34,9 @@ constexpr bool fits_attention_kernels(Precision precision, const AttentionExtent
 struct AttentionForward {
   const void* packed = nullptr;
   void* y = nullptr;  // [batch, tokens, features]
-  float* log_sums =
-      nullptr;  // [batch, heads, tokens]: log2 of the sum of exponentials; null: unwanted
+  // [batch, heads, tokens]: the natural logarithms of the sums of exponentials, as cuDNN keeps
+  // them; null: unwanted.
+  float* log_sums = nullptr;
 };
 void launch_attention(Precision precision, const AttentionExtent& extent,
                       const AttentionForward& operands, cudaStream_t stream);

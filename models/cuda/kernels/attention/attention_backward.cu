@@ -48,7 +48,7 @@ struct QueryStatistics {
         count(static_cast<int>(extent.tokens)) {}
   __device__ float2 of(int query) const {
     if (query >= count) return {INFINITY, 0};
-    return {log_sums[query], dots[query]};
+    return {log_sums[query] * log2_e, dots[query]};
   }
 };
 

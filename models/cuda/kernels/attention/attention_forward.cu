@@ -117,7 +117,7 @@ __device__ void attend(const AttentionExtent& extent, const AttentionForward& op
     const int row = first + lane_of_warp() / 4 + half * 8;
     if (operands.log_sums == nullptr || lane_of_warp() % 4 != 0 || row >= tokens) continue;
     operands.log_sums[int64_t{blockIdx.x} * tokens + row] =
-        softmax.largest[half] * factor + log2f(sum);
+        (softmax.largest[half] * factor + log2f(sum)) / log2_e;
   }
   store_strip<T, d>(head_rows(extent, static_cast<T*>(operands.y), 1, 0), first, softmax.values,
                     inverse);
