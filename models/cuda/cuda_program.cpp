@@ -61,6 +61,7 @@ CudaProgram::CudaProgram(const Graph& graph, const ProgramOptions& options)
     : CudaProgram(graph, options, WithoutMemory()) {
   allocate();
   bind_convolutions();
+  bind_attention();
   const unsigned wait = options_.host_sleeps ? cudaEventBlockingSync : cudaEventDefault;
   for (int i = 0; i <= steps_in_flight; ++i) step_ends_.push_back(make_event(wait));
   const PipelinePlace& place = options_.pipeline;
@@ -103,6 +104,8 @@ void CudaProgram::choose_kernels() {
     choices.fused_backward = tuner_->faster_with_fused_backward(step);
     choices_ = choices;
   }
+  tuner_->choose(distinct_attention(graph_, pass));
+  choices_.attention = tuner_->attention_choices();
   layout_ = flat_layout(graph_, choices_.stem);
   step_ = lower(graph_, options_, choices_, layout_, resources_);
   tuner_->choose(cublas_.get(), distinct_products(step_));
@@ -129,37 +132,6 @@ void CudaProgram::allocate() {
   if (options_.input == Input::device || step_.images == nullptr) return;
   host_input_.emplace(graph_, options_, step_.image_layout);
   device_bytes_ += HostInput::bytes(graph_, options_);
-}
-
-void CudaProgram::bind_convolutions() {
-  const int64_t size = element_bytes(options_.precision);
-  const FlatParameters& flat = resources_.parameters;
-  for (Kernel& kernel : step_.kernels) {
-    if (!kernel.convolution) continue;
-    const ConvolutionCall& call = *kernel.convolution;
-    const ConvolutionPlan* plan = tuner_->plan(call.problem);
-    const int64_t offset = layout_.slices[call.weight_parameter].offset;
-    ConvolutionOperands operands;
-    operands.x = call.x->data;
-    operands.y = call.y->data;
-    operands.weights = call.problem.op == ConvolutionOp::backward_weights
-                           ? flat.gradient(offset, size)
-                           : flat.operand(offset, size);
-    if (call.residual != nullptr) operands.residual = call.residual->data;
-    if (call.bias_parameter >= 0) {
-      operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
-    }
-    if (call.sums != nullptr) {
-      operands.sum = call.sums->data;
-      operands.square_sum =
-          static_cast<float*>(call.sums->data) + call.problem.shape.output_channels;
-    }
-    kernel.implementation = "cudnn " + plan->name();
-    kernel.launch = [cudnn = cudnn_.get(), plan,
-                     bound = plan->bind(operands, workspace_.get())](cudaStream_t) {
-      NM_CALL(plan->try_execute(cudnn, bound));  // on the handle's stream
-    };
-  }
 }
 
 void CudaProgram::launch_step() {

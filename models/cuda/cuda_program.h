@@ -1,6 +1,7 @@
 // A graph prepared for one NVIDIA GPU.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -101,6 +102,7 @@ class CudaProgram : public Program {
   void choose_kernels();
   void allocate();
   void bind_convolutions();
+  void bind_attention();
   void stage_images();
   void fix_labels(std::span<const int32_t> labels);
   void launch_step();
@@ -127,6 +129,7 @@ class CudaProgram : public Program {
 
   std::unique_ptr<PersistentMemory> persistent_;
   DeviceMemory activations_, workspace_;
+  std::map<int64_t, DeviceMemory> token_counts_;  // by number of tokens, for cuDNN's attention
   int64_t device_bytes_ = 0;
 
   std::optional<HostInput> host_input_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include "models/cuda/compiler/flat_layout.h"
 #include "models/cuda/compiler/resources.h"
 #include "models/cuda/kernels/images.h"
+#include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/linear.h"
 #include "models/graph.h"
@@ -51,6 +53,17 @@ struct LinearCall {
   std::shared_ptr<std::string> algorithm;  // its name, set when it is chosen
 };
 
+/// An attention of cuDNN's among the kernels; of forward, `packed`, `y` and `log_sums` alone.
+struct AttentionCall {
+  AttentionProblem problem;
+  const Tensor* packed = nullptr;
+  const Tensor* y = nullptr;
+  const Tensor* log_sums = nullptr;
+  const Tensor* dy = nullptr;
+  const Tensor* dots = nullptr;
+  const Tensor* packed_gradient = nullptr;
+};
+
 /// One launch of the step.
 struct Kernel {
   std::string name{};  // the nodes it computes
@@ -62,14 +75,20 @@ struct Kernel {
   std::optional<int> gradient_of{};  // the parameter, a matrix, whose gradient this leaves
   std::optional<ConvolutionCall> convolution{};  // `launch` is set when its plan is chosen
   std::optional<LinearCall> linear{};
+  std::optional<AttentionCall> attention{};  // `launch` is set when its plan is bound
   std::function<void(cudaStream_t)> launch{};
 };
 
-/// Bytes of workspace that any one convolution may ask for: strict fp32 has engines that need much.
+/// Bytes of workspace that any one convolution or attention may ask for: strict fp32 has engines
+/// that need much.
 constexpr int64_t workspace_limit(Precision precision) {
   return int64_t{precision == Precision::fp32 ? 2048 : 512} << 20;
 }
 inline constexpr int64_t product_workspace = int64_t{32} << 20;
+
+enum class AttentionKernel { products, own, cudnn };
+/// By key of the problem.
+using AttentionChoices = std::map<std::string, AttentionKernel>;
 
 /// Decisions that timing makes and that change which kernels there are.
 struct LoweringChoices {
@@ -82,7 +101,9 @@ struct LoweringChoices {
   // statistics; backward from the pooled gradient to the weights.
   bool own_stem_forward = false;
   bool own_stem_backward = false;
-  bool own_attention = false;  // our kernels for attention, where they fit
+  // Attention that has no choice is our kernels', where they fit, or products.
+  bool own_attention = false;
+  AttentionChoices attention{};
 };
 
 struct LoweredStep {
@@ -105,6 +126,9 @@ std::vector<ConvolutionProblem> distinct_problems(const LoweredStep& step, bool 
 
 /// The products of a lowered step that the tuner chooses for, each problem once.
 std::vector<LinearProblem> distinct_products(const LoweredStep& step);
+
+/// The attention of a graph that the tuner chooses for, each problem once, forward before backward.
+std::vector<AttentionProblem> distinct_attention(const Graph& graph, const ProgramOptions& options);
 
 /// Cuts the gradients into buckets of at least `bucket_bytes` as sent (0: one), binds them to
 /// `all_reduce` and adds to the step: their start behind the kernel that completes them, and the

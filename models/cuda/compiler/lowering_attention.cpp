@@ -1,5 +1,6 @@
-// Attention by our kernels, or by cuBLASLt's products and our softmax between them.
+// Attention by cuDNN's kernels or ours, or by cuBLASLt's products and our softmax between them.
 #include <cmath>
+#include <set>
 
 #include "models/cuda/compiler/lowering_state.h"
 #include "models/cuda/kernels/attention/softmax.h"
@@ -16,11 +17,15 @@ SoftmaxShape softmax_shape(const AttentionExtent& extent) {
           static_cast<int>(score_row_elements(extent))};
 }
 
+AttentionExtent extent_of(const Node& attention, int64_t batch) {
+  return {batch, attention.shape.tokens(), attention.heads,
+          attention.shape.channels / attention.heads};
+}
+
 }  // namespace
 
 AttentionExtent Lowering::attention_extent(int attention) const {
-  const Node& node = graph_.node(attention);
-  return {options_.batch_size, node.shape.tokens(), node.heads, node.shape.channels / node.heads};
+  return extent_of(graph_.node(attention), options_.batch_size);
 }
 
 void Lowering::emit_attention_product(int attention, Phase phase, const AttentionProduct& product) {
@@ -45,50 +50,62 @@ void Lowering::emit_attention_product(int attention, Phase phase, const Attentio
   kernel.flops = graph_.forward_flops(node) / 2 * static_cast<double>(options_.batch_size);
 }
 
-bool Lowering::has_attention_kernel(int attention) const {
-  return choices_.own_attention && !by_cudnn() &&
-         fits_attention_kernels(options_.precision, attention_extent(attention));
+AttentionKernel Lowering::attention_kernel(const AttentionProblem& problem) const {
+  const auto chosen = choices_.attention.find(problem.key());
+  if (chosen != choices_.attention.end()) return chosen->second;
+  const bool own = choices_.own_attention && !by_cudnn() &&
+                   fits_attention_kernels(problem.precision, problem.extent);
+  return own ? AttentionKernel::own : AttentionKernel::products;
 }
 
 void Lowering::forward_attention(int i) {
   const Node& node = graph_.node(i);
-  const AttentionExtent extent = attention_extent(i);
-  if (extent.head_features % 8 != 0) {
+  const AttentionProblem problem{AttentionOp::forward, attention_extent(i), options_.precision};
+  if (problem.extent.head_features % 8 != 0) {
     unsupported(node, "the features of a head are not a multiple of 8");
   }
-  if (!has_attention_kernel(i)) return forward_attention_products(i);
+  const AttentionKernel chosen = attention_kernel(problem);
+  if (chosen == AttentionKernel::products) return forward_attention_products(i);
+  const bool by_library = chosen == AttentionKernel::cudnn;
   const Tensor *packed = value(node.inputs[0]), *y = tensor(value_bytes(i));
   values_[i] = y;
   const Tensor* log_sums = nullptr;
-  if (!options_.forward_only) log_sums = tensor(extent.rows() * 4);
+  if (by_library || !options_.forward_only) log_sums = tensor(problem.extent.rows() * 4);
   sums_[i] = log_sums;
-  emit(node.name, Phase::forward, "own", {packed, y, log_sums},
-       [=, precision = options_.precision](cudaStream_t stream) {
-         AttentionForward operands{packed->data, y->data, nullptr};
-         if (log_sums != nullptr) operands.log_sums = static_cast<float*>(log_sums->data);
-         launch_attention(precision, extent, operands, stream);
-       })
-      .flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+  const auto launch = [=](cudaStream_t stream) {
+    AttentionForward operands{packed->data, y->data, nullptr};
+    if (log_sums != nullptr) operands.log_sums = static_cast<float*>(log_sums->data);
+    launch_attention(problem.precision, problem.extent, operands, stream);
+  };
+  Kernel& kernel = emit(node.name, Phase::forward, by_library ? "" : "own", {packed, y, log_sums},
+                        by_library ? Launch() : launch);
+  if (by_library) kernel.attention = {problem, packed, y, log_sums};
+  kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
 void Lowering::backward_attention(int i) {
-  if (!has_attention_kernel(i)) return backward_attention_products(i);
+  const AttentionProblem problem{AttentionOp::backward, attention_extent(i), options_.precision};
+  const AttentionKernel chosen = attention_kernel(problem);
+  if (chosen == AttentionKernel::products) return backward_attention_products(i);
+  const bool by_library = chosen == AttentionKernel::cudnn;
   const Node& node = graph_.node(i);
   const int input = node.inputs[0];
-  const AttentionExtent extent = attention_extent(i);
   const Tensor *dy = gradient_of(i), *packed = value(input), *y = value(i), *log_sums = sums_[i];
   const Tensor* packed_gradient = tensor(value_bytes(input));
   gradients_[input].push_back(packed_gradient);
-  const Tensor* dots = tensor(extent.rows() * 4);
-  emit(node.name, Phase::backward, "own", {packed, y, dy, log_sums, dots, packed_gradient},
-       [=, precision = options_.precision](cudaStream_t stream) {
-         launch_attention_backward(
-             precision, extent,
-             {packed->data, y->data, dy->data, static_cast<const float*>(log_sums->data),
-              static_cast<float*>(dots->data), packed_gradient->data},
-             stream);
-       })
-      .flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
+  const Tensor* dots = tensor(problem.extent.rows() * 4);
+  const auto launch = [=](cudaStream_t stream) {
+    launch_attention_backward(
+        problem.precision, problem.extent,
+        {packed->data, y->data, dy->data, static_cast<const float*>(log_sums->data),
+         static_cast<float*>(dots->data), packed_gradient->data},
+        stream);
+  };
+  Kernel& kernel =
+      emit(node.name, Phase::backward, by_library ? "" : "own",
+           {packed, y, dy, log_sums, dots, packed_gradient}, by_library ? Launch() : launch);
+  if (by_library) kernel.attention = {problem, packed, y, log_sums, dy, dots, packed_gradient};
+  kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
 }
 
 void Lowering::forward_attention_products(int i) {
@@ -149,6 +166,22 @@ void Lowering::backward_attention_products(int i) {
   emit_attention_product(i, Phase::backward, {ds, part(1), part_gradient(0), tokens, d, tokens});
   emit_attention_product(i, Phase::backward,
                          {ds, part(0), part_gradient(1), tokens, d, tokens, true});
+}
+
+std::vector<AttentionProblem> distinct_attention(const Graph& graph,
+                                                 const ProgramOptions& options) {
+  std::vector<AttentionProblem> problems;
+  if (element_bytes(options.precision) != 2) return problems;  // products have no rival
+  std::set<std::string> keys;
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::attention) continue;
+    const AttentionProblem forward{AttentionOp::forward, extent_of(node, options.batch_size),
+                                   options.precision};
+    if (!keys.insert(forward.key()).second) continue;
+    problems.push_back(forward);
+    if (!options.forward_only) problems.push_back(forward.with(AttentionOp::backward));
+  }
+  return problems;
 }
 
 }  // namespace nearmetal::cuda

@@ -126,7 +126,7 @@ class Lowering {
   void forward_gelu(const ActivationPattern& pattern);
   void forward_attention(int i);
   AttentionExtent attention_extent(int attention) const;
-  bool has_attention_kernel(int attention) const;
+  AttentionKernel attention_kernel(const AttentionProblem& problem) const;
   void forward_attention_products(int i);
   void backward_attention_products(int i);
   // One of the products of attention, for all heads of all samples.

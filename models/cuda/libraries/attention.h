@@ -30,8 +30,8 @@ struct AttentionProblem {
   AttentionProblem with(AttentionOp other) const { return {other, extent, precision}; }
 };
 
-/// cuDNN up to 9.15 errs behind the last of tokens that do not fill tiles of 128, unless the number
-/// of tokens of each sample masks them.
+/// cuDNN up to 9.15 errs backward behind the last of tokens that do not fill tiles of 128, unless
+/// the number of tokens of each sample masks them.
 constexpr bool masks_tokens(const AttentionExtent& extent) { return extent.tokens % 128 != 0; }
 
 /// Device addresses of one execution, of which forward takes those of AttentionForward alone, with

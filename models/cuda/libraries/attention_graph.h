@@ -1,5 +1,5 @@
 // Attention, forward or backward, as a graph of cuDNN's operations: those, in the order, for which
-// it has engines that compute it in one kernel without scores in memory.
+// it has fused kernels.
 #pragma once
 
 #include "models/cuda/libraries/attention.h"

@@ -142,7 +142,7 @@ bool CheckResult::passes(const ConvolutionProblem& problem) const {
                           : problem.precision == Precision::tf32 ? 0x1p-10
                                                                  : 0x1p-23;
   const double allowed = rounding + 16 * std::sqrt(static_cast<double>(problem.terms())) * 0x1p-24;
-  return not_finite == 0 && relative_error <= allowed && largest_error <= 16 * allowed;
+  return within(allowed);
 }
 
 int samples_to_check(const ConvolutionProblem& problem) {

@@ -10,6 +10,10 @@ struct CheckResult {
   double largest_error = 0;   // of one sample, over the root mean square of the exact values
   int64_t not_finite = 0;     // values of the whole result that are NaN or infinite
 
+  /// Finite, with a relative error of at most `allowed`, and no sample far beyond the others?
+  bool within(double allowed) const {
+    return not_finite == 0 && relative_error <= allowed && largest_error <= 16 * allowed;
+  }
   /// Within what rounding to the problem's precision and its length of sum allow?
   bool passes(const ConvolutionProblem& problem) const;
 };

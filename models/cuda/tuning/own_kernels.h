@@ -11,6 +11,10 @@
 
 namespace nearmetal::cuda {
 
+/// Normally distributed.
+DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
+                           cudaStream_t stream);
+
 /// Operands as large as the largest problem, filled with random values, and room for a result.
 class TuningBuffers {
  public:

@@ -1,6 +1,5 @@
 // The choice among cuBLASLt's algorithms.
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "models/cuda/tuning/convolution_check.h"
@@ -10,7 +9,6 @@ namespace nearmetal::cuda {
 namespace {
 
 constexpr double slow_beyond = 1.5;  // times the best so far
-constexpr double refused = std::numeric_limits<double>::infinity();
 
 // A linear layer is a convolution of images of one pixel each.
 ConvolutionProblem as_convolution(const LinearProblem& problem) {
@@ -58,7 +56,7 @@ double time_of(const Product& product, const ProductOperands& operands, void* wo
     if (status == CUBLAS_STATUS_SUCCESS) status = product.try_launch(operands, workspace, stream);
   };
   const double milliseconds = milliseconds_of(launch, calls, stream);
-  return status == CUBLAS_STATUS_SUCCESS ? milliseconds : refused;
+  return status == CUBLAS_STATUS_SUCCESS ? milliseconds : never;
 }
 
 }  // namespace
@@ -108,11 +106,11 @@ void Tuner::tune(cublasLtHandle_t cublas, const LinearProblem& problem,
     return time_of(product, operands, buffers.workspace(), calls, stream_);
   };
   std::vector<std::pair<double, std::string>> candidates;
-  double best = refused;
+  double best = never;
   for (const std::string& algorithm : product.offered(most_algorithms)) {
     if (!product.use(algorithm)) continue;
     double milliseconds = time({.apart = 1, .timed = 1});
-    if (milliseconds == refused || milliseconds > slow_beyond * best) continue;
+    if (milliseconds == never || milliseconds > slow_beyond * best) continue;
     milliseconds = time({.apart = 1, .timed = 5});
     best = std::min(best, milliseconds);
     candidates.emplace_back(milliseconds, algorithm);

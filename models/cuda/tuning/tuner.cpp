@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 #include "models/cuda/device/device.h"
@@ -12,9 +11,6 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr const char* no_plan = "none";
-constexpr const char* own = "own";
-constexpr double never = std::numeric_limits<double>::infinity();
 constexpr double retimed_within = 1.15;  // of the first look's best
 constexpr double hopeless_beyond = 2;    // times the best, in the first call, that also loads it:
 constexpr double loading_milliseconds = 5;
@@ -30,11 +26,6 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
   return check_convolution(problem, operands, samples_to_check(problem), stream);
 }
 
-// So many that they take about 20 ms.
-int timed_calls(double milliseconds) {
-  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
-}
-
 int device_attribute(cudaDeviceAttr attribute) {
   int device = 0, value = 0;
   NM_CALL(cudaGetDevice(&device));
@@ -43,6 +34,10 @@ int device_attribute(cudaDeviceAttr attribute) {
 }
 
 }  // namespace
+
+int timed_calls(double milliseconds) {
+  return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
+}
 
 Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
              const std::vector<KernelChoice>& known, bool pinned)
@@ -64,12 +59,13 @@ bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
     return false;
   }
   const KernelChoice& plan = found->second;
-  if (problem == nullptr && plan.implementation != own && plan.implementation != no_plan) {
+  if (problem == nullptr && plan.implementation != own_implementation &&
+      plan.implementation != no_implementation) {
     if (!pinned_) return false;
     throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
                              "' is unknown here");
   }
-  if (problem != nullptr && plan.implementation != no_plan) {
+  if (problem != nullptr && plan.implementation != no_implementation) {
     try {
       plans_.emplace(key, named_plan(handle_, *problem, plan.implementation));
     } catch (const std::runtime_error& error) {
@@ -175,20 +171,20 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
     throw std::runtime_error("none of the " + std::to_string(offered.size()) +
                              " plans that cuDNN offers for '" + key + "' computes it correctly");
   }
-  used_[key] = {key, no_plan, 0, 0};
+  used_[key] = {key, no_implementation, 0, 0};
 }
 
 void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
   const double error = kernel.check ? kernel.check(buffers, stream_) : 0;
   if (!std::isfinite(error)) {
-    used_[kernel.key] = {kernel.key, no_plan, 0, 0};
+    used_[kernel.key] = {kernel.key, no_implementation, 0, 0};
     return;
   }
   const auto launch = [&] { kernel.launch(buffers, stream_); };
   const double first = milliseconds_of(launch, {.apart = 0, .timed = 1}, stream_);
   const double milliseconds =
       milliseconds_of(launch, {.apart = 1, .timed = timed_calls(first)}, stream_);
-  used_[kernel.key] = {kernel.key, own, milliseconds * 1e-3, error};
+  used_[kernel.key] = {kernel.key, own_implementation, milliseconds * 1e-3, error};
 }
 
 const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
@@ -198,7 +194,7 @@ const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
 
 double Tuner::seconds_of(const std::string& key) const {
   const auto found = used_.find(key);
-  if (found == used_.end() || found->second.implementation == no_plan) {
+  if (found == used_.end() || found->second.implementation == no_implementation) {
     return never;
   }
   return found->second.seconds;
@@ -271,6 +267,9 @@ std::vector<KernelChoice> Tuner::used() const {
 int64_t Tuner::largest_workspace() const {
   int64_t largest = 0;
   for (const auto& [key, plan] : plans_) largest = std::max(largest, plan.workspace_bytes());
+  for (const auto& [key, plan] : attention_plans_) {
+    largest = std::max(largest, plan.workspace_bytes());
+  }
   return largest;
 }
 

@@ -1,13 +1,17 @@
-// Chooses a cuDNN plan for each convolution, and an algorithm of cuBLASLt for each product of
-// tokens: by time, among those whose numbers are right.
+// Chooses a cuDNN plan for each convolution, an algorithm of cuBLASLt for each product of tokens,
+// and a plan of cuDNN or a kernel of ours for each attention: by time, among those whose numbers
+// are right.
 #pragma once
 
+#include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "models/cuda/compiler/lowering.h"
+#include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/handles.h"
 #include "models/cuda/tuning/own_kernels.h"
@@ -19,6 +23,15 @@ namespace nearmetal::cuda {
 inline constexpr int most_candidates = 64;
 /// At most this many of cuBLASLt's algorithms are timed.
 inline constexpr int most_algorithms = 12;
+
+/// Implementations of a KernelChoice that are no names of plans or algorithms.
+inline constexpr const char* own_implementation = "own";
+inline constexpr const char* no_implementation = "none";
+/// The time of what is not or cannot be used.
+inline constexpr double never = std::numeric_limits<double>::infinity();
+
+/// So many that they take about 20 ms.
+int timed_calls(double milliseconds);
 
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
@@ -40,6 +53,14 @@ class Tuner {
   const std::string& algorithm(const LinearProblem& problem) const {
     return used_.at(problem.key()).implementation;
   }
+
+  /// The same for attention, forward before backward: cuDNN's plans and our kernels are timed.
+  /// Two runs of what is chosen agree in every bit.
+  void choose(const std::vector<AttentionProblem>& problems);
+  /// The faster of cuDNN's and ours; where some direction has neither, both are left to products.
+  const AttentionChoices& attention_choices() const { return attention_choices_; }
+  /// Null where the attention is not cuDNN's.
+  const AttentionPlan* plan(const AttentionProblem& problem) const;
 
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
@@ -79,6 +100,21 @@ class Tuner {
   bool adopt(cublasLtHandle_t cublas, const LinearProblem& problem);
   void tune(cublasLtHandle_t cublas, const LinearProblem& problem, const TuningBuffers& buffers);
   void time_own(const OwnKernel& kernel, const TuningBuffers& buffers);
+  // attention_tuner.cpp
+  class AttentionBuffers;
+  struct AttentionCandidate;
+  bool has_own(const AttentionProblem& problem) const;
+  bool adopt(const AttentionProblem& problem);
+  AttentionKernel faster_attention(const AttentionProblem& problem) const;
+  // `plan` is null where the kernel is ours.
+  std::function<cudnnStatus_t()> launcher(const AttentionPlan* plan,
+                                          const AttentionProblem& problem,
+                                          const AttentionOperands& operands, void* workspace) const;
+  double milliseconds(const std::function<cudnnStatus_t()>& launch, const std::string& name,
+                      const std::string& key) const;
+  KernelChoice best_of(std::vector<AttentionCandidate> candidates, const AttentionProblem& problem,
+                       const std::string& key, const AttentionBuffers& buffers) const;
+  void tune(const AttentionProblem& problem);
   double seconds_of(const std::string& key) const;
   // The time of a forward convolution and our sweep behind it.
   double seconds_apart(const ConvolutionCall& call) const;
@@ -91,6 +127,8 @@ class Tuner {
   std::map<std::string, KernelChoice> known_;
   bool pinned_;
   std::map<std::string, ConvolutionPlan> plans_;
+  std::map<std::string, AttentionPlan> attention_plans_;
+  AttentionChoices attention_choices_;
   std::map<std::string, KernelChoice> used_;
 };
 

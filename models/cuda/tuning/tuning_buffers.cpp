@@ -9,6 +9,8 @@ namespace {
 
 constexpr int norm_arrays = 11;
 
+}  // namespace
+
 DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
                            cudaStream_t stream) {
   const int line = 1024;
@@ -17,8 +19,6 @@ DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
   launch_synthetic_images(precision, layout, seed, memory.get(), stream);
   return memory;
 }
-
-}  // namespace
 
 TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
                              cudaStream_t stream)

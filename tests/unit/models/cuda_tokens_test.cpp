@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "models/cuda/kernels/layer_norm.h"
@@ -187,6 +188,58 @@ TEST(CudaTokens, AttentionWithoutScoresTakesLessMemory) {
   EXPECT_THAT(lowered(graph, fp32, choices).kernels,
               Contains(AllOf(Field(&Kernel::name, "encoder.layers.encoder_layer_0.self_attention"),
                              Field(&Kernel::implementation, "cublasLt"))));
+}
+
+TEST(CudaTokens, AttentionIsChosenOnceForAllLayers) {
+  const Graph graph = build_network("vit_b_16");
+  ProgramOptions options = options_of(Precision::bf16);
+  std::vector<std::string> keys;
+  for (const AttentionProblem& problem : distinct_attention(graph, options)) {
+    keys.push_back(problem.key());
+  }
+  EXPECT_THAT(keys, ElementsAre("attention forward bf16 4x197x768 heads 12",
+                                "attention backward bf16 4x197x768 heads 12"));
+  options.forward_only = true;
+  EXPECT_EQ(distinct_attention(graph, options).size(), 1u);
+  EXPECT_TRUE(distinct_attention(graph, options_of(Precision::tf32)).empty());
+}
+
+TEST(CudaTokens, EachDirectionOfAttentionHasTheKernelThatWasChosen) {
+  const Graph graph = build_network("bert_tiny", {.sequence = 24});
+  const ProgramOptions options = options_of(Precision::bf16);
+  const std::string name = "bert.encoder.layer.0.attention.self";
+  const std::vector<AttentionProblem> problems = distinct_attention(graph, options);
+  const double flops_of_products = flops(lowered(graph, options, {}));
+  for (const auto& [forward, backward] :
+       {std::pair{AttentionKernel::cudnn, AttentionKernel::own},
+        std::pair{AttentionKernel::own, AttentionKernel::cudnn},
+        std::pair{AttentionKernel::cudnn, AttentionKernel::cudnn}}) {
+    LoweringChoices choices;
+    choices.attention = {{problems.at(0).key(), forward}, {problems.at(1).key(), backward}};
+    const LoweredStep step = lowered(graph, options, choices);
+    const auto kernel_in = [&](Phase phase, AttentionKernel chosen) {
+      return kernel_of(step, phase, name, chosen == AttentionKernel::own ? "own" : "");
+    };
+    const Kernel there = kernel_in(Phase::forward, forward);
+    const Kernel back = kernel_in(Phase::backward, backward);
+    EXPECT_EQ(there.attention.has_value(), forward == AttentionKernel::cudnn);
+    EXPECT_EQ(back.attention.has_value(), backward == AttentionKernel::cudnn);
+    EXPECT_EQ(there.operands.back(), back.operands.at(3)) << "one leaves log_sums for the other";
+    EXPECT_DOUBLE_EQ(flops(step), flops_of_products);
+  }
+}
+
+// cuDNN's forward pass always leaves them.
+TEST(CudaTokens, AttentionOfInferenceByCudnnLeavesLogSums) {
+  const Graph graph = inference_graph(build_network("bert_tiny", {.sequence = 24}));
+  ProgramOptions options = options_of(Precision::bf16);
+  options.forward_only = true;
+  LoweringChoices choices;
+  choices.attention[distinct_attention(graph, options).at(0).key()] = AttentionKernel::cudnn;
+  const LoweredStep step = lowered(graph, options, choices);
+  const Kernel& kernel = kernel_of(step, Phase::forward, "bert.encoder.layer.0.attention.self");
+  ASSERT_TRUE(kernel.attention);
+  EXPECT_EQ(kernel.attention->log_sums->bytes, 4 * 2 * 24 * 4);
 }
 
 class CudaTransformer : public ::testing::TestWithParam<std::tuple<const char*, Kernels>> {};
