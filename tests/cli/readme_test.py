@@ -64,6 +64,13 @@ def shown_options():
     return options
 
 
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"(?m)^#+ (.+)$", prose)}
+
+
 def is_slow(command):
     return command.startswith(SLOW_COMMANDS) or command in SLOW_LINES
 
@@ -91,8 +98,12 @@ class Readme(cli.CliTest):
 
     def test_links_lead_somewhere(self):
         for page in PAGES:
-            for link in re.findall(r"\]\(([^)#: ]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-                self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+            for link in re.findall(r"\]\(([^): ]+)\)", page.read_text(encoding="utf-8")):
+                name, _, anchor = link.partition("#")
+                target = page.parent / name if name else page
+                self.assertTrue(target.exists(), f"{page}: {link}")
+                if anchor:
+                    self.assertIn(anchor, anchors(target), f"{page}: {link}")
 
     def test_options_of_every_command_exist(self):
         shown = shown_options()
