@@ -181,9 +181,8 @@ void check_settings(const Workload& workload) {
               std::string(to_string(config.all_reduce)) + " out");
   require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
-  require(
-      cuda || config.batch != largest_that_fits,
-      "--batch auto is for GPUs: a host that gives all its memory ends processes; give a number");
+  require(cuda || config.batch != largest_that_fits,
+          "--batch auto is for GPUs: a host without free memory kills processes; give a number");
   require(
       !config.forward_only || !config.inference,
       "--forward-only is the forward pass of training, --inference that of evaluation; give one "

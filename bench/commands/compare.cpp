@@ -44,7 +44,7 @@ void choose_sides(CompareForm& form) {
   CompareRequest& request = form.request;
   if (!form.vm.empty() && !form.container.empty()) {
     throw std::invalid_argument(
-        "--vm and --container exclude each other: compare each with --bare in a call of its own");
+        "--vm and --container exclude each other: compare each with --bare in a separate call");
   }
   const Given given = {!form.both.empty(), !request.base.empty(), !request.next.empty(),
                        !form.bare.empty(), !form.vm.empty(),      !form.container.empty()};
@@ -79,8 +79,8 @@ void add_compare_options(Options& options, CompareForm& form) {
   CompareRequest& request = form.request;
   options.values("BASE NEW", " ", "Reports",
                  [&form](const std::vector<std::string>& places) { take_both(form, places); });
-  options.paths("--base", "FILE...", request.base, "reports of the base");
-  options.paths("--new", "FILE...", request.next, "reports to compare with the base");
+  options.paths("--base", "FILE...", request.base, "base reports, to compare with");
+  options.paths("--new", "FILE...", request.next, "new reports");
   options.paths("--bare", "FILE...", form.bare, "reports of bare metal");
   options.paths("--vm", "FILE...", form.vm,
                 "reports of a VM; also lists how the two machines differ");

@@ -158,10 +158,10 @@ std::string names_to_choose_from() {
   Texts fields = fields_that_may_differ();
   std::erase_if(fields, [](const std::string& name) { return name.find('.') != name.npos; });
   std::ostringstream text;
-  print_wrapped(
-      text,
-      "Metrics: throughput, which is that of the runs' unit; all; " + joined(metric_names()) + ".",
-      2);
+  print_wrapped(text,
+                "Metrics: throughput (in images/s or sequences/s, as the runs have it); all; " +
+                    joined(metric_names()) + ".",
+                2);
   print_wrapped(text,
                 "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
                     ", or one of them: libraries.cudnn.",

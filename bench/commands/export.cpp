@@ -29,7 +29,7 @@ Examples:
   nearmetal export --steps 1 --precision bf16 --batch 8 --output step.safetensors
                                                       and what one step computes from them
   nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
-  nearmetal export --steps 20 --inference --batch 16  and what the trained network then answers
+  nearmetal export --steps 20 --inference --batch 16  and the logits of the trained network
 
 Without --steps the file is a state_dict of torchvision's model (but for VGG's classifier.0.weight
 where images are not 224 x 224: the layer reads the last feature map as it is) or of Hugging Face's
@@ -37,7 +37,7 @@ BertForQuestionAnswering. With --steps it also holds `images` or `tokens`, `labe
 `gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after the last. With
 --inference it also holds `logits`, what the trained network makes of the same samples when it is
 evaluated with its running statistics. The settings are in its metadata.
-scripts/compare_with_torch.py holds it against PyTorch: in 16 bits with --last-scale 0.2, as at 1
+scripts/compare_with_torch.py compares it with PyTorch: in 16 bits with --last-scale 0.2, as at 1
 rounding grows from layer to layer until it drowns the gradients, in PyTorch too.)";
 
 using Metadata = std::map<std::string, std::string>;

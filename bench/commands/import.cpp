@@ -22,7 +22,7 @@ Examples:
 
 The report has the kind "imported": compare takes such reports among themselves; gate, baseline and
 rerun refuse them. It holds what the files say, with their names and SHA-256, and nothing else. A
-file that is not whole ends with exit 5 and names the line. docs/imported.md says what is read.)";
+truncated file ends with exit 5 and the number of the line. docs/imported.md says what is read.)";
 
 struct ImportForm {
   ImportOptions options;
@@ -36,7 +36,7 @@ void add_common_options(Options& options, ImportForm& form) {
       true;
   options.value("--source", "TEXT", "URL where they were published",
                 [&form](const std::string& text) { form.options.origin = text; });
-  options.value("--arm", "NAME", "arm of all results [as the files name their work]",
+  options.value("--arm", "NAME", "name of one arm for all results [from the files]",
                 [&form](const std::string& text) { form.options.arm = text; });
   options.path("--output", "FILE", form.output, "file to write; - is stdout [-]");
   options.toggle("--force", form.force, "replace an existing file");

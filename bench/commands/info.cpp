@@ -49,8 +49,8 @@ Reports of earlier versions are valid, too.)";
 
 constexpr const char* schema_examples = R"(
 Examples:
-  nearmetal schema > report.schema.json   of what run and sweep write
-  nearmetal schema layout                 of the files that sweep and plan read)";
+  nearmetal schema > report.schema.json   of reports, which run and sweep write
+  nearmetal schema layout                 of layout files, which sweep and plan read)";
 
 struct Schema {
   const char* name;

@@ -23,10 +23,9 @@ Examples:
 PROBE is a regular expression that is searched in the names. Median and p99 are over single runs,
 or, where one run is too short to time, over means of several runs; rates follow from the median.
 The floor is the least time that bytes and operations allow at the copy and matrix rates measured
-in this call. Kernels of a step find their
-operands in memory, not in the cache of a GPU. On a CPU they may find them in its caches: there
-only the bytes that the caches cannot hold count, and a kernel without such bytes and without
-matrix products has no floor. Exit 6 if a probe fails.)";
+in this call. Kernels of a step find their operands in the memory of a GPU, not in its cache. On a
+CPU they may find them in its caches: only the bytes that the caches cannot hold count, and a
+kernel without such bytes and without matrix products has no floor. Exit 6 if a probe fails.)";
 
 struct MicroForm {
   RunRequest request;

@@ -14,14 +14,14 @@ Examples:
   nearmetal models                        what --model takes, with parameters and FLOPs
   nearmetal models --image-size 64        FLOPs of smaller images
 
-FLOPs count multiplications and additions of convolutions and products apart, as reports do; of
-attention they are 4 x tokens^2 x features forward and twice as many backward. The dropout of VGG,
-of ViT and of BERT has probability 0: it computes nothing. On CPUs ViT and BERT take fp32 alone.)";
+A multiply-add of a convolution or a product counts as two FLOPs, as in reports. Attention takes
+4 x tokens^2 x features forward and twice as many backward. The dropout of VGG, ViT and BERT has
+probability 0: it computes nothing. On CPUs ViT and BERT are trained in fp32 alone.)";
 
 void add_models_options(Options& options, NetworkOptions& form) {
   options.number("--image-size", "N", form.image_size, {1, 16384}, "height and width in pixels");
   options.number("--classes", "N", form.classes, {2, 1e6}, "number of classes");
-  options.number("--sequence", "N", form.sequence, {8, 512}, "tokens of a sequence");
+  options.number("--sequence", "N", form.sequence, {8, 512}, "tokens per sequence");
 }
 
 std::string giga(double value) { return fixed(1e-9 * value, 2); }

@@ -116,7 +116,7 @@ void add_pod_options(Options& options, MpiJobPods& pods) {
 
 void require_pods(const MpiJobPods& pods, bool mpi_job) {
   if (mpi_job && pods.image.empty()) {
-    throw std::invalid_argument("--format mpijob needs --image, that of its containers");
+    throw std::invalid_argument("--format mpijob needs --image, the image of its containers");
   }
   const bool any = !pods.image.empty() || pods.job_name != standard_job_name || pods.rdma ||
                    pods.cpus || pods.memory || pods.volume_claim;

@@ -29,7 +29,7 @@ Examples:
   nearmetal report run*.json --format go > runs.txt          for benchstat
   kubectl logs job/nearmetal-launcher > job.log && nearmetal report job.log
 
-A file may hold several reports, one behind another or within a log.
+A file may hold several reports, one after another or within a log.
 A comparison as HTML: nearmetal compare ... --html FILE.
 github-action-benchmark: for its tool customBiggerIsBetter. google-benchmark: for its compare.py.)";
 

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* rerun_examples = R"(
 Example:
   nearmetal rerun old.json --runs 5    the recorded configuration again, here, and the difference
-  nearmetal rerun sweep.json#1x1x2     of one arm: as many ranks, jobs and shares
+  nearmetal rerun sweep.json#1x1x2     one arm, with its ranks, jobs and shares
   nearmetal rerun old.json --hosts vm0:2,vm1:2
                                        a job of two hosts, on these two
 
@@ -36,7 +36,7 @@ void add_rerun_options(Options& options, RerunForm& form) {
     }
     form.report = checked_path("REPORT", places.front());
   };
-  options.values("REPORT", "FILE", "Whose configuration to repeat", take).required = true;
+  options.values("REPORT", "FILE", "Report whose configuration is repeated", take).required = true;
   options.number("--runs", "N", form.runs, {1, 1000}, "fresh launches [as many as the report has]");
   add_repeat_options(options, form.hosts);
   add_rule_options(options, form.request.options);

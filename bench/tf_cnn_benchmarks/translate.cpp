@@ -161,7 +161,8 @@ class Translator {
     }
     const std::string optimizer = flags_.text("optimizer");
     if (optimizer != "sgd" && optimizer != "momentum") {
-      refuse_flag(flags_, "optimizer", "updates are those of SGD, with momentum or without");
+      refuse_flag(flags_, "optimizer",
+                  "nearmetal has neither Adam nor RMSProp: give sgd or momentum");
     }
     const bool has_momentum = optimizer == "momentum";
     if (!has_momentum) idle("momentum");

@@ -9,7 +9,7 @@ namespace nearmetal {
 
 inline constexpr auto settings_of_networks = std::make_tuple(
     setting(&RunConfig::sequence, "sequence", SettingGroup::work,
-            {.help = "tokens of a sequence, for networks that read such [384]",
+            {.help = "tokens per sequence, of networks that read sequences [384]",
              .meaning = "Tokens of a sequence; null: the network reads images",
              .range = within(8, 512),
              .most = 512,
@@ -18,7 +18,7 @@ inline constexpr auto settings_of_networks = std::make_tuple(
              .added = true,
              .last = true}),
     setting(&RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
-            {.help = "[transformers: adamw, other networks: sgd]",
+            {.help = "update rule [transformers: adamw, other networks: sgd]",
              .meaning = "What updates the parameters; null, as in earlier reports: sgd",
              .decides = Decides::work,
              .key_place = 4,

@@ -16,7 +16,7 @@ constexpr auto names_of(SettingGroup) {
   return std::array{"What to train",
                     "Where",
                     "Several ranks (under mpirun or srun)",
-                    "How long, and which proof",
+                    "Duration and checks",
                     "Evidence and monitor",
                     "Optimizer",
                     "Files and output"};

@@ -15,7 +15,7 @@ namespace nearmetal {
 /// The settings in the order of documents.
 inline constexpr std::tuple settings_of_work{
     setting(&RunConfig::model, "model", SettingGroup::work,
-            {.help = "resnet18, 34, 50, ...; vgg16, vit_b_16, bert_base",
+            {.help = "resnet18, vgg16, vit_b_16, bert_base, ...; see models",
              .value = "NAME",
              .decides = Decides::work,
              .commands = in_all_but_stress}),
@@ -37,7 +37,7 @@ inline constexpr std::tuple settings_of_work{
              .decides = Decides::work,
              .commands = in_all_but_stress}),
     setting(&RunConfig::batch, "batch", SettingGroup::work,
-            {.help = "auto: nearly all that fit [256, cpu: 16; sequences: 32, cpu: 4]",
+            {.help = "samples; auto: all that fit [256, cpu: 16; sequences: 32, cpu: 4]",
              .meaning =
                  "Images or sequences of a rank at once: a step, or a micro-batch; null: none fits",
              .range = at_least(1),
@@ -99,7 +99,7 @@ inline constexpr std::tuple settings_of_work{
              .added = true,
              .last = true}),
     setting(&RunConfig::kernels, "kernels", SettingGroup::work,
-            {.help = "cudnn: NVIDIA's libraries alone, wherever they can",
+            {.help = "cudnn: NVIDIA's libraries alone where they can",
              .meaning = "Which kernels may serve: the fastest, those of this program among them, "
                         "or cuDNN's and cuBLASLt's alone wherever they have the operation",
              .decides = Decides::work,
@@ -118,7 +118,7 @@ inline constexpr std::tuple settings_of_work{
              .added = true,
              .last = true}),
     setting(&RunConfig::learning_rate, "learning_rate", SettingGroup::optimizer,
-            {.help = "fixed [sgd: batch / 64 / features, to 0.1; adamw: 5e-5]",
+            {.help = "constant [sgd: batch / 64 / features, at most 0.1; adamw: 5e-5]",
              .range = at_least(0),
              .most = 1e6,
              .decides = Decides::work,
@@ -126,7 +126,7 @@ inline constexpr std::tuple settings_of_work{
              .commands = in_run | in_sweep | in_export,
              .needs = Needs::training}),
     setting(&RunConfig::momentum, "momentum", SettingGroup::optimizer,
-            {.help = "share of the last update of SGD that stays",
+            {.help = "momentum of SGD",
              .range = within(0, 1),
              .most = 1,
              .decides = Decides::work,
@@ -134,7 +134,7 @@ inline constexpr std::tuple settings_of_work{
              .commands = in_run | in_sweep | in_export,
              .needs = Needs::training}),
     setting(&RunConfig::weight_decay, "weight_decay", SettingGroup::optimizer,
-            {.help = "[sgd: 1e-4, L2 of all; adamw: 0.01, of matrices]",
+            {.help = "[sgd: 1e-4, of all parameters; adamw: 0.01, of matrices]",
              .meaning = "Of sgd L2 of every parameter; of adamw decoupled, of matrices",
              .range = at_least(0),
              .most = 1,
@@ -149,7 +149,7 @@ inline constexpr std::tuple settings_of_work{
              .key_place = 3,
              .commands = in_run | in_sweep | in_export}),
     setting(&RunConfig::loss_scale, "loss_scale", SettingGroup::optimizer,
-            {.help = "loss scale of fp16 [8 x sqrt(batch), to a power of two]",
+            {.help = "loss scale of fp16 [8 x sqrt(batch), as a power of two]",
              .value = "N|dynamic",
              .decides = Decides::work,
              .key_place = 3,
@@ -173,7 +173,7 @@ inline constexpr std::tuple settings_of_work{
              .last = true}),
     setting(
         &RunConfig::update, "update", SettingGroup::several_ranks,
-        {.help = "average gradients, or train each rank for itself",
+        {.help = "average gradients, or train a network per rank",
          .meaning = "With several ranks: gradients averaged every step, or each rank for itself",
          .decides = Decides::layout,
          .added = true}),
@@ -187,7 +187,7 @@ inline constexpr std::tuple settings_of_work{
              .added = true,
              .last = true}),
     setting(&RunConfig::bucket_mib, "bucket_mib", SettingGroup::several_ranks,
-            {.help = "size of gradient buckets; 0: all at the end; auto: measure",
+            {.help = "size of gradient buckets; 0: one, at the end; auto: measure",
              .meaning = "Size of the parts of the gradient that are sent while the backward "
                         "pass goes on; null: as measured",
              .range = at_least(0),
@@ -204,7 +204,7 @@ inline constexpr std::tuple settings_of_work{
              .needs = Needs::exchange,
              .added = true}),
     setting(&RunConfig::all_reduce, "all_reduce", SettingGroup::several_ranks,
-            {.help = "hierarchical: MPI between hosts; host: not over NVLink",
+            {.help = "hierarchical: MPI between hosts; host: via its memory",
              .meaning = "What sums the gradients of GPUs: NCCL alone (nccl; auto: the same), "
                         "hierarchical: NCCL inside a host and MPI between hosts, or host: copy "
                         "engines through the memory of one host",
@@ -224,7 +224,7 @@ inline constexpr std::tuple settings_of_work{
              .decides = Decides::work,
              .key_place = 1}),
     setting(&RunConfig::inference, "inference", SettingGroup::work,
-            {.help = "evaluation: batch norms folded, no loss; with latency",
+            {.help = "evaluate, with batch norms folded; also measure latency",
              .meaning = "Batch norm by running statistics, folded into convolutions, and no loss",
              .decides = Decides::work,
              .key_place = 1,
