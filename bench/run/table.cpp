@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "models/probe.h"
+#include "reports/document/device_words.h"
 #include "reports/formats/pipeline_text.h"
 #include "reports/text/fit_table.h"
 #include "reports/text/text.h"
@@ -216,13 +217,12 @@ void print_memory_and_set_up(Lines& lines, const Run& run) {
   const SetUp* longest = nullptr;
   for (const Rank& rank : run.ranks) {
     if (rank.device_bytes) bytes = std::max(bytes, static_cast<double>(*rank.device_bytes));
-    if (!rank.set_up) continue;
-    if (longest == nullptr || rank.set_up->total_seconds > longest->total_seconds) {
-      longest = &*rank.set_up;
-    }
+    const double seconds = rank.set_up ? rank.set_up->total_seconds : 0;
+    if (rank.set_up && (!longest || seconds > longest->total_seconds)) longest = &*rank.set_up;
   }
-  const std::string each = run.ranks.size() > 1 ? "each device" : "the device";
-  if (bytes > 0) lines.line("memory", gigabytes(bytes) + " on " + each);
+  const DeviceWords& device = words_of(run.device);
+  const char* place = run.ranks.size() > 1 ? device.each_memory : device.memory;
+  if (bytes > 0) lines.line("memory", gigabytes(bytes) + " " + place);
   if (longest == nullptr) return;
   lines.line("set-up", significant(longest->total_seconds, 3) +
                            " s from process start to the end of the first step (" +

@@ -274,7 +274,7 @@ void print_sweep(std::ostream& out, const Report& report, bool colour) {
   RunSet set;
   add_runs(set, report, "sweep");
   print_head(out, work_lines({{"", &set}}), headlines(set), colour);
-  if (shares_a_gpu(set)) {
+  if (shares_a_device(set)) {
     for (const TitledTable& shown : fraction_tables(set)) {
       print_line(out, shown.title + ":");
       print_aligned(out, shown.table);

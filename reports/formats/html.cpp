@@ -125,7 +125,8 @@ void print_list(std::ostream& out, const char* title, const std::vector<std::str
 std::vector<std::string> charts_not_shown(const Page& page) {
   std::vector<std::string> lines;
   for (const Chart& chart : page.charts) {
-    if (!chart.missing.empty()) lines.push_back(chart.title + ": " + chart.missing);
+    if (!chart.missing.empty())
+      lines.push_back(chart.title + (chart.title.ends_with('?') ? " " : ": ") + chart.missing);
   }
   return lines;
 }
@@ -241,7 +242,7 @@ Page report_page(const GroupedRuns& runs) {
   page.title = "nearmetal: " + (task.empty() ? "training" : task) + " throughput";
   page.work = work_lines(sides);
   page.headlines = headlines(set);
-  if (shares_a_gpu(set)) page.tables = fraction_tables(set);
+  if (shares_a_device(set)) page.tables = fraction_tables(set);
   for (TitledTable& table : tables_beside_figures(set)) page.tables.push_back(std::move(table));
   if (shows_speedup(set)) page.tables.push_back({"Scaling", scaling_table(set)});
   page.remarks = run_warnings(set);

@@ -244,14 +244,14 @@ std::vector<std::string> run_warnings(const RunSet& set) {
   add_mixed_builds(lines, set);
   add_left_out(lines, set);
   for (const std::string& remark : share_remarks(set)) lines.push_back(remark);
-  for (const std::string& line : missing_texts(set)) lines.push_back(line);
+  for (const std::string& line : arm_remarks(set)) lines.push_back(line);
   add_warnings(lines, set);
   return lines;
 }
 
 void print_text(std::ostream& out, const RunSet& set) {
   print_head(out, work_lines({{"", &set}}), headlines(set));
-  if (shares_a_gpu(set)) {
+  if (shares_a_device(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_aligned(out, shown);
   }
   for (const TitledTable& shown : tables_beside_figures(set)) print_aligned(out, shown);
@@ -269,7 +269,7 @@ void print_text(std::ostream& out, const RunSet& set) {
 
 void print_markdown(std::ostream& out, const RunSet& set) {
   print_markdown_head(out, work_lines({{"", &set}}), headlines(set));
-  if (shares_a_gpu(set)) {
+  if (shares_a_device(set)) {
     for (const TitledTable& shown : fraction_tables(set)) print_markdown(out, shown);
   }
   for (const TitledTable& shown : tables_beside_figures(set)) print_markdown(out, shown);

@@ -1,6 +1,8 @@
 #include "reports/formats/scaling_text.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
 #include "reports/compare/comparison_row.h"
 #include "reports/compare/scaling.h"
@@ -24,7 +26,8 @@ std::string ranks_text(const RunArm& arm) {
          (run.jobs.empty() ? "" : " in " + std::to_string(run.jobs.size()) + " jobs");
 }
 
-constexpr int behind_rate = 4;  // the column
+constexpr int behind_rate = 4;         // the column
+constexpr size_t scaling_columns = 4;  // the last ones
 
 bool shows_latency(const RunSet& set) {
   return std::ranges::any_of(set.arms, [](const RunArm& arm) {
@@ -61,8 +64,19 @@ std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const Scal
   if (point->is_reference()) return row;
   row[4] = estimate_text(point->speedup, point->speedup_interval);
   row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
-           (point->efficiency > 1 ? " (above 100 %: look why)" : "");
+           (point->efficiency > 1 ? " (check the reference)" : "");
   return row;
+}
+
+// Whether the CPUs of the run's hosts are fewer than the threads that its ranks would take alone.
+bool divides_cpus(const RunSet& set, const SetRun& run) {
+  if (run.run.device != Device::cpu) return false;
+  std::set<int64_t> instances;
+  for (const Rank& rank : run.run.ranks) instances.insert(rank.environment);
+  int64_t cpus = 0;
+  for (const int64_t i : instances) cpus += set.environments.at(i).usable_cpus;
+  const int64_t threads = std::strtoll(key_value(run, "threads").c_str(), nullptr, 10);
+  return run.run.world_size * threads > cpus;
 }
 
 }  // namespace
@@ -89,11 +103,24 @@ TextTable scaling_table(const RunSet& set) {
     table.rows.push_back(row_of(set, arm, point == points.end() ? nullptr : &*point));
     if (latency) insert_latency(arm, table.rows.back());
   }
+  // A single arm has nothing that it could be compared with.
+  if (set.arms.size() == 1) {
+    table.columns.resize(table.columns.size() - scaling_columns);
+    for (auto& row : table.rows) row.resize(table.columns.size());
+  }
   return table;
 }
 
-std::vector<std::string> missing_texts(const RunSet& set) {
+std::vector<std::string> arm_remarks(const RunSet& set) {
   std::vector<std::string> texts;
+  const auto divides = [&](const RunArm& arm) {
+    return !arm.runs.empty() && divides_cpus(set, arm.runs.front());
+  };
+  if (shows_speedup(set) && std::ranges::any_of(set.arms, divides)) {
+    texts.emplace_back(
+        "the ranks of a host divide its CPUs, so that more ranks are not more hardware; with "
+        "--threads 1 each rank has one");
+  }
   for (const UnsupportedArm& arm : set.unsupported) texts.push_back(unsupported_text(arm));
   std::vector<std::string> arms;
   for (const RunArm& arm : set.arms) {

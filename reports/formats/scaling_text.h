@@ -14,9 +14,9 @@ namespace nearmetal {
 /// also latency.
 TextTable scaling_table(const RunSet& set);
 
-/// Arms that are in no table: a line for each that cannot run, and one for those that a sweep did
-/// not come to.
-std::vector<std::string> missing_texts(const RunSet& set);
+/// What must be known beside the tables: that ranks on CPUs divide them; a line for each arm that
+/// cannot run, and one for the arms that a sweep did not reach.
+std::vector<std::string> arm_remarks(const RunSet& set);
 
 /// Whether it has a speedup to show.
 bool shows_speedup(const RunSet& set);

@@ -136,7 +136,7 @@ Maybe<double> worst_p99_seconds(const RunArm& arm) {
 Maybe<double> fairness_of(const RunArm& arm) {
   return of_jobs(arm, [](const Run& run) {
     return run.jain_fairness ? Maybe<double>(*run.jain_fairness)
-                             : Unknown{"the report does not tell"};
+                             : Unknown{"the report does not say"};
   });
 }
 

@@ -33,21 +33,21 @@ std::string cell(const Maybe<Interval>& speeds) {
   return slowest == fastest ? slowest : slowest + " to " + fastest;
 }
 
-constexpr const char* speed_legend =
-    "x serial, x time slices: throughput of all jobs over that of the arm so named; slowdown: time "
-    "of "
-    "a job over its time alone on the whole GPU; by neighbours: over its time alone on the same "
-    "share";
+std::string speed_legend(const DeviceWords& device) {
+  return "x serial, x time slices: throughput of all jobs over that of the arm so named; slowdown: "
+         "time of a job over its time alone on " +
+         std::string(device.whole) + "; by neighbours: over its time alone on the same share";
+}
+
 constexpr const char* unlike_legend =
     "; weighted speedup: the sum over jobs of each one's speed over its speed alone; it takes the "
-    "place "
-    "of throughput for unlike jobs, and is 1 for jobs one after another";
-std::string cost_legend(const UnitWords& words) {
+    "place of throughput for unlike jobs, and is 1 for jobs one after another";
+
+std::string cost_legend(const UnitWords& words, const DeviceWords& device) {
   return std::string("each job: ") + words.rate +
          " of the slowest and of the fastest job; fairness: Jain's index; p99 step: over that of a "
-         "job "
-         "alone; GB, W: peak memory and mean power of the GPU; a job has: its part of the GPU, MIG "
-         "device or vGPU, at most";
+         "job alone; GB, W: peak memory and mean power of " +
+         device.name + "; a job has: " + device.part + ", at most";
 }
 
 TextTable speed_table(const std::vector<FractionPoint>& points, const UnitWords& words) {
@@ -186,14 +186,16 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   const UnitWords& words = words_of(units_of(set));
   const bool unlike = has_unlike_jobs(points);
-  std::vector<TitledTable> tables = {{"Jobs that share a GPU", speed_table(points, words),
-                                      std::string(speed_legend) + (unlike ? unlike_legend : "")}};
+  const DeviceWords& device = device_words_of(set);
+  std::vector<TitledTable> tables = {{std::string("Jobs that share ") + device.shared,
+                                      speed_table(points, words),
+                                      speed_legend(device) + (unlike ? unlike_legend : "")}};
   if (unlike) {
-    tables.push_back({"Each of unlike jobs, beside itself alone", unlike_table(points),
+    tables.push_back({"Each of unlike jobs, and its speed alone", unlike_table(points),
                       unlike_table_legend(points)});
   }
-  tables.push_back(
-      {"Each job, and what the GPU takes", cost_table(points, words), cost_legend(words)});
+  const std::string use = std::string(", and use of ") + device.name;
+  tables.push_back({"Each job" + use, cost_table(points, words), cost_legend(words, device)});
   TextTable neighbours = neighbours_table(set);
   if (!neighbours.rows.empty()) {
     tables.push_back({"What the neighbours did", std::move(neighbours)});
@@ -202,7 +204,7 @@ std::vector<TitledTable> fraction_tables(const RunSet& set) {
   if (best.arms.empty()) return tables;
   const std::vector<FractionPoint> best_points = fractions_of(best, true);
   tables.push_back({"The best batch of each way", speed_table(best_points, words)});
-  tables.push_back({"Each job of these, and what the GPU takes", cost_table(best_points, words)});
+  tables.push_back({"Each job of these" + use, cost_table(best_points, words)});
   return tables;
 }
 

@@ -193,9 +193,19 @@ class Fractions {
 
 }  // namespace
 
-bool shares_a_gpu(const RunSet& set) {
+bool shares_a_device(const RunSet& set) {
   const auto shares = [](const RunArm& arm) { return arm.share.has_value(); };
   return std::ranges::any_of(set.arms, shares) || std::ranges::any_of(set.wholes, shares);
+}
+
+const DeviceWords& device_words_of(const RunSet& set) {
+  const auto is_on_cpus = [](const RunArm& arm) {
+    return std::ranges::all_of(arm.runs,
+                               [](const SetRun& run) { return run.run.device == Device::cpu; });
+  };
+  const bool cpus =
+      std::ranges::all_of(set.arms, is_on_cpus) && std::ranges::all_of(set.wholes, is_on_cpus);
+  return words_of(cpus ? Device::cpu : Device::cuda);
 }
 
 bool has_unlike_jobs(const std::vector<FractionPoint>& points) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reports/compare/run_set.h"
+#include "reports/document/device_words.h"
 #include "reports/sharing/job_progress.h"
 #include "reports/statistics/inference.h"
 #include "reports/text/text_table.h"
@@ -54,7 +55,10 @@ struct FractionPoint {
   std::string given;             // what a job has of its GPU, in words
 };
 
-bool shares_a_gpu(const RunSet& set);
+bool shares_a_device(const RunSet& set);
+
+/// The words for what the jobs share: CPUs if all runs were on them.
+const DeviceWords& device_words_of(const RunSet& set);
 
 /// Whether jobs of some arm that shares do unlike work.
 bool has_unlike_jobs(const std::vector<FractionPoint>& points);

@@ -79,7 +79,7 @@ Maybe<JobProgress> progress_of(const RunArm& arm, const std::vector<const RunArm
     progress.part = 1.0 / static_cast<double>(alone.size());
   for (const Run* run : timed_runs(arm)) {
     std::vector<double> speeds = speeds_of_jobs(*run);
-    if (speeds.size() != alone.size()) return Unknown{"it does not tell of each job"};
+    if (speeds.size() != alone.size()) return Unknown{"it does not report each job"};
     for (size_t job = 0; job < speeds.size(); ++job) {
       speeds[job] /= geometric_mean(throughputs(*alone[job]));
     }

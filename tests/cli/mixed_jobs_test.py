@@ -152,7 +152,7 @@ class MixedJobs(cli.SweepTest):
         with open(self.path("s.html"), encoding="utf-8") as file:
             html = file.read()
         for text in ("How much work gets done?", "How fast is each job?",
-                     "job 2: resnet18 forward", "Each of unlike jobs, beside itself alone"):
+                     "job 2: resnet18 forward", "Each of unlike jobs, and its speed alone"):
             self.assertIn(text, html)
         for form in ("github", "junit", "prometheus", "go", "google-benchmark",
                      "tf_cnn_benchmarks"):

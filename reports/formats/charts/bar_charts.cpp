@@ -52,7 +52,7 @@ FigureOfArm plain(const char* name, Maybe<double> FractionPoint::*figure, double
           }};
 }
 
-FigureOfArm ratio(const char* name, Maybe<SpeedRatio> FractionPoint::*figure) {
+FigureOfArm ratio(const std::string& name, Maybe<SpeedRatio> FractionPoint::*figure) {
   return {name, [figure](const FractionPoint& point) { return point.*figure; }};
 }
 
@@ -105,7 +105,7 @@ Chart answered(Question question, const std::vector<FractionPoint>& points) {
   return chart;
 }
 
-std::vector<Question> questions(const UnitWords& words) {
+std::vector<Question> questions(const UnitWords& words, const DeviceWords& device) {
   using Point = FractionPoint;
   return {
       {{.name = "sharing",
@@ -120,12 +120,12 @@ std::vector<Question> questions(const UnitWords& words) {
        true},
       {{.name = "slowdown",
         .title = "What does it cost a job?",
-        .caption = "How many times as long a job takes as alone on the whole GPU, and as alone on "
-                   "the same share of it, which is what its neighbours cost; whiskers: 95 % "
-                   "interval."},
+        .caption = std::string("How many times as long a job takes as alone on ") + device.whole +
+                   ", and as alone on the same share, which is what its neighbours cost; whiskers: "
+                   "95 % interval."},
        "times as long",
        "no job ran alone",
-       {ratio("against alone on the GPU", &Point::slowdown),
+       {ratio(std::string("against alone on ") + device.name, &Point::slowdown),
         ratio("against alone on the share", &Point::interference)},
        true},
       {{.name = "tail",
@@ -144,13 +144,15 @@ std::vector<Question> questions(const UnitWords& words) {
        true},
       {{.name = "memory",
         .title = "How much memory does it take?",
-        .caption = "Peak use of the GPU's memory by all jobs together."},
+        .caption =
+            std::string("Peak use of the memory of ") + device.name + " by all jobs together."},
        "GB",
        "memory was not monitored",
        {plain("", &Point::memory_bytes, 1e-9)}},
       {{.name = "energy",
         .title = std::string("How many ") + words.plural + " for a joule?",
-        .caption = "Throughput of all jobs over the mean power of the GPU."},
+        .caption =
+            std::string("Throughput of all jobs over the mean power of ") + device.name + "."},
        words.per_joule,
        "power was not monitored",
        {plain("", &Point::samples_per_joule)}},
@@ -174,7 +176,8 @@ FigureOfArm progress_of_job(const std::vector<FractionPoint>& points, size_t job
 }
 
 // Each of unlike jobs beside itself alone, and the sum of that, where throughputs do not add.
-std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>& points) {
+std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>& points,
+                                               const DeviceWords& device) {
   size_t most_jobs = 0;
   for (const FractionPoint& point : points) {
     most_jobs = std::max(most_jobs, point.unlike_jobs.size());
@@ -182,8 +185,8 @@ std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>&
   if (most_jobs == 0) return {};
   Question each{{.name = "progress",
                  .title = "How fast is each job?",
-                 .caption = "Speed of each job over its speed alone on the whole GPU; "
-                            "whiskers: 95 % interval."},
+                 .caption = std::string("Speed of each job over its speed alone on ") +
+                            device.whole + "; whiskers: 95 % interval."},
                 "times as fast as alone",
                 "no such job ran alone",
                 {},
@@ -193,9 +196,9 @@ std::vector<Question> questions_of_unlike_jobs(const std::vector<FractionPoint>&
   }
   Question all{{.name = "weighted_speedup",
                 .title = "How much work gets done?",
-                .caption = "Weighted speedup: the sum over jobs of each one's speed over its speed "
-                           "alone on the whole GPU; one after another gives 1; "
-                           "whiskers: 95 % interval."},
+                .caption = std::string("Weighted speedup: the sum over jobs of each one's speed "
+                                       "over its speed alone on ") +
+                           device.whole + "; one after another gives 1; whiskers: 95 % interval."},
                "weighted speedup",
                "no such job ran alone",
                {ratio("", &FractionPoint::weighted_speedup)},
@@ -271,10 +274,10 @@ Chart efficiency_chart(const ShownArms& shown) {
 std::vector<Chart> fraction_charts(const RunSet& set) {
   const std::vector<FractionPoint> points = fractions_of(set);
   std::vector<Chart> charts;
-  for (Question& question : questions_of_unlike_jobs(points)) {
+  for (Question& question : questions_of_unlike_jobs(points, device_words_of(set))) {
     charts.push_back(answered(std::move(question), points));
   }
-  for (Question& question : questions(words_of(units_of(set)))) {
+  for (Question& question : questions(words_of(units_of(set)), device_words_of(set))) {
     charts.push_back(answered(std::move(question), points));
   }
   return charts;

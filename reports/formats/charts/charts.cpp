@@ -133,7 +133,7 @@ std::span<const double> window_steps(const Run& run) {
 
 std::vector<Chart> charts_of(const GroupedRuns& runs) {
   std::vector<Chart> charts;
-  if (shares_a_gpu(runs.all)) charts = fraction_charts(runs.all);
+  if (shares_a_device(runs.all)) charts = fraction_charts(runs.all);
   for (Chart& chart : grid_charts(runs.all)) charts.push_back(std::move(chart));
   add_charts_of_runs(charts, runs.groups.empty() ? shown_arms(runs.all) : shown_arms(runs.groups));
   return charts;

@@ -8,6 +8,7 @@
 
 #include "reports/compare/run_set.h"
 #include "reports/compare/scaling.h"
+#include "reports/formats/charts/charts.h"
 #include "reports/formats/headline.h"
 #include "reports/formats/html.h"
 #include "reports/formats/report_text.h"
@@ -56,7 +57,7 @@ TEST(Fractions, OneRunHasNoIntervalAndFailedRunsDoNotCount) {
   EXPECT_FALSE(mps.of_serial->interval);
   EXPECT_DOUBLE_EQ(*mps.fairness, 1);
   report.arms[3].runs[0].jain_fairness.reset();
-  EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not tell";
+  EXPECT_FALSE(points_of(report)[3].fairness) << "of a report that does not say";
   std::swap(report.arms[3].runs[0], report.arms[3].runs[1]);
   report.arms[3].runs[0].jobs.clear();
   EXPECT_TRUE(points_of(report)[3].slowdown) << "the first launch failed";
@@ -98,6 +99,22 @@ TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
   EXPECT_NEAR(best[3].of_serial->value, std::sqrt(1100. * 1122) / (2 * std::sqrt(990. * 1000)),
               1e-9);
   EXPECT_EQ(fraction_tables(set).size(), 4);
+}
+
+TEST(Fractions, OnCpusNoTextSaysGpu) {
+  Report report = four_jobs();
+  for (Arm& arm : report.arms) {
+    for (nearmetal::Run& run : arm.runs) run.device = Device::cpu;
+  }
+  RunSet set;
+  add_runs(set, report, "made up");
+  std::string text;
+  for (const TitledTable& shown : fraction_tables(set)) text += shown.title + shown.legend;
+  for (const Chart& chart : fraction_charts(set)) text += chart.caption + chart.script;
+  EXPECT_THAT(text, Not(HasSubstr("GPU")));
+  EXPECT_THAT(text, HasSubstr("Jobs that share CPUs"));
+  set.arms.front().runs.front().run.device = Device::cuda;
+  EXPECT_EQ(fraction_tables(set).front().title, "Jobs that share a GPU");
 }
 
 TEST(Fractions, AWayThatLosesIsNotPraised) {

@@ -125,6 +125,22 @@ TEST(Scaling, NamesTheReferenceOrWhyThereIsNone) {
   EXPECT_EQ(scaling_of(with_batches({{1, 64}, {2, 64}}))[0].against, "reference");
 }
 
+TEST(Scaling, SaysWhereRanksDivideCpus) {
+  RunSet set = with_threads({{1, 2}, {2, 2}, {2, 2}});
+  set.environments[0].usable_cpus = 2;
+  ASSERT_EQ(arm_remarks(set).size(), 1U);
+  EXPECT_NE(arm_remarks(set)[0].find("divide its CPUs"), std::string::npos);
+  set.environments[0].usable_cpus = 4;
+  EXPECT_TRUE(arm_remarks(set).empty());
+}
+
+TEST(Scaling, HasNoColumnsOfAReferenceForASingleArm) {
+  EXPECT_EQ(scaling_table(with_ranks({{"a", {1, 2}}}, {1})).columns.back().title,
+            "images/s [95 %]");
+  EXPECT_EQ(scaling_table(with_ranks({{"a", {1}}, {"b", {2}}}, {1, 2})).columns.back().title,
+            "against");
+}
+
 TEST(Scaling, NeedsTwoNumbersOfRanksOfTheSameWork) {
   EXPECT_TRUE(scaling_of({}).empty());
   EXPECT_TRUE(scaling_of(with_ranks({{"a", {1, 2}}, {"b", {1, 2}}}, {2, 2})).empty());
