@@ -168,6 +168,11 @@ std::pair<double, bool> axis_end(double largest_value, double largest_whisker) {
   return {std::max(largest_value, largest_whisker), false};
 }
 
+std::string definition_of_drawn(double axis_end) {
+  const std::string most = plain_number(2 * axis_end);
+  return "drawn(x) = x > " + most + " ? " + most + " : x\n";
+}
+
 // Bars of a row stand beside each other, one for each side.
 std::string csv_of(const Bars& bars) {
   const double end = axis_end_of(bars).first;
@@ -175,7 +180,7 @@ std::string csv_of(const Bars& bars) {
       csv_with("position,half_height,label,side,kind,mark,value,lower,upper,text");
   const double half_height = 0.38 / static_cast<double>(bars.sides.size());
   for (const Bar& bar : bars.bars) {
-    const double position =
+    double position =
         static_cast<double>(bar.row) - 0.38 + half_height * static_cast<double>(2 * bar.side + 1);
     const auto add = [&](const char* mark, double value, const Interval& whisker,
                          const std::string& text) {
@@ -186,6 +191,8 @@ std::string csv_of(const Bars& bars) {
     add("bar", bar.value, bar.whisker ? *bar.whisker : Interval{bar.value, bar.value}, "");
     for (const double circle : bar.circles) add("run", circle, {circle, circle}, "");
     const double label = std::min(end, place_of_value(bar, bars));
+    // A whisker that is cut goes on to the edge: its value is above it.
+    if (bar.whisker && bar.whisker->upper > end) position -= 0.6 * half_height;
     add("text", label, {label, label}, significant(bar.value));
   }
   return csv.str();
@@ -214,9 +221,11 @@ std::string script_of(const Bars& bars) {
          "]\nset xtics " + plain_number(tick_step(end, most_ticks(end))) + "\nset xlabel '" +
          bars.axis +
          "'\nset grid xtics ls 1\nset key on above right horizontal Left reverse samplen 1.5\n" +
-         (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") + "plot " + plots +
+         (bars.line ? line_at(*bars.line) : "") + (cuts ? cut_note : "") +
+         definition_of_drawn(end) + "plot " + plots +
          "$data using (strcol('mark') eq 'bar' && column('upper') > column('lower') ? "
-         "column('value') : NaN):'position':'lower':'upper' with xerrorbars pt 0 lw 1.5 "
+         "column('value') : NaN):'position':'lower':(drawn(column('upper'))) with xerrorbars pt 0 "
+         "lw 1.5 "
          "lc rgb 'black' notitle, \\\n  "
          "$data using (strcol('mark') eq 'run' ? column('value') : NaN):'position' with points "
          "pt 6 ps 0.5 lc rgb 'black' notitle, \\\n  "

@@ -72,9 +72,12 @@ double tick_step(double length, int most_ticks);
 std::pair<double, bool> axis_end(double largest_value, double largest_whisker);
 
 /// A setting of gnuplot, which takes some height on top of the chart: that whiskers are cut.
-inline constexpr const char* cut_note =
-    "set title 'whiskers are cut at the edge: the table has all of them' font ',12'\n";
+inline constexpr const char* cut_note = "set title 'whiskers are cut: see the table' font ',12'\n";
 inline constexpr int height_of_note = 24;
+
+/// A function of gnuplot, `drawn(x)`, for the ends of whiskers: not far beyond the end of the axis,
+/// as gnuplot leaves out lines that end millions of axes away.
+std::string definition_of_drawn(double axis_end);
 
 /// The number as gnuplot reads it: 10 significant digits.
 inline std::string plain_number(double value) { return shortest(value, 10); }

@@ -152,7 +152,8 @@ std::string plots_of(const std::vector<PlacedPoint>& points, const std::vector<G
     const CurvePoint& first = curves[i].points.front();
     // Vectors draw the whiskers: gnuplot's own come with a white spot behind each point.
     plots += (plots.empty() ? "" : ", \\\n  ") + rows +
-             " using 'position':'lower':(0):(column('upper') - column('lower')) with vectors heads "
+             " using 'position':'lower':(0):(drawn(column('upper')) - column('lower')) with "
+             "vectors heads "
              "size screen 0.01,90 lw 1.5 lc rgb '" +
              colour(i) + "' notitle, \\\n  " + rows + " using 'position':'value' with " +
              (first.number ? "linespoints " : "points ") +
@@ -184,7 +185,8 @@ std::string script_of(const std::vector<PlacedPoint>& points, const std::vector<
          plain_number(tick_step(1.05 * end, 6)) + "\nset xlabel " +
          quoted_label(curves.front().setting) + "\nset ylabel '" + axis +
          "'\nset grid ls 1\nset key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
-         (cuts ? cut_note : "") + "plot " + plots_of(points, curves) + "\n";
+         (cuts ? cut_note : "") + definition_of_drawn(end) + "plot " + plots_of(points, curves) +
+         "\n";
 }
 
 TextTable table_of(const std::vector<PlacedPoint>& points, const std::vector<GridCurve>& curves,

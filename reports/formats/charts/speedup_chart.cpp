@@ -86,6 +86,7 @@ std::string script_of(const Speedups& speedups) {
                        "\nset xlabel 'ranks'\nset ylabel 'speedup'\nset grid ls 1\n"
                        "set key on above vertical maxcols 1 Left reverse samplen 1.5\n" +
                        (speedups.most_ranks <= 16 ? "set xtics 1\n" : "") + (cuts ? cut_note : "") +
+                       definition_of_drawn(end) +
                        "plot x with lines dt 2 lw 1.5 lc rgb 'black' title 'ideal'";
   const std::string ranks = "(column('ranks') + " +
                             plain_number(0.025 * static_cast<double>(speedups.most_ranks)) +
@@ -95,7 +96,7 @@ std::string script_of(const Speedups& speedups) {
     const std::string row = "$data every ::" + std::to_string(i) + "::" + std::to_string(i);
     // Vectors draw the whiskers: gnuplot's own come with a white spot behind each point.
     script += ", \\\n  " + row + " using " + ranks +
-              ":'lower':(0):(column('upper') - column('lower')) with vectors heads size "
+              ":'lower':(0):(drawn(column('upper')) - column('lower')) with vectors heads size "
               "screen 0.01,90 lw 1.5 lc rgb '" +
               colour(i) + "' notitle, \\\n  " + row + " using " + ranks +
               ":'speedup' with points " + point(kind, colour(i)) + " title " + quoted_label(title);

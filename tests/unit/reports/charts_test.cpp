@@ -199,6 +199,19 @@ double number_after(const std::string& script, const std::string& setting) {
   return std::stod(script.substr(script.find(setting) + setting.size()));
 }
 
+// The place, from above, of the first element with this mark.
+double position_of(const Chart& chart, const std::string& mark) {
+  const size_t line = chart.csv.rfind('\n', chart.csv.find("," + mark + ","));
+  return std::stod(chart.csv.substr(line + 1));
+}
+
+TEST(Chart, WritesTheValueAboveAWhiskerThatIsCut) {
+  const Chart cut = throughput_chart(shown_arms(hardly_known_set()));
+  EXPECT_LT(position_of(cut, "text"), position_of(cut, "bar"));
+  const Chart whole = throughput_chart(shown_arms(set_of_report(full_report())));
+  EXPECT_EQ(position_of(whole, "text"), position_of(whole, "bar"));
+}
+
 TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
   const RunSet set = hardly_known_set();
   for (const auto& [chart, range, tics] :
@@ -206,6 +219,7 @@ TEST(Chart, CutsWhiskersThatWouldHideTheirPoints) {
         std::tuple(efficiency_chart(shown_arms(set)), "set xrange [0:", "set xtics "),
         std::tuple(throughput_chart(shown_arms(set)), "set xrange [0:", "set xtics ")}) {
     EXPECT_THAT(chart.script, HasSubstr("whiskers are cut")) << chart.name;
+    EXPECT_THAT(chart.script, HasSubstr("drawn(column('upper'))")) << chart.name;
     const double end = number_after(chart.script, range);
     EXPECT_LE(end, chart.name == "throughput" ? 4800 : 240) << chart.name;
     EXPECT_GE(number_after(chart.script, tics), end / 8) << chart.name;
