@@ -142,13 +142,13 @@ void collect_files(Checkup& checkup) {
     checkup.plan_cache_writable = Unknown{"there is no home folder"};
   }
   struct statvfs disk {};
-  checkup.free_disk_bytes = Unknown{"this folder's disk does not tell"};
+  checkup.free_disk_bytes = Unknown{"this folder's disk does not say"};
   if (statvfs(".", &disk) == 0) {
     checkup.free_disk_bytes = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
   }
   timex clock{};
   const int state = adjtimex(&clock);
-  checkup.clock_synchronised = Unknown{"the kernel does not tell"};
+  checkup.clock_synchronised = Unknown{"the kernel does not say"};
   if (state >= 0) checkup.clock_synchronised = state != TIME_ERROR;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 // The data rate of the link in one direction: 128 of 130 bits are data; before PCIe 3, 8 of 10.
 Maybe<int64_t> pcie_bits_per_second(const RdmaDevice& nic) {
-  if (!nic.link_generation || !nic.link_width) return Unknown{"its link is not told"};
+  if (!nic.link_generation || !nic.link_width) return Unknown{"its link is not known"};
   const int64_t generation = *nic.link_generation;
   const double lane = 1e9 * pcie_gigatransfers.at(generation - 1);
   const double data = generation < 3 ? 0.8 : 128. / 130;

@@ -48,7 +48,7 @@ Maybe<int64_t> node_to_bind_to(const RunConfig& config, const Gpu* gpu) {
   if (!gpu->numa_node) {
     return Unknown{"the NUMA node of the GPU is not known: " + gpu->numa_node.reason};
   }
-  if (*gpu->numa_node < 0) return Unknown{"the system does not tell the NUMA node of the GPU (-1)"};
+  if (*gpu->numa_node < 0) return Unknown{"the system does not say the NUMA node of the GPU (-1)"};
   return gpu->numa_node;
 }
 

@@ -44,12 +44,12 @@ Maybe<bool> truth(const Maybe<unsigned>& value) {
 }
 
 Maybe<std::string> known_text(const std::string& value) {
-  if (value.empty()) return Unknown{"the backend does not tell"};
+  if (value.empty()) return Unknown{"the backend does not say"};
   return value;
 }
 
 Maybe<int64_t> known_count(int64_t value) {
-  if (value == 0) return Unknown{"the backend does not tell"};
+  if (value == 0) return Unknown{"the backend does not say"};
   return value;
 }
 
@@ -197,7 +197,7 @@ Gpu describe_gpu(const DeviceInfo& device) {
   gpu.multiprocessors = known_count(device.multiprocessors);
   gpu.compute_capability = known_text(device.compute_capability);
   gpu.driver_version = known_text(device.driver_version);
-  gpu.dma_buf = Unknown{"the driver does not tell"};
+  gpu.dma_buf = Unknown{"the driver does not say"};
   if (device.dma_buf) gpu.dma_buf = *device.dma_buf;
   return gpu;
 }

@@ -102,7 +102,7 @@ Maybe<PciDistance> distance_of_host_bridges(const fs::path& root, const fs::path
     return name.starts_with("node") && name.find_first_of("0123456789") == 4;
   });
   if (nodes == 1) return PciDistance::node;
-  return Unknown{"they are below different host bridges, and their NUMA nodes are not told"};
+  return Unknown{"they are below different host bridges, and their NUMA nodes are not known"};
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ Maybe<int64_t> link_generation_in(const fs::path& file) {
 
 Maybe<int64_t> link_width_in(const fs::path& file) {
   Maybe<int64_t> lanes = number_in(file);
-  if (lanes && (*lanes < 1 || *lanes > 32)) return Unknown{file.string() + " tells no width"};
+  if (lanes && (*lanes < 1 || *lanes > 32)) return Unknown{file.string() + " has no width"};
   return lanes;
 }
 

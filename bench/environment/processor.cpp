@@ -64,7 +64,7 @@ NetworkInterface describe(const fs::path& folder, const std::string& name) {
   const Maybe<int64_t> megabits = number_in(folder / "speed");
   found.bits_per_second = megabits && *megabits > 0
                               ? Maybe<int64_t>(1'000'000 * *megabits)
-                              : Maybe<int64_t>(Unknown{"the driver does not tell its speed"});
+                              : Maybe<int64_t>(Unknown{"the driver does not report its speed"});
   found.numa_node = number_in(device / "numa_node");
   const std::vector<std::string> rdma = names_in(device / "infiniband");
   found.rdma_device = rdma.empty() ? Maybe<std::string>(Unknown{"it has none"}) : rdma.front();

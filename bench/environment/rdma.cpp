@@ -177,7 +177,7 @@ Maybe<GpuDirectRdma> gpu_direct_of(const Gpu& gpu, const fs::path& nic, const fs
 Maybe<int64_t> bytes_in(const fs::path& file, int64_t unit) {
   const Maybe<int64_t> count = number_in(file);
   if (count && *count <= INT64_MAX / unit) return unit * *count;
-  return Unknown{"the driver does not tell"};
+  return Unknown{"the driver does not say"};
 }
 
 // The count in words of 4 bytes as the InfiniBand specification has it, else as some drivers name
@@ -193,7 +193,7 @@ Maybe<int64_t> errors_of(const fs::path& port) {
       "counters/link_error_recovery", "counters/port_rcv_errors",
       "counters/port_xmit_discards",  "hw_counters/out_of_sequence",
       "hw_counters/packet_seq_err",   "hw_counters/local_ack_timeout_err"};
-  Maybe<int64_t> errors = Unknown{"the driver does not tell"};
+  Maybe<int64_t> errors = Unknown{"the driver does not say"};
   for (const char* file : files) {
     if (const Maybe<int64_t> number = number_in(port / file)) {
       errors = errors.value.value_or(0) + *number;

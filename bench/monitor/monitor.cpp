@@ -72,7 +72,7 @@ void add_series(const MonitorTable& table, size_t group, Monitoring& result) {
     const std::vector<double> values = column_of(table, column);
     const std::string& name = table.names[column];
     if (std::ranges::any_of(values, [](double v) { return !std::isfinite(v); })) {
-      result.not_monitored[name] = "not told here at every sample";
+      result.not_monitored[name] = "not known here at every sample";
       continue;
     }
     const auto [low, high] = std::ranges::minmax_element(values);

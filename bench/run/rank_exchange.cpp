@@ -85,9 +85,9 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
                                    size_t earlier_bytes_of_log) {
   if (task.config.device != Device::cuda) return Unknown{"NCCL is for GPUs"};
   if (exchange.collective->nccl == NcclGroup::none) return Unknown{exchange.collective->no_nccl};
-  if (task.world.rank() > 0) return Unknown{"NCCL tells rank 0"};
+  if (task.world.rank() > 0) return Unknown{"NCCL reports it to rank 0"};
   if (task.config.launch != LaunchMode::graph)
-    return Unknown{"told only of steps that are one graph"};
+    return Unknown{"known only for steps that are one graph"};
   const std::string log = nccl_log(task);
   Maybe<NcclChoices> choices =
       log.empty() ? Unknown{"no log of NCCL is kept: unset NCCL_DEBUG"}

@@ -79,7 +79,7 @@ class Expectations {
 
   void uuid(const std::string& uuid) const {
     const Maybe<std::string>& found = gpu_for(expect_uuid, uuid).uuid;
-    if (!found) refuse(expect_uuid, uuid, "a GPU that does not tell its own: " + found.reason);
+    if (!found) refuse(expect_uuid, uuid, "a GPU that does not report its own: " + found.reason);
     if (*found != uuid) refuse(expect_uuid, uuid, "given this rank " + *found);
   }
 

@@ -51,8 +51,9 @@ void warn_of_duration(const RunConfig& config, std::span<const double> step_seco
   add_warning(run, "duration",
               "the timed window took " + significant(run.window->seconds, 3) + " s instead of " +
                   significant(asked, 3) + " s (" +
-                  signed_percent(run.window->seconds / asked - 1, 1) +
-                  "): steps became faster or slower than those of the warm-up");
+                  signed_percent(run.window->seconds / asked - 1, 1) + "): steps became " +
+                  (run.window->seconds < asked ? "faster" : "slower") +
+                  " than those of the warm-up");
 }
 
 // A driver whose queue is full holds up the call that queues a step until those before it are

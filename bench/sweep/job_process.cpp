@@ -128,7 +128,7 @@ void require_run_of_job(const Report& report, bool some_will_do) {
   const int64_t told = std::ssize(run.ranks);
   const bool of_some = some_will_do && run.status != Status::complete && told < run.world_size;
   if (told == 0 || (told != run.world_size && !of_some)) {
-    throw InvalidReport("its report does not tell of all ranks");
+    throw InvalidReport("its report lacks ranks");
   }
   require_consistent_runs(report);
 }

@@ -57,7 +57,7 @@ std::vector<int64_t> environments_of(const Run& run) {
 // The share of a job or neighbour, by its number.
 Share share_of(const ArmShare& all, size_t index) {
   const auto at = [index](const auto& values) {
-    if (index >= values.size()) refuse("it does not tell of the shares of all jobs");
+    if (index >= values.size()) refuse("it does not report the shares of all jobs");
     return values[index];
   };
   Share share{.mode = all.mode};
@@ -81,7 +81,7 @@ class RepeatedLayout {
   LayoutFile make() {
     auto rank = run_.ranks.begin();
     for (const int64_t ranks : ranks_of_jobs(run_)) {
-      if (std::distance(rank, run_.ranks.end()) < ranks) refuse("it does not tell of all ranks");
+      if (std::distance(rank, run_.ranks.end()) < ranks) refuse("it does not report all ranks");
       add_job({rank, rank + ranks});
       rank += ranks;
     }
@@ -137,7 +137,7 @@ class RepeatedLayout {
     for (const Rank& rank : ranks) {
       if (layout_.emulate && !rank.vm) {
         refuse(
-            "it is emulated, and does not tell which rank was in which VM: repeat it by "
+            "it is emulated, and does not say which rank was in which VM: repeat it by "
             "`nearmetal sweep`");
       }
       const std::pair here(rank.environment, rank.vm);
@@ -206,7 +206,7 @@ std::optional<std::string> executable_of(const Arm& arm) {
   if (!arm.executable) return {};
   const std::string& path = arm.executable->path;
   if (path.starts_with('/') && is_plain_text(path)) return path;
-  refuse("it ran another build, '" + path + "', and does not tell in which folder that lies");
+  refuse("it ran another build, '" + path + "', and does not say in which folder that lies");
 }
 
 }  // namespace

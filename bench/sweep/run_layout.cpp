@@ -239,7 +239,7 @@ std::map<size_t, std::string> layouts_without_parts(const LaunchPlan& plan,
     const SmVerdict verdict = percents.empty() ? try_halves(gpu, limits, stop)
                                                : hold(gpu, {{0, percents}}, unused, limits, stop);
     if (!verdict.failure.empty() && stop == 0) {
-      warn("the trial of SMs of their own failed: " + verdict.failure);
+      warn("the trial of reserved SMs failed: " + verdict.failure);
     }
     return place->second = verdict.reason;
   };

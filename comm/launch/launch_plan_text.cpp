@@ -89,7 +89,7 @@ TextTable table_of(const LaunchPlan& plan, size_t layout) {
   table.columns.insert(table.columns.end(), {{"GPU", true}, {"CPUs"}});
   const bool staged = has_stages(plan, layout);
   if (staged) table.columns.insert(table.columns.end(), {{"stage"}, {"neighbours"}});
-  if (own) table.columns.push_back({"workload of its own"});
+  if (own) table.columns.push_back({"own workload"});
   for (size_t job = 0; job < placement.jobs.size(); ++job) {
     for (const PlacedRank& rank : placement.jobs[job].ranks) {
       std::vector<std::string> row = {std::to_string(job + 1), std::to_string(rank.rank),
@@ -110,8 +110,7 @@ const char* relation_of_jobs(const Placement& placement) {
   if (placement.share()->mode == SharingMode::serial) return " one after another, ";
   if (placement.share()->mode == SharingMode::mig) return " at once on MIG devices of their own, ";
   if (placement.share()->mode == SharingMode::vgpu) return " at once on the vGPUs of their VMs, ";
-  if (placement.share()->mode == SharingMode::sm)
-    return " at once on multiprocessors of their own, ";
+  if (placement.share()->mode == SharingMode::sm) return " at once on reserved multiprocessors, ";
   return placement.share()->mode == SharingMode::mps ? " at once through an MPS daemon, "
                                                      : " at once in time slices, ";
 }

@@ -160,7 +160,7 @@ bool lies_at_margin(const LogEstimate& estimate, const DecisionRule& rule) {
 Maybe<int64_t> more_runs(const RunDifference& found, const Metric& metric,
                          const DecisionRule& rule) {
   if (lies_at_margin(found.estimate, rule)) {
-    return Unknown{"the difference lies at the margin: no number of runs will decide"};
+    return Unknown{"its distance from the margin is noise: no number of runs can be promised"};
   }
   const double truth = turned_where_lower_is_better(found.estimate, metric).value;
   const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);

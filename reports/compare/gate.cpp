@@ -85,8 +85,8 @@ bool refuse(const Comparison& comparison, GateResult& result) {
     result.inconclusive = true;
     return end(ExitCode::inconclusive,
                "inconclusive: too few runs: " + names_of(few, comparison) + " has " +
-                   std::to_string(few.front()->base_side.runs) + " of the base and " +
-                   std::to_string(few.front()->new_side.runs) + " new, and needs " +
+                   counted(few.front()->base_side.runs, "base run") + " and " +
+                   counted(few.front()->new_side.runs, "new run") + ", and needs " +
                    std::to_string(result.options.minimum_runs) + " of each");
   }
   const Rows blind =

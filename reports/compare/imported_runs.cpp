@@ -27,7 +27,7 @@ std::string system_of(const ImportedRun& imported) {
 
 // The result as a run, as far as the log shows it; the rest stays unknown.
 Run run_of(const ImportedRun& imported) {
-  const Unknown untold{"the published file does not tell it"};
+  const Unknown untold{"the published file does not say it"};
   Run run;
   run.started_at = imported.started_at.value_or("");
   run.device = Device::automatic;

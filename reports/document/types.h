@@ -139,7 +139,7 @@ inline Maybe<double> monitored(const Rank& rank, const std::string& name,
                                double MonitoredSeries::*figure = &MonitoredSeries::mean) {
   if (!rank.monitoring) return Unknown{"not monitored"};
   const MonitoredSeries* series = series_named(*rank.monitoring, name);
-  return series != nullptr ? Maybe<double>(series->*figure) : Unknown{"not told here"};
+  return series != nullptr ? Maybe<double>(series->*figure) : Unknown{"not known here"};
 }
 
 struct TimedWindow {

@@ -334,14 +334,14 @@ class Gate(CompareTest):
         os.mkdir(self.path("base"))
         self.runs("base/run", self.source["arms"][0]["runs"][0]["throughput_images_per_second"])
         process = self.call("gate", "base", "new.json", "--rerun", "1")
-        self.assert_verdict(process, 3, "sequential: 1 run", "6 of the base and 2 new")
+        self.assert_verdict(process, 3, "sequential: 1 run", "6 base runs and 2 new runs")
         self.assertTrue(pathlib.Path(self.path("rerun-1-of-new.report.json")).exists())
         self.assertEqual(glob.glob(self.path("new*.json")), [self.path("new.json")])
 
     def test_runs_that_cannot_help_are_not_taken(self):
         lone = self.made("lone.json", 1000, 0)
         process = self.call("gate", lone, *self.runs("new", 1000, minute=60), "--rerun", "2")
-        self.assert_verdict(process, 3, "sequential: 0 runs", "1 of the base and 6 new")
+        self.assert_verdict(process, 3, "sequential: 0 runs", "1 base run and 6 new runs")
 
 
 if __name__ == "__main__":

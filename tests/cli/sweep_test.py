@@ -148,7 +148,7 @@ class Sweep(cli.SweepTest):
         self.assertEqual(process.returncode, 6, process.err)
         runs = [arm["runs"][0] for arm in self.report("s.json")["arms"]]
         self.assertEqual([run["status"] for run in runs], ["failed"] * 4 + ["complete"])
-        for run, why in zip(runs, ("not of one run", "environment is 9", "not tell of all ranks")):
+        for run, why in zip(runs, ("not of one run", "environment is 9", "lacks ranks")):
             self.assertIn(why, run["failure"])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         self.assertNotIn("\033", process.out + process.err)

@@ -268,7 +268,7 @@ TEST(Machines, InfiniBandThatIsLinkedWaitsForASubnetManager) {
 TEST(Machines, AGuestThatTellsNoDistanceShowsNoSwitchEither) {
   Checkup checkup = checkup_of(HostFixture("constructed_kvm_guest_no_topology"));
   for (Gpu& gpu : checkup.gpus) {
-    for (NicPath& path : gpu.nics) path.distance = Unknown{"their NUMA nodes are not told"};
+    for (NicPath& path : gpu.nics) path.distance = Unknown{"their NUMA nodes are not known"};
   }
   const auto found = diagnose(checkup);
   const auto topology = std::ranges::find(found, "no_topology_file", &Finding::code);

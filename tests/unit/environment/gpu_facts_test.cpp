@@ -170,7 +170,7 @@ TEST_F(GpuFacts, ADeviceOfCudaIsFoundByItsAddress) {
   DeviceInfo device;
   device.name = "NVIDIA H200";
   device.pci_id = "0000:1b:00.0";
-  EXPECT_EQ(describe_gpu(device).dma_buf.reason, "the driver does not tell");
+  EXPECT_EQ(describe_gpu(device).dma_buf.reason, "the driver does not say");
   device.dma_buf = true;
   Gpu gpu = describe_gpu(device);
   EXPECT_TRUE(*gpu.dma_buf);

@@ -139,7 +139,7 @@ TEST(Compare, PlansMoreRunsWhereInconclusive) {
 TEST(Compare, PromisesNoRunsWhereTheDifferenceLiesAtTheMargin) {
   const ComparisonRow row = row_of(base_set(), new_set(0.98));
   EXPECT_FALSE(row.more_runs);
-  EXPECT_THAT(row.more_runs.reason, HasSubstr("no number of runs will decide"));
+  EXPECT_THAT(row.more_runs.reason, HasSubstr("no number of runs can be promised"));
 }
 
 TEST(Compare, RunsInPairsAreComparedInPairs) {

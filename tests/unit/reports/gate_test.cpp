@@ -63,7 +63,7 @@ TEST(Gate, TooFewRunsAreNeverAPass) {
     const GateResult result = gate(set_at(1000), few(2, level, 60));
     EXPECT_EQ(result.exit_code, ExitCode::inconclusive);
     EXPECT_TRUE(result.inconclusive);
-    EXPECT_THAT(result.verdict, HasSubstr("too few runs: run has 5 of the base and 2 new"));
+    EXPECT_THAT(result.verdict, HasSubstr("too few runs: run has 5 base runs and 2 new runs"));
   }
   EXPECT_EQ(gate(few(1, 1000, 0), set_at(1000, 60)).exit_code, ExitCode::inconclusive);
 }

@@ -83,7 +83,7 @@ Environment with_links() {
     one.state = std::string("up");
   }
   environment.network[0].bits_per_second = int64_t{10'000'000'000};
-  environment.network[1].bits_per_second = Unknown{"the driver does not tell its speed"};
+  environment.network[1].bits_per_second = Unknown{"the driver does not report its speed"};
   environment.network[2].bits_per_second = int64_t{25'000'000'000};
   environment.network[2].state = std::string("down");
   return environment;
@@ -104,7 +104,7 @@ TEST(Expected, OfALinkTheRate) {
   EXPECT_EQ(said_of_link(environment, "10G"), "");
   EXPECT_EQ(said_of_link(environment, "25G"),
             "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of unknown rate: the "
-            "driver does not tell its speed; claim no link here, or take a device that tells its "
+            "driver does not report its speed; claim no link here, or take a device that tells its "
             "rate");
   environment.network[1].bits_per_second = int64_t{1'000'000'000};
   EXPECT_EQ(said_of_link(environment, "25G"),
