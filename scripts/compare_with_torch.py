@@ -3,13 +3,14 @@
 
     scripts/compare_with_torch.py FILE... [--device cpu|cuda]
 
-Loads the parameters and the batch of each file into torchvision's model, or of BERT into Hugging
-Face's BertForQuestionAnswering (transformers), and takes the same steps in fp64, the reference, in fp32, and in the precision of the file (16 bits under autocast). Prints
-the relative error |x - x64| / |x64| (Euclidean norms) of the loss and of every gradient of the
-first step, of nearmetal and of PyTorch; and of the logits where the file has them, with the trained
-network of the file in PyTorch's eval(). Exit 1 where one of nearmetal is beyond its bound: twice
-the error that PyTorch itself has at that precision, in fp32 at least 1e-4, or a gradient longer or
-shorter by a quarter; and where PyTorch itself has one that is, so that nothing is shown.
+Loads the parameters and the batch of each file into torchvision's model, or into the BERT of
+torch_bert.py, and takes the same steps in fp64, the reference, in fp32, and in the precision of the
+file (16 bits under autocast). Prints the relative error |x - x64| / |x64| (Euclidean norms) of the
+loss and of every gradient of the first step, of nearmetal and of PyTorch; and of the logits where
+the file has them, with the trained network of the file in PyTorch's eval(). Exit 1 where one of
+nearmetal is beyond its bound: twice the error that PyTorch itself has at that precision, in fp32 at
+least 1e-4, or a gradient longer or shorter by a quarter; and where PyTorch itself has one that is,
+so that nothing is shown.
 
 In 16 bits export with --last-scale 0.2: at 1 rounding grows from layer to layer until it drowns the
 gradients of a deep network (its bf16 gradient is nearly at right angles to that in fp64).
@@ -33,9 +34,6 @@ SCALE_BOUND = 0.25  # of |a - 1| where a x the gradient in fp64 is nearest to a 
 # The rounding of a loss: one number, of which PyTorch's error may be nothing by chance.
 ROUNDING = {"tf32": 2**-11, "fp16": 2**-11, "bf16": 2**-8}
 FORMATS = {"F32": "f", "I64": "q"}
-# Layers, heads, features of a token and of the layer between.
-BERTS = {"bert_tiny": (2, 2, 128, 512), "bert_base": (12, 12, 768, 3072),
-         "bert_large": (24, 16, 1024, 4096)}
 
 
 def read_safetensors(path):
@@ -67,22 +65,16 @@ class Torch:
 
     def __init__(self, config, tensors, device):
         import torch
+        import torch_bert
         import torchvision
 
         self.torch, self.models, self.config, self.device = torch, torchvision.models, config, device
+        self.torch_bert = torch_bert
         dtypes = {"f": torch.float32, "q": torch.int64}
         self.tensors = {
             name: torch.frombuffer(values, dtype=dtypes[values.format]).reshape(shape).to(device)
             for name, (shape, values) in tensors.items()
         }
-
-    def bert(self):
-        import transformers
-
-        layers, heads, features, between = BERTS[self.config["model"]]
-        return transformers.BertForQuestionAnswering(transformers.BertConfig(
-            num_hidden_layers=layers, num_attention_heads=heads, hidden_size=features,
-            intermediate_size=between, hidden_dropout_prob=0, attention_probs_dropout_prob=0))
 
     def image_model(self):
         name, classes = self.config["model"], self.config["classes"]
@@ -104,7 +96,8 @@ class Torch:
         return model
 
     def model(self, dtype):
-        model = self.bert() if self.config["model"] in BERTS else self.image_model()
+        model = (self.torch_bert.Bert(self.config["model"]) if "tokens" in self.tensors
+                 else self.image_model())
         model.load_state_dict({name: self.tensors[name] for name in model.state_dict()})
         self.cancelled = {
             f"gradients.{step}.{module}.bias"
@@ -126,7 +119,8 @@ class Torch:
 
     def before_softmax(self, model):
         """Names of the layers whose bias adds the same to all that a softmax of BERT reads."""
-        last = f"layer.{BERTS.get(self.config['model'], [0])[0] - 1}.output.LayerNorm"
+        layers = self.torch_bert.BERTS.get(self.config["model"], (0,))[0]
+        last = f"layer.{layers - 1}.output.LayerNorm"
         for name, _ in model.named_modules():
             if name.endswith(("self.key", "qa_outputs", last)):
                 yield name
@@ -135,8 +129,7 @@ class Torch:
         """The logits; those of BERT are [batch, tokens, 2], start and end."""
         if "tokens" not in self.tensors:
             return model(self.tensors["images"].to(dtype))
-        answer = model(input_ids=self.tensors["tokens"])
-        return self.torch.stack((answer.start_logits, answer.end_logits), dim=2)
+        return self.torch.stack(model(self.tensors["tokens"]), dim=2)
 
     def optimizer(self, model):
         """As nearmetal updates: AdamW decays matrices alone."""

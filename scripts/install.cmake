@@ -78,6 +78,7 @@ endwhile()
 add_custom_target(nearmetal_generated ALL DEPENDS ${generated_files})
 install(DIRECTORY ${generated}/share DESTINATION .)
 install(PROGRAMS scripts/compare_with_torch.py DESTINATION share/nearmetal)
+install(FILES scripts/torch_bert.py DESTINATION share/nearmetal)
 install(DIRECTORY scripts/ci DESTINATION share/nearmetal USE_SOURCE_PERMISSIONS)
 
 # Licences of what is packed beside our own, from where the packages of Debian and NVIDIA have them.

@@ -10,12 +10,11 @@ which are images or sequences, from the median time of a step by CUDA events. Wi
 that it already has are not measured again, so that a stopped call can be repeated.
 
 Networks of images are torchvision's, in channels-last layout, on random images that stay on the
-device. BERT is built here of the layers of Hugging Face's BertForQuestionAnswering, with
-scaled_dot_product_attention and without a mask, as no sequence is padded. Training draws labels
-anew at each step, and BERT's tokens, computes under autocast, scales the loss in fp16, and takes
-the fused kernel of AdamW for transformers and of SGD for others; dropout is 0. Inference runs the
-network in eval() with parameters of the precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph; inference alone), or
-one of torch.compile's: default, reduce-overhead, max-autotune.
+device. BERT is that of torch_bert.py. Training draws labels anew at each step, and BERT's tokens,
+computes under autocast, scales the loss in fp16, and takes the fused kernel of AdamW for
+transformers and of SGD for others; dropout is 0. Inference runs the network in eval() with
+parameters of the precision itself. Modes: eager, cudagraph (eager, captured as one CUDA graph;
+inference alone), or one of torch.compile's: default, reduce-overhead, max-autotune.
 
 Under torchrun each process trains on a GPU of its own, and DistributedDataParallel averages their
 gradients; images/s are then those of all.
@@ -36,8 +35,6 @@ RANK = int(os.environ.get("RANK", 0))
 COMPILED = ("default", "reduce-overhead", "max-autotune")
 MODES = ("eager", "cudagraph", *COMPILED)
 WARM_UP_STEPS = 12
-VOCABULARY = 30522
-BERTS = {"bert_base": (12, 12, 768), "bert_large": (24, 16, 1024)}  # layers, heads, features
 
 
 def parse_arguments():
@@ -78,47 +75,6 @@ def vision_network(name, image_size):
     return torchvision.models.get_model(name)
 
 
-def bert(torch, name):
-    nn, functional = torch.nn, torch.nn.functional
-    layers, heads, features = BERTS[name]
-
-    class Layer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.query, self.key, self.value, self.output = (
-                nn.Linear(features, features) for _ in range(4))
-            self.intermediate = nn.Linear(features, 4 * features)
-            self.contracted = nn.Linear(4 * features, features)
-            self.norms = nn.ModuleList(nn.LayerNorm(features, eps=1e-12) for _ in range(2))
-
-        def forward(self, x):
-            split = lambda y: y.unflatten(-1, (heads, features // heads)).transpose(1, 2)
-            attended = functional.scaled_dot_product_attention(
-                split(self.query(x)), split(self.key(x)), split(self.value(x)))
-            x = self.norms[0](self.output(attended.transpose(1, 2).flatten(2)) + x)
-            return self.norms[1](self.contracted(functional.gelu(self.intermediate(x))) + x)
-
-    class Bert(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words = nn.Embedding(VOCABULARY, features)
-            self.positions = nn.Embedding(512, features)
-            self.types = nn.Embedding(2, features)
-            self.norm = nn.LayerNorm(features, eps=1e-12)
-            self.layers = nn.ModuleList(Layer() for _ in range(layers))
-            self.answer = nn.Linear(features, 2)
-
-        def forward(self, tokens):
-            places = torch.arange(tokens.shape[1], device=tokens.device)
-            x = self.words(tokens) + self.positions(places) + self.types(torch.zeros_like(tokens))
-            x = self.norm(x)
-            for layer in self.layers:
-                x = layer(x)
-            return self.answer(x).float().unbind(-1)
-
-    return Bert()
-
-
 class Images:
     """The input of a network of images, and the loss of its outputs."""
 
@@ -139,10 +95,12 @@ class Sequences:
     """The input of BERT, and the loss of its outputs."""
 
     def __init__(self, torch, batch, size):
-        self.torch, self.shape = torch, (batch, size)
+        import torch_bert
+
+        self.torch, self.shape, self.words = torch, (batch, size), torch_bert.VOCABULARY
 
     def draw(self, _dtype=None):
-        return self.torch.randint(VOCABULARY, self.shape, device="cuda")
+        return self.torch.randint(self.words, self.shape, device="cuda")
 
     def loss(self, outputs):
         batch, size = self.shape
@@ -150,8 +108,12 @@ class Sequences:
         return sum(map(self.torch.nn.functional.cross_entropy, outputs, ends)) / 2
 
 
+def is_bert(name):
+    return name.startswith("bert")
+
+
 def is_transformer(name):
-    return name in BERTS or name.startswith("vit")
+    return is_bert(name) or name.startswith("vit")
 
 
 def make_optimizer(torch, name, model):
@@ -239,7 +201,7 @@ def median_step_seconds(torch, step, seconds):
 
 
 def size_of(name, arguments):
-    return arguments.sequence if name in BERTS else arguments.image_size
+    return arguments.sequence if is_bert(name) else arguments.image_size
 
 
 def measure(name, batch, precision, mode, arguments):
@@ -249,8 +211,10 @@ def measure(name, batch, precision, mode, arguments):
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     size = size_of(name, arguments)
-    if name in BERTS:
-        model, samples = bert(torch, name).cuda(), Sequences(torch, batch, size)
+    if is_bert(name):
+        import torch_bert
+
+        model, samples = torch_bert.Bert(name).cuda(), Sequences(torch, batch, size)
     else:
         model = vision_network(name, size).to("cuda", memory_format=torch.channels_last)
         samples = Images(torch, batch, size)

@@ -12,6 +12,30 @@ import cli
 PYTHON = os.environ.get("NEARMETAL_TORCH_PYTHON", sys.executable)
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "compare_with_torch.py"
 
+# Prints of how many tensors, loss and gradients, and by how much at most those of torch_bert.py differ
+# from Hugging Face's.
+SAME_AS_HUGGING_FACE = """
+import sys, torch, transformers
+sys.path.insert(0, sys.argv[1])
+import torch_bert
+torch.manual_seed(1)
+ours = torch_bert.Bert("bert_tiny").double()
+layers, heads, features = torch_bert.BERTS["bert_tiny"]
+theirs = transformers.BertForQuestionAnswering(transformers.BertConfig(
+    num_hidden_layers=layers, num_attention_heads=heads, hidden_size=features,
+    intermediate_size=4 * features, hidden_dropout_prob=0, attention_probs_dropout_prob=0)).double()
+theirs.load_state_dict(ours.state_dict())
+tokens, ends = torch.randint(torch_bert.VOCABULARY, (3, 40)), torch.randint(40, (3, 2))
+answer = theirs(tokens, start_positions=ends[:, 0], end_positions=ends[:, 1])
+answer.loss.backward()
+logits = torch.stack(ours(tokens), dim=2)
+loss = torch.nn.functional.cross_entropy(logits, ends)
+loss.backward()
+gradients = dict(theirs.named_parameters())
+pairs = [(loss, answer.loss)] + [(p.grad, gradients[n].grad) for n, p in ours.named_parameters()]
+print(len(pairs), max(((a - b).norm() / (1e-6 + b.norm())).item() for a, b in pairs))
+"""
+
 # Few enough inputs of ReLUs that none lies within rounding of 0: fp32 must agree within 1e-4.
 SMALL = ["--model", "resnet18", "--image-size", "64", "--batch", "4", "--steps", "2",
          "--device", "cpu", "--plan-cache", "off"]
@@ -88,9 +112,6 @@ class Torch(cli.CliTest):
         self.assertIn("logits ", result.stdout)
 
     def test_bert_agrees_in_training_and_evaluation(self):
-        if subprocess.run([PYTHON, "-c", "import transformers"], capture_output=True,
-                          check=False).returncode != 0:
-            self.skipTest("transformers is not installed")
         process = self.call("export", "--device", "cpu", "--plan-cache", "off", "--model", "bert_tiny",
                             "--sequence", "40", "--batch", "3", "--steps", "2", "--inference",
                             "--output", "x.safetensors")
@@ -102,6 +123,17 @@ class Torch(cli.CliTest):
         halved = "gradients.0.bert.encoder.layer.1.attention.self.value.bias"
         change(self.path("x.safetensors"), scale=halved, factor=0.5)
         self.assertIn(f"1 beyond the bound: {halved}\n", self.compare(self.path("x.safetensors")).stdout)
+
+    def test_the_bert_that_it_is_held_against_is_that_of_hugging_face(self):
+        if subprocess.run([PYTHON, "-c", "import transformers"], capture_output=True,
+                          check=False).returncode != 0:
+            self.skipTest("transformers is not installed")
+        result = subprocess.run([PYTHON, "-c", SAME_AS_HUGGING_FACE, SCRIPT.parent],
+                                capture_output=True, text=True, timeout=cli.limit(100), check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        tensors, error = result.stdout.split()
+        self.assertEqual(int(tensors), 1 + 5 + 2 * 16 + 2)
+        self.assertLess(float(error), 1e-9)
 
     def test_bf16_is_held_against_autocast(self):
         path = self.export("--steps", "1", "--last-scale", "0.2")
