@@ -217,6 +217,10 @@ void add_export_options(Options& options, RunRequest& request) {
               "train N steps on the first batch and write their results")
       .group = to_string(SettingGroup::work);
   options
+      .number("--gradient-steps", "N", request.gradient_steps, {0, 1000},
+              "write the gradients of the first N steps alone [all]")
+      .group = files;
+  options
       .number("--last-scale", "X", request.last_scale, {0, 1},
               "start the last scale of each block at X; 0.2 suits 16 bits")
       .group = to_string(SettingGroup::optimizer);

@@ -44,7 +44,8 @@ struct RunRequest : Workload {
   bool through_mps = false;
   int64_t sharing_jobs = 1;  // jobs that are meant to be on the GPU, or the CPUs, at once
   std::optional<GpuShare> gpu_share;
-  std::optional<double> last_scale;  // of export: of each residual block
+  std::optional<double> last_scale;       // of export: of each residual block
+  std::optional<int64_t> gradient_steps;  // of export: the first, whose gradients are written
 };
 
 // Each adds options that fill `request`.

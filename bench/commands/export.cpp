@@ -30,15 +30,18 @@ Examples:
                                                       and what one step computes from them
   nearmetal export --steps 3 --device cpu --batch 4 --image-size 64 --output three.safetensors
   nearmetal export --steps 20 --inference --batch 16  and the logits of the trained network
+  nearmetal export --steps 200 --gradient-steps 1 --device cpu --model bert_tiny --sequence 64
+                                                      a curve of losses, in a file of tens of MB
 
 Without --steps the file is a state_dict of torchvision's model (but for VGG's classifier.0.weight
 where images are not 224 x 224: the layer reads the last feature map as it is) or of Hugging Face's
 BertForQuestionAnswering. With --steps it also holds `images` or `tokens`, `labels`, `loss` and
-`gradient_norm` of each step, `gradients.STEP.NAME`, and `trained.NAME` after the last. With
---inference it also holds `logits`, what the trained network makes of the same samples when it is
-evaluated with its running statistics. The settings are in its metadata.
-scripts/compare_with_torch.py compares it with PyTorch: in 16 bits with --last-scale 0.2, as at 1
-rounding grows from layer to layer until it drowns the gradients, in PyTorch too.)";
+`gradient_norm` of each step, `gradients.STEP.NAME` of all steps or of the first --gradient-steps,
+and `trained.NAME` after the last. With --inference it also holds `logits`, what the trained network
+makes of the same samples when it is evaluated with its running statistics. The settings are in its
+metadata. scripts/compare_with_torch.py compares it with PyTorch: ResNets in 16 bits with
+--last-scale 0.2, as at 1 rounding grows from layer to layer until it drowns the gradients, in
+PyTorch too. scripts/compare_curves_with_torch.py compares curves with PyTorch's.)";
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -54,7 +57,7 @@ struct Training {
   std::vector<int64_t> tokens, labels;  // of `samples`, in the type of PyTorch's
   std::vector<float> losses;
   std::vector<float> gradient_norms;
-  std::vector<std::vector<float>> gradients;  // of each step
+  std::vector<std::vector<float>> gradients;  // of the first steps
   State trained;
   std::vector<float> logits;  // of the trained network in evaluation, if it was asked for
 };
@@ -94,7 +97,7 @@ std::vector<float> evaluated_logits(const PreparedDevice& device, const Training
   return program->logits();
 }
 
-void train_one_step(Program& program, Training& training) {
+void train_one_step(Program& program, int64_t gradient_steps, Training& training) {
   program.enqueue_step();
   const StepRecord record = program.wait_step();
   if (!std::isfinite(record.loss) || record.update_skipped) {
@@ -104,10 +107,12 @@ void train_one_step(Program& program, Training& training) {
   }
   training.losses.push_back(record.loss);
   training.gradient_norms.push_back(record.gradient_norm);
+  if (std::ssize(training.losses) > gradient_steps) return;
   training.gradients.push_back(program.gradients());
 }
 
-Training train(PreparedDevice& device, const State& initial, const Terminal& terminal) {
+Training train(PreparedDevice& device, const State& initial, int64_t gradient_steps,
+               const Terminal& terminal) {
   const std::unique_ptr<Program> program = prepare_program(device, terminal);
   Training training;
   program->restart(initial.parameters);
@@ -119,7 +124,9 @@ Training train(PreparedDevice& device, const State& initial, const Terminal& ter
   training.labels.assign(labels.begin(), labels.end());
   training.samples.give_to(*program);
   const int64_t steps = *device.config.steps;
-  for (int64_t step = 0; step < steps; ++step) train_one_step(*program, training);
+  for (int64_t step = 0; step < steps; ++step) {
+    train_one_step(*program, gradient_steps, training);
+  }
   training.trained = {program->parameters(), program->running_statistics(), {steps}};
   return training;
 }
@@ -177,7 +184,7 @@ void add_training(std::vector<TensorView>& tensors, const Graph& graph, const Tr
   add_samples(tensors, graph, training, batch);
   tensors.push_back({"loss", {steps}, std::span<const float>(training.losses)});
   tensors.push_back({"gradient_norm", {steps}, std::span<const float>(training.gradient_norms)});
-  for (int64_t step = 0; step < steps; ++step) {
+  for (size_t step = 0; step < training.gradients.size(); ++step) {
     add_parameters(tensors, "gradients." + std::to_string(step) + ".", graph,
                    training.gradients[step]);
   }
@@ -223,12 +230,9 @@ std::optional<PreparedDevice> find_device(const RunRequest& request, const Conte
   return std::nullopt;
 }
 
-ExitCode run_export(const RunRequest& request, const Context& context) {
+// Refuses what holds for `run`, but not for what is written here.
+void check_request(const RunRequest& request, const Graph& graph) {
   const RunConfig& asked = request.config;
-  Terminal terminal = context.terminal;
-  terminal.quiet = asked.quiet;
-  check_samples({asked, request.given});
-  const Graph graph = trained_graph_of(asked);
   if (asked.steps && asked.batch == largest_that_fits) {
     throw std::invalid_argument("--batch auto is for run; give export a number");
   }
@@ -239,6 +243,25 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
   if (asked.zero_init && request.last_scale) {
     throw std::invalid_argument("--zero-init is --last-scale 0; give one of them");
   }
+  if (request.last_scale &&
+      std::ranges::none_of(graph.parameters(), &Parameter::scales_residual_branch)) {
+    throw std::invalid_argument(
+        "--last-scale is for residual branches that end in a batch norm, and " + asked.model +
+        " has none; leave it out");
+  }
+  if (request.gradient_steps && *request.gradient_steps > asked.steps.value_or(-1)) {
+    throw std::invalid_argument("--gradient-steps are the first of --steps: give --steps " +
+                                std::to_string(*request.gradient_steps) + " or more, too");
+  }
+}
+
+ExitCode run_export(const RunRequest& request, const Context& context) {
+  const RunConfig& asked = request.config;
+  Terminal terminal = context.terminal;
+  terminal.quiet = asked.quiet;
+  check_samples({asked, request.given});
+  const Graph graph = trained_graph_of(asked);
+  check_request(request, graph);
   const std::filesystem::path path = destination_of(asked);
   std::optional<PreparedDevice> device = find_device(request, context, path);
 
@@ -254,7 +277,8 @@ ExitCode run_export(const RunRequest& request, const Context& context) {
     terminal.remark(device_remark(*device));
     metadata["device_name"] = device->info.name;
     metadata.insert(device->info.libraries.begin(), device->info.libraries.end());
-    training = train(*device, initial, terminal);
+    const int64_t gradient_steps = request.gradient_steps.value_or(*device->config.steps);
+    training = train(*device, initial, gradient_steps, terminal);
     if (asked.inference) training.logits = evaluated_logits(*device, training, terminal);
     add_training(tensors, graph, training);
   }

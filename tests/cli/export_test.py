@@ -104,6 +104,15 @@ class Export(cli.CliTest):
         self.assertNotEqual(list(tensors["trained.bn1.running_mean"][1]), [0] * 64)
         self.assertEqual(json.loads(metadata["config"])["momentum"], 0.25)
 
+    def test_gradients_may_be_those_of_the_first_steps(self):
+        _, every = self.export(*TINY, "--steps", "3")
+        for count in (0, 2):
+            _, tensors = self.export(*TINY, "--steps", "3", "--gradient-steps", str(count))
+            written = {name for name in tensors if name.startswith("gradients.")}
+            self.assertEqual(written, {name for name in every if name.startswith("gradients.")
+                                       and int(name.split(".")[1]) < count})
+            self.assertEqual(tensors["loss"], every["loss"])
+
     def test_inference_evaluates_the_trained_network_whatever_pins_its_training(self):
         self.tiny("--steps", "3", "--output", "plans.json")
         without_cache = TINY[:TINY.index("--plan-cache")] + TINY[TINY.index("--plan-cache") + 2:]
@@ -124,6 +133,9 @@ class Export(cli.CliTest):
             (["--output", "none/x"], 9, "there is no folder none"),
             (["--last-scale", "2"], 2, "--last-scale"),
             (["--last-scale", "0.2", "--zero-init"], 2, "give one of them"),
+            (["--last-scale", "0.2", "--model", "bert_tiny"], 2, "bert_tiny has none"),
+            (["--gradient-steps", "0"], 2, "give --steps 0 or more, too"),
+            (["--steps", "1", "--gradient-steps", "2"], 2, "give --steps 2 or more, too"),
             (["--forward-only"], 2, "unknown option '--forward-only'"),
             ([*TINY, "--steps", "9", "--learning-rate", "1e6"], 6, "is not finite"),
         ]
