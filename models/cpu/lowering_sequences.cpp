@@ -19,11 +19,16 @@ void Lowering::forward_embedding(int i) {
   Tensor *words = operand(node.parameters[0]), *positions = operand(node.parameters[1]),
          *types = operand(node.parameters[2]);
   Tensor* y = values_[i] = tensor(token_desc(i));
-  emit(node.name, Phase::forward, "own loop", {words, positions, types, y},
-       [=, extent = token_extent(i), first = micro_batch_ * options_.batch_size, &state = state_] {
-         embed(extent, ids_of(state, first, extent.tokens),
-               {words->floats(), positions->floats(), types->floats()}, y->floats());
-       });
+  const TokenExtent extent = token_extent(i);
+  Operation& look_up =
+      emit(node.name, Phase::forward, "own loop", {words, positions, types, y},
+           [=, first = micro_batch_ * options_.batch_size, &state = state_] {
+             embed(extent, ids_of(state, first, extent.tokens),
+                   {words->floats(), positions->floats(), types->floats()}, y->floats());
+           });
+  // Of the tables it reads the rows of the tokens alone.
+  const int64_t read = (extent.batch + 1) * extent.sample_elements();
+  look_up.bytes = static_cast<double>(y->bytes() + 4 * read);
 }
 
 void Lowering::backward_embedding(int i) {

@@ -58,6 +58,14 @@ class Bert(cli.CliTest):
         self.assertTrue(all(0 <= label < 24 for label in tensors["labels"][1]))
         self.assertEqual(tensors["logits"][0], (2, 24, 2))
 
+    def test_of_its_tables_the_rows_of_the_tokens_alone_are_read(self):
+        _, run = self.run_of("--profile")
+        look_up, gradient = (entry for entry in run["profile"]["entries"]
+                             if entry["name"] == "bert.embeddings")
+        sample = 4 * 24 * 128  # bytes of 24 tokens
+        self.assertEqual(look_up["bytes"], 2 * sample + sample + 2 * sample)  # words, positions, sum
+        self.assertGreater(gradient["bytes"], 4 * 30522 * 128)  # of all words
+
     def test_its_kernels_are_timed_alone(self):
         process = self.call("micro", *SMALL, "--batch", "1", "--repetitions", "2", "--seconds", "0.01",
                             "^step/(forward|backward|update)/(bert.embeddings|adamw)$")
