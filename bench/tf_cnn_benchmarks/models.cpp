@@ -42,8 +42,14 @@ const TfModel& find_tf_model(const std::string& name) {
     if (model.name == name) return model;
     here.emplace_back(model.name);
   }
-  throw std::invalid_argument("--model=" + name +
-                              ": nearmetal does not have this network; it has " + joined(here));
+  const std::vector<std::string> ours = network_names();
+  const bool known = std::ranges::find(ours, name) != ours.end();
+  throw std::invalid_argument(
+      "--model=" + name +
+      (known
+           ? ": tf_cnn_benchmarks does not have this network; train it by nearmetal run --model " +
+                 name
+           : ": nearmetal does not have this network; it has " + joined(here)));
 }
 
 std::string tf_model_name(const std::string& ours) {

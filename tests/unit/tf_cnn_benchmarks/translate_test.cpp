@@ -140,6 +140,7 @@ TEST(TfTranslation, WhatIsNotHereIsRefusedWithTheReason) {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{}, "--model is needed"},
       {{"--model=inception4"}, "does not have this network; it has resnet50, resnet50_v1.5"},
+      {{"--model=vit_b_16"}, "does not have this network; train it by nearmetal run"},
       {{"--model=resnet50", "--data_name=cifar10"}, "--data_name=cifar10: networks are those"},
       {{"--model=resnet50", "--optimizer=adam"}, "--optimizer=adam: "},
       {{"--model=resnet50", "--num_gpus=0"}, "--num_gpus=0: "},
