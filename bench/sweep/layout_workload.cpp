@@ -138,16 +138,16 @@ Settings with_batch_of_a_rank(Settings settings, const Placement& placement,
   if (settings.texts.contains("batch")) {
     throw std::invalid_argument(place + ": there is a batch of each rank, too; give one of them");
   }
-  const auto images = parse_number<int64_t>(place, asked->second, {1, 1e9});
+  const auto samples = parse_number<int64_t>(place, asked->second, {1, 1e9});
   const int64_t ranks =
       job ? std::ssize(placement.jobs.at(*job).ranks) : ranks_of_a_job(placement, place);
-  if (images % ranks != 0) {
-    throw std::invalid_argument(place + ": " + std::to_string(images) +
-                                " images cannot be shared evenly by the " + std::to_string(ranks) +
+  if (samples % ranks != 0) {
+    throw std::invalid_argument(place + ": " + std::to_string(samples) +
+                                " samples cannot be shared evenly by the " + std::to_string(ranks) +
                                 " ranks of layout '" + placement.layout + "'");
   }
   settings.texts.erase(asked);
-  settings.texts["batch"] = std::to_string(images / ranks);
+  settings.texts["batch"] = std::to_string(samples / ranks);
   return settings;
 }
 

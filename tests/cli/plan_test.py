@@ -146,7 +146,7 @@ class Forms(plans.Plan):
         hosts = [{"name": "a", "gpus": 4}]
         for layout, fragments in (
                 ({"shape": "1x1x3", "workload": {"global_batch": 100}},
-                 ["/layouts/0/workload/global_batch", "100 images", "3 ranks"]),
+                 ["/layouts/0/workload/global_batch", "100 samples", "3 ranks"]),
                 ({"shape": "1x1x2", "workload": {"global_batch": 64, "batch": 32}},
                  ["/layouts/0/workload/global_batch", "one of them"]),
                 ({"shape": "1x1x1+1x1x2", "workload": {"global_batch": 64}},

@@ -97,7 +97,7 @@ TEST(Grid, WhatDoesNotGoTogetherIsLeftOutWithTheReason) {
   const LaunchPlan odd = grid_plan({.grid = {"global_batch=3,4"}, .layouts = {"1x1x2", "1x1x1"}});
   EXPECT_THAT(layout_names(odd), ElementsAre("1x1x2, global_batch 4", "1x1x1, global_batch 3",
                                              "1x1x1, global_batch 4"));
-  EXPECT_THAT(odd.unsupported.at(0).reason, HasSubstr("3 images cannot be shared evenly"));
+  EXPECT_THAT(odd.unsupported.at(0).reason, HasSubstr("3 samples cannot be shared evenly"));
   EXPECT_THAT(refusal_of_grid({.grid = {"precision=bf16,fp32"}, .flags = {"--loss-scale=128"}}),
               HasSubstr("--loss-scale is for fp16"))
       << "nothing is left";

@@ -142,7 +142,7 @@ TEST(JobWorkload, StandsOverThatOfItsLayoutAndUnderTheCommandLine) {
 TEST(JobWorkload, ABatchOfAllRanksIsThatOfTheJob) {
   EXPECT_EQ(workload({.of_job = {{"global_batch", "64"}}}).config.batch, 32);
   EXPECT_THAT(refusal({.of_job = {{"global_batch", "5"}}}),
-              testing::StartsWith("/layouts/0/jobs/1/workload/global_batch: 5 images cannot be"));
+              testing::StartsWith("/layouts/0/jobs/1/workload/global_batch: 5 samples cannot be"));
 }
 
 TEST(JobWorkload, WhatIsWrongIsRefusedWithItsPlace) {
