@@ -99,13 +99,19 @@ void add_setting(Key& key, const Setting& setting, Member member, const AllSetti
   }
 }
 
+// Sequences have no pixels and no classes.
+bool has(const RunConfig& config, const std::string& setting) {
+  return !config.sequence || (setting != "image_size" && setting != "classes");
+}
+
 // A setting that earlier reports lack is in the key where it is not the default alone, so that the
 // folders of baselines, which are named after the key, stay theirs.
 void add_work(Key& key, const AllSettings& jobs) {
   const RunConfig standard;
   for_each_in_key(Decides::work, [&](const Setting& setting, auto member) {
-    const bool counts = !setting.added || std::ranges::any_of(jobs, [&](const JobSettings& job) {
-      return job.config.*member != standard.*member;
+    const bool counts = std::ranges::any_of(jobs, [&](const JobSettings& job) {
+      return has(job.config, setting.name) &&
+             (!setting.added || job.config.*member != standard.*member);
     });
     if (counts) add_setting(key, setting, member, jobs, Severity::work);
   });

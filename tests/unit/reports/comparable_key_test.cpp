@@ -93,15 +93,30 @@ TEST(ComparableKey, EveryFieldMayBeAllowedToDiffer) {
   on_cpu.arms[0].runs[0].device = Device::cpu;
   Report evaluated = on_gpu;  // exchanges nothing
   evaluated.invocation.config.inference = true;
+  Report of_images = on_gpu;
+  of_images.invocation.config.sequence.reset();
   const std::vector<std::string> known = fields_that_may_differ();
   std::set<std::string> used = {"loss_scale", "libraries"};
-  for (const Report& report : {on_gpu, on_cpu, evaluated}) {
+  for (const Report& report : {on_gpu, on_cpu, evaluated, of_images}) {
     for (const KeyField& field : key_of(report)) {
       if (!field.name.starts_with("libraries.")) used.insert(field.name);
     }
   }
   used.insert(imported_work.begin(), imported_work.end());  // the names in published files
   EXPECT_THAT(known, testing::UnorderedElementsAreArray(used));
+}
+
+TEST(ComparableKey, SequencesHaveNeitherPixelsNorClasses) {
+  const auto names = [](const Report& report) {
+    std::set<std::string> names;
+    for (const KeyField& field : key_of(report)) names.insert(field.name);
+    return names;
+  };
+  Report report = sample_report();
+  EXPECT_THAT(names(report), testing::IsSupersetOf({"image_size", "classes"}));
+  report.invocation.config.sequence = 384;
+  EXPECT_THAT(names(report), testing::Not(testing::AnyOf(testing::Contains("image_size"),
+                                                         testing::Contains("classes"))));
 }
 
 TEST(ComparableKey, OnlyKindsThatRanMayDiffer) {
