@@ -37,7 +37,7 @@ inline constexpr std::tuple settings_of_work{
              .decides = Decides::work,
              .commands = in_all_but_stress}),
     setting(&RunConfig::batch, "batch", SettingGroup::work,
-            {.help = "samples; auto: all that fit [256, cpu: 16; sequences: 32, cpu: 4]",
+            {.help = "auto: the most that fit [256, cpu: 16; sequences: 32, cpu: 4]",
              .meaning =
                  "Images or sequences of a rank at once: a step, or a micro-batch; null: none fits",
              .range = at_least(1),

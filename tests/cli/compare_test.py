@@ -186,7 +186,7 @@ class Compare(CompareTest):
     def test_a_vm_and_a_container_are_two_comparisons(self):
         one = self.made("one.json", 1000, 0)
         self.assert_refused(self.call("compare", "--bare", one, "--vm", one, "--container", one), 2,
-                            "--vm and --container exclude each other", "a call of its own")
+                            "--vm and --container exclude each other", "a separate call")
 
     def test_what_cannot_be_read_is_exit_5(self):
         good = self.made("good.json", 1000, 0)

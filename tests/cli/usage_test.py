@@ -44,7 +44,7 @@ class Help(cli.CliTest):
         self.assertRegex(process.out, r"\nvgg16 +image +\d+ ")
 
     def test_what_vgg_does_otherwise_than_torchvision_is_told(self):
-        self.assertRegex(self.call("models", "--help").out, r"dropout of VGG,\s+of ViT and of BERT has prob")
+        self.assertRegex(self.call("models", "--help").out, r"dropout of VGG, ViT and BERT has\s+prob")
         self.assertIn("classifier.0.weight", self.call("export", "--help").out)
 
     def test_run_lists_its_options_with_defaults(self):
