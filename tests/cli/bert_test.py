@@ -40,6 +40,19 @@ class Bert(cli.CliTest):
         self.assertEqual(process.returncode, 4, process.out + process.err)
         self.assertRegex(process.out + process.err, r"sequence +24")
 
+    def test_layouts_are_refused_in_the_same_way(self):
+        for workload, reason in (
+                ({"model": "bert_tiny", "sequence": 7}, "/workload/sequence: --sequence must be"),
+                ({"model": "bert_tiny", "sequence": None}, "/workload/sequence must be a text, a number"),
+                ({"model": "bert_tiny", "image_size": 32}, "bert_tiny reads sequences"),
+                ({"model": "bert_tiny", "momentum": 0.5}, "--momentum is for SGD"),
+                ({"model": "resnet18", "sequence": 32}, "resnet18 reads images")):
+            with self.subTest(workload=workload):
+                layouts = {"workload": workload, "layouts": [
+                    {"name": "one", "jobs": [{"instances": [{"host": "localhost"}]}]}]}
+                self.write("l.json", json.dumps(layouts))
+                self.assert_refused(self.call("plan", "l.json"), 2, "l.json: ", reason)
+
     def test_it_is_exported_by_the_names_of_hugging_face(self):
         process = self.call("export", *SMALL, "--batch", "2", "--steps", "1", "--inference",
                             "--output", "x")
@@ -74,8 +87,11 @@ class Bert(cli.CliTest):
             self.assertIn(f"step/{name}", process.out)
 
     def test_what_it_cannot_take_is_refused_with_the_reason(self):
-        for options, reason in ((("--sequence", "7"), "--sequence must be an integer from 8 to 512"),
-                                (("--sequence", "513"), "--sequence must be an integer from 8 to 512"),
+        for length in ("0", "7", "513", "-24", "24.5", "many", "", "99999999999999999999"):
+            process = self.call("run", *SMALL, "--sequence", length)
+            self.assert_refused(process, 2, f"--sequence must be an integer from 8 to 512, not '{length}'")
+        for options, reason in ((("--optimizer", "adam"), "did you mean 'adamw'?"),
+                                (("--pipeline", "99"), "can be cut into 6 stages at most"),
                                 (("--image-size", "32"), "bert_tiny reads sequences"),
                                 (("--classes", "10"), "bert_tiny reads sequences"),
                                 (("--momentum", "0.5"), "--momentum is for SGD"),
