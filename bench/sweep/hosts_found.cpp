@@ -211,6 +211,18 @@ Host this_machine(const fs::path& root, const char* visible) {
   return host;
 }
 
+Host this_machine_for(const std::vector<Layout>& layouts, const fs::path& root,
+                      const char* visible) {
+  const auto names_gpus = [](const Instance& instance) { return !instance.gpus.empty(); };
+  const auto has_names = [&](const Job& job) {
+    return std::ranges::any_of(job.instances, names_gpus);
+  };
+  const bool named = std::ranges::any_of(layouts, [&](const Layout& layout) {
+    return std::ranges::any_of(layout.jobs, has_names);
+  });
+  return this_machine(root, named ? nullptr : visible);
+}
+
 bool is_this_machine(const std::string& address) {
   return address == "localhost" || address == host_name();
 }

@@ -19,6 +19,11 @@ namespace nearmetal {
 Host this_machine(const std::filesystem::path& root = "/",
                   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 
+/// this_machine() for these layouts: with all of its GPUs, visible or not, where a layout names GPUs
+/// by their indexes.
+Host this_machine_for(const std::vector<Layout>& layouts, const std::filesystem::path& root = "/",
+                      const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
+
 /// "vm0:2,vm1:2": names, and GPUs of each; "2*4": two hosts of four GPUs whose names a scheduler
 /// gives; else a file for mpirun with lines such as "vm0 slots=2". 0 GPUs: ranks on CPUs. Throws
 /// std::invalid_argument.

@@ -74,14 +74,6 @@ std::vector<Layout> scaling_of(const std::vector<Host>& hosts) {
   return layouts;
 }
 
-// This machine, with all of its GPUs where the layouts name those that they take.
-Host host_for(const std::vector<Layout>& layouts) {
-  const bool named = !layouts.empty() && std::ranges::none_of(layouts, [](const Layout& layout) {
-    return layout.shape.has_value();
-  });
-  return named ? this_machine("/", nullptr) : this_machine();
-}
-
 bool is_file(const std::vector<std::string>& words) {
   const bool any_file = std::ranges::any_of(
       words, [](const std::string& word) { return !looks_like_short_form(word); });
@@ -119,7 +111,7 @@ LayoutFile asked_file(const PlanRequest& request) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
   if (file.hosts.empty()) {
-    file.hosts = request.hosts ? hosts_from(*request.hosts) : std::vector{host_for(file.layouts)};
+    file.hosts = request.hosts ? hosts_from(*request.hosts) : std::vector{this_machine_for(file.layouts)};
   }
   for (const std::string& word : request.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));

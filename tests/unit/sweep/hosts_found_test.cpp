@@ -89,6 +89,24 @@ TEST(ThisMachine, TakesNoGpusThatAreHidden) {
   }
 }
 
+TEST(ThisMachine, HasHiddenGpusForLayoutsThatNameGpus) {
+  const TemporaryFolder root;
+  for (int gpu = 0; gpu < 4; ++gpu) {
+    add_gpu(root, "0000:" + std::to_string(10 + gpu) + ":00.0", gpu, "");
+  }
+  LayoutFile file;
+  Instance instance;
+  instance.host = "localhost";
+  file.layouts.emplace_back().jobs.emplace_back().instances = {instance};
+  const auto for_layouts = [&] { return this_machine_for(file.layouts, root.path(), "3,1"); };
+  EXPECT_THAT(*for_layouts().visible_gpus, ElementsAre(1, 3));
+  file.hosts = {for_layouts()};
+  settle_instances(file);
+  EXPECT_THAT(file.layouts[0].jobs[0].instances[0].gpus, ElementsAre(1));
+  file.layouts[0].jobs[0].instances[0].gpus = {2};
+  EXPECT_EQ(for_layouts().visible_gpus, std::nullopt);
+}
+
 // CUDA counts the fastest first, a sweep along the bus.
 TEST(ThisMachine, CountsHiddenGpusAsCudaDoes) {
   const TemporaryFolder root;
