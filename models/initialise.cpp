@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -8,9 +9,29 @@
 namespace nearmetal {
 namespace {
 
-void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float* values) {
+// Values of a parameter that one thread draws at a time.
+struct Part {
+  size_t parameter;
+  int64_t begin, end;
+};
+
+// Of equal size, as a matrix has a thousand times the values of a bias.
+std::vector<Part> parts_of(const std::vector<Parameter>& parameters) {
+  constexpr int64_t most_values = 1 << 18;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int64_t size = parameters[i].size;
+    for (int64_t begin = 0; begin < size; begin += most_values) {
+      parts.push_back({i, begin, std::min(size, begin + most_values)});
+    }
+  }
+  return parts;
+}
+
+void fill(const Parameter& parameter, const Part& part, uint64_t seed, bool zero_last_scale,
+          float* values) {
   const auto generate = [&](auto value_at) {
-    for (int64_t i = 0; i < parameter.size; ++i) values[i] = value_at(i);
+    for (int64_t i = part.begin; i < part.end; ++i) values[i] = value_at(i);
   };
   const auto fan = static_cast<double>(parameter.fan);
   const auto normal = [&](float deviation) {
@@ -48,13 +69,16 @@ void fill(const Parameter& parameter, uint64_t seed, bool zero_last_scale, float
 std::vector<float> initial_parameters(const Graph& graph, uint64_t seed, bool zero_last_scale) {
   std::vector<float> values(graph.parameter_count());
   const auto& parameters = graph.parameters();
-  const size_t workers = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+  const std::vector<Part> parts = parts_of(parameters);
+  std::atomic<size_t> next = 0;
+  const unsigned workers = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
   std::vector<std::jthread> threads;
-  for (size_t worker = 0; worker < workers; ++worker) {
-    threads.emplace_back([&, worker] {
-      for (size_t i = worker; i < parameters.size(); i += workers) {
-        fill(parameters[i], substream(seed, i), zero_last_scale,
-             values.data() + parameters[i].offset);
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&] {
+      for (size_t i = next++; i < parts.size(); i = next++) {
+        const Parameter& parameter = parameters[parts[i].parameter];
+        fill(parameter, parts[i], substream(seed, parts[i].parameter), zero_last_scale,
+             values.data() + parameter.offset);
       }
     });
   }

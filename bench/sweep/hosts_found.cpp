@@ -217,9 +217,8 @@ Host this_machine_for(const std::vector<Layout>& layouts, const fs::path& root,
   const auto has_names = [&](const Job& job) {
     return std::ranges::any_of(job.instances, names_gpus);
   };
-  const bool named = std::ranges::any_of(layouts, [&](const Layout& layout) {
-    return std::ranges::any_of(layout.jobs, has_names);
-  });
+  const bool named = std::ranges::any_of(
+      layouts, [&](const Layout& layout) { return std::ranges::any_of(layout.jobs, has_names); });
   return this_machine(root, named ? nullptr : visible);
 }
 

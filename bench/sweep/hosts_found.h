@@ -19,8 +19,8 @@ namespace nearmetal {
 Host this_machine(const std::filesystem::path& root = "/",
                   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 
-/// this_machine() for these layouts: with all of its GPUs, visible or not, where a layout names GPUs
-/// by their indexes.
+/// this_machine() for these layouts: with all of its GPUs, visible or not, where a layout names
+/// GPUs by their indexes.
 Host this_machine_for(const std::vector<Layout>& layouts, const std::filesystem::path& root = "/",
                       const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"));
 

@@ -111,7 +111,8 @@ LayoutFile asked_file(const PlanRequest& request) {
     throw std::invalid_argument("the layout file names hosts already; leave --hosts out");
   }
   if (file.hosts.empty()) {
-    file.hosts = request.hosts ? hosts_from(*request.hosts) : std::vector{this_machine_for(file.layouts)};
+    file.hosts =
+        request.hosts ? hosts_from(*request.hosts) : std::vector{this_machine_for(file.layouts)};
   }
   for (const std::string& word : request.layouts) {
     if (!from_file) file.layouts.push_back(layout_of(word));
