@@ -132,6 +132,7 @@ void train_with_progress(const RankTask& task, Program& program, RankResult& fou
   } else {
     result = train(program, options, *ranks, task.stop, progress);
   }
+  if (!result.failure.empty() && task.reporter != nullptr) task.reporter->stay();
   following.reset();
   const auto window = window_of(result, samples);
   found.monitoring = monitor.stop(

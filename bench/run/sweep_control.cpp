@@ -128,6 +128,11 @@ void ProgressReporter::StopFollowing::operator()(ProgressReporter* reporter) con
   reporter->phase_ = RankPhase::proof;
 }
 
+void ProgressReporter::stay() {
+  const std::lock_guard lock(mutex_);
+  last_ = progress_event(progress_, samples_per_step_, unit_, phase_);
+}
+
 // In one piece, since others may write to the same stream.
 void ProgressReporter::tell(Event event) {
   event.rank = rank_;
@@ -142,7 +147,7 @@ void ProgressReporter::tell(Event event) {
 void ProgressReporter::tell_progress(const std::stop_token& over) {
   std::unique_lock lock(mutex_);
   do {
-    tell(progress_event(progress_, samples_per_step_, unit_, phase_));
+    tell(last_ ? *last_ : progress_event(progress_, samples_per_step_, unit_, phase_));
   } while (!ends_within(progress_period, over, over_changed_, lock));
 }
 

@@ -44,6 +44,8 @@ class ProgressReporter {
   /// Reports `progress`, which must outlive what is returned, until that ends.
   [[nodiscard]] Following follow(const TrainerProgress& progress, int64_t samples_per_step,
                                  SampleUnit unit = SampleUnit::image);
+  /// From now on reports the progress of this moment: the run failed there.
+  void stay();
   void tell(Event event);
 
  private:
@@ -60,6 +62,7 @@ class ProgressReporter {
   int64_t samples_per_step_ = 0;
   SampleUnit unit_ = SampleUnit::image;
   RankPhase phase_ = RankPhase::set_up;  // while there is no progress
+  std::optional<Event> last_;            // set where the run failed
   std::condition_variable_any over_changed_;
   std::jthread thread_;
 };
