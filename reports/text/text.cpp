@@ -14,7 +14,9 @@ namespace nearmetal {
 namespace {
 
 int magnitude_of(double value) {
-  return value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
+  if (value == 0) return 0;
+  if (!std::isfinite(value)) return std::numeric_limits<double>::max_exponent10;
+  return static_cast<int>(std::floor(std::log10(std::abs(value))));
 }
 
 // Decimals that show two significant digits of an error of this size: 0 to 6.
