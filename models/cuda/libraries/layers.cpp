@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "models/cuda/libraries/plans.h"
+
 namespace nearmetal::cuda {
 namespace {
 
@@ -12,17 +14,6 @@ constexpr float one = 1, zero = 0;
 
 // Reads a tensor once where it can, which wants NHWC and training.
 constexpr cudnnBatchNormMode_t norm_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
-
-cudnnDataType_t data_type(Precision precision) {
-  switch (precision) {
-    case Precision::fp16:
-      return CUDNN_DATA_HALF;
-    case Precision::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
 
 TensorDescriptor tensor_descriptor(cudnnDataType_t type, const LayerShape& shape) {
   cudnnTensorDescriptor_t raw = nullptr;
@@ -68,7 +59,7 @@ cudnnBatchNormOps_t operations_of(NormFusion fusion) {
 
 NormLayer::NormLayer(cudnnHandle_t handle, Precision precision, const LayerShape& shape,
                      NormFusion fusion, int64_t workspace_limit)
-    : tensor_(tensor_descriptor(data_type(precision), shape)),
+    : tensor_(tensor_descriptor(cudnn_type(precision), shape)),
       per_channel_(state_descriptor(tensor_.get())),
       operations_(operations_of(fusion)) {
   if (fusion != NormFusion::none) activation_ = relu_descriptor();
@@ -128,7 +119,7 @@ void NormLayer::backward(cudnnHandle_t handle, const Backward& operands,
 }
 
 ReluLayer::ReluLayer(Precision precision, const LayerShape& shape)
-    : tensor_(tensor_descriptor(data_type(precision), shape)), activation_(relu_descriptor()) {}
+    : tensor_(tensor_descriptor(cudnn_type(precision), shape)), activation_(relu_descriptor()) {}
 
 void ReluLayer::forward(cudnnHandle_t handle, const void* x, void* y) const {
   NM_CALL(cudnnActivationForward(handle, activation_.get(), &one, tensor_.get(), x, &zero,
@@ -143,8 +134,8 @@ void ReluLayer::backward(cudnnHandle_t handle, const void* y, const void* dy, vo
 
 PoolLayer::PoolLayer(Precision precision, Pooling pooling, const PoolWindow& window,
                      const LayerShape& input, const LayerShape& output)
-    : input_(tensor_descriptor(data_type(precision), input)),
-      output_(tensor_descriptor(data_type(precision), output)) {
+    : input_(tensor_descriptor(cudnn_type(precision), input)),
+      output_(tensor_descriptor(cudnn_type(precision), output)) {
   cudnnPoolingDescriptor_t raw = nullptr;
   NM_CALL(cudnnCreatePoolingDescriptor(&raw));
   pooling_.reset(raw);
@@ -169,7 +160,7 @@ void PoolLayer::backward(cudnnHandle_t handle, const void* x, const void* y, con
 }
 
 SumLayer::SumLayer(Precision precision, const LayerShape& shape)
-    : tensor_(tensor_descriptor(data_type(precision), shape)) {
+    : tensor_(tensor_descriptor(cudnn_type(precision), shape)) {
   cudnnOpTensorDescriptor_t raw = nullptr;
   NM_CALL(cudnnCreateOpTensorDescriptor(&raw));
   operation_.reset(raw);
@@ -183,8 +174,8 @@ void SumLayer::forward(cudnnHandle_t handle, const void* left, const void* right
 }
 
 BiasLayer::BiasLayer(Precision precision, const LayerShape& shape)
-    : bias_(tensor_descriptor(data_type(precision), {1, {shape.of_image.channels, 1, 1}})),
-      tensor_(tensor_descriptor(data_type(precision), shape)) {}
+    : bias_(tensor_descriptor(cudnn_type(precision), {1, {shape.of_image.channels, 1, 1}})),
+      tensor_(tensor_descriptor(cudnn_type(precision), shape)) {}
 
 void BiasLayer::forward(cudnnHandle_t handle, const void* bias, void* x) const {
   NM_CALL(cudnnAddTensor(handle, &one, bias_.get(), bias, &one, tensor_.get(), x));

@@ -98,16 +98,13 @@ bool Tuner::has_own(const AttentionProblem& problem) const {
 bool Tuner::adopt(const AttentionProblem& problem) {
   const std::string key = problem.key();
   if (used_.contains(key)) return true;
-  const auto found = known_.find(key);
-  if (found == known_.end()) {
-    if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
-    return false;
-  }
-  const std::string& implementation = found->second.implementation;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return false;
+  const std::string& implementation = choice->implementation;
   const auto rival = known_.find(own_attention_key(problem));
   const bool is_slower = has_own(problem) && rival != known_.end() &&
                          rival->second.implementation == own_implementation &&
-                         rival->second.seconds <= found->second.seconds;
+                         rival->second.seconds <= choice->seconds;
   if (implementation != no_implementation && !is_slower) {
     try {
       attention_plans_.emplace(key, named_plan(handle_, problem, implementation));
@@ -117,7 +114,7 @@ bool Tuner::adopt(const AttentionProblem& problem) {
                                "' does not load here: " + error.what());
     }
   }
-  used_[key] = found->second;
+  used_[key] = *choice;
   return true;
 }
 

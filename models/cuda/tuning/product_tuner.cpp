@@ -64,19 +64,16 @@ double time_of(const Product& product, const ProductOperands& operands, void* wo
 bool Tuner::adopt(cublasLtHandle_t cublas, const LinearProblem& problem) {
   const std::string key = problem.key();
   if (used_.contains(key)) return true;
-  const auto found = known_.find(key);
-  if (found == known_.end()) {
-    if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
-    return false;
-  }
-  const std::string& algorithm = found->second.implementation;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return false;
+  const std::string& algorithm = choice->implementation;
   // Any address will do as that of a bias.
   if (!product_of(cublas, problem, problem.adds_bias ? this : nullptr).use(algorithm)) {
     if (!pinned_) return false;
     throw std::runtime_error("the pinned plan " + algorithm + " for '" + key +
                              "' does not load here");
   }
-  used_[key] = found->second;
+  used_[key] = *choice;
   return true;
 }
 

@@ -51,14 +51,18 @@ Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
 }
 
 // Takes a known choice over; `problem` is null where the choice is not a convolution.
+const KernelChoice* Tuner::known_choice(const std::string& key) const {
+  const auto found = known_.find(key);
+  if (found != known_.end()) return &found->second;
+  if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
+  return nullptr;
+}
+
 bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
   if (used_.contains(key)) return true;
-  const auto found = known_.find(key);
-  if (found == known_.end()) {
-    if (pinned_) throw std::runtime_error("the pinned plans have none for '" + key + "'");
-    return false;
-  }
-  const KernelChoice& plan = found->second;
+  const KernelChoice* choice = known_choice(key);
+  if (choice == nullptr) return false;
+  const KernelChoice& plan = *choice;
   if (problem == nullptr && plan.implementation != own_implementation &&
       plan.implementation != no_implementation) {
     if (!pinned_) return false;

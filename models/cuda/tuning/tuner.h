@@ -90,6 +90,8 @@ class Tuner {
     double milliseconds;
   };
 
+  // Null where there is none. Throws std::runtime_error if choices are pinned.
+  const KernelChoice* known_choice(const std::string& key) const;
   bool adopt(const std::string& key, const ConvolutionProblem* problem);
   double milliseconds(const ConvolutionPlan& plan, const ConvolutionProblem& problem,
                       const TuningBuffers& buffers, Calls calls) const;
