@@ -148,12 +148,12 @@ void CudaProgram::capture_step() {
 }
 
 void CudaProgram::settle_step() {
-  restart(std::vector<float>(graph_.parameter_count()));
+  clear();
   // Every kernel runs once before the capture: libraries load code on first use.
   launch_step();
   wait_until_idle();
   if (options_.launch_as_graph) capture_step();
-  restart(std::vector<float>(graph_.parameter_count()));
+  clear();
 }
 
 void CudaProgram::exchange_gradients(AllReduce& all_reduce, int64_t bucket_bytes) {
@@ -201,15 +201,13 @@ void CudaProgram::upload(void* device, const void* host, int64_t bytes) {
 
 void CudaProgram::wait_until_idle() { NM_CALL(cudaStreamSynchronize(stream_.get())); }
 
-void CudaProgram::restart(std::span<const float> parameters) {
+void CudaProgram::clear() {
   wait_until_idle();
   enqueued_ = finished_ = 0;
   const FlatParameters& flat = resources_.parameters;
-  const std::vector<float> values = layout_.to_flat(graph_, parameters);
   const int64_t bytes = layout_.elements() * static_cast<int64_t>(sizeof(float));
-  upload(flat.values, values.data(), bytes);
-  for (float* moments : {flat.momentum, flat.second_moments}) {
-    if (moments != nullptr) NM_CALL(cudaMemsetAsync(moments, 0, bytes, stream_.get()));
+  for (float* values : {flat.values, flat.momentum, flat.second_moments}) {
+    if (values != nullptr) NM_CALL(cudaMemsetAsync(values, 0, bytes, stream_.get()));
   }
   launch_copy_values(options_.precision, flat, stream_.get());
 
@@ -233,6 +231,25 @@ void CudaProgram::restart(std::span<const float> parameters) {
                         .backward_end_nanoseconds = 0,
                         .exchange_end_nanoseconds = 0};
   upload(resources_.state, &state, sizeof(state));
+  wait_until_idle();
+}
+
+// Parameter by parameter from where they are: a host copy of them all takes longer to write than
+// the device takes to read them.
+void CudaProgram::restart(std::span<const float> parameters) {
+  clear();
+  const FlatParameters& flat = resources_.parameters;
+  std::vector<std::vector<float>> converted;  // until they are uploaded
+  for (size_t i = 0; i < layout_.slices.size(); ++i) {
+    const Parameter& parameter = graph_.parameters()[i];
+    std::span<const float> values = parameters.subspan(parameter.offset, parameter.size);
+    if (!layout_.slices[i].places.empty()) {
+      values = converted.emplace_back(layout_.slices[i].to_flat(values));
+    }
+    upload(flat.values + layout_.offset(static_cast<int>(i)), values.data(),
+           static_cast<int64_t>(values.size_bytes()));
+  }
+  launch_copy_values(options_.precision, flat, stream_.get());
   wait_until_idle();
 }
 

@@ -109,6 +109,8 @@ class CudaProgram : public Program {
   void capture_step();
   // Runs the kernels once and makes the graph; parameters are 0 afterwards.
   void settle_step();
+  // As restart() with parameters that are 0.
+  void clear();
   TimedRuns time_alone(const Kernel& kernel);
   void upload(void* device, const void* host, int64_t bytes);
   void wait_until_idle();

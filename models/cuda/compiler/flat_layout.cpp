@@ -79,20 +79,18 @@ ParameterSlice linear_slice(const Graph& graph, const Node& linear) {
   return slice;
 }
 
+// move(element, place) of each canonical element of the slice.
 template <class Move>
-void for_each_element(const Graph& graph, const FlatLayout& layout, Move move) {
-  for (size_t p = 0; p < layout.slices.size(); ++p) {
-    const Parameter& parameter = graph.parameters()[p];
-    const ParameterSlice& slice = layout.slices[p];
-    const int64_t flat = layout.offset(static_cast<int>(p));
-    const bool in_order = slice.places.empty();
-    const int64_t row = in_order ? parameter.size : static_cast<int64_t>(slice.places.size());
-    for (int64_t first = 0; first < parameter.size; first += row) {
-      const int64_t flat_row = flat + slice.place(first) - (in_order ? 0 : slice.places[0]);
-      for (int64_t i = 0; i < row; ++i) {
-        move(parameter.offset + first + i, flat_row + (in_order ? i : slice.places[i]));
-      }
-    }
+void for_each_place(const ParameterSlice& slice, size_t elements, Move move) {
+  const auto count = static_cast<int64_t>(elements);
+  if (slice.places.empty()) {
+    for (int64_t i = 0; i < count; ++i) move(i, i);
+    return;
+  }
+  const auto row = static_cast<int64_t>(slice.places.size());
+  int64_t flat_row = 0;
+  for (int64_t first = 0; first < count; first += row, flat_row += slice.output_elements) {
+    for (int64_t i = 0; i < row; ++i) move(first + i, flat_row + slice.places[i]);
   }
 }
 
@@ -201,15 +199,25 @@ FlatLayout flat_layout(const Graph& graph, StemForm stem) {
   return layout;
 }
 
-std::vector<float> FlatLayout::to_flat(const Graph& graph, std::span<const float> canonical) const {
-  std::vector<float> flat(elements(), 0.0f);
-  for_each_element(graph, *this, [&](int64_t from, int64_t to) { flat[to] = canonical[from]; });
+std::vector<float> ParameterSlice::to_flat(std::span<const float> canonical) const {
+  std::vector<float> flat(elements, 0.0f);
+  for_each_place(*this, canonical.size(),
+                 [&](int64_t from, int64_t to) { flat[to] = canonical[from]; });
   return flat;
+}
+
+void ParameterSlice::to_canonical(std::span<const float> flat, std::span<float> canonical) const {
+  for_each_place(*this, canonical.size(),
+                 [&](int64_t to, int64_t from) { canonical[to] = flat[from]; });
 }
 
 std::vector<float> FlatLayout::to_canonical(const Graph& graph, std::span<const float> flat) const {
   std::vector<float> canonical(graph.parameter_count());
-  for_each_element(graph, *this, [&](int64_t to, int64_t from) { canonical[to] = flat[from]; });
+  for (size_t p = 0; p < slices.size(); ++p) {
+    const Parameter& parameter = graph.parameters()[p];
+    slices[p].to_canonical(flat.subspan(offset(static_cast<int>(p)), slices[p].elements),
+                           std::span(canonical).subspan(parameter.offset, parameter.size));
+  }
   return canonical;
 }
 

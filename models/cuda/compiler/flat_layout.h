@@ -48,6 +48,10 @@ struct ParameterSlice {
     const auto count = static_cast<int64_t>(places.size());
     return element / count * output_elements + places[element % count];
   }
+  /// The whole slice of a parameter in canonical order; what pads it is 0.
+  std::vector<float> to_flat(std::span<const float> canonical) const;
+  /// A parameter in canonical order from its slice.
+  void to_canonical(std::span<const float> flat, std::span<float> canonical) const;
 };
 
 /// Two sections, matrices and vectors (see FlatParameters), each last layer first, so that what the
@@ -64,7 +68,7 @@ struct FlatLayout {
     const ParameterSlice& slice = slices.at(parameter);
     return slice.offset + (slice.is_matrix ? 0 : matrix_elements);
   }
-  std::vector<float> to_flat(const Graph& graph, std::span<const float> canonical) const;
+  /// All parameters in canonical order from both sections.
   std::vector<float> to_canonical(const Graph& graph, std::span<const float> flat) const;
 };
 
