@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -232,6 +233,30 @@ TEST_F(ProgramTest, PinnedPlansOfProductsComputeTheSame) {
   EXPECT_THROW(backend().prepare(graph, options), std::runtime_error);
   options.kernel_choices_pinned = false;
   EXPECT_EQ(losses(backend(), graph, options).size(), first.size());
+}
+
+TEST_F(ProgramTest, ProductsInLargeClustersRunOnlyWhenPinned) {
+  const Graph graph = build_network("bert_base", {.sequence = 384});
+  ProgramOptions options;
+  options.precision = Precision::bf16;
+  options.batch_size = 4;
+  options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
+  // Of cuBLASLt 13.0 for compute capability 9.0, in clusters of 2 x 4 blocks.
+  const std::string large =
+      "lt_19000000042_100000023_0_9000000000003_1fc3400000001_e0000000e_44000e000e";
+  const auto product =
+      std::ranges::find(options.kernel_choices, "product forward bf16 1536x3072 w768 bias residual",
+                        &KernelChoice::key);
+  ASSERT_NE(product, options.kernel_choices.end());
+  product->implementation = large;
+  const auto prepared = [&] { return backend().prepare(graph, options)->kernel_choices(); };
+  for (const KernelChoice& choice : prepared()) EXPECT_NE(choice.implementation, large);
+  options.kernel_choices_pinned = true;
+  try {
+    EXPECT_EQ(prepared(), options.kernel_choices);
+  } catch (const std::runtime_error&) {
+    GTEST_SKIP() << "cuBLASLt does not have this algorithm here";
+  }
 }
 
 TEST_F(ProgramTest, UnloadableKnownPlansAreTunedAgain) {

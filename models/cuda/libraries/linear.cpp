@@ -96,7 +96,28 @@ std::optional<cublasLtMatmulAlgo_t> named_algorithm(const std::string& name) {
   return count == 0 ? std::nullopt : std::optional(algorithm);
 }
 
+// What a larger cluster becomes.
+constexpr cublasLtClusterShape_t two_blocks[] = {CUBLASLT_CLUSTER_SHAPE_2x1x1,
+                                                 CUBLASLT_CLUSTER_SHAPE_1x2x1};
+
+// Kernels without clusters leave the shape to the library (AUTO).
+bool is_small_cluster(const cublasLtMatmulAlgo_t& algorithm) {
+  uint16_t shape = 0;
+  size_t written = 0;
+  NM_CALL(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+                                               &shape, sizeof(shape), &written));
+  return shape == CUBLASLT_CLUSTER_SHAPE_AUTO || shape == CUBLASLT_CLUSTER_SHAPE_1x1x1 ||
+         std::ranges::find(two_blocks, shape) != std::end(two_blocks);
+}
+
+constexpr int most_first_algorithms = 8;  // until one of them takes a small cluster
+
 }  // namespace
+
+bool has_small_clusters(const std::string& algorithm) {
+  const auto named = named_algorithm(algorithm);
+  return named && is_small_cluster(*named);
+}
 
 Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape,
                  const void* bias, int64_t workspace_bytes)
@@ -112,7 +133,7 @@ Product::Product(cublasLtHandle_t handle, Precision precision, const ProductShap
                      shape.columns, shape.d_stride, shape.count, shape.d_step)),
       preference_(make_preference(shape, workspace_bytes)),
       workspace_bytes_(workspace_bytes) {
-  const std::vector<cublasLtMatmulAlgo_t> found = heuristic(1);
+  const std::vector<cublasLtMatmulAlgo_t> found = heuristic(most_first_algorithms);
   if (found.empty()) throw std::runtime_error("cuBLASLt offers no algorithm for a product");
   algorithm_ = found.front();
 }
@@ -127,27 +148,47 @@ std::vector<cublasLtMatmulAlgo_t> Product::heuristic(int most) const {
   NM_CALL(status);
   std::vector<cublasLtMatmulAlgo_t> found;
   for (int i = 0; i < count; ++i) {
-    if (results[i].state == CUBLAS_STATUS_SUCCESS) found.push_back(results[i].algo);
+    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    for (const cublasLtMatmulAlgo_t& algorithm : in_small_clusters(results[i].algo)) {
+      found.push_back(algorithm);
+    }
+  }
+  return found;
+}
+
+std::vector<cublasLtMatmulAlgo_t> Product::in_small_clusters(
+    const cublasLtMatmulAlgo_t& algorithm) const {
+  if (is_small_cluster(algorithm)) return {algorithm};
+  std::vector<cublasLtMatmulAlgo_t> found;
+  for (const uint16_t shape : two_blocks) {
+    cublasLtMatmulAlgo_t smaller = algorithm;
+    NM_CALL(cublasLtMatmulAlgoConfigSetAttribute(&smaller, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+                                                 &shape, sizeof(shape)));
+    if (takes(smaller)) found.push_back(smaller);
   }
   return found;
 }
 
 std::vector<std::string> Product::offered(int most) const {
   std::vector<std::string> names;
-  for (const cublasLtMatmulAlgo_t& algorithm : heuristic(most)) names.push_back(name_of(algorithm));
+  for (const cublasLtMatmulAlgo_t& algorithm : heuristic(most)) {
+    const std::string name = name_of(algorithm);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
   return names;
+}
+
+bool Product::takes(const cublasLtMatmulAlgo_t& algorithm) const {
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      handle_, operation_.get(), b_.get(), a_.get(), d_.get(), d_.get(), &algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS &&
+         static_cast<int64_t>(result.workspaceSize) <= workspace_bytes_;
 }
 
 bool Product::use(const std::string& algorithm) {
   const auto named = named_algorithm(algorithm);
-  if (!named) return false;
-  cublasLtMatmulHeuristicResult_t result{};
-  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_, operation_.get(), b_.get(), a_.get(), d_.get(), d_.get(), &*named, &result);
-  if (status != CUBLAS_STATUS_SUCCESS ||
-      static_cast<int64_t>(result.workspaceSize) > workspace_bytes_) {
-    return false;
-  }
+  if (!named || !takes(*named)) return false;
   algorithm_ = *named;
   return true;
 }

@@ -38,8 +38,8 @@ struct ProductOperands {
 
 class Product {
  public:
-  /// With the bias that every launch will have, and the algorithm that cuBLASLt's heuristic names
-  /// first. Throws std::runtime_error if it offers nothing within the workspace.
+  /// With the bias that every launch will have, and the first algorithm that is offered. Throws
+  /// std::runtime_error if cuBLASLt has none within the workspace.
   Product(cublasLtHandle_t handle, Precision precision, const ProductShape& shape, const void* bias,
           int64_t workspace_bytes);
   void launch(const ProductOperands& operands, void* workspace, cudaStream_t stream) const;
@@ -47,7 +47,8 @@ class Product {
   cublasStatus_t try_launch(const ProductOperands& operands, void* workspace,
                             cudaStream_t stream) const;
 
-  /// Names of at most so many algorithms, the most promising first.
+  /// Names of the algorithms that cuBLASLt's heuristic puts first, so many of them, all with small
+  /// clusters: those with larger ones as they are with two blocks, if they compute it so.
   std::vector<std::string> offered(int most) const;
   /// Takes the algorithm of this name, of the same version of cuBLASLt, from now on; false if it
   /// does not compute this product here.
@@ -59,6 +60,8 @@ class Product {
   using Preference = Handle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
   std::vector<cublasLtMatmulAlgo_t> heuristic(int most) const;
+  std::vector<cublasLtMatmulAlgo_t> in_small_clusters(const cublasLtMatmulAlgo_t& algorithm) const;
+  bool takes(const cublasLtMatmulAlgo_t& algorithm) const;
 
   cublasLtHandle_t handle_;
   MatmulDescriptor operation_;
@@ -67,6 +70,11 @@ class Product {
   cublasLtMatmulAlgo_t algorithm_;
   int64_t workspace_bytes_;
 };
+
+/// Whether the algorithm of this name has clusters of at most two thread blocks, or none. Kernels
+/// with larger ones end with "unspecified launch failure" on a GPU whose time slices other
+/// processes take (docs/notes/transformers.md), so that only a pinned plan has them.
+bool has_small_clusters(const std::string& algorithm);
 
 /// For each of `samples` rows: x [samples, inputs], weights [outputs, inputs], y [samples, outputs]
 /// and its gradient in rows of `row_elements`.

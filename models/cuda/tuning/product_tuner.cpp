@@ -67,6 +67,7 @@ bool Tuner::adopt(cublasLtHandle_t cublas, const LinearProblem& problem) {
   const KernelChoice* choice = known_choice(key);
   if (choice == nullptr) return false;
   const std::string& algorithm = choice->implementation;
+  if (!pinned_ && !has_small_clusters(algorithm)) return false;
   // Any address will do as that of a bias.
   if (!product_of(cublas, problem, problem.adds_bias ? this : nullptr).use(algorithm)) {
     if (!pinned_) return false;

@@ -21,7 +21,7 @@ namespace nearmetal::cuda {
 
 /// At most this many of cuDNN's plans for a problem are timed.
 inline constexpr int most_candidates = 64;
-/// At most this many of cuBLASLt's algorithms are timed.
+/// So many of the algorithms that cuBLASLt puts first are timed.
 inline constexpr int most_algorithms = 12;
 
 /// Implementations of a KernelChoice that are no names of plans or algorithms.

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "models/cuda/libraries/linear.h"
 #include "models/inference.h"
 #include "models/networks/registry.h"
 #include "tests/ops/graphs.h"
@@ -39,6 +40,21 @@ TEST(CudaLibraries, OnlyWhatTheyLackIsOurs) {
         << to_string(precision);
     EXPECT_DOUBLE_EQ(flops(step), flops(lowered(graph, options_of(precision), {})));
   }
+}
+
+TEST(CudaLibraries, NamesOfProductsTellTheirClusters) {
+  // As cuBLASLt 13.0 offers them on compute capability 9.0.
+  const std::string start = "lt_19000000042_100000023_0_",
+                    end = "_1fc3400000001_e0000000e_44000e000e";
+  for (const char* small :
+       {"2000000000003", "3000000000003", "5000000000003"}) {  // 1, 2 x 1, 1 x 2
+    EXPECT_TRUE(has_small_clusters(start + small + end)) << small;
+  }
+  for (const char* large : {"4000000000003", "6000000000003", "7000000000003", "9000000000003"}) {
+    EXPECT_FALSE(has_small_clusters(start + large + end)) << large;
+  }
+  EXPECT_TRUE(has_small_clusters("lt_17"));  // an algorithm without clusters
+  EXPECT_FALSE(has_small_clusters("eng0_k24=17"));
 }
 
 TEST(CudaLibraries, NormsInFp16TakeWhatFollowsThem) {
