@@ -10,26 +10,40 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// When the passes of each micro-batch end on each stage; infinite: not known yet.
-class Ends {
+// When what each pass of each micro-batch reads is there; infinite: not known yet.
+class Inputs {
  public:
-  Ends(size_t stages, int micro_batches)
-      : ends_(stages, {std::vector<double>(micro_batches, never),
-                       std::vector<double>(micro_batches, never)}) {}
-
-  double& of(size_t stage, const StageTask& task) {
-    return ends_[stage][static_cast<size_t>(task.pass)][task.micro_batch];
+  Inputs(std::span<const StageTimes> stages, int micro_batches)
+      : stages_(stages),
+        there_(stages.size(), {std::vector<double>(micro_batches, never),
+                               std::vector<double>(micro_batches, never)}),
+        last_arrival_(stages.size()) {
+    if (!stages.empty()) std::ranges::fill(there_[0][index(Pass::forward)], 0.0);
   }
-  // When what a task reads is there.
-  double input_of(size_t stage, const StageTask& task) {
+
+  double of(size_t stage, const StageTask& task) const {
+    return there_[stage][index(task.pass)][task.micro_batch];
+  }
+  // What the task of a stage leaves at this time goes to the stage that reads it.
+  void leave(size_t stage, const StageTask& task, double end) {
     const bool forward = task.pass == Pass::forward;
-    if (forward && stage == 0) return 0;
-    if (!forward && stage + 1 == ends_.size()) return of(stage, {Pass::forward, task.micro_batch});
-    return of(forward ? stage - 1 : stage + 1, task);
+    const auto bring = [&](size_t reader, Pass pass, double time) {
+      there_[reader][index(pass)][task.micro_batch] = time;
+    };
+    if (forward && stage + 1 == stages_.size()) return bring(stage, Pass::backward, end);
+    if (!forward && stage == 0) return;
+    const size_t boundary = forward ? stage : stage - 1;
+    double& last = last_arrival_[boundary][index(task.pass)];
+    last = std::max(end, last) + stages_[boundary].transfer_seconds;
+    bring(forward ? stage + 1 : stage - 1, task.pass, last);
   }
 
  private:
-  std::vector<std::array<std::vector<double>, 2>> ends_;
+  static size_t index(Pass pass) { return static_cast<size_t>(pass); }
+
+  std::span<const StageTimes> stages_;
+  std::vector<std::array<std::vector<double>, 2>> there_;  // by stage, pass, micro-batch
+  std::vector<std::array<double, 2>> last_arrival_;        // by boundary and pass
 };
 
 const TaskMark& mark_of(const std::vector<TaskMark>& marks, const StageTask& task) {
@@ -107,21 +121,21 @@ std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
   for (int s = 0; s < count; ++s) {
     tasks.push_back(stage_tasks(schedule, count, micro_batches, s));
   }
-  Ends ends(stages.size(), micro_batches);
+  Inputs inputs(stages, micro_batches);
   std::vector<std::vector<TaskMark>> marks(stages.size());
   for (bool moved = true; moved;) {
     moved = false;
     for (size_t s = 0; s < stages.size(); ++s) {
       while (marks[s].size() < tasks[s].size()) {
         const StageTask& task = tasks[s][marks[s].size()];
-        const double input = ends.input_of(s, task);
+        const double input = inputs.of(s, task);
         if (input == never) break;
         const double begin =
             marks[s].empty() ? input : std::max(input, marks[s].back().end_seconds);
         const double seconds =
             task.pass == Pass::forward ? stages[s].forward_seconds : stages[s].backward_seconds;
         marks[s].push_back({task, begin, begin + seconds});
-        ends.of(s, task) = begin + seconds;
+        inputs.leave(s, task, begin + seconds);
         moved = true;
       }
     }

@@ -41,10 +41,11 @@ int64_t most_in_flight(Schedule schedule, int stages, int micro_batches, int sta
 /// One that spins for such a value could keep this stage from what the value depends on.
 bool may_receive_ahead(Schedule schedule, int stages, int micro_batches, int stage, size_t index);
 
-/// Seconds of one micro-batch in a stage.
+/// Seconds of one micro-batch in a stage, and on its way to the stage behind, or back from there.
 struct StageTimes {
   double forward_seconds = 0;
   double backward_seconds = 0;
+  double transfer_seconds = 0;
 };
 
 /// When a task was computed, by whatever clock.
@@ -56,8 +57,9 @@ struct TaskMark {
   bool operator==(const TaskMark&) const = default;
 };
 
-/// When each stage computes each task if stages take these times, transfers take none and every
-/// task starts as soon as it can; by stage, from 0 on.
+/// When each stage computes each task if stages take these times and every task starts as soon as
+/// it can; by stage, from 0 on. Transfers delay no kernel but those that read what they bring; of
+/// two between the same stages in the same direction the second waits for the first.
 std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
                                                      std::span<const StageTimes> stages,
                                                      int micro_batches);

@@ -32,8 +32,12 @@ void fill_stage(const RunConfig& config, const RankResult& result, Run& run, Ran
                   .stages = config.pipeline,
                   .replicas = replicas_of(config, run.world_size),
                   .bubble = {}};
-  run.pipeline->bubble.measured = run.pipeline->bubble.simulated = Unknown{"the run ended before"};
-  run.pipeline->bubble.ideal =
+  PipelineBubble& bubble = run.pipeline->bubble;
+  for (Maybe<double>* share :
+       {&bubble.measured, &bubble.simulated, &bubble.simulated_with_transfers}) {
+    *share = Unknown{"the run ended before"};
+  }
+  bubble.ideal =
       ideal_bubble(static_cast<int>(config.pipeline), static_cast<int>(config.micro_batches));
   RankStage& stage = rank.stage.emplace(*result.prepared->stage);
   stage.seconds = Unknown{"the run ended before"};

@@ -45,6 +45,8 @@ struct RankStage {
 struct PipelineBubble {
   Maybe<double> measured;   // 1 - sum of busy / sum of span, of the first replica's stages
   Maybe<double> simulated;  // of the same schedule, with these stages' mean times and no transfers
+  // The same, each transfer taking what known values took alone.
+  Maybe<double> simulated_with_transfers;
   double ideal = 0;         // (stages - 1) / (micro-batches + stages - 1): of equal stages
 
   bool operator==(const PipelineBubble&) const = default;

@@ -12,9 +12,13 @@ namespace nearmetal {
 namespace {
 
 constexpr const char* bubble_legend =
-    "The bubble is the share of the stages' time in which they compute nothing. What the measured "
-    "one is above the simulated, of the same schedule with the mean times of these stages, are "
-    "transfers and launches; (P - 1) / (M + P - 1) is that of P equal stages and M micro-batches.";
+    "The bubble is the share of the stages' time in which they compute nothing: measured; "
+    "simulated "
+    "by the same schedule with the mean times of these stages, without transfers and with "
+    "transfers "
+    "as fast as those of known values alone; and (P - 1) / (M + P - 1), of P equal stages and M "
+    "micro-batches. What the measured one is above the last simulated are launches, and transfers "
+    "that kernels slow down.";
 
 const Run* first_with_stages(const RunArm& arm) {
   const auto has = [](const SetRun& run) {
@@ -79,8 +83,9 @@ std::string bubble_text(const PipelineBubble& bubble) {
   const auto text = [](const Maybe<double>& share) {
     return share ? percent(*share) : "unknown (" + share.reason + ")";
   };
-  return text(bubble.measured) + " measured, " + text(bubble.simulated) +
-         " simulated with the times of these stages, " + percent(bubble.ideal) + " of equal stages";
+  return text(bubble.measured) + " measured; " + text(bubble.simulated) +
+         " simulated with the stages' times, " + text(bubble.simulated_with_transfers) +
+         " with transfers; " + percent(bubble.ideal) + " of equal stages";
 }
 
 TextTable stage_table(const Run& run) {

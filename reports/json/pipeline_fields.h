@@ -59,6 +59,9 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
         "1 - sum of (forward + backward) / sum of spans, over the stages of the first replica");
   field("simulated", bubble.simulated, within(0, 1),
         "Of the same schedule with the measured mean times of these stages, without transfers");
+  field.added("simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
+              "The same, each transfer taking what known values took with nothing else going on "
+              "(boundary_seconds), one at a time in each direction");
   field("ideal", bubble.ideal, within(0, 1),
         "(stages - 1) / (micro-batches + stages - 1): of equal stages without transfers");
 }

@@ -16,22 +16,42 @@ std::vector<StageSeconds> seconds_of_stages(const Run& run, int64_t stages) {
   return seconds;
 }
 
+// Between each of them and the one behind; empty where a boundary was not tested.
+std::vector<double> seconds_of_boundaries(const Run& run, int64_t stages) {
+  std::vector<double> seconds;
+  for (int64_t s = 0; s + 1 < stages; ++s) {
+    const Maybe<double>& boundary = run.ranks.at(s).stage->boundary_seconds;
+    if (!boundary) return {};
+    seconds.push_back(*boundary);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
-                               std::span<const StageSeconds> stages) {
+                               std::span<const StageSeconds> stages,
+                               std::span<const double> transfers) {
   double busy = 0, span = 0;
   std::vector<StageTimes> times;
   for (const StageSeconds& stage : stages) {
     busy += stage.busy();
     span += stage.span;
     const auto count = static_cast<double>(micro_batches);
-    times.push_back({stage.forward / count, stage.backward / count});
+    times.push_back({stage.forward / count, stage.backward / count, 0});
   }
+  const auto simulated = [&] {
+    return std::max(0.0,
+                    bubble_of(simulate_pipeline(schedule, times, static_cast<int>(micro_batches))));
+  };
   PipelineBubble bubble;
   if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
-  bubble.simulated =
-      std::max(0.0, bubble_of(simulate_pipeline(schedule, times, static_cast<int>(micro_batches))));
+  bubble.simulated = simulated();
+  bubble.simulated_with_transfers = Unknown{"not every boundary was tested"};
+  if (transfers.size() + 1 == stages.size()) {
+    for (size_t i = 0; i < transfers.size(); ++i) times[i].transfer_seconds = transfers[i];
+    bubble.simulated_with_transfers = simulated();
+  }
   bubble.ideal = ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(micro_batches));
   return bubble;
 }
@@ -40,7 +60,8 @@ void merge_pipeline(const RunConfig& config, Run& run) {
   if (!run.pipeline) return;
   const std::vector<StageSeconds> stages = seconds_of_stages(run, config.pipeline);
   if (stages.empty()) return;
-  run.pipeline->bubble = pipeline_bubble(config.schedule, config.micro_batches, stages);
+  run.pipeline->bubble = pipeline_bubble(config.schedule, config.micro_batches, stages,
+                                         seconds_of_boundaries(run, config.pipeline));
 }
 
 }  // namespace nearmetal

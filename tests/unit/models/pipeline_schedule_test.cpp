@@ -107,6 +107,32 @@ TEST(SimulatedPipeline, ByHand) {
   EXPECT_DOUBLE_EQ(bubble_of(marks), 1 - 16.0 / 26);
 }
 
+TEST(SimulatedPipeline, WaitsForWhatTravels) {
+  const std::vector<StageTimes> times{{1, 2, 1}, {2, 3, 0}};
+  const auto marks = simulate_pipeline(Schedule::one_forward_one_backward, times, 2);
+  EXPECT_THAT(
+      marks[0],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 0, 1}, TaskMark{{Pass::forward, 1}, 1, 2},
+                  TaskMark{{Pass::backward, 0}, 8, 10}, TaskMark{{Pass::backward, 1}, 13, 15}));
+  EXPECT_THAT(
+      marks[1],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 2, 4}, TaskMark{{Pass::backward, 0}, 4, 7},
+                  TaskMark{{Pass::forward, 1}, 7, 9}, TaskMark{{Pass::backward, 1}, 9, 12}));
+}
+
+TEST(SimulatedPipeline, OneValueAtATimeTravelsInEachDirection) {
+  const std::vector<StageTimes> times{{1, 2, 4}, {2, 3, 0}};
+  const auto marks = simulate_pipeline(Schedule::gpipe, times, 2);
+  EXPECT_THAT(
+      marks[0],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 0, 1}, TaskMark{{Pass::forward, 1}, 1, 2},
+                  TaskMark{{Pass::backward, 0}, 18, 20}, TaskMark{{Pass::backward, 1}, 22, 24}));
+  EXPECT_THAT(
+      marks[1],
+      ElementsAre(TaskMark{{Pass::forward, 0}, 5, 7}, TaskMark{{Pass::forward, 1}, 9, 11},
+                  TaskMark{{Pass::backward, 0}, 11, 14}, TaskMark{{Pass::backward, 1}, 14, 17}));
+}
+
 TEST(SimulatedPipeline, UnequalStagesWaitForTheSlowest) {
   const std::vector<StageTimes> times{{1, 1}, {3, 3}};
   for (const Schedule kind : schedules) {
