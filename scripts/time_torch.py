@@ -6,8 +6,9 @@
     scripts/time_torch.py --model bert_base --batch 4,32 --precision bf16 --output torch.csv
 
 Every combination of models, batches, precisions and modes is a row of CSV on stdout: samples/s,
-which are images or sequences, from the median time of a step by CUDA events. With --output the rows are kept in that file, and those
-that it already has are not measured again, so that a stopped call can be repeated.
+which are images or sequences, from the median time of a step by CUDA events. With --output the
+rows are kept in that file, and those that it already has are not measured again, so that a stopped
+call can be repeated.
 
 Networks of images are torchvision's, in channels-last layout, on random images that stay on the
 device. BERT is that of torch_bert.py. Training draws labels anew at each step, and BERT's tokens,
