@@ -41,11 +41,11 @@ class StagedOperations {
   virtual void share_gradients(int bucket) = 0;
   /// This rank's part of the gradients of the others, from there.
   virtual void fetch_gradients(int bucket) = 0;
-  /// This rank's part of the sums: its own gradients and those fetched, in the order of the ranks.
+  /// Sums this rank's part: its own gradients and those fetched, in the order of the ranks.
   virtual void add(int bucket) = 0;
-  /// This rank's part of the sums, to shared memory.
+  /// Copies this rank's part of the sums to shared memory.
   virtual void share_sums(int bucket) = 0;
-  /// At least the others' parts of the sums, from there.
+  /// Copies at least the others' parts of the sums from there.
   virtual void fetch_sums(int bucket) = 0;
   /// Every other rank will find that this one has come so far with the buckets from `first` on.
   virtual void tell(Stage stage, int first) = 0;

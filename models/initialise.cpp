@@ -15,7 +15,7 @@ struct Part {
   int64_t begin, end;
 };
 
-// Of equal size, as a matrix has a thousand times the values of a bias.
+// Parts of equal size, as a matrix has a thousand times the values of a bias.
 std::vector<Part> parts_of(const std::vector<Parameter>& parameters) {
   constexpr int64_t most_values = 1 << 18;
   std::vector<Part> parts;

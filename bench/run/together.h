@@ -42,7 +42,7 @@ struct StepVote {
 class Consensus {
  public:
   virtual ~Consensus() = default;
-  /// To be called by every rank after each of its steps: `ready` once all ranks are, `stop` once
+  /// Every rank calls this after each of its steps: `ready` once all ranks are, `stop` once
   /// one of them wants to; of ranks that run in step, the most steps that one asks for.
   virtual StepVote agree(StepVote mine) = 0;
   /// How many steps the timed window has: of ranks that run in step, the most that one asks for.

@@ -147,8 +147,8 @@ class Trainer {
     return static_cast<int64_t>(result_.steps.size()) - result_.window_first_step;
   }
 
-  // By the mean of the window's steps so far, which may be others than those of the warm-up. Less
-  // than a step more or less is left, so that the plan stands still near the end.
+  // Follows the mean of the window's steps so far, which may differ from the warm-up's. The plan
+  // stays as it is once it is right within a step, so that it does not change near the end.
   int64_t wanted_steps() const {
     const int64_t measured = measured_steps(), planned = result_.window_steps;
     if (options_.window_steps || result_.complete() || measured == 0) return planned;

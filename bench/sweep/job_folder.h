@@ -25,7 +25,7 @@ class JobFolder {
   std::vector<std::string> variables() const;
   /// The file that takes the last report of the job's rank 0, as one of the variables says.
   std::filesystem::path last_report() const { return folder_ / "last_report.json"; }
-  /// To be inherited by the launcher.
+  /// File descriptor that the launcher inherits.
   int lifeline() const { return keeper_.lifeline(); }
 
  private:

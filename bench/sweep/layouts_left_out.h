@@ -1,4 +1,4 @@
-// Layouts that were asked for and cannot be had where they would run.
+// Layouts that were asked for and are not supported where they would run.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,9 @@ namespace nearmetal {
 /// have, and tells why. Throws NotSupported where none is left.
 std::vector<UnsupportedArm> leave_out_portable(LayoutFile& file);
 
-/// Takes out of the layouts of --fractions those that cannot be had on its host, and tells why, by
-/// their names; where there are none to take out, of the way. Throws NotSupported as above.
+/// Takes out of the layouts of --fractions those that its host does not support, and says why, by
+/// their names, or by that of the way where there are none to take out. Throws NotSupported as
+/// above.
 std::vector<UnsupportedArm> leave_out_fractions(LayoutFile& file, const Fractions& fractions);
 
 }  // namespace nearmetal

@@ -46,9 +46,9 @@ std::map<size_t, std::string> choose_plans_of_shares(const LaunchPlan& plan,
                                                      const std::atomic<int>& stop,
                                                      const ShowProgress& show);
 
-/// By how often a second one process does the same work, that takes as long as there are few
-/// multiprocessors: on the whole GPU, alone on a half, and on each half at once. Empty where a half
-/// is kept to and both run at the same time, else what is wrong.
+/// Judges reserved multiprocessors by iterations per second of a fixed workload whose run time is
+/// inversely proportional to their number: on the whole GPU, alone on a half, and on each half at
+/// once. Empty if the limit holds and both halves run at the same time, else what is wrong.
 std::string verdict_of_sms(double whole, double alone, const std::vector<double>& together);
 
 }  // namespace nearmetal

@@ -80,8 +80,8 @@ struct Launch {
 };
 
 /// Every repeat takes each layout once, so that drift touches all alike: `randomised`, in an order
-/// of its own by the seed, the same on every machine, but two layouts by turns (ABBA), the first by
-/// the seed, so that a drift cancels wholly; else in the order given.
+/// of its own by the seed, the same on every machine, but two layouts alternately (ABBA), the first
+/// by the seed, so that a drift cancels wholly; else in the order given.
 std::vector<Launch> launch_order(size_t layouts, int64_t repeats, bool randomised, int64_t seed);
 
 }  // namespace nearmetal

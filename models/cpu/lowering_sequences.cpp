@@ -26,7 +26,7 @@ void Lowering::forward_embedding(int i) {
              embed(extent, ids_of(state, first, extent.tokens),
                    {words->floats(), positions->floats(), types->floats()}, y->floats());
            });
-  // Of the tables it reads the rows of the tokens alone.
+  // It reads only those rows of the tables that belong to the tokens.
   const int64_t read = (extent.batch + 1) * extent.sample_elements();
   look_up.bytes = static_cast<double>(y->bytes() + 4 * read);
 }

@@ -27,9 +27,9 @@ Sessions sessions_of(const CountedRuns& side);
 /// Whether both sides are of the same sessions.
 bool share_sessions(const std::vector<const SetRun*>& base, const std::vector<const SetRun*>& next);
 
-/// By means of sessions where these are enough to know how sessions differ (`others`: runs of
-/// neither side that tell of it), then as pairs, else as two samples. None for fewer than 2 runs a
-/// side, and where nothing varies.
+/// Estimates the difference from means of sessions if there are enough to know how sessions differ
+/// (`others`: runs of neither side that show it), else from pairs, else from two samples. None for
+/// fewer than 2 runs a side, and where nothing varies.
 std::optional<RunDifference> run_difference(const CountedRuns& base, const CountedRuns& next,
                                             const CountedRuns& others, bool base_can_grow);
 

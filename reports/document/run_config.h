@@ -31,7 +31,7 @@ constexpr auto names_of(LaunchMode) { return std::array{"graph", "stream", "call
 enum class HostWait { automatic, block };
 constexpr auto names_of(HostWait) { return std::array{"auto", "block"}; }
 
-/// To CPUs and memory next to the GPU, or not.
+/// Binding of ranks to CPUs and memory next to their GPU.
 enum class Bind { automatic, off };
 constexpr auto names_of(Bind) { return std::array{"auto", "off"}; }
 

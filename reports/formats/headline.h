@@ -14,7 +14,7 @@ namespace nearmetal {
 /// the verdict.
 std::string sentence_of(const ComparisonRow& row, const CompareOptions& options);
 
-/// For each metric that sentence; of several rows that of their geometric mean, with how many rows
+/// The sentence of each metric; for several rows that of their geometric mean, with how many rows
 /// have which verdict.
 std::vector<std::string> headlines(const Comparison& comparison);
 

@@ -74,7 +74,7 @@ Maybe<Interval> interval_of_mean(const std::vector<double>& values) {
   return interval(*estimate, side_confidence);
 }
 
-// For which of unlike jobs no arm did the same alone; empty: for none.
+// Works of unlike jobs that no arm did alone; empty: there are none.
 std::string missing_alone(const std::vector<const RunArm*>& jobs,
                           const std::vector<const RunArm*>& alone) {
   std::vector<std::string> works;

@@ -67,8 +67,8 @@ bool has_unlike_jobs(const std::vector<FractionPoint>& points);
 /// out. Each is compared with those of the same batch alone, or of `any_batch`.
 std::vector<FractionPoint> fractions_of(const RunSet& set, bool any_batch = false);
 
-/// For each way of sharing the arm with the fastest batch, of those whose jobs are alike; none
-/// where no way has a choice.
+/// The arm with the fastest batch of each way of sharing, if its jobs are alike; none where no way
+/// has a choice.
 RunSet with_best_batches(const RunSet& set);
 
 /// Tables of all arms; of each of unlike jobs; of the neighbours that disturbed; and where there

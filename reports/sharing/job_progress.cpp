@@ -44,7 +44,7 @@ std::vector<double> sums(const JobProgress& progress) {
   return of_runs;
 }
 
-// By how much of itself the sum falls where an arm alone is faster: the share of its jobs.
+// Relative change of the sum by that of an arm alone: the share of its jobs in the sum.
 std::map<const RunArm*, double> weights_of(const JobProgress& progress) {
   std::map<const RunArm*, double> weights;
   const double all = mean(sums(progress));

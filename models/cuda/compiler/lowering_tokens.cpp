@@ -49,7 +49,7 @@ void Lowering::forward_layer_norm(int i) {
 int Lowering::bias_before(int norm) const {
   if (by_cudnn()) return -1;
   const int input = graph_.node(norm).inputs[0];
-  // Of its readers the first is the last that leaves a gradient.
+  // The first of its readers is the last that leaves a gradient.
   if (graph_.consumers(input)[0] != norm) return -1;
   const auto has_bias = [&](int node, int reader) {
     const ActivationPattern* pattern = patterns_.activation(node);

@@ -22,12 +22,12 @@ __device__ float fast_reciprocal(float x) {
   return reciprocal;
 }
 
-// Of the standard normal distribution, for fp32 tensors.
+// The standard normal distribution, for fp32 tensors.
 __device__ float distribution(float x) { return 0.5f * erfcf(-0.707106781f * x); }
 
-// For 16-bit tensors: exp(-x^2 / 2), and by what it is multiplied to be the part of the standard
-// normal distribution beyond |x|. By Abramowitz and Stegun, 7.1.26, within 1e-7, as the accurate
-// erff() takes longer than the memory.
+// exp(-x^2 / 2) for 16-bit tensors, and the factor that makes it the part of the standard normal
+// distribution beyond |x|: Abramowitz and Stegun, 7.1.26, within 1e-7, since the accurate erff()
+// takes longer than the memory.
 struct Tail {
   float bell, factor;
 

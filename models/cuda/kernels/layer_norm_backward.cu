@@ -71,7 +71,7 @@ struct ChannelSums {
   Channels<T> scale = {}, bias = {}, dx = {};
 };
 
-// Of each token: sums over its channels of g and of g * xhat.
+// Sums over the channels of each token, of g and of g * xhat.
 constexpr int row_sum_count = 2 * tokens_at_once;
 struct alignas(16) RowSums {
   float values[row_sum_count];

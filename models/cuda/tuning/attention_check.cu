@@ -64,7 +64,7 @@ struct ExactAttention {
     return dot(head.of_tokens(operands.dy, query), head.packed(operands.packed, key, 2));
   }
 
-  // Of a query: the logarithm of the sum of exponentials, and the mean gradient of probabilities.
+  // The logarithm of the sum of exponentials, and the mean gradient of probabilities, of a query.
   struct RowSums {
     double log_sum, mean_gradient;
   };
@@ -191,7 +191,7 @@ int64_t faults(const T* values, const T* other, int64_t count, cudaStream_t stre
   return static_cast<int64_t>(total);
 }
 
-// Of one part of all rows.
+// Errors of one part of all rows.
 CheckResult errors_of(const std::vector<Sample>& samples, Part part, int64_t head_features) {
   const int64_t values = part == log_sum_part ? 1 : head_features;
   double exact_squares = 0, error_squares = 0, largest = 0;
@@ -211,8 +211,7 @@ CheckResult errors_of(const std::vector<Sample>& samples, Part part, int64_t hea
   return result;
 }
 
-// Of results that are sums of products with rounded weights, and rounded themselves; log_sums are
-// fp32.
+// Results are sums of products with rounded weights, and rounded themselves; log_sums are fp32.
 double allowed_error(Precision precision, Part part) {
   if (part == log_sum_part) return 0x1p-14;
   return 4 * (precision == Precision::fp16 ? 0x1p-11 : 0x1p-8);

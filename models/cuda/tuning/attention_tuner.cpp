@@ -38,7 +38,7 @@ class Tuner::AttentionBuffers {
             gradient_.get(),
             static_cast<const int32_t*>(token_counts_.get())};
   }
-  // For the second run.
+  // Operands of the second run.
   AttentionOperands operands_again() const {
     AttentionOperands operands = this->operands();
     (op_ == AttentionOp::forward ? operands.y : operands.packed_gradient) = again_.get();
