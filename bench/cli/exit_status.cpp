@@ -43,7 +43,7 @@ std::span<const ExitMeaning> exit_meanings() {
       {gate_failed, "gate: shown to be worse, or changed under --fail-on any"},
       {usage, "wrong options or configuration"},
       {inconclusive, "gate: inconclusive under a strict policy, or too few runs"},
-      {not_comparable, "not comparable, a metric or layout is missing, or not clean"},
+      {not_comparable, "not comparable, a metric or layout is missing, or a run was disturbed"},
       {invalid_report, "report unreadable or invalid, or without a complete run"},
       {run_failed,
        "the run failed: out of memory, an error of a device or library, a wrong answer"},

@@ -23,7 +23,7 @@ Examples:
   nearmetal baseline add main run*.json     copies them to baselines/main/; nothing is overwritten
   nearmetal baseline add main run*.json --skip-existing
   nearmetal baseline list
-  nearmetal baseline show main              its runs, their spread, and what it can find
+  nearmetal baseline show main              its runs, their spread, and the drops it can detect
   nearmetal baseline remove main run3.json  the copy of a report
   nearmetal baseline remove main --all      the whole baseline)";
 

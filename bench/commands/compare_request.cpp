@@ -164,7 +164,7 @@ std::string names_to_choose_from() {
                 2);
   print_wrapped(text,
                 "Fields, which must agree unless --allow-differ names them: " + joined(fields) +
-                    ", or one of them: libraries.cudnn.",
+                    "; a part of one is named as in libraries.cudnn.",
                 2);
   std::string lines = text.str();
   lines.pop_back();  // the help ends its last line itself

@@ -91,7 +91,7 @@ ExitCode run_gate(const GateForm& form, const Context& context) {
 void add_gate_options(Options& options, GateForm& form) {
   CompareRequest& request = form.request;
   OptionSpec& places =
-      options.values("BASE NEW", "...", "Baseline, report or folder; reports",
+      options.values("BASE NEW", "...", "BASE: a baseline, report or folder; NEW: reports to judge",
                      [&](const std::vector<std::string>& texts) { take_places(request, texts); });
   places.required = places.baselines = true;
   add_rule_options(options, request.options);

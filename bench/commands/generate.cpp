@@ -76,31 +76,33 @@ void print_exit_status(std::ostream& out) {
 void print_surroundings(std::ostream& out) {
   print_terms(
       out, "ENVIRONMENT",
-      {{"CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER", "Which GPUs there are, and in which order."},
-       {"XDG_CACHE_HOME, HOME", "Where the plan cache lies, unless --plan-cache says so."},
-       {"COLUMNS", "How wide tables and lines may be; else as wide as the terminal."},
-       {"TMPDIR", "Where jobs of a sweep have a folder of their own for as long as they run."},
-       {"NO_COLOR, TERM", "No colour where NO_COLOR is set or the terminal is dumb."},
-       {"PATH", "Where mpirun, nvidia-cuda-mps-control and gnuplot are looked for."},
-       {"LD_LIBRARY_PATH", "Where libraries of CUDA, cuDNN, NCCL and Open MPI may be."},
-       {"NCCL_*, OMPI_*, OMP_*", "Are for these libraries; reports keep what was set."}});
+      {{"CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER", "Visible GPUs and their order."},
+       {"XDG_CACHE_HOME, HOME", "Folder of the plan cache, unless --plan-cache names a file."},
+       {"COLUMNS", "Width of tables and lines; otherwise that of the terminal."},
+       {"TMPDIR", "Folder in which each job of a sweep has a temporary folder while it runs."},
+       {"NO_COLOR, TERM", "Colour is left out if NO_COLOR is set or the terminal is dumb."},
+       {"PATH", "Folders that are searched for mpirun, nvidia-cuda-mps-control and gnuplot."},
+       {"LD_LIBRARY_PATH", "Folders with libraries of CUDA, cuDNN, NCCL and Open MPI."},
+       {"NCCL_*, OMPI_*, OMP_*",
+        "Variables of these libraries; reports record those that are set."}});
   print_exit_status(out);
-  print_terms(out, "FILES",
-              {{"nearmetal-*.report.json", "Reports, in the current folder."},
-               {"*.report.jsonl", "Journal of a sweep beside its report, until it is through."},
-               {"baselines/NAME/", "The runs of a baseline."},
-               {"~/.cache/nearmetal/plans.json", "Kernels that were chosen, for later runs."},
-               {"share/nearmetal/layouts/",
-                "Layout files, which plan, sweep and doctor find by "
-                "name."},
-               {"share/doc/nearmetal/", "README.md, docs and licences."}});
+  print_terms(
+      out, "FILES",
+      {{"nearmetal-*.report.json", "Reports, in the current folder."},
+       {"*.report.jsonl", "Journal of a sweep, beside its report, until the sweep is complete."},
+       {"baselines/NAME/", "The runs of a baseline."},
+       {"~/.cache/nearmetal/plans.json", "Kernels that were chosen, for later runs."},
+       {"share/nearmetal/layouts/",
+        "Layout files, which plan, sweep and doctor find by "
+        "name."},
+       {"share/doc/nearmetal/", "README.md, docs and licences."}});
   out << ".SH \"SEE ALSO\"\n\\fBmpirun\\fR(1), \\fBnvidia\\-smi\\fR(1), "
          "\\fBnumactl\\fR(8), \\fBgnuplot\\fR(1), \\fBjq\\fR(1)\n";
 }
 
 void print_manual(std::ostream& out, const Command& program) {
   out << ".TH NEARMETAL 1 \"\" \"nearmetal " << roff(build_info().version) << "\"\n"
-      << ".SH NAME\nnearmetal \\- trains a real ResNet and reports how fast\n"
+      << ".SH NAME\nnearmetal \\- trains a real network and reports how fast the machine does it\n"
       << ".SH SYNOPSIS\n\\fBnearmetal\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n"
       << ".SH DESCRIPTION\n"
       << roff(program.help) << '\n';
@@ -146,8 +148,8 @@ void add_generate_options(Options& options, GenerateForm& form) {
     form.form = &find_row(generated, "generate", text);
   };
   options
-      .value("FORM", joined(names, "|"), "shell completion, man page, page of options, or of flags",
-             take)
+      .value("FORM", joined(names, "|"),
+             "shell completion, manual page, page of options, table of flags", take)
       .required = true;
 }
 

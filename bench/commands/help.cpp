@@ -29,7 +29,7 @@ constexpr const char* vm_steps =
   nearmetal doctor bare_metal.json
   nearmetal doctor vms.json
 
-3. Measure by turns where you can, as heat, drivers and neighbours change from day to day.
+3. Measure both sides alternately if you can: heat, drivers and neighbours change from day to day.
   nearmetal sweep bare_metal.json --output bare_metal_1.json
   nearmetal sweep vms.json --output vms_1.json
   nearmetal sweep bare_metal.json --output bare_metal_2.json
@@ -71,7 +71,7 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
 
 void add_help_options(Options& options, HelpForm& form) {
   options
-      .values("COMMAND", " ", "Command, of two words where it has two; or vm",
+      .values("COMMAND", " ", "command, such as run or baseline add; or the topic vm",
               [&form](const std::vector<std::string>& words) { form.words = words; })
       .words = [] {
     std::vector<std::string> names = names_of(program().commands);

@@ -49,8 +49,8 @@ Reports of earlier versions are valid, too.)";
 
 constexpr const char* schema_examples = R"(
 Examples:
-  nearmetal schema > report.schema.json   of reports, which run and sweep write
-  nearmetal schema layout                 of layout files, which sweep and plan read)";
+  nearmetal schema > report.schema.json   the form of reports, which run and sweep write
+  nearmetal schema layout                 the form of layout files, which sweep and plan read)";
 
 struct Schema {
   const char* name;
@@ -150,7 +150,7 @@ Command schema_command() {
 }
 
 Command validate_command() {
-  return make_command("validate", "Check reports against their schema and themselves",
+  return make_command("validate", "Check that reports fit their schema and are consistent",
                       validate_examples, add_validate_options, run_validate);
 }
 

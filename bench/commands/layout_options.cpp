@@ -46,7 +46,7 @@ void add_layout_options(Options& options, PlanRequest& request) {
                 "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
                 [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
-                 "jobs that share one GPU, in every way; batch 64 unless given");
+                 "jobs that share one GPU, in every way [batch on GPUs: 64]");
   options.repeated("--grid", "NAME=VALUE,...",
                    "run each layout with each value; repeated: each combination",
                    [&](const std::vector<std::string>& texts) {

@@ -18,7 +18,7 @@ Example:
                                        a job of two hosts, on these two
 
 rerun ends with exit 5 at once if the report has no complete run to compare new ones with. Settings
-come from the report; no text of it is executed. If the arm's layout named another build, that build
+come from the report; nothing in it is executed. If the arm's layout named another build, that build
 runs, as long as its file still has the recorded SHA-256. The new reports stay in this folder, even
 if Ctrl-C stopped the run. A report that holds plans must lie under the same path on other hosts.)";
 

@@ -12,13 +12,13 @@ namespace nearmetal {
 namespace {
 
 constexpr const char* no_input = "images are synthetic and stay on the device";
-constexpr const char* no_tensorflow = "TensorFlow's graph and runtime are not here";
+constexpr const char* no_tensorflow = "there is no TensorFlow graph or runtime";
 constexpr const char* no_evaluation = "nothing is evaluated";
-constexpr const char* no_such_optimizer = "it belongs to an optimizer that nearmetal does not have";
-constexpr const char* buckets_decide = "NCCL and nearmetal's buckets decide it";
-constexpr const char* cpu_libraries_decide = "oneDNN and OpenMP decide it";
+constexpr const char* no_such_optimizer = "for rmsprop and adam, which nearmetal does not have";
+constexpr const char* buckets_decide = "left to NCCL and nearmetal's buckets";
+constexpr const char* cpu_libraries_decide = "left to oneDNN and OpenMP";
 constexpr const char* no_checkpoints = "nothing is written to train_dir";
-constexpr const char* no_absl_log = "the log is not absl's";
+constexpr const char* no_absl_log = "nearmetal does not log through absl";
 constexpr const char* fixed_rate = "the learning rate is fixed: give --init_learning_rate";
 constexpr const char* no_servers =
     "there are no servers: start a process for each GPU by mpirun, or give --num_gpus";
@@ -31,29 +31,28 @@ constexpr TfFlag table[] = {
     {"all_reduce_spec", text, mapped, "", "nccl, as nearmetal does"},
     {"autotune_threshold", integer, mapped, "",
      "--warmup is 5 times its square, where that is more than 10"},
-    {"batch_size", integer, mapped, "0", "--batch, of each GPU; 0: the model's"},
+    {"batch_size", integer, mapped, "0", "--batch per GPU; 0: the model's default"},
     {"compact_gradient_transfer", boolean, mapped, "true", "false: --gradient-type fp32"},
     {"data_name", text, mapped, "", "imagenet: 224 x 224 pixels, 1001 classes"},
     {"device", text, mapped, "gpu", "--device", "cpu|gpu|CPU|GPU"},
-    {"display_every", integer, mapped, "10", "every how many steps one is printed"},
-    {"forward_only", boolean, mapped, "false", "--inference; the loss of a step is 0, as there"},
+    {"display_every", integer, mapped, "10", "number of steps between two printed lines"},
+    {"forward_only", boolean, mapped, "false", "--inference; steps print a loss of 0, as there"},
     {"fp16_enable_auto_loss_scale", boolean, mapped, "false", "--loss-scale dynamic"},
-    {"fp16_loss_scale", number, mapped, "", "--loss-scale; nearmetal's without it"},
-    {"gpu_indices", text, mapped, "", "--gpu, of one; of several see CUDA_VISIBLE_DEVICES"},
+    {"fp16_loss_scale", number, mapped, "", "--loss-scale; default: nearmetal's"},
+    {"gpu_indices", text, mapped, "", "--gpu for one GPU; for several set CUDA_VISIBLE_DEVICES"},
     {"gradient_repacking", integer, mapped, "0",
-     "--bucket-mib, for that many parts; 0: nearmetal's"},
+     "--bucket-mib that gives so many buckets; 0: nearmetal's default"},
     {"horovod_device", text, mapped, "", "gpu, as nearmetal does"},
     {"init_learning_rate", number, mapped, "",
-     "--learning-rate; fixed, and nearmetal's without it"},
-    {"model", text, mapped, "trivial",
-     "a network of nearmetal; resnet50 there is resnet50_v1 here"},
-    {"momentum", number, mapped, "0.9", "--momentum, of that optimizer"},
-    {"num_batches", integer, mapped, "", "--steps, 100 without it"},
-    {"num_epochs", number, mapped, "", "--steps, of 1,281,167 images an epoch"},
+     "--learning-rate, which is constant; default: nearmetal's"},
+    {"model", text, mapped, "trivial", "--model; resnet50 there is resnet50_v1 here"},
+    {"momentum", number, mapped, "0.9", "--momentum, with --optimizer=momentum"},
+    {"num_batches", integer, mapped, "", "--steps; default: 100"},
+    {"num_epochs", number, mapped, "", "--steps, at 1,281,167 images per epoch"},
     {"num_gpus", integer, mapped, "1",
-     "number of ranks, which nearmetal starts; under mpirun each process is one"},
-    {"num_intra_threads", integer, mapped, "", "--threads, of a CPU"},
-    {"num_warmup_batches", integer, mapped, "", "--warmup, the fewest, at least 1; 10 without it"},
+     "number of ranks that nearmetal starts; 1 under mpirun, where each process is a rank"},
+    {"num_intra_threads", integer, mapped, "", "--threads, on CPUs"},
+    {"num_warmup_batches", integer, mapped, "", "--warmup, a minimum of at least 1; default: 10"},
     {"optimizer", text, mapped, "sgd", "sgd: --momentum 0; momentum: without Nesterov's step",
      "momentum|sgd|rmsprop|adam"},
     {"tf_random_seed", integer, mapped, "1234", "--seed"},
@@ -62,7 +61,7 @@ constexpr TfFlag table[] = {
      "gradients are averaged by an all-reduce, or --update independent",
      "parameter_server|replicated|distributed_replicated|independent|distributed_all_reduce|"
      "collective_all_reduce|horovod"},
-    {"weight_decay", number, mapped, "4e-5", "--weight-decay, of norms, too"},
+    {"weight_decay", number, mapped, "4e-5", "--weight-decay; norms decay, too"},
     {"adam_beta1", number, without_effect, "0.9", no_such_optimizer},
     {"adam_beta2", number, without_effect, "0.999", no_such_optimizer},
     {"adam_epsilon", number, without_effect, "1e-8", no_such_optimizer},
@@ -76,7 +75,7 @@ constexpr TfFlag table[] = {
     {"benchmark_test_id", text, without_effect, "", "the report has no place for it"},
     {"collect_eval_results_async", boolean, without_effect, "false", no_evaluation},
     {"compute_lr_on_cpu", boolean, without_effect, "false", no_tensorflow},
-    {"data_format", text, without_effect, "NCHW", "NHWC, or as cuDNN and oneDNN want it",
+    {"data_format", text, without_effect, "NCHW", "NHWC, or the layout that cuDNN or oneDNN needs",
      "NHWC|NCHW"},
     {"datasets_num_private_threads", integer, without_effect, "", no_input},
     {"datasets_parallel_interleave_cycle_length", integer, without_effect, "", no_input},
@@ -86,7 +85,7 @@ constexpr TfFlag table[] = {
     {"datasets_sloppy_parallel_interleave", boolean, without_effect, "false", no_input},
     {"datasets_use_caching", boolean, without_effect, "false", no_input},
     {"datasets_use_prefetch", boolean, without_effect, "true", no_input},
-    {"display_perf_ewma", number, without_effect, "", "means are since the warm-up"},
+    {"display_perf_ewma", number, without_effect, "", "means always begin after the warm-up"},
     {"distort_color_in_yiq", boolean, without_effect, "true", no_input},
     {"distortions", boolean, without_effect, "false", no_input},
     {"enable_optimizations", boolean, without_effect, "true", no_tensorflow},
@@ -152,8 +151,8 @@ constexpr TfFlag table[] = {
     {"winograd_nonfused", boolean, without_effect, "true", no_tensorflow},
     {"xla", boolean, without_effect, "false", no_tensorflow},
     {"xla_compile", boolean, without_effect, "false", no_tensorflow},
-    {"backbone_model_path", text, refused, "", "SSD is not here"},
-    {"benchmark_log_dir", text, refused, "", "the report is a file of its own (-- --output FILE)"},
+    {"backbone_model_path", text, refused, "", "there is no SSD"},
+    {"benchmark_log_dir", text, refused, "", "the report is one file, named by -- --output FILE"},
     {"controller_host", text, refused, "", no_servers},
     {"cross_replica_sync", boolean, refused, "true", "ranks are always in step"},
     {"data_dir", text, refused, "", "images are synthetic, and no file is read"},
@@ -163,7 +162,7 @@ constexpr TfFlag table[] = {
     {"eval_during_training_at_specified_steps", text, refused, "", "there is no evaluation"},
     {"eval_during_training_every_n_epochs", number, refused, "", "there is no evaluation"},
     {"eval_during_training_every_n_steps", integer, refused, "", "there is no evaluation"},
-    {"flagfile", text, refused, "", "flags are those of the command line alone"},
+    {"flagfile", text, refused, "", "flags are read from the command line alone"},
     {"fp16_inc_loss_scale_every_n", integer, refused, "1000",
      "a dynamic loss scale doubles after 2,000 steps"},
     {"fp16_vars", boolean, refused, "false", "master weights are always fp32"},
@@ -178,7 +177,7 @@ constexpr TfFlag table[] = {
     {"partitioned_graph_file_prefix", text, refused, "", "there is no TensorFlow graph"},
     {"piecewise_learning_rate_schedule", text, refused, "", fixed_rate},
     {"print_training_accuracy", boolean, refused, "false",
-     "labels are random: there is no accuracy to tell"},
+     "labels are random, so that there is no accuracy to report"},
     {"ps_hosts", text, refused, "", no_servers},
     {"resnet_base_lr", number, refused, "", fixed_rate},
     {"stop_at_top_1_accuracy", number, refused, "", "there is no evaluation"},
@@ -187,12 +186,13 @@ constexpr TfFlag table[] = {
     {"trace_file", text, refused, "", "nearmetal run --profile shows where a step goes"},
     {"train_dir", text, refused, "",
      "no checkpoints are written; nearmetal export writes parameters"},
-    {"trt_mode", text, refused, "", "TensorRT is not here", "FP32|FP16|INT8"},
-    {"undefok", text, refused, "", "every flag must be known"},
-    {"use_unified_memory", boolean, refused, "", "memory is the GPU's own"},
-    {"variable_consistency", text, refused, "strong", "updates are never late", "strong|relaxed"},
+    {"trt_mode", text, refused, "", "there is no TensorRT", "FP32|FP16|INT8"},
+    {"undefok", text, refused, "", "unknown flags are refused"},
+    {"use_unified_memory", boolean, refused, "", "unified memory is not used"},
+    {"variable_consistency", text, refused, "strong", "updates are never applied late",
+     "strong|relaxed"},
     {"worker_hosts", text, refused, "", no_servers},
-    {"print", boolean, own, "false", "shows nearmetal's command, and runs nothing"},
+    {"print", boolean, own, "false", "print nearmetal's command and run nothing"},
 };
 
 // Numbers that are written otherwise are the same: 4e-5, 0.00004.

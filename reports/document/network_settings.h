@@ -19,7 +19,7 @@ inline constexpr auto settings_of_networks = std::make_tuple(
              .last = true}),
     setting(&RunConfig::optimizer, "optimizer", SettingGroup::optimizer,
             {.help = "update rule [transformers: adamw, other networks: sgd]",
-             .meaning = "What updates the parameters; null, as in earlier reports: sgd",
+             .meaning = "Rule by which parameters are updated; null, as in earlier reports: sgd",
              .decides = Decides::work,
              .key_place = 4,
              .commands = in_run | in_sweep | in_export,
