@@ -60,7 +60,7 @@ void require_repeatable(const Report& report, const std::string& source) {
   }
   if (std::ranges::none_of(report.arms[0].runs,
                            [](const Run& run) { return run.status == Status::complete; })) {
-    throw InvalidReport(beginning + "it holds no complete run to hold new ones against");
+    throw InvalidReport(beginning + "it holds no complete run to compare new ones with");
   }
 }
 

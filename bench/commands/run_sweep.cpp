@@ -183,8 +183,8 @@ class Sweep {
     const auto left = std::ranges::count_if(plan_.launches,
                                             [&](const Launch& each) { return !runs_->done(each); });
     const int64_t before = std::ssize(runs_->entries());
-    const std::string what =
-        "run " + std::to_string(before + 1) + " of " + std::to_string(before + left) + ": " + name;
+    std::string what = "run " + std::to_string(before + 1) + " of " + std::to_string(before + left);
+    if (plan_.placements.size() > 1) what += ": " + name;
     time_left_.begin_run(left);
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     time_left_.end_run();

@@ -29,7 +29,7 @@ Finding machine_of(const Checkup& checkup) {
   if (found.container && *found.container != "none")
     seen += ", in a container: " + *found.container;
   const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
-  seen += "; topology file of NCCL: " + (file ? *file : "none, " + file.reason);
+  seen += "; NCCL topology file: " + (file ? *file : "none (" + file.reason + ")");
   return {Urgency::ok, "machine", seen, "", ""};
 }
 
@@ -42,7 +42,7 @@ void add_mig_findings(const Checkup& checkup, std::vector<Finding>& findings) {
   if (checkup.gpus.empty()) {
     const std::string reason = checkup.nvml ? "the driver lists no GPU" : checkup.nvml.reason;
     findings.push_back({Urgency::blocker, "mig_config", "no GPU to check against " + name, why,
-                        "mend the driver first: " + reason});
+                        "fix the driver first: " + reason});
     return;
   }
   const std::vector<std::string> differences = mig_differences(wanted, checkup.gpus);

@@ -11,7 +11,7 @@ namespace {
 void add_driver(const Checkup& checkup, std::vector<Finding>& findings) {
   if (!checkup.gpu_device_files) {
     findings.push_back({Urgency::note, "no_gpu", "no NVIDIA device files in /dev",
-                        "runs train on the CPU, which says nothing of GPUs",
+                        "runs train on the CPU, which says nothing about GPUs",
                         "install the driver, or give the container or VM its GPUs (docker: --gpus "
                         "all)"});
     return;

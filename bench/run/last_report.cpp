@@ -43,7 +43,7 @@ void tell_of_all_ranks(const RunConfig& config, Run& run) {
   if (run.world_size == 1) return;
   if (run.status == Status::partial) {
     run.failure =
-        "interrupted; known of rank 0 alone, as the others took long to tell what they measured";
+        "interrupted; known of rank 0 alone, as the others were slow to report what they measured";
   }
   const Unknown unknown{"known of rank 0 alone"};
   run.peak_flops_per_second = unknown;

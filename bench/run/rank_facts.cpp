@@ -129,7 +129,7 @@ class Expectations {
         wanted.network ? "with an address in " + *wanted.network : std::string("that is up");
     refuse(expect_link, wanted.text,
            (found.empty() ? "no network interface " + which : joined(found)) +
-               (all_known ? "" : "; claim no link here, or take a device that tells its rate"));
+               (all_known ? "" : "; claim no link here, or take a device that reports its rate"));
   }
 
  private:

@@ -77,9 +77,9 @@ void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
                               time_text(time.p95_seconds) + " p95, " + time_text(time.p99_seconds) +
                               " p99, jitter " + time_text(time.jitter_seconds));
   if (!time.relative_standard_error) return;
-  lines.line("spread", "mean step known to " + percent(*time.relative_standard_error, 2) +
-                           " (standard error within this run: " + steps_text(steps) + " worth " +
-                           significant(*time.effective_steps, 3) + ")");
+  lines.line("spread", "standard error of the mean " + percent(*time.relative_standard_error, 2) +
+                           " (" + steps_text(steps) + ", worth " +
+                           significant(*time.effective_steps, 3) + " independent ones)");
 }
 
 const char* steadiness(const WarmUp& warm_up) {

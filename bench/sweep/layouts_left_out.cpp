@@ -27,7 +27,7 @@ std::string why_no_mps(const Host& host) {
 }
 
 std::string why_not(SharingMode way, const std::string& no_mps) {
-  return (way == SharingMode::sm ? "they go through MPS: " : "") + no_mps;
+  return (way == SharingMode::sm ? "SMs are reserved through MPS: " : "") + no_mps;
 }
 
 }  // namespace

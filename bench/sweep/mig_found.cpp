@@ -165,8 +165,7 @@ bool is_divided(const Host& host, int64_t gpu) {
 
 std::string no_whole_gpu_reason(int64_t gpu) {
   return "MIG is on, so that there is no whole GPU; an administrator turns it off: nvidia-smi -i " +
-         std::to_string(gpu) +
-         " -mig 0. `nearmetal report` of both reports holds one against the other";
+         std::to_string(gpu) + " -mig 0. `nearmetal report` of both reports compares them";
 }
 
 void settle_mig(LayoutFile& file, const std::optional<std::string>& config,

@@ -155,8 +155,8 @@ void print_summary(std::ostream& out, const LaunchPlan& plan) {
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
   const bool random = plan.file.order == Order::randomised;
-  print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "fresh start") +
-                      ", in this order" +
+  print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "run") +
+                      ", each started afresh, in this order" +
                       (random ? " (random, seed " + std::to_string(plan.file.seed) + ")" : ""));
   std::map<int64_t, std::vector<std::string>> layouts_of_repeats;
   for (const Launch& launch : plan.launches) {

@@ -41,8 +41,8 @@ std::string planned_time_text(const PlannedTime& time) {
   const std::string least = duration_text(time.seconds());
   std::string text = open ? "unknown: " + counted(time.steps, "step") + " in all, beside "
                           : "about " + least + ": ";
-  text += counted(time.launches, "start") + " with warm-up, taken as " +
-          duration_text(start_seconds) + " each";
+  text += counted(time.launches, "start") + " one after another, taken as " +
+          duration_text(start_seconds) + " each with warm-up";
   if (time.windows_seconds > 0) {
     text += ", and windows of " + duration_text(time.windows_seconds) + " in all";
   }

@@ -21,9 +21,9 @@ struct PlannedTime {
 
 PlannedTime planned_time(const LaunchPlan& plan, std::span<const Launch> launches);
 
-/// "about 35 min: 60 starts with warm-up, taken as 15 s each, and windows of 20 min in all; at most
-/// 30 h 0 min by the limit of a job". Where windows are given in steps: "unknown: 6000 steps in
-/// all, beside ...; at least 15 min, at most ...".
+/// "about 35 min: 60 starts one after another, taken as 15 s each with warm-up, and windows of 20
+/// min in all; at most 30 h 0 min by the limit of a job". Where windows are given in steps:
+/// "unknown: 6000 steps in all, beside ...; at least 15 min, at most ...".
 std::string planned_time_text(const PlannedTime& time);
 
 }  // namespace nearmetal

@@ -112,7 +112,7 @@ bool is_copy(const fs::path& file) {
 
 std::string contents_of(const fs::path& folder) {
   const std::vector<std::string> names = baseline_names(folder);
-  return folder.string() + " holds " + (names.empty() ? "none" : joined(names));
+  return (folder / "").string() + " holds " + (names.empty() ? "none" : joined(names));
 }
 
 }  // namespace
@@ -149,7 +149,7 @@ BaselineCopies remove_from_baseline(const fs::path& folder, const std::string& n
   const fs::path baseline = folder / name;
   std::error_code error;
   if (!fs::is_directory(baseline, error)) {
-    throw InvalidReport("there is no baseline " + name + ": " + contents_of(folder));
+    throw InvalidReport("there is no baseline " + name + "; " + contents_of(folder));
   }
   BaselineCopies copies;
   for (const std::string& file : reports) {
@@ -192,8 +192,8 @@ std::string place_of_baseline(const fs::path& folder, const std::string& place) 
   if (is_input || fs::exists(place, ignored)) return place;
   const fs::path named = folder / place;
   if (fs::is_directory(named, ignored)) return named.string();
-  throw InvalidReport(place + " is no report, no folder, and no baseline: " + contents_of(folder) +
-                      "; see `nearmetal baseline list`, and `nearmetal baseline add` to make one");
+  throw InvalidReport(place + " is neither a report, a folder nor a baseline; " +
+                      contents_of(folder) + " (`nearmetal baseline add` makes one)");
 }
 
 Baseline matching_runs(const RunSet& history, const RunSet& next, const BaselineWindow& window) {

@@ -20,7 +20,7 @@ struct SideValues : CountedRuns {
 constexpr double smallest_value = 1e-100;
 constexpr double largest_value = 1e100;
 
-// By a rule that does not look at the figure itself, but for those that are none.
+// The rule does not depend on the figure itself, except where that is no number.
 std::string why_left_out(const Run& run, const Maybe<double>& value) {
   if (run.status != Status::complete) {
     return std::string(to_string(run.status)) + " (" + run.failure.value_or("no reason given") +
@@ -77,7 +77,7 @@ std::string disturbance_of(const SetRun& run) {
     }
     const auto unseen = found.not_monitored.find("sm_clock_hertz");
     if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {
-      return name + " tells no clock of its GPU: " + unseen->second;
+      return name + " reports no clock of its GPU: " + unseen->second;
     }
   }
   return "";
@@ -166,8 +166,8 @@ Maybe<int64_t> more_runs(const RunDifference& found, const Metric& metric,
   const auto more = more_runs_to_decide(found.groups, truth, rule, planned_power);
   if (more) return std::max<int64_t>(1, *more);
   return Unknown{found.method == Method::sessions
-                     ? "1000 more runs of these sessions would not decide, more sessions may"
-                     : "1000 more runs would not decide"};
+                     ? "even 1000 more runs of these sessions would not decide; more sessions may"
+                     : "even 1000 more runs would not decide; a gate may need more of the base"};
 }
 
 // Ranks of runs that share a session are not independent.

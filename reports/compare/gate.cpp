@@ -230,7 +230,8 @@ GateResult judge(const Comparison& comparison, const GateOptions& options) {
   } else if (is_too_blind(comparison, options)) {
     result.inconclusive = true;
     result.exit_code = ExitCode::inconclusive;
-    result.verdict = "inconclusive: too blind for --max-detectable, so that it takes more runs";
+    result.verdict =
+        "inconclusive: more runs are needed to find drops as small as --max-detectable";
   } else {
     result.inconclusive = !open.empty();
     result.verdict = std::string("pass: ") + what_passed(options.fail_on);

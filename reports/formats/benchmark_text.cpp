@@ -187,7 +187,7 @@ void print_prometheus(std::ostream& out, const RunSet& set) {
   print_family(out, "runs", "Runs that were read.", runs);
   print_family(out, "ranks", "Ranks of a run.", ranks);
   print_family(out, "last_run_timestamp_seconds", "Start of the latest run.", times);
-  print_family(out, "arm_info", "What the runs of an arm did.", infos);
+  print_family(out, "arm_info", "Workload of the runs of an arm.", infos);
 }
 
 }  // namespace nearmetal

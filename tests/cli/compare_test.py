@@ -157,7 +157,7 @@ class Compare(CompareTest):
         arguments[1], arguments[-7] = "--vm", "--bare"
         self.assert_verdict(self.call(*arguments), 0, "the side given as bare metal shows")
 
-    def test_a_container_is_held_against_bare_metal(self):
+    def test_a_container_is_compared_with_bare_metal(self):
         self.source = json.loads(SOURCE.with_name("report-1.2.json").read_text(encoding="utf-8"))
 
         def in_container(name):
@@ -193,7 +193,8 @@ class Compare(CompareTest):
         bad = self.write("bad.json", "{")
         self.assert_refused(self.call("compare", good, bad), 5, "bad.json")
         self.assert_refused(self.call("gate", "no-such-baseline", good), 5, "no-such-baseline",
-                            "no baseline: baselines holds none", "baseline list", "baseline add")
+                            "neither a report, a folder nor a baseline; baselines/ holds none",
+                            "baseline add")
 
         def fail(report, run):
             run["status"] = "failed"
@@ -202,7 +203,7 @@ class Compare(CompareTest):
 
 
 class Gate(CompareTest):
-    def test_a_baseline_is_kept_and_held_against(self):
+    def test_a_baseline_is_kept_and_compared_with(self):
         process = self.call("baseline", "add", "main", *self.runs("base", 1000))
         self.assertEqual(process.returncode, 0, process.err)
         self.assertEqual(process.out.count("added baselines/main/"), 6)
@@ -265,7 +266,7 @@ class Gate(CompareTest):
         self.call("baseline", "add", "main", *base)
         self.assert_verdict(self.call("gate", "main", *new, "--max-detectable", "10%"), 0, "pass")
         blind = self.call("gate", "main", *new, "--max-detectable", "2.01%")
-        self.assert_verdict(blind, 3, "inconclusive: too blind", "a drop of")
+        self.assert_verdict(blind, 3, "inconclusive: more runs are needed", "a drop of")
 
     def test_files_beside_what_is_printed(self):
         base, slow = self.runs("base", 1000), self.runs("slow", 950, minute=60)

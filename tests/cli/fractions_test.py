@@ -99,7 +99,7 @@ class Fractions(cli.SweepTest):
         self.assertIn("x time slices", process.out)
         self.assertIn("2 jobs, MIG: unsupported: there is no GPU\n", process.out)
 
-    def test_what_neighbours_did_is_told(self):
+    def test_what_neighbours_did_is_reported(self):
         cpus = ["--hosts", self.write("hosts", "localhost slots=0\n")]
         process = self.sweep("--fractions", "2", "--neighbours", "copy,compute", "--repeats", "1",
                              "--steps", "60", *cpus)
@@ -116,14 +116,14 @@ class Fractions(cli.SweepTest):
             self.assertGreater(run["neighbours"][0][rate], 1e6)
         self.assertEqual({name: arm["unsupported"] for name, arm in arms.items()
                           if arm["share"] is None},
-                         {f"1 job, 1 {load}, {way}": ("they go through MPS: " * (way == "SMs") +
-                                                      "there is no GPU")
+                         {f"1 job, 1 {load}, {way}": (
+                             "SMs are reserved through MPS: " * (way == "SMs") + "there is no GPU")
                           for load in ("copy", "compute") for way in ("MPS", "SMs", "MIG")})
         self.assertIn("What the neighbours did", process.out)
         self.assertRegex(process.out, r"1 job, 1 copy, time slices +1 +copy +[0-9.]+ GB/s")
 
     @unittest.skipIf(os.path.exists("/proc/driver/nvidia/version"), "there is a GPU")
-    def test_parts_that_cannot_be_had_are_refused_by_name_and_else_told(self):
+    def test_parts_that_are_unsupported_are_refused_by_name_or_reported(self):
         env = self.with_mps(FAKE_MPS_CONTROL)
         part = {"instances": [{"host": "localhost", "gpus": [0]}],
                 "share": {"way": "sm", "threads_percent": 50}}

@@ -13,7 +13,7 @@ class Repeats(cli.CliTest):
         process = self.tiny("--steps", "3", "--repeats", "3", "--output", "three.json")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertRegex(process.out, r"run +1 +3 ")
-        self.assertRegex(process.err, r"(?m)^run 3 of 3: run: throughput [0-9.]+ images/s$")
+        self.assertRegex(process.err, r"(?m)^run 3 of 3: throughput [0-9.]+ images/s$")
         report = self.report("three.json")
         [arm] = report["arms"]
         self.assertEqual((arm["name"], len(arm["runs"])), ("run", 3))

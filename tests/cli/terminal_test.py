@@ -67,13 +67,13 @@ class Terminal(CompareTest):
         for finding in json.loads(findings)["findings"]:
             self.assertTrue(any(line.endswith(finding["fix"]) for line in lines), finding)
 
-    def test_a_line_stays_of_each_run_and_the_time_left_is_told(self):
+    def test_a_line_of_each_run_stays_and_the_time_left_is_shown(self):
         text = self.on_terminal(80, *cli.TINY, "--steps", "200", "--repeats", "2", "--output",
                                 "r.json")
-        stays = re.findall(r"(?m)(?:^|\r\x1b\[K)(run \d of 2: run: throughput \S+ images/s)\n", text)
+        stays = re.findall(r"(?m)(?:^|\r\x1b\[K)(run \d of 2: throughput \S+ images/s)\n", text)
         self.assertEqual([line[:10] for line in stays], ["run 1 of 2", "run 2 of 2"], text)
-        self.assertRegex(text, r"run 2 of 2: run, [^\r]*, about \d+ s left")
-        self.assertNotRegex(text, r"run 1 of 2: run, [^\r]*left")
+        self.assertRegex(text, r"run 2 of 2, [^\r]*, about \d+ s left")
+        self.assertNotRegex(text, r"run 1 of 2, [^\r]*left")
 
 
 if __name__ == "__main__":

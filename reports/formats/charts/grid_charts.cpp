@@ -62,7 +62,7 @@ std::vector<FigureOverSettings> figures(const RunSet& set) {
          if (!throughput) return throughput;
          return without_interval(samples_per_joule(set, arm, throughput->value));
        }},
-      {"memory", "Memory", "GB", "Used of a GPU, at most.", "memory is not known", false,
+      {"memory", "Memory", "GB", "Peak use of a GPU's memory.", "memory is not known", false,
        [](const RunArm& arm) { return without_interval(memory_of(arm), 1e-9); }},
   };
 }

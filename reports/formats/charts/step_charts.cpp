@@ -143,8 +143,8 @@ std::string distribution_script(const std::vector<Steps>& all) {
 Chart step_strip_chart(const ShownArms& shown) {
   const StepsOfArms found = steps_of(shown);
   const std::vector<Steps>& all = found.shown;
-  Chart chart =
-      chart_of(found, "steps", "Step times, one after another", "Of the timed window, from zero.");
+  Chart chart = chart_of(found, "steps", "Step times, one after another",
+                         "Every step of the timed window; the axis of step times begins at zero.");
   if (all.empty()) return chart;
   std::ostringstream csv = csv_with("panel,step,milliseconds");
   for (size_t i = 0; i < all.size(); ++i) {

@@ -120,9 +120,9 @@ TEST(Machines, FindingsNameWhatWasSeen) {
       {{"constructed_pod_small_shm", "small_shared_memory"}, "/dev/shm has 64 MiB"},
       {{"constructed_esxi_guest_ats_off", "machine"},
        "this machine: a VM by vmware (VMware, Inc., VMware20,1, BIOS "
-       "VMW201.00V.21805430.B64.2305221826); topology file of NCCL: "},
+       "VMW201.00V.21805430.B64.2305221826); NCCL topology file: "},
       {{"constructed_dgx_like", "machine"},
-       "this machine: bare metal (NVIDIA, DGXH100, BIOS 1.6.7); topology file of NCCL: none, "},
+       "this machine: bare metal (NVIDIA, DGXH100, BIOS 1.6.7); NCCL topology file: none ("},
       {{"constructed_pod_small_shm", "machine"}, "in a container: "},
       {{"constructed_dgx_like", "nics"}, "8 RDMA devices, no findings"},
   };
@@ -265,7 +265,7 @@ TEST(Machines, InfiniBandThatIsLinkedWaitsForASubnetManager) {
   ADD_FAILURE() << "not found";
 }
 
-TEST(Machines, AGuestThatTellsNoDistanceShowsNoSwitchEither) {
+TEST(Machines, AGuestWithoutDistancesShowsNoSwitchEither) {
   Checkup checkup = checkup_of(HostFixture("constructed_kvm_guest_no_topology"));
   for (Gpu& gpu : checkup.gpus) {
     for (NicPath& path : gpu.nics) path.distance = Unknown{"their NUMA nodes are not known"};
@@ -288,7 +288,7 @@ TEST(Machines, OneOfSeveralPortsThatIsDownIsANote) {
   ADD_FAILURE() << "not found";
 }
 
-TEST(Machines, WithoutASwitchBetweenThemNcclIsToBeTold) {
+TEST(Machines, WithoutASwitchBetweenThemNcclNeedsATopologyFile) {
   const HostFixture host("constructed_nic_across_socket");
   std::ofstream(host.root() / "sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/numa_node") << "0";
   Checkup checkup = checkup_of(host);

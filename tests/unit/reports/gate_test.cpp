@@ -107,7 +107,7 @@ TEST(Gate, OnlyCleanRunsPassWhereTheyAreAskedFor) {
   EXPECT_THAT(blind.verdict, HasSubstr("was not monitored"));
   const GateResult no_nvml =
       judged([](Found& found) { found->not_monitored["sm_clock_hertz"] = "no NVML"; });
-  EXPECT_THAT(no_nvml.verdict, HasSubstr("tells no clock of its GPU: no NVML"));
+  EXPECT_THAT(no_nvml.verdict, HasSubstr("reports no clock of its GPU: no NVML"));
 }
 
 // Numbers without any spread are not measurements: a drop must not pass for lack of an interval.
@@ -184,7 +184,7 @@ TEST(Gate, VerdictsOfSeveralRowsAreThoseAfterHolm) {
             Verdict::slower);
 }
 
-TEST(Gate, JunitTellsHowEachRowWent) {
+TEST(Gate, JunitHasATestCaseForEachRow) {
   const RunSet base =
       made_up_set({{"a", around(1000)}, {"b<", around(1000)}, {"c", around(1000)}, {"d", {1000}}});
   const RunSet next = made_up_set(
@@ -264,13 +264,13 @@ TEST(Gate, OneThatCouldNotSeeIsNotAPass) {
   EXPECT_EQ(judged(0.021).exit_code, ExitCode::inconclusive);
   EXPECT_TRUE(judged(0.021).inconclusive) << "more runs would see more";
   EXPECT_THAT(judged(0.021).verdict,
-              HasSubstr("takes more runs (within one session); a drop of 2.6 %"));
+              HasSubstr("--max-detectable (within one session); a drop of 2.6 %"));
   const Comparison equal =
       compare(made_up_set({{"run", {1000, 1000, 1000}}}), set_at(1000, 60), {});
   EXPECT_EQ(judge(equal, {.largest_detectable_drop = 0.5}).exit_code, ExitCode::inconclusive);
 }
 
-TEST(Gate, TellsItsPower) {
+TEST(Gate, ReportsItsPower) {
   const Comparison comparison = compare(set_at(1000), set_at(1000, 60), {});
   EXPECT_THAT(power_text(comparison), HasSubstr("would have been found with 80 % chance"));
   EXPECT_THAT(judge(comparison, {}).verdict, HasSubstr(power_text(comparison)));

@@ -102,10 +102,11 @@ std::string said_of_link(const Environment& environment, const std::string& link
 TEST(Expected, OfALinkTheRate) {
   Environment environment = with_links();
   EXPECT_EQ(said_of_link(environment, "10G"), "");
-  EXPECT_EQ(said_of_link(environment, "25G"),
-            "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of unknown rate: the "
-            "driver does not report its speed; claim no link here, or take a device that tells its "
-            "rate");
+  EXPECT_EQ(
+      said_of_link(environment, "25G"),
+      "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of unknown rate: the "
+      "driver does not report its speed; claim no link here, or take a device that reports its "
+      "rate");
   environment.network[1].bits_per_second = int64_t{1'000'000'000};
   EXPECT_EQ(said_of_link(environment, "25G"),
             "--expect-link 25G: host here has eth0 of 10 Gbit/s, virtio0 of 1 Gbit/s");
@@ -119,7 +120,7 @@ TEST(Expected, OfALinkTheRate) {
   EXPECT_EQ(
       said_of_link(environment, "10G,127.0.0.0/8"),
       "--expect-link 10G,127.0.0.0/8: host here has lo of unknown rate: it was not read; claim "
-      "no link here, or take a device that tells its rate");
+      "no link here, or take a device that reports its rate");
   EXPECT_THAT(said_of_link({}, "10G"), HasSubstr("has no network interface that is up"));
 }
 

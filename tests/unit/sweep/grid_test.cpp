@@ -72,7 +72,7 @@ TEST(Grid, ArmsAreNamedByWhatDiffers) {
               ElementsAre("1x1x1, batch 4", "1x1x1, batch 8", "1x1x2, batch 4", "1x1x2, batch 8"));
 }
 
-TEST(Grid, OfTheCommandLineStandsOverThatOfTheFile) {
+TEST(Grid, TheCommandLineOverridesTheFile) {
   const std::string file = R"("grid": {"batch": [2, 4], "zero_init": [true, false]})";
   EXPECT_EQ(grid_plan({.file = file}).file.layouts.size(), 8);
   const LaunchPlan plan = grid_plan({.grid = {"batch=6"}, .file = file});
@@ -158,7 +158,7 @@ TEST(Grid, RefusesWhatItCannotMean) {
   EXPECT_THAT(refusal_of_grid({.grid = {many}}), HasSubstr("at most 1000"));
 }
 
-TEST(Grid, ALargeOneIsToldInFewLinesOfItsPlan) {
+TEST(Grid, ALargeOneTakesFewLinesOfItsPlan) {
   std::string seeds = "seed=0";
   for (int seed = 1; seed < 240; ++seed) seeds += "," + std::to_string(seed);
   LaunchPlan plan = grid_plan({.grid = {seeds}});
@@ -176,14 +176,15 @@ TEST(Grid, ItsDurationIsEstimatedByWindowsAndStarts) {
   const LaunchPlan plan = grid_plan({.grid = {"batch=2,4"}, .flags = {"--duration=600s"}});
   const PlannedTime time = planned_time(plan, plan.launches);
   EXPECT_EQ(time.seconds(), 4 * (600 + 15));
-  EXPECT_EQ(
-      planned_time_text(time),
-      "about 41 min: 4 starts with warm-up, taken as 15 s each, and windows of 40 min in all; "
-      "at most 2 h 0 min by the limit of a job");
+  EXPECT_EQ(planned_time_text(time),
+            "about 41 min: 4 starts one after another, taken as 15 s each with warm-up, and "
+            "windows of 40 "
+            "min in all; at most 2 h 0 min by the limit of a job");
   const LaunchPlan steps = grid_plan({.grid = {"batch=2,4"}, .flags = {"--steps=1000000"}});
-  EXPECT_EQ(planned_time_text(planned_time(steps, steps.launches)),
-            "unknown: 4000000 steps in all, beside 4 starts with warm-up, taken as 15 s each; at "
-            "least 60 s, at most 2 h 0 min by the limit of a job");
+  EXPECT_EQ(
+      planned_time_text(planned_time(steps, steps.launches)),
+      "unknown: 4000000 steps in all, beside 4 starts one after another, taken as 15 s each with "
+      "warm-up; at least 60 s, at most 2 h 0 min by the limit of a job");
 }
 
 }  // namespace
