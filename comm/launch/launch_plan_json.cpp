@@ -137,7 +137,7 @@ void fields(Archive& field, In<Archive, PlanDocument> plan) {
   field("schema_version", plan.schema_version, readable_version);
   field("layouts", plan.layouts);
   field.added("unsupported", plan.unsupported,
-              "What was asked for and cannot be had on this machine");
+              "Arms that were asked for and that this machine does not support");
   field.added(
       "findings", plan.findings,
       "Ranks that may not read one another's memory, by what is published of vGPUs and MIG");

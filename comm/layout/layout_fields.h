@@ -66,8 +66,8 @@ inline constexpr Range limit_seconds{.minimum = 0, .maximum = 1e6, .above_minimu
 template <class Archive>
 void fields(Archive& field, In<Archive, NumaNode> node) {
   field.type("numa_node");
-  field("cpus", node.cpus, cpu_list, "As in 0-15,32-47; each CPU once");
-  field.optional("gpus", node.gpus, gpu_index, "By their index on the host, in PCI bus order");
+  field("cpus", node.cpus, cpu_list, "CPUs as in 0-15,32-47, each once");
+  field.optional("gpus", node.gpus, gpu_index, "Indices of the GPUs on the host, in PCI bus order");
 }
 
 template <class Archive>
@@ -106,10 +106,10 @@ void fields(Archive& field, In<Archive, Instance> instance) {
   field.type("instance",
              "The ranks on one host: one for each of the GPUs, or so many on CPUs. With neither, "
              "one rank on what the host has: its first GPU, else its CPUs. A layout of such "
-             "instances is left out, and said to be, where the machine cannot share so");
+             "instances is left out, and named, where the machine cannot share so");
   field("host", instance.host, name_of_host);
   field.optional("gpus", instance.gpus, gpu_index,
-                 "By their index on the host, in the order of the PCI bus");
+                 "Indices of the GPUs on the host, in PCI bus order");
   field.optional("ranks", instance.ranks, rank_count);
 }
 
@@ -231,10 +231,11 @@ void fields(Archive& field, In<Archive, Layout> layout) {
                  "memory to other parts. Results are of kind emulated [false]");
   field.optional("workload", layout.workload, "Over that of the file");
   field.optional("expect", layout.expect);
-  field.optional("executable", layout.executable, plain_text,
-                 "Path of another build of nearmetal for this layout, the same on every host: "
-                 "builds are measured by turns in one sweep. Relative to this file [the launcher's "
-                 "program]");
+  field.optional(
+      "executable", layout.executable, plain_text,
+      "Path of another build of nearmetal for this layout, the same on every host: "
+      "builds are measured alternately in one sweep. Relative to this file [the launcher's "
+      "program]");
 }
 
 template <class Archive>

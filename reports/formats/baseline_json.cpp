@@ -16,7 +16,7 @@ struct BaselinesDocument {
 template <class Archive>
 void fields(Archive& field, In<Archive, NeededRuns> needed) {
   field.type("needed_runs", "Runs that each side of a gate needs to find a drop");
-  field("drop", needed.drop, above(0), "Of throughput, as a share");
+  field("drop", needed.drop, above(0), "Drop of throughput, as a share");
   field("runs", needed.runs, at_least(1));
 }
 
@@ -28,12 +28,12 @@ void fields(Archive& field, In<Archive, BaselineSeries> series) {
         "First digits of the hash of what runs must agree in, but for the layout");
   field("arm", series.arm);
   field.unit("sample", series.sample);
-  field("runs", series.runs, at_least(0), "That are complete");
-  field("left_out", series.left_out, at_least(0), "Runs that are not");
+  field("runs", series.runs, at_least(0), "Runs that are complete");
+  field("left_out", series.left_out, at_least(0), "Runs that are not complete");
   field("first", series.first, time_stamp, "Start of the first run");
   field("last", series.last, time_stamp, "Start of the last run");
   field(field.words().throughput_key, series.throughput, above(0), "Geometric mean of the runs");
-  field("lower", series.lower, above(0), "Of the 95 % interval of that mean");
+  field("lower", series.lower, above(0), "Bound of the 95 % interval of that mean");
   field("upper", series.upper, above(0));
   field("spread", series.spread, at_least(0), "Standard deviation of ln(run)");
   field("needed_runs", series.needed_runs);

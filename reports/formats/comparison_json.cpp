@@ -69,7 +69,7 @@ void fields(Archive& field, In<Archive, SideSummary> side) {
   field("runs", side.runs, at_least(0), "Runs that count");
   field("left_out", side.left_out, at_least(0), "Partial, failed, or without the figure");
   field.added("sessions", side.sessions, at_least(0),
-              "That the runs were taken in: distinct hosts, boots and days; since 1.2");
+              "Sessions in which the runs were taken: distinct hosts, boots and days; since 1.2");
   field("geometric_mean", side.geometric_mean);
   field("interval", side.interval, "95 % interval of the mean");
   field("spread", side.spread);
@@ -139,7 +139,7 @@ void fields(Archive& field, In<Archive, LayerShare> share) {
   field.type("layer_share", "What one layer of the machine has to do with the difference");
   field("layer", share.layer);
   field("seconds", share.seconds,
-        "What the base's step would take more with this layer of the new side");
+        "Time by which a step of the base would be longer with this layer of the new side");
   field("share_of_step", share.share_of_step, "Share of the base's step");
   field("share_of_difference", share.share_of_difference);
   field("sensitive", share.sensitive, "false: the step does not wait for this layer");
@@ -168,8 +168,8 @@ void fields(Archive& field, In<Archive, Explanation> explanation) {
   field("difference_seconds", explanation.difference_seconds, "New - base");
   field("noise_seconds", explanation.noise_seconds, "Half the interval of the difference");
   field("layers", explanation.layers,
-        "Those whose figure counts first, and of them what made the difference before what eased "
-        "it");
+        "Layers whose figure counts come first; of these, what made the difference before what "
+        "eased it");
   field("unexplained_seconds", explanation.unexplained_seconds, "What the model does not know");
   field("unexplained_share", explanation.unexplained_share, "Share of the difference");
   field("causes", explanation.causes, "Most likely first");

@@ -38,7 +38,7 @@ void fields(Archive& field, In<Archive, SumChoice> sum) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, NcclChoices> choices) {
-  field.type("nccl_choices", "What NCCL chose, as rank 0 was told");
+  field.type("nccl_choices", "Choices of NCCL, as reported to rank 0");
   field("sums", choices.sums);
   field("transports", choices.transports, "Ways to other ranks: P2P/CUMEM, ...");
   field("rings", choices.rings, "Ranks in their order, each order once: \"0 1 3 2\"");
@@ -67,7 +67,7 @@ void fields(Archive& field, In<Archive, Communication> communication) {
   field("buckets_seconds", communication.buckets_seconds, above(0),
         "All buckets one after another with nothing else going on");
   field("buckets", communication.buckets);
-  field.added("nccl", communication.nccl, "What NCCL chose, as its log tells");
+  field.added("nccl", communication.nccl, "Choices of NCCL, from its log");
 }
 
 }  // namespace nearmetal::json

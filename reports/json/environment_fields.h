@@ -46,7 +46,7 @@ void fields(Archive& field, In<Archive, Processor> processor) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Limits> limits) {
-  field.type("limits", "What the system allows this process, and pages it keeps");
+  field.type("limits", "Limits of this process, and pages that the system keeps");
   field("locked_memory_bytes", limits.locked_memory_bytes, at_least(0));
   field("open_files", limits.open_files, at_least(0));
   field("shared_memory_bytes", limits.shared_memory_bytes, at_least(0), "Size of /dev/shm");
@@ -77,7 +77,7 @@ void fields(Archive& field, In<Archive, GpuPeer> gpu_peer) {
   field("reads", gpu_peer.reads);
   field("atomics", gpu_peer.atomics);
   field("nvlink", gpu_peer.nvlink);
-  field.added("distance", gpu_peer.distance, "By PCIe, whether or not there is an NVLink");
+  field.added("distance", gpu_peer.distance, "Distance by PCIe, whether or not there is an NVLink");
 }
 
 template <class Archive>
@@ -168,13 +168,15 @@ void fields(Archive& field, In<Archive, Environment> environment) {
   field("memory_limit_bytes", environment.memory_limit_bytes, at_least(0),
         "Limit of the control group");
   field("hypervisor_cpu_flag", environment.hypervisor_cpu_flag, "CPUID leaf 1: ECX bit 31");
-  field.added("claim", environment.claim, "What the user says that the machine is (--environment)");
+  field.added("claim", environment.claim,
+              "Kind of machine that the user claims it to be (--environment)");
   field.added("virtualisation", environment.virtualisation);
   field.added("processor", environment.processor);
   field.added("limits", environment.limits);
   field.added("network", environment.network);
   field.added("rdma", environment.rdma, "RDMA devices");
-  field.added("nccl_topology_file", environment.nccl_topology_file, "That NCCL would read");
+  field.added("nccl_topology_file", environment.nccl_topology_file,
+              "Topology file that NCCL would read");
   field("gpus", environment.gpus, "GPUs that were used");
   field("libraries", environment.libraries, "Name to version, as loaded");
   field("variables", environment.variables, "Environment variables by allow-list");

@@ -45,8 +45,8 @@ void fields(Archive& field, In<Archive, ArmSpeedup> speedup) {
   field("against", speedup.against,
         "That arm; itself: it is that one, whose speedup is held to be");
   field("ranks", speedup.ranks, at_least(1));
-  field("speedup", speedup.speedup, above(0), "Against one rank of that arm");
-  field("speedup_lower", speedup.speedup_lower, "Of its 95 % interval");
+  field("speedup", speedup.speedup, above(0), "Throughput / that of one rank of that arm");
+  field("speedup_lower", speedup.speedup_lower, "95 % interval of the speedup");
   field("speedup_upper", speedup.speedup_upper);
   field("efficiency", speedup.efficiency, above(0), "Speedup / ranks");
   field("efficiency_lower", speedup.efficiency_lower);
@@ -65,7 +65,7 @@ void fields(Archive& field, In<Archive, Executable> executable) {
 template <class Archive>
 void fields(Archive& field, In<Archive, GridPoint> point) {
   field.type("grid_point", "Where an arm stands in the grid of a sweep");
-  field("layout", point.layout, "That runs with each combination of the grid");
+  field("layout", point.layout, "Layout that runs with each combination of the grid");
   field("settings", point.settings,
         "Settings of this combination, by their names in layout files, as their text");
 }

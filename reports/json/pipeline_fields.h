@@ -11,7 +11,7 @@ void fields(Archive& field, In<Archive, TaskMark> mark) {
   field.type("task_mark", "When a stage computed a pass of a micro-batch");
   field("pass", mark.task.pass);
   field("micro_batch", mark.task.micro_batch, at_least(0));
-  field("begin_seconds", mark.begin_seconds, "By the rank's own clock");
+  field("begin_seconds", mark.begin_seconds, "Times by the rank's own clock");
   field("end_seconds", mark.end_seconds);
 }
 
@@ -26,7 +26,7 @@ void fields(Archive& field, In<Archive, StageSeconds> seconds) {
   field("forward", seconds.forward, at_least(0), "Computing, all micro-batches");
   field("backward", seconds.backward, at_least(0), "Computing, all micro-batches");
   field("waiting", seconds.waiting, at_least(0),
-        "For what another stage had not yet computed or sent");
+        "Waiting for what another stage had not yet computed or sent");
   field("sending", seconds.sending, at_least(0),
         "Held up by what was still on its way to another stage");
 }
@@ -35,21 +35,21 @@ template <class Archive>
 void fields(Archive& field, In<Archive, RankStage> stage) {
   field.type("rank_stage", "A rank as a stage of a pipeline");
   field("stage", stage.stage, at_least(0));
-  field("replica", stage.replica, at_least(0), "Of the network, of which it is a stage");
-  field("first_node", stage.first_node, "Of the network, that it computes");
+  field("replica", stage.replica, at_least(0), "Replica of the network to which the stage belongs");
+  field("first_node", stage.first_node, "First node of the network that it computes");
   field("last_node", stage.last_node);
   field("parameters", stage.parameters, at_least(0));
   field("bytes_gpipe", stage.gpipe_bytes, at_least(0),
-        "That its program takes on the device with schedule gpipe");
+        "Memory that its program takes on the device with schedule gpipe");
   field("bytes_1f1b", stage.one_forward_one_backward_bytes, at_least(0), "The same with 1f1b");
   field("seconds", stage.seconds);
   field("boundary_bytes", stage.boundary_bytes, at_least(0),
-        "Of a micro-batch to the stage behind, and of its gradient back; 0: the last stage");
+        "Bytes of a micro-batch to the next stage, and of its gradient back; 0: the last stage");
   field("boundary_seconds", stage.boundary_seconds, at_least(0),
-        "Until known values had passed the stage's boundaries, with nothing else going on");
+        "Time for known values to pass the stage's boundaries, with nothing else running");
   field("boundary_exact", stage.boundary_exact,
         "Known values came through its boundaries as they were sent; null: not tested");
-  field("marks", stage.marks, "Of one step: the last of the run");
+  field("marks", stage.marks, "Marks of the last step of the run");
 }
 
 template <class Archive>
@@ -58,12 +58,13 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
   field("measured", bubble.measured, within(0, 1),
         "1 - sum of (forward + backward) / sum of spans, over the stages of the first replica");
   field("simulated", bubble.simulated, within(0, 1),
-        "Of the same schedule with the measured mean times of these stages, without transfers");
+        "Bubble of the same schedule with the measured mean times of these stages, without "
+        "transfers");
   field.added("simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
-              "The same, each transfer taking what known values took with nothing else going on "
-              "(boundary_seconds), one at a time in each direction");
+              "Bubble of the same schedule in which each transfer takes what known values took with "
+              "nothing else going on (boundary_seconds), one at a time in each direction");
   field("ideal", bubble.ideal, within(0, 1),
-        "(stages - 1) / (micro-batches + stages - 1): of equal stages without transfers");
+        "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
 }
 
 template <class Archive>
@@ -71,7 +72,7 @@ void fields(Archive& field, In<Archive, PipelineFigures> pipeline) {
   field.type("pipeline", "The stages of the network together");
   field("library", pipeline.library, "What moved values between stages, and its version");
   field("stages", pipeline.stages, at_least(1));
-  field("replicas", pipeline.replicas, at_least(1), "Of the network");
+  field("replicas", pipeline.replicas, at_least(1), "Replicas of the network");
   field("bubble", pipeline.bubble);
 }
 

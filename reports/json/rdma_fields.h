@@ -23,7 +23,7 @@ void fields(Archive& field, In<Archive, RdmaPort> port) {
   field("physical_state", port.physical_state, "linkup, disabled, polling, ...");
   field("link_layer", port.link_layer, "InfiniBand; Ethernet: RoCE");
   field("bits_per_second", port.bits_per_second, at_least(0));
-  field("gids", port.gids, "Those that are set");
+  field("gids", port.gids, "GIDs that are set");
 }
 
 template <class Archive>
@@ -34,11 +34,12 @@ void fields(Archive& field, In<Archive, RdmaDevice> device) {
   field("pci_id", device.pci_id);
   field("device_id", device.device_id,
         "Id on the PCI bus, with that of the maker, such as 0x102115B3");
-  field("model", device.model, "By the list of PCI ids, else as its driver calls it");
+  field("model", device.model, "Name in the list of PCI ids, else as its driver calls it");
   field("board_id", device.board_id);
   field("firmware", device.firmware);
   field("driver", device.driver);
-  field("driver_version", device.driver_version, "Of drivers that tell one, such as those of OFED");
+  field("driver_version", device.driver_version,
+        "Version of the driver if it has one, as those of OFED do");
   field("device_file", device.device_file,
         "Whether its file in /dev/infiniband is there, by which programs use it");
   field("numa_node", device.numa_node, at_least(-1));
@@ -65,7 +66,8 @@ void fields(Archive& field, In<Archive, NicPath> path) {
         "several; PHB: a host bridge; NODE: the way between host bridges of a NUMA node; SYS: that "
         "between NUMA nodes");
   field("gpu_direct_rdma", path.gpu_direct_rdma,
-        "By what the NIC may read and write the GPU's memory; none: data go through the host's");
+        "Means by which the NIC may read and write the GPU's memory; none: data go through the "
+        "host's");
 }
 
 template <class Archive>
@@ -76,7 +78,7 @@ void fields(Archive& field, In<Archive, RdmaTraffic> traffic) {
   field("sent_bytes", traffic.sent_bytes, at_least(0));
   field("received_bytes", traffic.received_bytes, at_least(0));
   field("errors", traffic.errors, at_least(0),
-        "Of the link and of packets: lost, repeated or out of order");
+        "Errors of the link and of packets: lost, repeated or out of order");
 }
 
 }  // namespace nearmetal::json

@@ -20,7 +20,7 @@ void fields(Archive& field, In<Archive, TimedWindow> window) {
   field.type("window", "What was timed");
   field("first_step", window.first_step, at_least(0));
   field("steps", window.steps, at_least(1));
-  field(field.words().plural, window.samples, at_least(1), "Those of all ranks");
+  field(field.words().plural, window.samples, at_least(1), "Samples of all ranks");
   field("seconds", window.seconds, above(0), "Time of the slowest rank");
 }
 
@@ -34,7 +34,7 @@ void fields(Archive& field, In<Archive, WarmUp> warm_up) {
   field("maximum_steps", warm_up.maximum_steps, at_least(1));
   field("maximum_seconds", warm_up.maximum_seconds, above(0));
   field("judged_steps", warm_up.judged_steps, at_least(0),
-        "The last ones, which the next three speak of");
+        "Last steps, from which the next three follow");
   field("limit", warm_up.limit, above(0), "Limit for both of the following");
   field("drift", warm_up.drift, "Least-squares change over the judged steps / mean");
   field("halves_difference", warm_up.halves_difference,
@@ -55,7 +55,7 @@ void fields(Archive& field, In<Archive, Verify> verify) {
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Proof> proof) {
-  field.type("proof", "That real work was done");
+  field.type("proof", "Checks that real work was done");
   field("loss_finite", proof.loss_finite);
   field("failed_step", proof.failed_step, at_least(0),
         "The first whose loss is not finite; it is not in the series");
@@ -103,9 +103,10 @@ void fields(Archive& field, In<Archive, StepProfile> profile) {
         "Ceiling, measured in the same run");
   field("matrix_flops_per_second", profile.matrix_flops_per_second, above(0),
         "Ceiling, measured in the same run");
-  field.added("cache_bytes", profile.cache_bytes, at_least(0),
-              "Of the CPUs, in which operands may be found; 0: of a GPU; null: not known, so that "
-              "bytes set no floor; since 1.7");
+  field.added(
+      "cache_bytes", profile.cache_bytes, at_least(0),
+      "Caches of the CPUs, in which operands may be found; 0: a GPU; null: not known, so that "
+      "bytes set no floor; since 1.7");
   field("roofline_seconds", profile.roofline_seconds, at_least(0),
         "Sum over the entries of max(flops / matrix ceiling, bytes beyond 2 x cache_bytes / copy "
         "ceiling)");
@@ -128,7 +129,7 @@ void fields(Archive& field, In<Archive, ConcurrentJob> job) {
               "First step of its window, counted from 0 with the warm-up; since 1.6");
   field.added("steps", job.steps, at_least(1), "Steps in its window; since 1.6");
   field.added(field.words().flops_key, job.flops_per_sample, above(0),
-              "Operations of a step, as those of the run; null: not told; since 1.10");
+              "Operations of a step, as those of the run; null: not reported; since 1.10");
 }
 
 template <class Archive>
@@ -162,8 +163,9 @@ void fields(Archive& field, In<Archive, Run> run) {
   field("started_at", run.started_at, time_stamp, "RFC 3339, UTC");
   field("status", run.status);
   field("failure", run.failure, "Why it is not complete");
-  field.added("tool", run.tool,
-              "The build that ran it; null: none told its own, or that of the report; since 1.8");
+  field.added(
+      "tool", run.tool,
+      "The build that ran it; null: none reported its own, or it is that of the report; since 1.8");
   field("device", run.device, without(Device::automatic));
   field("device_name", run.device_name);
   field("device_reason", run.device_reason, "Why this device");
@@ -172,8 +174,8 @@ void fields(Archive& field, In<Archive, Run> run) {
         "Trained values of the model; of unlike jobs those of all their models");
   field.unit("sample", run.sample);
   field(field.words().throughput_key, run.throughput, above(0),
-        "Those in the window / window.seconds; for ranks independent of each other the sum of "
-        "theirs; unknown of jobs that do unlike work, which does not add");
+        "Samples of the window / window.seconds; for ranks independent of each other the sum of "
+        "theirs; unknown for jobs that do unlike work, which does not add");
   field("window", run.window);
   field("warm_up", run.warm_up);
   field(field.words().flops_key, run.flops_per_sample, above(0),
@@ -285,9 +287,10 @@ void fields(Archive& field, In<Archive, Rank> rank) {
   field("rank", rank.rank, at_least(0));
   field("environment", rank.environment, at_least(0), "Index into environments");
   field("gpu", rank.gpu, at_least(0), "Index into its gpus; null: on the CPU");
-  field.added("vm", rank.vm, at_least(0),
-              "Emulated VM, counted on each host; null: none, or of a version that does not tell");
-  field.added("binding", rank.binding, "null: the version does not bind");
+  field.added(
+      "vm", rank.vm, at_least(0),
+      "Emulated VM, counted on each host; null: none, or from a version that does not report it");
+  field.added("binding", rank.binding, "Binding of the rank; null: the version does not bind");
   field("set_up", rank.set_up);
   field("skipped_updates", rank.skipped_updates, at_least(0),
         "Steps of the window without an update, as the gradient was not finite");

@@ -17,12 +17,13 @@ void fields(Archive& field, In<Archive, StepTime> step) {
   field("autocorrelation", step.autocorrelation, within(-1, 1), "Between neighbouring steps");
   field("relative_standard_error", step.relative_standard_error, at_least(0),
         "Error of the mean, by batch means");
-  field("effective_steps", step.effective_steps, above(0), "Independent steps worth the same");
+  field("effective_steps", step.effective_steps, above(0),
+        "Number of independent steps that would give the same error");
 }
 
 template <class Archive>
 void fields(Archive& field, In<Archive, Latency> latency) {
-  field.type("latency", "Of steps one at a time after the window, by the host's clock");
+  field.type("latency", "Times of steps taken one at a time after the window, by the host's clock");
   field("steps", latency.steps, at_least(1));
   field("median_seconds", latency.median_seconds, above(0));
   field("p95_seconds", latency.p95_seconds, above(0));
