@@ -47,7 +47,7 @@ class Baseline(CompareTest):
         self.assert_refused(self.call("baseline", "remove", "main", "--all"), 5, "no baseline main")
         self.assert_refused(self.call("baseline", "remove", "../baselines", "--all"), 2, "is no name")
 
-    def test_a_whole_baseline_is_removed_only_when_told(self):
+    def test_a_whole_baseline_is_removed_only_when_asked(self):
         """As a pattern that no file matches may leave no file on the command line."""
         reports = self.runs("base", 1000, count=2)
         self.baseline("add", "main", *reports)

@@ -120,7 +120,7 @@ class Gate(cli.CliTest):
         self.assertRegex(summary, "~~~\nnearmetal: --batch must be .*'none'.*\n~~~\n")
         self.assertEqual(process.stderr.count("--batch must be"), 1)
 
-    def test_only_a_missing_baseline_is_told_as_one(self):
+    def test_only_a_missing_baseline_is_reported_as_one(self):
         options = {"run-options": WORK, "gate-options": "--margin much"}
         process = self.on_github(program=cli.EXECUTABLE, runs="1", **options)
         self.assertEqual(process.returncode, 2, process.stderr)
@@ -131,7 +131,7 @@ class Gate(cli.CliTest):
 
 
 class Templates(cli.CliTest):
-    def test_they_set_what_the_script_reads_and_the_page_tells_it(self):
+    def test_they_set_what_the_script_reads_and_the_page_lists(self):
         known = variables_of((CI / "gate.sh").read_text(encoding="utf-8"))
         for name in ("action.yml", "gitlab.yml", "Jenkinsfile"):
             used = variables_of((CI / name).read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ class Doctor(cli.CliTest):
         found = self.findings()
         self.assertEqual(found["mpi"]["seen"], "mpirun started two ranks")
 
-    def test_a_layout_file_of_this_machine_is_held_against_it(self):
+    def test_a_layout_file_of_this_machine_is_checked_against_it(self):
         layouts = {"hosts": [{"name": "localhost", "gpus": 0}],
                    "layouts": [{"name": "one", "shape": "1x1x1"}]}
         found = self.findings(self.write("layouts.json", json.dumps(layouts)))
@@ -82,7 +82,7 @@ class Doctor(cli.CliTest):
         self.assertEqual(process.returncode, 10, process.err)
         self.assertIn("/layouts/0/expect/link: --expect-link", process.err)
 
-    def test_vgpus_that_are_no_peers_are_told_before_a_job_starts(self):
+    def test_vgpus_that_are_no_peers_are_a_warning_before_a_job_starts(self):
         share = {"way": "vgpu", "profile": "A100-20C"}
         layouts = {"hosts": [{"name": "vm0", "gpus": 2}], "layouts": [
             {"name": "two parts", "jobs": [

@@ -25,7 +25,7 @@ class Grid(cli.SweepTest):
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
         return {arm["name"]: arm for arm in self.report("s.json")["arms"]}
 
-    def test_what_cannot_run_is_told_once_and_the_rest_runs(self):
+    def test_what_cannot_run_is_reported_once_and_the_rest_runs(self):
         process = self.grid("--grid", "batch=2,60000,auto", "--grid", "precision=fp32,fp16",
                             "--repeats", "2")
         self.assertEqual(process.returncode, 0, process.err)

@@ -76,7 +76,7 @@ class Refused(Mig):
         self.assert_refused(self.on(SEVEN, "plan", "--fractions", "8", "--hosts", "localhost:1"), 8,
                             "no 8 MIG devices")
 
-    def test_where_mig_cannot_be_had_no_command_is_told(self):
+    def test_where_mig_is_not_supported_no_command_is_named(self):
         path = self.layouts({"name": "x", "jobs": [mig_job()]})
         process = self.on("constructed_vgpu", "plan", path)
         self.assert_refused(process, 8, "it is a vGPU")

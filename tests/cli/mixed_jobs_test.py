@@ -105,7 +105,7 @@ class MixedJobs(cli.SweepTest):
                                arguments=["--plans", "r.json"])
         self.assert_refused(process, 2, "/layouts/0: --plans holds for one workload")
 
-    def test_what_a_machine_lacks_is_left_out_and_told(self):
+    def test_what_a_machine_lacks_is_left_out_and_named(self):
         process = self.plan_of(both("x", "mps", TRAINING, FORWARD),
                                both("y", "timeslice", TRAINING, FORWARD))
         self.assertEqual(process.returncode, 0, process.err)
@@ -118,7 +118,7 @@ class MixedJobs(cli.SweepTest):
         path = self.write("layouts.json", json.dumps(tiny_file(named)))
         self.assert_refused(self.call("sweep", path, *self.cpus), 8, "/layouts/0: MPS needs a GPU")
 
-    def test_each_job_is_told_beside_itself_alone(self):
+    def test_each_job_is_shown_beside_itself_alone(self):
         process = self.mixed()
         self.assertEqual(process.returncode, 0, process.err)
         report = self.report("s.json")
@@ -143,7 +143,7 @@ class MixedJobs(cli.SweepTest):
         self.assertIn("MPS: unsupported: there is no GPU\n", process.out)
         self.assertRegex(process.err, r"at once: throughput of each job [0-9.]+ images/s, [0-9]")
 
-    def test_reports_tell_of_each_job_in_every_form(self):
+    def test_reports_show_each_job_in_every_form(self):
         self.mixed()
         told = self.call("report", "s.json", "--format", "csv")
         self.assertRegex(told.out, r'"at once, job 2",.*throughput_images_per_second.*"resnet18"')

@@ -89,7 +89,7 @@ class Scripts(plans.Plan):
         again, all_calls = self.run_script(script)
         self.assertEqual((again.returncode, all_calls), (9, calls), "nothing is started")
 
-    def test_a_script_that_is_ended_keeps_what_its_jobs_still_tell(self):
+    def test_a_script_that_is_ended_keeps_what_its_jobs_still_report(self):
         script = self.plan("2*(1x1x1)", "--hosts", "a:2", "--repeats", "3", "--format", "sh")
         self.fake("mpirun", "#!/bin/bash\ntrap 'echo partial; kill $!; exit 143' TERM\n"
                             "sleep 60 &\necho >>started\nwait\n")

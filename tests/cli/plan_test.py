@@ -111,7 +111,7 @@ class Forms(plans.Plan):
         ranks = self.jobs("2x1x2", "--hosts", path)[0]["ranks"]
         self.assertEqual([rank["host"] for rank in ranks], ["a", "a", "b", "b"])
 
-    def test_a_layout_stands_over_the_file(self):
+    def test_a_layout_overrides_the_file(self):
         path = self.write("a.json", """{"workload": {"steps": 20, "batch": 8, "verify": false},
             "hosts": [{"name": "a", "gpus": 1}],
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")
@@ -125,7 +125,7 @@ class Forms(plans.Plan):
         self.assertIn("--zero-init", run)
         self.assertNotIn("--profile", run)
 
-    def test_the_command_line_stands_over_both(self):
+    def test_the_command_line_overrides_both(self):
         path = self.write("a.json", """{"workload": {"steps": 20, "batch": 8, "verify": false},
             "hosts": [{"name": "a", "gpus": 1}],
             "layouts": [{"shape": "1x1x1", "workload": {"batch": 16, "profile": true}}]}""")

@@ -45,12 +45,12 @@ class Ranks(cli.CliTest):
         self.assertEqual(self.call("validate", "report.json").returncode, 0)
         return report["arms"][0]["runs"][0]
 
-    def test_a_refused_command_line_is_told_once(self):
+    def test_a_refused_command_line_is_reported_once(self):
         process = self.job((3, ["--steps", "none"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("--steps must be an integer"), 1, process.err)
 
-    def test_a_rank_with_options_of_its_own_tells_why_they_are_refused(self):
+    def test_a_rank_with_other_options_says_why_they_are_refused(self):
         process = self.job((1, ["--steps", "2"]), (1, ["--steps", "none"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("--steps must be an integer"), 1, process.err)
@@ -154,7 +154,7 @@ class Ranks(cli.CliTest):
         threads = self.report()["invocation"]["config"]["threads"]["value"]
         self.assertEqual(threads, max(1, len(os.sched_getaffinity(0)) // 2))
 
-    def test_a_bad_setting_is_told_once(self):
+    def test_a_bad_setting_is_reported_once(self):
         process = self.job((2, ["--batch", "1", "--image-size", "4"]))
         self.assertEqual(process.returncode, 2, process.err)
         self.assertEqual(process.err.count("nearmetal: "), 1, process.err)

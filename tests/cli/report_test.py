@@ -101,7 +101,7 @@ class Report(cli.CliTest):
         self.assertNotIn("|", shown.decode())
         self.assertIn("| 50.11 |", self.call("report", self.hostile).out)
 
-    def test_forms_of_a_sweep_tell_how_it_scales(self):
+    def test_forms_of_a_sweep_show_how_it_scales(self):
         sweep = self.write("sweep.json", json.dumps(made_up.sweep(0, False, 1)))
         for form in ("text", "markdown", "github", "csv", "prometheus"):
             with self.subTest(form=form):

@@ -112,7 +112,7 @@ class Rerun(CompareTest):
                 self.assert_refused(self.call(*command, stdin=report), 2,
                                     "a report to be repeated must be a file")
 
-    def test_emulated_vms_that_are_not_told_are_refused(self):
+    def test_emulated_vms_that_are_not_reported_are_refused(self):
         def emulate(report, _):
             report["kind"] = report["arms"][0]["kind"] = "emulated"
         emulated = self.made("emulated.json", 1000, 0, emulate)

@@ -65,7 +65,7 @@ class Resume(cli.SweepTest):
         self.assertEqual([run["status"] for run in self.runs()], ["complete", "complete"])
         self.assertFalse(os.path.exists(self.path("s.jsonl")))
 
-    def test_builds_are_not_mixed_unless_told(self):
+    def test_builds_are_not_mixed_unless_allowed(self):
         other = self.another_build()
         program = self.program("changes", f'[ ! -e changed ] || exec {other} "$@"; touch changed')
         layouts = ("one", "two")

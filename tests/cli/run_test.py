@@ -67,7 +67,7 @@ class Run(cli.CliTest):
             self.assertEqual(process.returncode, 2, process.err)
             self.assertIn(why, process.err)
 
-    def test_a_stall_is_told_loses_no_series_and_the_duration_is_met(self):
+    def test_a_stall_is_a_warning_loses_no_series_and_the_duration_is_met(self):
         process = self.start_into_window(*cli.TINY, "--warmup", "1", "--duration", "3",
                                          "--monitor-hz", "100", "--output", "report.json")
         process.send_signal(signal.SIGSTOP)
@@ -115,7 +115,7 @@ class Run(cli.CliTest):
         self.assertIn("resnet20 forward", process.out)
         self.assertNotIn("gradient", process.out)
 
-    def test_inference_tells_latency_and_no_loss(self):
+    def test_inference_reports_latency_and_no_loss(self):
         process = self.tiny("--steps", "3", "--inference", "--profile", "--output", "a")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertIn("resnet20 inference", process.out)
@@ -127,7 +127,7 @@ class Run(cli.CliTest):
         self.assertEqual(run["ranks"][0]["loss"], [])
         self.assertEqual(self.call("validate", "a").returncode, 0)
 
-    def test_more_threads_than_cpus_are_told(self):
+    def test_more_threads_than_cpus_are_a_warning(self):
         threads = str(len(os.sched_getaffinity(0)) + 1)
         process = self.tiny("--steps", "3", "--threads", threads, "--output", "a")
         self.assertEqual(process.returncode, 0, process.err)

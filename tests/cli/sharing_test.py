@@ -90,7 +90,7 @@ class Sharing(cli.CliTest):
         self.assertLess(speed["alone, SMs 50 percent"], 0.9 * speed["alone"])
         self.assertGreater(speed["2 jobs, SMs 50 percent"], 1.2 * speed["alone, SMs 50 percent"])
 
-    def test_a_neighbour_costs_and_is_told(self):
+    def test_a_neighbour_costs_and_is_reported(self):
         out, arms = self.arms("--fractions", "2", "--neighbours", "copy")
         alone = arms["alone"]["runs"][0]["throughput_images_per_second"]
         for way in ("time slices", "MPS 50 percent", "SMs 50 percent"):

@@ -11,7 +11,7 @@ CPU = ["stress", "--device", "cpu", "--seconds", "0.2"]
 
 
 class Stress(cli.CliTest):
-    def test_tells_the_rate_of_the_load(self):
+    def test_prints_the_rate_of_the_load(self):
         process = self.call(*CPU, "copy")
         self.assertEqual(process.returncode, 0, process.err)
         self.assertRegex(process.out, r"^copy: [0-9.]+ GB/s over [0-9.]+ s \(256 MiB from memory")
@@ -21,7 +21,7 @@ class Stress(cli.CliTest):
         self.assertGreater(rate["flops_per_second"], 1e9)
         self.assertGreaterEqual(rate["seconds"], 0.2)
 
-    def test_tells_the_sweep_that_started_it_why_it_failed(self):
+    def test_reports_to_its_sweep_why_it_failed(self):
         process = self.call("stress", "--device", "cpu", "noise", "--conducted")
         events = [json.loads(line) for line in process.out.splitlines()]
         failures = [event["failure"] for event in events if event["event"] == "failure"]

@@ -59,7 +59,7 @@ class SweepEnd(cli.SweepTest):
         self.assertRegex(failure, r"; stage 1 of 2, (set-up|(warm-up|window), step \d+)\)")
         self.assertIn("signal 9", failure)
 
-    def test_what_was_measured_is_kept_where_mpirun_alone_is_told_to_end(self):
+    def test_what_was_measured_is_kept_where_mpirun_alone_gets_the_signal(self):
         for after_seconds in (0.3, 2, 8, 32):  # the first step must be over: a busy machine takes long
             process, ranks = self.start_long("1x1x2", "--repeats", "1", "--force")
             launcher, = (pid for pid in processes.children_of(process.pid)
@@ -94,7 +94,7 @@ for second in 1 2 3 4; do tell proof 0; sleep 1; done
         self.assertNotIn("no step within", failure)
         self.assertEqual(process.returncode, 6, "it told no result: " + process.err)
 
-    def test_a_rank_that_stands_still_is_a_time_out(self):
+    def test_a_rank_that_hangs_is_a_time_out(self):
         layouts = {"layouts": [{"name": "two", "shape": "1x1x2"}], "repeats": 1,
                    "limits": {"step_seconds": 3}}
         process, ranks = self.start_long(self.write("layouts.json", json.dumps(layouts)))

@@ -134,7 +134,7 @@ class Sweep(cli.SweepTest):
         os.chmod(other, 0o644)
         self.assert_refused(self.call("sweep", file), 2, "/layouts/1/executable", other)
 
-    def test_what_a_job_tells_is_not_believed(self):
+    def test_what_a_job_reports_is_not_trusted(self):
         liar = self.write("liar", LIAR.replace("EXECUTABLE", repr(cli.EXECUTABLE))
                           .replace("sys.argv[1:]", "['nearmetal', *sys.argv[1:]]"))
         os.chmod(liar, 0o755)
@@ -177,7 +177,7 @@ exec {cli.EXECUTABLE} "$@"
         self.assertEqual([run["status"] for run in arm["runs"]], ["failed", "complete", "failed"])
         self.assertEqual(self.call("validate", "s.json").returncode, 0)
 
-    def test_expectations_are_held_against_what_ranks_find(self):
+    def test_expectations_are_checked_against_what_ranks_find(self):
         machine = json.loads(self.tiny("--steps", "1", "--json").out)["environments"][0][
             "virtualisation"]["machine"]
         other = "bare-metal" if machine == "vm" else "vm"
@@ -193,7 +193,7 @@ exec {cli.EXECUTABLE} "$@"
         self.assertEqual(wrong["ranks"], [], "nothing was trained")
         self.assertEqual(right["status"], "complete")
 
-    def test_strong_scaling_is_told_from_weak(self):
+    def test_strong_scaling_is_distinguished_from_weak(self):
         layouts = {"layouts": [{"shape": "1x1x1", "workload": {"global_batch": 4}},
                                {"shape": "1x1x2", "workload": {"global_batch": 4}}], "repeats": 1}
         document = self.write("layouts.json", json.dumps(layouts))

@@ -152,14 +152,14 @@ class Torch(TorchTest):
         self.assertIn("logits ", result.stdout)
         self.assert_sees_halved_gradients(path, BERT_WITHOUT_GRADIENT)
 
-    def test_bert_in_bf16_is_held_against_autocast(self):
+    def test_bert_in_bf16_is_compared_with_autocast(self):
         path = self.export(*BERT, "--steps", "1", "--inference")
         change(path, edit_header=as_bf16)
         result = self.compare(path)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assert_sees_halved_gradients(path, BERT_WITHOUT_GRADIENT)
 
-    def test_the_bert_that_it_is_held_against_is_that_of_hugging_face(self):
+    def test_the_bert_that_it_is_compared_with_is_that_of_hugging_face(self):
         if subprocess.run([PYTHON, "-c", "import transformers"], capture_output=True,
                           check=False).returncode != 0:
             self.skipTest("transformers is not installed")
@@ -170,7 +170,7 @@ class Torch(TorchTest):
         self.assertEqual(int(tensors), 1 + 5 + 2 * 16 + 2)
         self.assertLess(float(error), 1e-9)
 
-    def test_bf16_is_held_against_autocast(self):
+    def test_bf16_is_compared_with_autocast(self):
         path = self.export("--steps", "1", "--last-scale", "0.2")
         change(path, edit_header=as_bf16)
         result = self.compare(path)

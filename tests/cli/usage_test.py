@@ -43,7 +43,7 @@ class Help(cli.CliTest):
         self.assertRegex(process.out, r"\nvit_b_16 cuts images .* 40 is no multiple of 16\n")
         self.assertRegex(process.out, r"\nvgg16 +image +\d+ ")
 
-    def test_what_vgg_does_otherwise_than_torchvision_is_told(self):
+    def test_differences_of_vgg_from_torchvision_are_stated(self):
         self.assertRegex(self.call("models", "--help").out, r"dropout of VGG, ViT and BERT has\s+prob")
         self.assertIn("classifier.0.weight", self.call("export", "--help").out)
 
@@ -72,7 +72,7 @@ class Help(cli.CliTest):
                 text = line[36:] if line[:36].endswith(" ") else ""
                 self.assertNotRegex(text, r"^(of|that|what|which|those|behind)\b", f"{command}")
 
-    def test_version_tells_commit_and_backends(self):
+    def test_version_prints_commit_and_backends(self):
         process = self.call("--version")
         self.assertEqual(process.returncode, 0)
         self.assertRegex(process.out, r"(?m)^nearmetal \d+\.\d+\.\d+$")
@@ -169,7 +169,7 @@ class Refusals(cli.CliTest):
         self.assert_refused(self.call("validate", "none.json"), 5, "none.json cannot be read")
         self.assertIn("No such file", self.call("validate", "none.json").err)
 
-    def test_a_folder_is_told_from_a_file_that_is_not_there(self):
+    def test_a_folder_is_distinguished_from_a_missing_file(self):
         os.mkdir(self.path("folder"))
         self.assert_refused(self.call("validate", "folder"), 5, "folder holds no report (*.json)")
         self.assert_refused(self.call("plan", "folder"), 2, "folder: ", "it is a folder")

@@ -188,7 +188,7 @@ TEST_F(Pipeline, AGradientThatIsNotFiniteSkipsTheUpdateOfAllStages) {
   EXPECT_EQ(joined(stages).parameters, work.random.parameters);
 }
 
-TEST_F(Pipeline, TellsWhenItComputedEachTask) {
+TEST_F(Pipeline, ReportsWhenItComputedEachTask) {
   const Graph graph = build_network("resnet20", {16, 10});
   const TrainingWork work = work_of(graph, 4);
   for (const Schedule schedule : schedules) {

@@ -39,7 +39,7 @@ TEST(LayoutJobs, WhoDisturbsOthersSharesWithThemAtOnce) {
               StartsWith(place + "a job that disturbs trains nothing; leave model out"));
 }
 
-TEST(LayoutJobs, WhatDisturbsMayStandBesideTheWorkloadAsInEarlierFiles) {
+TEST(LayoutJobs, ANeighbourMayBeBesideTheWorkloadAsInEarlierFiles) {
   const LayoutFile file = layout_from_json(two_jobs(slices, "", R"(, "stress": "pcie")"));
   EXPECT_EQ(file.layouts[0].jobs[1].stress, NeighbourLoad::pcie);
   EXPECT_THAT(refusal_of_layout(

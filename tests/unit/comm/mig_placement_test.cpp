@@ -95,7 +95,7 @@ TEST(MigPlacement, RanksOfAJobSeeOneDeviceEach) {
   EXPECT_EQ(ranks.at(1).visible_gpu, 0);
 }
 
-TEST(MigPlacement, RanksAreToldWhatTheyMustFind) {
+TEST(MigPlacement, RanksGetTheDeviceThatTheyMustFind) {
   LaunchPlan plan;
   plan.file.hosts = {divided({"1g.18gb", "3g.71gb"})};
   plan.placements = {place(layout_of_jobs({job("1g.18gb"), job("3g.71gb")}), plan.file.hosts)};
@@ -108,7 +108,7 @@ TEST(MigPlacement, RanksAreToldWhatTheyMustFind) {
   EXPECT_THAT(commands.at(1), Not(testing::Contains("--through-mps")));
 }
 
-TEST(MigPlacement, WhatIsNotThereIsToldWithWhatAnAdministratorRuns) {
+TEST(MigPlacement, AMissingDeviceIsNamedWithTheCommandsThatMakeIt) {
   const Host some = divided({"1g.18gb", "3g.71gb"});
   EXPECT_THAT(thrown_for<NotSupported>({job("1g.18gb"), job("1g.18gb")}, some),
               testing::AllOf(StartsWith("/layouts/0/jobs/1/share: there is no MIG device 1g.18gb"),
@@ -175,7 +175,7 @@ TEST(MigPlacement, OfFractionsTakesEvenDevicesWhereItCan) {
   EXPECT_EQ(no_mig_reason(without, 2), "no NVML: not found");
 }
 
-TEST(MigPlacement, OfFractionsWhatCannotBeHadIsNamedAsWhatCan) {
+TEST(MigPlacement, FractionsThatAreMissingAreNamedAsThoseThatAreThere) {
   const auto first_by_mig = [](const Fractions& fractions) {
     for (const Layout& layout : fraction_layouts(divided({"1g.18gb", "1g.18gb"}), fractions)) {
       if (layout.jobs[0].share->mode == SharingMode::mig) return layout.name;

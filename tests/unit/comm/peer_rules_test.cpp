@@ -66,7 +66,7 @@ TEST(PeerRules, NeitherOverPcieNorBetweenVms) {
               ElementsAre("vgpu_peers_over_pcie"));
 }
 
-TEST(PeerRules, AreHeldAgainstALayout) {
+TEST(PeerRules, AreCheckedForALayout) {
   const LayoutFile file = layout_from_json(R"({
     "hosts": [{"name": "vm0", "node": "n", "gpus": 2}, {"name": "vm1", "node": "n", "gpus": 2}],
     "layouts": [

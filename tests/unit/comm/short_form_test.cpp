@@ -49,7 +49,7 @@ TEST(ShortForm, SaysWhatIsExpectedWhere) {
   }
 }
 
-TEST(ShortForm, IsToldFromThePathOfAFile) {
+TEST(ShortForm, IsDistinguishedFromThePathOfAFile) {
   EXPECT_TRUE(looks_like_short_form("2*(1x1x2)"));
   EXPECT_TRUE(looks_like_short_form("1x1"));
   EXPECT_FALSE(looks_like_short_form("1x1x2.json"));

@@ -173,7 +173,7 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   EXPECT_EQ(blockers, 2) << "nothing can run";
 }
 
-TEST(ChildOutput, TellsStatusTextAndTime) {
+TEST(ChildOutput, ReportsStatusTextAndTime) {
   const ChildOutput said = run_child({"sh", "-c", "echo out; echo err >&2; exit 3"}, 10);
   EXPECT_EQ(said.exit_status, 3);
   EXPECT_THAT(said.text, HasSubstr("out\n"));

@@ -23,7 +23,7 @@ int status_of_child(pid_t parent) {
   return WEXITSTATUS(status);
 }
 
-TEST(ChildOutput, AChildWhoseParentHasEndedMeanwhileDoesNotGoOn) {
+TEST(ChildOutput, AChildWhoseParentHasEndedMeanwhileEnds) {
   EXPECT_EQ(status_of_child(getpid()), gone_on);
   EXPECT_NE(status_of_child(getppid()), gone_on) << "of another parent, as of one that is gone";
 }

@@ -37,7 +37,7 @@ TEST(Environment, ReadsTheSystemsFiles) {
   EXPECT_LE(found.usable_cpus, found.logical_cpus);
 }
 
-TEST(Environment, AControlGroupIsHeldToTheLimitsOfThoseAboveIt) {
+TEST(Environment, AControlGroupHasTheLimitsOfThoseAboveIt) {
   const TemporaryFolder root;
   root.write("proc/self/cgroup", "0::/jobs/one/\n");
   root.write("sys/fs/cgroup/jobs/one/cgroup.controllers", "memory\n");

@@ -124,7 +124,7 @@ TEST_F(GpuFacts, AMigDeviceOfCudaHasTheFactsOfItsGpu) {
   EXPECT_EQ(mig_uuid(device), "");
 }
 
-TEST_F(GpuFacts, ConstructedVgpuTellsProfileAndWhyNoScheduler) {
+TEST_F(GpuFacts, ConstructedVgpuReportsProfileAndWhyNoScheduler) {
   answer_from("constructed_vgpu");
   const Gpu guest = all_gpus(Nvml(NM_FAKE_NVML), root_.path()).at(0);
   EXPECT_EQ(*guest.vgpu_profile, "A100-40C");

@@ -62,7 +62,7 @@ TEST(Rdma, ModelsHaveTheNamesOfTheListOfPciIds) {
   EXPECT_EQ(*find_rdma(host.root())[0].model, "MT2910 Family [ConnectX-7]");
 }
 
-TEST(Rdma, AnOfedTellsItsVersionAndAVirtualFunctionThatItIsOne) {
+TEST(Rdma, OfedReportsItsVersionAndAVirtualFunctionThatItIsOne) {
   const HostFixture host("constructed_roce_port_down");
   std::filesystem::create_directories(host.root() / "sys/module/mlx5_core");
   std::ofstream(host.root() / "sys/module/mlx5_core/version") << "24.10-1.1.4\n";

@@ -82,7 +82,7 @@ TEST(Virtualisation, TheKindOfAContainerComesFromWhereItShows) {
   EXPECT_EQ(*find_virtualisation(lxc.path(), host.queries(), false).container, "lxc");
 }
 
-TEST(Virtualisation, ClaimsAreHeldAgainstWhatIsFound) {
+TEST(Virtualisation, ClaimsAreCheckedAgainstWhatIsFound) {
   const Virtualisation vm = found_in("recorded_firecracker_docker").virtualisation;
   EXPECT_EQ(contradiction(MachineKind::vm, vm), "");
   EXPECT_EQ(contradiction(MachineKind::container, vm), "");

@@ -84,7 +84,7 @@ TEST(TimeProbes, StartsOnceAndLetsGoBeforeTheNext) {
   EXPECT_EQ(held, 0);
 }
 
-TEST(TimeProbes, AFailureIsToldAndTheOthersAreTimed) {
+TEST(TimeProbes, AFailureIsReportedAndTheOthersAreTimed) {
   Probe broken = steady("broken", 1);
   broken.start = []() -> TimedRuns { throw std::runtime_error("no such link"); };
   std::ostringstream out;

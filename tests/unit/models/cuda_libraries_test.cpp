@@ -74,7 +74,7 @@ TEST(CudaLibraries, NormsInFp16TakeWhatFollowsThem) {
   EXPECT_NO_THROW(kernel_of(step, Phase::backward, "layer1.0.relu gradients", "cudnn"));
 }
 
-TEST(CudaLibraries, NormsInOtherPrecisionsStandAlone) {
+TEST(CudaLibraries, NormsInOtherPrecisionsAreNotFused) {
   const Graph graph = build_network("resnet18", {64, 10});
   const LoweredStep step = lowered(graph, of_cudnn(Precision::fp32), {});
   for (const Phase phase : {Phase::forward, Phase::backward}) {

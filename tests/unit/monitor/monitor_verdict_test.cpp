@@ -82,7 +82,7 @@ TEST(MonitorVerdict, OthersThatAreMeantToBeThereDoNotCount) {
 
 constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
 
-TEST(MonitorVerdict, WhatIsNotToldHasNoSeriesAndIsNotClean) {
+TEST(MonitorVerdict, WhatIsNotReportedHasNoSeriesAndIsNotClean) {
   MonitorTable table = quiet();
   table.values[4] = not_told;
   const Monitoring result = judge_samples(table);

@@ -61,7 +61,7 @@ TEST(AtomicFile, OthersMayReadAsUmaskSays) {
   EXPECT_EQ(status.st_mode & 0777, 0644u);
 }
 
-TEST(AtomicFile, KeepsAnExistingFileUnlessToldToReplaceIt) {
+TEST(AtomicFile, KeepsAnExistingFileUnlessAskedToReplaceIt) {
   const TemporaryFolder folder;
   const auto path = folder.write("report.json", "old");
   try {

@@ -13,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-TEST(Builds, CompareTellsTwoBuildsOfACommitApart) {
+TEST(Builds, CompareDistinguishesTwoBuildsOfACommit) {
   RunSet base = made_up_set({{"run", {1000, 1004, 996, 1002, 998}}});
   RunSet next = made_up_set({{"run", {1001, 1003, 997, 1000, 999}}}, 60);
   for (auto& [set, digit] : {std::pair{&base, '1'}, {&next, '2'}}) {

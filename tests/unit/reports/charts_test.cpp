@@ -46,7 +46,7 @@ TEST(Chart, SaysWhatIsMissing) {
   for (const Chart& chart : charts_of(GroupedRuns{})) EXPECT_NE(chart.missing, "");
 }
 
-TEST(Chart, StagesStandOneBelowTheOtherByTime) {
+TEST(Chart, StagesAreDrawnOneBelowTheOtherByTime) {
   Report report = full_report();
   nearmetal::Run& run = report.arms[0].runs[0];
   run.pipeline.emplace();
@@ -236,7 +236,7 @@ TEST(Chart, SpeedupsOfAFewRanksHaveAFewTicks) {
 }
 
 // One VM with two GPUs, and two with one each.
-TEST(Chart, ArmsOfEqualRanksAreNamedAndStandSideBySide) {
+TEST(Chart, ArmsOfEqualRanksAreNamedAndDrawnSideBySide) {
   Report report = made_up_report({{"1x1x1", {100}}, {"1x1x2", {190}}, {"2*(1x1x1)", {190}}});
   for (size_t i = 1; i < 3; ++i) report.arms[i].runs[0].world_size = 2;
   const RunSet set = set_of_report(report);

@@ -79,7 +79,7 @@ TEST(EnvironmentDifferences, AnAddressOfANicIsNoneAndASlowerLinkIsOne) {
 }
 
 // A guest whose CPU hides the hypervisor is given away by other signs, and by what its user said.
-TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
+TEST(EnvironmentDifferences, AllEvidenceIsCheckedAgainstTheSides) {
   const Unknown open{"not determined"};
   const auto bare = machine(false, MachineKind::bare_metal);
   const auto vm = machine(true, MachineKind::vm);
@@ -92,7 +92,7 @@ TEST(EnvironmentDifferences, AllEvidenceIsHeldAgainstTheSides) {
       << "reports of version 1.0 have the flag of the CPU alone";
 }
 
-TEST(EnvironmentDifferences, WhatTheUserSaidIsHeldAgainstTheSides) {
+TEST(EnvironmentDifferences, ClaimsOfTheUserAreCheckedAgainstTheSides) {
   const MachineKind metal = MachineKind::bare_metal;
   EXPECT_THAT(doubts(machine(false, metal, metal), machine(true, MachineKind::vm, MachineKind::vm)),
               IsEmpty());
@@ -100,7 +100,7 @@ TEST(EnvironmentDifferences, WhatTheUserSaidIsHeldAgainstTheSides) {
               ElementsAre("claim_bare", "claim_vm"));
 }
 
-TEST(EnvironmentDifferences, ASideGivenAsAContainerIsHeldAgainstWhatItShows) {
+TEST(EnvironmentDifferences, ASideGivenAsAContainerIsCheckedAgainstWhatItShows) {
   const auto of_containers = [](const auto& bare, const auto& next) {
     return doubts(bare, next, ComparisonForm::container);
   };

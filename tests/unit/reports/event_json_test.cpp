@@ -39,7 +39,7 @@ TEST(EventJson, ACodeOfAnotherVersionIsNone) {
   EXPECT_EQ(read.failure->text, "host a has none");
 }
 
-TEST(EventJson, OfAVersionThatTellsNoFailuresHasNone) {
+TEST(EventJson, AVersionThatReportsNoFailuresHasNone) {
   Event event;
   event.kind = EventKind::result;
   const std::string line = to_json_line(event);

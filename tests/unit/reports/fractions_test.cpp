@@ -75,7 +75,7 @@ TEST(Fractions, ArmsOfOtherWorkAreNoReference) {
   EXPECT_TRUE(mps.of_serial);
 }
 
-TEST(Fractions, TheBestBatchOfEachWayIsHeldAgainstTheBestOfOthers) {
+TEST(Fractions, TheBestBatchOfEachWayIsComparedWithTheBestOfOthers) {
   Report report = four_jobs();
   RunSet set;
   add_runs(set, report, "made up");
@@ -159,7 +159,7 @@ TEST(Fractions, JobsOfOtherNumbersOfRanksAreNoReference) {
   EXPECT_FALSE(mps.of_serial);
 }
 
-TEST(Fractions, EachOfUnequalSharesIsHeldAgainstAJobAloneOnIt) {
+TEST(Fractions, EachOfUnequalSharesIsComparedWithAJobAloneOnIt) {
   Report report = four_jobs();
   report.arms[3].share->threads_percent = {40, 25, 25, 25};
   EXPECT_FALSE(points_of(report)[3].interference) << "none was alone on 40 %";
@@ -201,7 +201,7 @@ TEST(Fractions, AnArmWithNeighboursIsComparedWithUndisturbedArms) {
                                    testing::ElementsAre("beside", "2", "copy", "3000 GB/s")));
 }
 
-TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatCouldNotBeHad) {
+TEST(Fractions, AreInTheReportsTablesAndChartsWithWhatIsUnsupported) {
   Report report = four_jobs();
   Arm& missing = report.arms.emplace_back();
   missing.name = "4 jobs, MIG";

@@ -66,7 +66,7 @@ TEST(GridCurves, NumbersRiseAndOthersKeepTheirOrder) {
   EXPECT_FALSE(knee_of(grid_curves(words).at(0)));
 }
 
-TEST(GridCurves, EachSettingIsShownWithTheOthersHeld) {
+TEST(GridCurves, EachSettingIsShownWithTheOthersFixed) {
   std::vector<GridArm> arms;
   for (const char* precision : {"fp16", "bf16"}) {
     for (const char* size : {"32", "64"}) {

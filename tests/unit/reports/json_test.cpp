@@ -57,7 +57,7 @@ TEST(ReportJson, UnknownIsNullWithItsReasonBesideIt) {
   EXPECT_FALSE(run["proof"]["unknown"].contains("window_end_loss"));
 }
 
-TEST(ReportJson, EverySettingTellsWhoChoseIt) {
+TEST(ReportJson, EverySettingHasItsOrigin) {
   const Json config = Json::parse(to_json(sample_report()))["invocation"]["config"];
   EXPECT_EQ(config["warmup"]["origin"], "flag");
   EXPECT_EQ(config["batch"]["origin"], "default");

@@ -128,7 +128,7 @@ TEST_F(KnownCauses, OfLinks) {
   EXPECT_EQ(codes({Layer::communication}).front(), "nvlink_absent") << "unknown is not refused";
 }
 
-TEST_F(KnownCauses, WhatNcclTookIsToldWhereBothSidesKnowIt) {
+TEST_F(KnownCauses, TransportsOfNcclAreNamedWhereBothSidesKnowThem) {
   EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {}), ElementsAre("not_seen"));
   EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {"P2P/CUMEM"}), ElementsAre("not_seen"));
   EXPECT_THAT(codes_where_nccl_took({"P2P/CUMEM"}, {"P2P/CUMEM/read"}),

@@ -96,7 +96,7 @@ TEST(MergeRanks, AProofOfOneStageIsThatOfTheRun) {
   EXPECT_EQ(merged_run(parts).proof.replicas_identical, false);
 }
 
-TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreTold) {
+TEST(MergeRanks, ClocksThatDifferByMoreThanAStepAreAWarning) {
   const auto codes_of_start = [](double start_of_the_other_host) {
     auto parts = three();
     for (size_t i = 0; i < parts.size(); ++i) {

@@ -77,7 +77,7 @@ std::vector<FractionPoint> points_of_all(const std::vector<Report>& reports) {
   return fractions_of(set);
 }
 
-TEST(MigFractions, OfMigAreHeldAgainstTheWholeBoardOfAnotherReport) {
+TEST(MigFractions, AreComparedWithTheWholeBoardOfAnotherReport) {
   const std::vector<FractionPoint> points = points_of_all(without_and_with_mig());
   ASSERT_EQ(points.size(), 7);
   const FractionPoint &mps = points[3], &mig = points[5], &alone = points[6];
@@ -176,7 +176,7 @@ TEST(MigFractions, OfSeveralGpusThePowerOfOneIsNotThatOfAll) {
   EXPECT_TRUE(points_of_all(reports).at(6).samples_per_joule);
 }
 
-TEST(MigFractions, UnequalPartsAreHeldAgainstJobsAloneOnEach) {
+TEST(MigFractions, UnequalPartsAreComparedWithJobsAloneOnEach) {
   std::vector<Report> reports = without_and_with_mig();
   reports[1].arms[0].share->profiles = {"3g.71gb", "1g.18gb", "1g.18gb", "1g.18gb"};
   EXPECT_FALSE(points_of_all(reports).at(5).interference) << "none was alone on 3g.71gb";

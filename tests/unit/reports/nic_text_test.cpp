@@ -102,7 +102,7 @@ TEST(NicTables, HostsThatLookAlikeShareARow) {
                                         ElementsAre("vm1", "H200 1B:00.0", "SYS GDR")));
 }
 
-TEST(NicTables, StandInReportsAsTextMarkdownAndHtml) {
+TEST(NicTables, AreInReportsAsTextMarkdownAndHtml) {
   RunSet set = made_up_set({{"1x1", {1000, 1010, 990}}});
   const auto texts = [&] {
     std::ostringstream text, markdown, page;

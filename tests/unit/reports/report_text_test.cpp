@@ -45,7 +45,7 @@ TEST(ReportText, MarkdownHasARowForEachArmAndMetric) {
   EXPECT_THAT(text_of(markdown, hostile_set()), Not(HasSubstr("<script")));
 }
 
-TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
+TEST(ReportText, NamesAnArmWhoseRunsDidDifferentWork) {
   RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
   EXPECT_THAT(run_warnings(set), testing::IsEmpty());
   Report larger = made_up_report({{"run", {2000, 2010}}});
@@ -56,7 +56,7 @@ TEST(ReportText, TellsOfAnArmWhoseRunsDidDifferentWork) {
                                      testing::HasSubstr("batch"), testing::HasSubstr("777"))));
 }
 
-TEST(ReportText, TellsOfAMeanAndOfASpeedupOverSeveralBuilds) {
+TEST(ReportText, SaysThatAMeanOrASpeedupIsOverSeveralBuilds) {
   RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
   Tool& first = set.arms[0].runs[0].tool;
   first.build_id = std::string(64, '1');
@@ -102,7 +102,7 @@ TEST(ReportText, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
                                                       "2 (b)"));
 }
 
-TEST(ReportText, TellsOfAMeanOverSeveralMachines) {
+TEST(ReportText, SaysThatAMeanIsOverSeveralMachines) {
   RunSet set = made_up_set({{"run", {1000, 1010}}});
   EXPECT_THAT(run_warnings(set), testing::IsEmpty());
   Report other = made_up_report({{"run", {500, 510}}}, 60);
@@ -205,7 +205,7 @@ TEST(ReportText, ShowsHowThroughputScales) {
   EXPECT_THAT(text_of(text, made_up_set({{"1x1x1", {100, 102}}})), Not(HasSubstr("speedup")));
 }
 
-TEST(ReportText, LatencyIsToldWhereARunHasIt) {
+TEST(ReportText, LatencyIsPrintedWhereARunHasIt) {
   RunSet set = made_up_set({{"1x1", {100, 102}}});
   for (const auto print : {text, print_csv, print_prometheus, junit}) {
     EXPECT_THAT(text_of(print, set), Not(HasSubstr("latency")));
@@ -220,7 +220,7 @@ TEST(ReportText, LatencyIsToldWhereARunHasIt) {
   EXPECT_THAT(text_of(junit, set), HasSubstr("p95_latency_seconds"));
 }
 
-TEST(ReportText, CsvAndPrometheusTellSpeedupAndRanks) {
+TEST(ReportText, CsvAndPrometheusHaveSpeedupAndRanks) {
   const std::string csv = text_of(print_csv, scaling_set());
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,speedup,1,1.90"));
   EXPECT_THAT(csv, HasSubstr("\"\",\"1x1x2\",,complete,efficiency_upper,1,"));
@@ -251,7 +251,7 @@ TEST(ReportText, MarkdownEscapesWhatItWouldTakeForMoreThanText) {
   EXPECT_EQ(markdown_escaped("> a"), "&gt; a");
 }
 
-TEST(ReportText, JunitTellsErrorsAndEscapes) {
+TEST(ReportText, JunitHasErrorsAndEscapes) {
   const std::string text = text_of(junit, hostile_set());
   EXPECT_THAT(text, HasSubstr("tests=\"2\" errors=\"1\" skipped=\"0\""));
   EXPECT_THAT(text, HasSubstr("<error message=\"&quot;]]&gt;?&lt;boom/&gt;??\"/>"));

@@ -45,7 +45,7 @@ TEST(RunSet, ReadsFilesArmsAndFolders) {
   EXPECT_TRUE(all.arms[0].runs[0].run.ranks[0].step_seconds.empty());
 }
 
-TEST(RunSet, TellsTheBuildThatRanARunNotThatOfTheReport) {
+TEST(RunSet, NamesTheBuildThatRanARunNotThatOfTheReport) {
   Report report = made_up_report({{"run", {1, 2}}});
   Tool other = report.tool;
   other.git_commit = std::string(40, 'b');
@@ -56,7 +56,7 @@ TEST(RunSet, TellsTheBuildThatRanARunNotThatOfTheReport) {
   EXPECT_EQ(set.arms[0].runs[1].tool, other);
 }
 
-TEST(RunSet, BuildsOfOneCommitAreToldApartWhereItDoesNotNameTheirSources) {
+TEST(RunSet, BuildsOfOneCommitAreDistinguishedWhereItDoesNotNameTheirSources) {
   Tool tool = made_up_report({{"run", {1}}}).tool;
   tool.git_commit = std::string(40, 'a');
   tool.dirty = false;
@@ -68,7 +68,7 @@ TEST(RunSet, BuildsOfOneCommitAreToldApartWhereItDoesNotNameTheirSources) {
   EXPECT_NE(build_text(tool), build_text(other));
 }
 
-TEST(RunSet, TwoMachinesOfOneRunStayTwoEvenWhereNothingTellsThemApart) {
+TEST(RunSet, TwoMachinesOfOneRunStayTwoEvenWhereNothingDistinguishesThem) {
   Report report = made_up_report({{"2x1x1", {1, 2}}});
   report.environments.push_back(report.environments[0]);
   for (nearmetal::Run& run : report.arms[0].runs) {

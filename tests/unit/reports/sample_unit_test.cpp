@@ -89,7 +89,7 @@ TEST(SampleUnit, GoesWithoutSayingForImages) {
   EXPECT_THAT(to_json(sample_report()), Not(HasSubstr("\"sample\"")));
 }
 
-TEST(SampleUnit, OfAJobIsToldToItsSweep) {
+TEST(SampleUnit, AJobReportsItToItsSweep) {
   Event event;
   event.kind = EventKind::progress;
   event.sample = SampleUnit::sequence;

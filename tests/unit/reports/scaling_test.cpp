@@ -21,7 +21,7 @@ RunSet with_ranks(const std::vector<std::pair<std::string, std::vector<double>>>
   return set;
 }
 
-TEST(Scaling, IsHeldAgainstTheArmWithTheFewestRanks) {
+TEST(Scaling, IsRelativeToTheArmWithTheFewestRanks) {
   const auto points =
       scaling_of(with_ranks({{"4", {390, 400}}, {"1", {100, 102, 98}}, {"2", {200}}}, {4, 1, 2}));
   ASSERT_EQ(points.size(), 3U);

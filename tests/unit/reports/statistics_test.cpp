@@ -111,7 +111,7 @@ std::pair<double, double> told_and_covered(double coefficient) {
   return {told / series, covered / told};
 }
 
-TEST(Statistics, TheErrorOfAShortSeriesHoldsOrIsNotTold) {
+TEST(Statistics, TheErrorOfAShortSeriesHoldsOrIsUnknown) {
   for (const double coefficient : {0.0, 0.3, 0.5}) {
     const auto [told, covered] = told_and_covered(coefficient);
     EXPECT_GT(told, 0.95) << coefficient;

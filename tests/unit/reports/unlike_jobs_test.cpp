@@ -96,7 +96,7 @@ TEST(UnlikeJobs, AreArmsByThemselvesAndTheKeyHoldsTheirList) {
               ElementsAre(testing::Field(&KeyDifference::name, "job")));
 }
 
-TEST(UnlikeJobs, AreHeldAgainstThemselvesAlone) {
+TEST(UnlikeJobs, AreComparedWithThemselvesAlone) {
   const std::vector<FractionPoint> points = points_of(two_models());
   ASSERT_EQ(points.size(), 4);
   const FractionPoint &serial = points[2], &slices = points[3];

@@ -67,7 +67,7 @@ TEST_F(CmdRunFailure, TerminationDuringWarmUpIsReportedToo) {
   EXPECT_FALSE(partial.throughput);
 }
 
-TEST_F(CmdRunFailure, OutOfMemoryTellsWhatWouldFit) {
+TEST_F(CmdRunFailure, OutOfMemoryNamesTheBatchThatWouldFit) {
   script.on_prepare = [] { throw OutOfMemory("raw", 200'000'000'000, 140'000'000'000, 1024); };
   EXPECT_EQ(run({}), ExitCode::run_failed);
   EXPECT_THAT(err.str(), HasSubstr("200.0 GB needed, 140.0 GB free"));

@@ -8,7 +8,7 @@
 namespace nearmetal {
 namespace {
 
-TEST(ProgressLineTest, TellsStepRateAndTimeLeft) {
+TEST(ProgressLineTest, ShowsStepRateAndTimeLeft) {
   TrainerProgress progress;
   progress.steps_done = 7;
   EXPECT_EQ(progress_text(progress, 256, SampleUnit::image), "warm-up: step 7");

@@ -159,7 +159,7 @@ TEST_F(TrainerTest, AnErrorOfTheDeviceKeepsWhatWasMeasured) {
   EXPECT_EQ(result.steps.size(), 8u);
 }
 
-TEST_F(TrainerTest, AClockThatStandsStillIsAnError) {
+TEST_F(TrainerTest, AClockThatStopsIsAnError) {
   script.step = [](int64_t) { return StepRecord{.seconds = 0, .loss = 1}; };
   EXPECT_THAT(run().failure, testing::HasSubstr("no time"));
 }

@@ -67,7 +67,7 @@ TEST(JobFailure, AKilledRankIsTheCauseOfWhatOthersSay) {
             "(exit code 137; stage 1 of 2, window, step 8)");
 }
 
-TEST(JobFailure, OfALauncherThatFailsItsReasonIsTold) {
+TEST(JobFailure, ALauncherThatFailsIsReportedWithItsReason) {
   const auto reason_of = [](std::initializer_list<const char*> lines) {
     std::string script;
     for (const char* line : lines) print(script, line, to_err);
@@ -191,7 +191,7 @@ TEST(JobFailure, AJobThatSaysNothingHasAnEndingAllTheSame) {
   EXPECT_EQ(failure_of_job(job.process).text, "it was killed (signal 9; before it said anything)");
 }
 
-TEST(JobFailure, TheSilentRankStandsStill) {
+TEST(JobFailure, TheSilentRankHangs) {
   std::string script;
   print(script, heartbeat(1, RankPhase::window, 7), to_err);
   script += "while sleep 0.2; do\n";

@@ -40,7 +40,7 @@ std::string refusal(const Asked& asked) {
   return "";
 }
 
-TEST(LayoutWorkload, LaterOnesStandOverEarlierOnes) {
+TEST(LayoutWorkload, LaterOnesOverrideEarlierOnes) {
   const Workload asked = workload({.of_file = {{"batch", "64"}, {"seed", "2"}, {"verify", "true"}},
                                    .of_layout = {{"batch", "32"}, {"verify", "false"}},
                                    .flags = {"--precision=bf16", "--batch=16"}});
@@ -51,7 +51,7 @@ TEST(LayoutWorkload, LaterOnesStandOverEarlierOnes) {
   EXPECT_EQ(asked.config.warmup, 120) << "defaults are filled";
 }
 
-TEST(LayoutWorkload, OneLengthStandsOverTheOther) {
+TEST(LayoutWorkload, OneLengthOverridesTheOther) {
   const Workload steps = workload({.of_file = {{"duration", "1m"}}, .flags = {"--steps=3"}});
   EXPECT_THAT(run_arguments(steps), ElementsAre("run", "--device=cuda", "--steps=3"));
   EXPECT_EQ(steps.config.duration_seconds, RunConfig{}.duration_seconds);
@@ -127,7 +127,7 @@ std::string refusal(const AskedOfJob& asked) {
   return "";
 }
 
-TEST(JobWorkload, StandsOverThatOfItsLayoutAndUnderTheCommandLine) {
+TEST(JobWorkload, OverridesThatOfItsLayoutAndTheCommandLineOverridesIt) {
   const Workload found = workload({.of_job = {{"model", "resnet18"}, {"forward_only", "true"}},
                                    .other = {.of_file = {{"model", "resnet34"}, {"seed", "2"}},
                                              .of_layout = {{"model", "resnet50"}, {"batch", "8"}},

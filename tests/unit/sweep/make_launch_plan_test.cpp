@@ -97,7 +97,7 @@ TEST(MakeLaunchPlan, TextAndJsonSayWhyGpusWereChosen) {
   EXPECT_TRUE(choices_of(plan, 0).empty()) << "the file named them";
 }
 
-TEST(MakeLaunchPlan, JsonTellsWhichRanksAreNoPeers) {
+TEST(MakeLaunchPlan, JsonNamesTheRanksThatAreNoPeers) {
   LaunchPlan plan = two_of_four_gpus();
   EXPECT_EQ(json::Json::parse(plan_json(plan))["findings"], json::Json::array());
   plan.file.hosts[0].found.assign(4, {"NVIDIA A100-20C", ""});

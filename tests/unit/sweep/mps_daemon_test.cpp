@@ -131,7 +131,7 @@ TEST_F(MpsDaemonTest, OneThatDoesNotObeyIsKilled) {
   EXPECT_TRUE(soon([&] { return !is_alive(pid); }));
 }
 
-TEST_F(MpsDaemonTest, TellsWhyThereIsNone) {
+TEST_F(MpsDaemonTest, SaysWhyThereIsNone) {
   EXPECT_THAT(no_mps_reason(), IsEmpty());
   set("FAIL", "1");
   try {

@@ -41,7 +41,7 @@ TEST(OtherWork, IsNamedByTheSettingsThatDecideIt) {
   EXPECT_EQ(other_work(asked, job), "") << "it did none";
 }
 
-TEST(OtherWork, IsNotWhatTheJobSettles) {
+TEST(OtherWork, IsNotWhatTheJobChoosesItself) {
   const Workload asked = asked_for(largest_that_fits);
   Report job = job_of(asked.config);
   job.invocation.config.batch = 992;
@@ -61,7 +61,7 @@ TEST(OtherWork, IsToldByWhatWasChosen) {
   EXPECT_EQ(other_work(asked, job), "batch 4 instead of 2");
 }
 
-TEST(OtherWork, ThatAJobSettledIsTheArmsWhateverEndsBeforeIt) {
+TEST(OtherWork, WhatAJobChoseIsTheArmsWhateverEndsBeforeIt) {
   LaunchPlan plan;
   plan.placements = {place(listed({Job{{{"a", {0}, 0}}}}), {host("a", 1)})};
   plan.workloads = {asked_for(largest_that_fits)};

@@ -12,7 +12,7 @@ TEST(PartsProbe, HalvesThatAreKeptToAndRunAtOnceWillDo) {
   EXPECT_EQ(verdict_of_sms(2455, 1190, {1188, 1190}), "");
 }
 
-TEST(PartsProbe, TellsWhatIsWrong) {
+TEST(PartsProbe, SaysWhatIsWrong) {
   EXPECT_THAT(verdict_of_sms(2455, 2450, {1200, 1210}), HasSubstr("the limit has no effect"));
   EXPECT_THAT(verdict_of_sms(2455, 1190, {590, 1100}),
               HasSubstr("one of two halves at once did 49.6 % of what it does alone"));

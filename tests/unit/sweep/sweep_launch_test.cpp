@@ -67,7 +67,7 @@ TEST(SweepLaunch, AJobAloneStartsWhateverItsClockSays) {
   EXPECT_THAT(outcome.failure, testing::StartsWith("start 0 "));
 }
 
-TEST(SweepLaunch, OneThatWritesWithoutEndIsHeldToItsLimitsAndStopped) {
+TEST(SweepLaunch, OneThatWritesWithoutEndIsStoppedAtItsLimits) {
   const TimeLimits limits{.start_seconds = 0.25};
   for (const std::string flood : {"yes", "yes {", "yes >&2", "tr '\\0' { </dev/zero"}) {
     const LaunchOutcome outcome = launch({"exec " + flood}, limits);
@@ -124,7 +124,7 @@ TEST(SweepLaunch, TakesWhatRankZeroLeftWhereItsLauncherHandedNothingOn) {
   EXPECT_EQ(launch_leaving(partial, "exit 0").code, ExitCode::run_failed) << "it told no result";
 }
 
-TEST(SweepLaunch, TakesNoReportThatIsCutOrTellsOfLessThanItClaims) {
+TEST(SweepLaunch, TakesNoReportThatIsCutOrHoldsLessThanItClaims) {
   const std::string partial = to_json(of_one_rank(Status::partial));
   EXPECT_TRUE(launch_leaving(partial.substr(0, partial.size() / 2)).reports.empty());
   const LaunchOutcome claims = launch_leaving(to_json(of_one_rank(Status::complete)));

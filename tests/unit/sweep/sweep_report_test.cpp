@@ -13,7 +13,7 @@
 namespace nearmetal {
 namespace {
 
-TEST(SweepReport, TellsTheWarningsOfItsRunsUnderTheTable) {
+TEST(SweepReport, ListsTheWarningsOfItsRunsUnderTheTable) {
   Report report = sample_report();
   report.arms[0].runs[0].warnings = {{"drift", "step times changed by 7 %"}};
   std::ostringstream out;
@@ -77,7 +77,7 @@ TEST(SweepReport, JobsThatNeverRanAtOnceHaveFailed) {
   EXPECT_THAT(*report.arms[0].runs[0].failure, testing::HasSubstr("never in their windows at the"));
 }
 
-TEST(SweepReport, RanksKeepTheirNumbersWhereAJobToldOfSomeAlone) {
+TEST(SweepReport, RanksKeepTheirNumbersWhereAJobReportedSomeAlone) {
   Report told = sample_report();
   auto& run = told.arms[0].runs[0];
   run.world_size = 2;

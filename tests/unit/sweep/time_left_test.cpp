@@ -14,7 +14,7 @@ TEST(TimeLeft, IsKnownOnceARunIsThrough) {
   EXPECT_EQ(left.text(), ", about 0 s left");
 }
 
-TEST(TimeLeft, IsToldInWholeUnits) {
+TEST(TimeLeft, IsPrintedInWholeUnits) {
   EXPECT_EQ(duration_text(45.4), "45 s");
   EXPECT_EQ(duration_text(119), "119 s");
   EXPECT_EQ(duration_text(240), "4 min");

@@ -55,7 +55,7 @@ TEST(TfPrint, StatisticsAreAsDefinedThere) {
                         "----------------------------------------------------------------\n"));
 }
 
-TEST(TfPrint, ModesAreTold) {
+TEST(TfPrint, ModesArePrinted) {
   Report report = report_of_steps({0.1});
   EXPECT_THAT(printed_report(report), HasSubstr("Mode:        training\n"));
   EXPECT_THAT(printed_report(report), HasSubstr("Optimizer:   momentum\n"));
