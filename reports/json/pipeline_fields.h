@@ -61,8 +61,8 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
         "Bubble of the same schedule with the measured mean times of these stages, without "
         "transfers");
   field.added("simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
-              "Bubble of the same schedule in which each transfer takes what known values took with "
-              "nothing else going on (boundary_seconds), one at a time in each direction");
+              "Bubble of the same schedule in which each transfer takes as long as known values "
+              "with nothing else going on (boundary_seconds), one at a time in each direction");
   field("ideal", bubble.ideal, within(0, 1),
         "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
 }
