@@ -47,7 +47,7 @@ struct PipelineBubble {
   Maybe<double> simulated;  // of the same schedule, with these stages' mean times and no transfers
   // The same, each transfer taking what known values took alone.
   Maybe<double> simulated_with_transfers;
-  double ideal = 0;         // (stages - 1) / (micro-batches + stages - 1): of equal stages
+  double ideal = 0;  // (stages - 1) / (micro-batches + stages - 1): of equal stages
 
   bool operator==(const PipelineBubble&) const = default;
 };
