@@ -103,6 +103,19 @@ struct ProgramOptions {
   int64_t step_images() const { return micro_batches * batch_size; }
 };
 
+/// Bytes of one micro-batch that a stage receives from the stage before it and sends to the one
+/// behind; as many of gradients go the other way. 0: there is no such stage.
+struct BoundaryBytes {
+  int64_t received = 0, sent = 0;
+};
+inline BoundaryBytes bytes_of_boundaries(const Graph& graph, const ProgramOptions& options) {
+  const auto bytes = [&](const Node& boundary) {
+    return options.batch_size * boundary.shape.elements() * element_bytes(options.precision);
+  };
+  return {graph.receives() ? bytes(graph.nodes().front()) : 0,
+          graph.sends() ? bytes(graph.nodes().back()) : 0};
+}
+
 inline bool is_adamw(const ProgramOptions& options) {
   return options.optimizer.kind == Optimizer::adamw;
 }

@@ -89,10 +89,6 @@ void CpuProgram::connect_stages(StageLinks& links) {
   state_.stage.links = &links;
 }
 
-int64_t CpuProgram::boundary_bytes() const {
-  if (!graph_.sends()) return 0;
-  return options_.batch_size * graph_.nodes().back().shape.elements() *
-         element_bytes(options_.precision);
-}
+int64_t CpuProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
 
 }  // namespace nearmetal::cpu

@@ -20,14 +20,6 @@ int64_t largest_batch_size(const Graph& graph, const ProgramOptions& options) {
   return largest;
 }
 
-// What a stage receives and sends once more, when known values test its boundaries after the steps.
-int64_t boundary_test_bytes(const Graph& graph, const ProgramOptions& options) {
-  int64_t elements = 0;
-  if (graph.receives()) elements += graph.nodes().front().shape.elements();
-  if (graph.sends()) elements += graph.nodes().back().shape.elements();
-  return options.batch_size * elements * element_bytes(options.precision);
-}
-
 }  // namespace
 
 void CudaProgram::require_memory(const Graph& graph, const ProgramOptions& options) {
@@ -60,9 +52,11 @@ int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& opti
   const LoweredStep step = lower(graph, options, choices, layout, resources);
   const bool copies = options.input != Input::device && step.images != nullptr;
   const int64_t staged = copies ? HostInput::bytes(graph, options) : 0;
+  // Known values test the boundaries after the steps, in memory of their own.
+  const BoundaryBytes tested = bytes_of_boundaries(graph, options);
   return step.memory.total_bytes +
          PersistentMemory::bytes_needed(graph, options, layout, assumed_multiprocessors) +
-         workspace_limit(options.precision) + staged + boundary_test_bytes(graph, options);
+         workspace_limit(options.precision) + staged + tested.received + tested.sent;
 }
 
 int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,

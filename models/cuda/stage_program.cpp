@@ -18,11 +18,7 @@ void CudaProgram::connect_stages(StageLinks& links) {
   settle_step();
 }
 
-int64_t CudaProgram::boundary_bytes() const {
-  if (!graph_.sends()) return 0;
-  return options_.batch_size * graph_.nodes().back().shape.elements() *
-         element_bytes(options_.precision);
-}
+int64_t CudaProgram::boundary_bytes() const { return bytes_of_boundaries(graph_, options_).sent; }
 
 std::vector<TaskMark> CudaProgram::task_marks() {
   if (finished_ == 0) return {};
