@@ -10,7 +10,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// When what each pass of each micro-batch reads is there; infinite: not known yet.
+// The times at which each pass of each micro-batch can read its input; infinite: not known yet.
 class Inputs {
  public:
   Inputs(std::span<const StageTimes> stages, int micro_batches)
@@ -24,7 +24,7 @@ class Inputs {
   double of(size_t stage, const StageTask& task) const {
     return there_[stage][index(task.pass)][task.micro_batch];
   }
-  // What the task of a stage leaves at this time goes to the stage that reads it.
+  // Sends the result of a task, which ends at this time, to the stage that reads it.
   void leave(size_t stage, const StageTask& task, double end) {
     const bool forward = task.pass == Pass::forward;
     const auto bring = [&](size_t reader, Pass pass, double time) {

@@ -60,9 +60,10 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
   field("simulated", bubble.simulated, within(0, 1),
         "Bubble of the same schedule with the measured mean times of these stages, without "
         "transfers");
-  field.added("simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
-              "Bubble of the same schedule in which each transfer takes as long as known values "
-              "with nothing else going on (boundary_seconds), one at a time in each direction");
+  field.added(
+      "simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
+      "Bubble of the same schedule with transfers, one at a time in each direction, each as "
+      "long as the lesser boundary_seconds of its two stages");
   field("ideal", bubble.ideal, within(0, 1),
         "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
 }

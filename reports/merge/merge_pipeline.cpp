@@ -16,13 +16,16 @@ std::vector<StageSeconds> seconds_of_stages(const Run& run, int64_t stages) {
   return seconds;
 }
 
-// Between each of them and the one behind; empty where a boundary was not tested.
+// Seconds between each stage and the one behind; empty where one was not tested. Both sides of a
+// boundary measure at least its transfer: either may have waited for the other, or for its second
+// boundary.
 std::vector<double> seconds_of_boundaries(const Run& run, int64_t stages) {
   std::vector<double> seconds;
   for (int64_t s = 0; s + 1 < stages; ++s) {
-    const Maybe<double>& boundary = run.ranks.at(s).stage->boundary_seconds;
-    if (!boundary) return {};
-    seconds.push_back(*boundary);
+    const Maybe<double>& here = run.ranks.at(s).stage->boundary_seconds;
+    const Maybe<double>& behind = run.ranks.at(s + 1).stage->boundary_seconds;
+    if (!here || !behind) return {};
+    seconds.push_back(std::min(*here, *behind));
   }
   return seconds;
 }
@@ -38,7 +41,7 @@ PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
     busy += stage.busy();
     span += stage.span;
     const auto count = static_cast<double>(micro_batches);
-    times.push_back({stage.forward / count, stage.backward / count, 0});
+    times.push_back({stage.forward / count, stage.backward / count});
   }
   const auto simulated = [&] {
     return std::max(0.0,

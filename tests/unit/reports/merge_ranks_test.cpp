@@ -89,6 +89,25 @@ TEST(MergeRanks, TheBubbleIsThatOfAllStages) {
   EXPECT_FALSE(merged_run(parts).pipeline->bubble.measured);
 }
 
+TEST(MergeRanks, TransfersTakeWhatTheStageThatDidNotWaitMeasured) {
+  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8};  // of 4 micro-batches
+  auto parts = stages_of({equal, equal, equal});
+  const auto stage_of = [&](size_t rank) -> RankStage& {
+    return *parts[rank].arms[0].runs[0].ranks[0].stage;
+  };
+  for (const size_t rank : {0u, 1u, 2u}) stage_of(rank).boundary_seconds = 0.5;
+  stage_of(1).boundary_seconds = 3;
+  const std::vector<StageTimes> times{{1, 2, 0.5}, {1, 2, 0.5}, {1, 2, 0}};
+  const double expected = bubble_of(simulate_pipeline(RunConfig{}.schedule, times, 4));
+  PipelineBubble bubble = merged_run(parts).pipeline->bubble;
+  EXPECT_DOUBLE_EQ(*bubble.simulated_with_transfers, expected);
+  EXPECT_GT(expected, *bubble.simulated);
+  stage_of(2).boundary_seconds = Unknown{"not tested"};
+  bubble = merged_run(parts).pipeline->bubble;
+  EXPECT_FALSE(bubble.simulated_with_transfers);
+  EXPECT_TRUE(bubble.simulated);
+}
+
 TEST(MergeRanks, AProofOfOneStageIsThatOfTheRun) {
   auto parts = stages_of({{}, {}});
   parts[0].arms[0].runs[0].proof.replicas_identical = true;
