@@ -241,7 +241,7 @@ TEST_F(ProgramTest, ProductsInLargeClustersRunOnlyWhenPinned) {
   options.precision = Precision::bf16;
   options.batch_size = 4;
   options.kernel_choices = backend().prepare(graph, options)->kernel_choices();
-  // Of cuBLASLt 13.0 for compute capability 9.0, in clusters of 2 x 4 blocks.
+  // An algorithm of cuBLASLt 13.0 for compute capability 9.0, in clusters of 2 x 4 blocks.
   const std::string large =
       "lt_19000000042_100000023_0_9000000000003_1fc3400000001_e0000000e_44000e000e";
   const auto product =
@@ -250,13 +250,18 @@ TEST_F(ProgramTest, ProductsInLargeClustersRunOnlyWhenPinned) {
   ASSERT_NE(product, options.kernel_choices.end());
   product->implementation = large;
   const auto prepared = [&] { return backend().prepare(graph, options)->kernel_choices(); };
-  for (const KernelChoice& choice : prepared()) EXPECT_NE(choice.implementation, large);
   options.kernel_choices_pinned = true;
   try {
     EXPECT_EQ(prepared(), options.kernel_choices);
-  } catch (const std::runtime_error&) {
+  } catch (const std::runtime_error& error) {
+    // No other failure is one of this library or chip.
+    const std::string refusal =
+        "the pinned plan " + large + " for '" + product->key + "' does not load here";
+    ASSERT_EQ(error.what(), refusal);
     GTEST_SKIP() << "cuBLASLt does not have this algorithm here";
   }
+  options.kernel_choices_pinned = false;
+  for (const KernelChoice& choice : prepared()) EXPECT_NE(choice.implementation, large);
 }
 
 TEST_F(ProgramTest, UnloadableKnownPlansAreTunedAgain) {

@@ -79,7 +79,7 @@ ParameterSlice linear_slice(const Graph& graph, const Node& linear) {
   return slice;
 }
 
-// move(element, place) of each canonical element of the slice.
+// Calls move(element, place) for each canonical element; place() would divide for every one.
 template <class Move>
 void for_each_place(const ParameterSlice& slice, size_t elements, Move move) {
   const auto count = static_cast<int64_t>(elements);

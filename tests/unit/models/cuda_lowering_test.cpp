@@ -222,6 +222,27 @@ TEST(CudaStem, SpaceToDepthIsFor16Bits) {
   EXPECT_THAT(forms(Precision::fp32), Not(Contains(StemForm::space_to_depth)));
 }
 
+TEST(CudaFlatLayout, SlicesHoldEachWeightAtItsPlaceAndZerosElsewhere) {
+  for (const Graph& graph :
+       {build_network("resnet18", {32, 10}), small_vgg_graph({3, 13, 18}, false)}) {
+    const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
+    for (size_t p = 0; p < layout.slices.size(); ++p) {
+      const ParameterSlice& slice = layout.slices[p];
+      std::vector<float> values(graph.parameters()[p].size);
+      std::iota(values.begin(), values.end(), 1.0f);
+      const std::vector<float> flat = slice.to_flat(values);
+      ASSERT_EQ(std::ssize(flat), slice.elements);
+      int64_t misplaced = 0;
+      for (size_t i = 0; i < values.size(); ++i) misplaced += flat[slice.place(i)] != values[i];
+      EXPECT_EQ(misplaced, 0) << graph.parameters()[p].name;
+      EXPECT_EQ(std::ranges::count(flat, 0.0f), slice.elements - std::ssize(values));
+      std::vector<float> back(values.size());
+      slice.to_canonical(flat, back);
+      EXPECT_EQ(back, values) << graph.parameters()[p].name;
+    }
+  }
+}
+
 TEST(CudaFlatLayout, HoldsEveryParameterOnceLastLayerFirst) {
   const Graph graph = build_network("resnet50", {224, 1000});
   const FlatLayout layout = flat_layout(graph, StemForm::pad_to_4);
