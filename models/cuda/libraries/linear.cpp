@@ -96,7 +96,7 @@ std::optional<cublasLtMatmulAlgo_t> named_algorithm(const std::string& name) {
   return count == 0 ? std::nullopt : std::optional(algorithm);
 }
 
-// What a larger cluster becomes.
+// Larger clusters are replaced by these.
 constexpr cublasLtClusterShape_t two_blocks[] = {CUBLASLT_CLUSTER_SHAPE_2x1x1,
                                                  CUBLASLT_CLUSTER_SHAPE_1x2x1};
 
@@ -110,7 +110,8 @@ bool is_small_cluster(const cublasLtMatmulAlgo_t& algorithm) {
          std::ranges::find(two_blocks, shape) != std::end(two_blocks);
 }
 
-constexpr int most_first_algorithms = 8;  // until one of them takes a small cluster
+// The constructor takes the first of these that has, or takes, a small cluster.
+constexpr int most_first_algorithms = 8;
 
 }  // namespace
 

@@ -47,8 +47,8 @@ class Product {
   cublasStatus_t try_launch(const ProductOperands& operands, void* workspace,
                             cudaStream_t stream) const;
 
-  /// Names of the algorithms that cuBLASLt's heuristic puts first, so many of them, all with small
-  /// clusters: those with larger ones as they are with two blocks, if they compute it so.
+  /// Names of the `most` algorithms that cuBLASLt's heuristic puts first. One with a large cluster
+  /// is offered in both shapes of two thread blocks instead, as far as it computes the product so.
   std::vector<std::string> offered(int most) const;
   /// Takes the algorithm of this name, of the same version of cuBLASLt, from now on; false if it
   /// does not compute this product here.

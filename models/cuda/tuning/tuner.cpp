@@ -50,7 +50,6 @@ Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
   for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
 
-// Takes a known choice over; `problem` is null where the choice is not a convolution.
 const KernelChoice* Tuner::known_choice(const std::string& key) const {
   const auto found = known_.find(key);
   if (found != known_.end()) return &found->second;
@@ -58,6 +57,7 @@ const KernelChoice* Tuner::known_choice(const std::string& key) const {
   return nullptr;
 }
 
+// Takes a known choice over; `problem` is null where the choice is not a convolution.
 bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
   if (used_.contains(key)) return true;
   const KernelChoice* choice = known_choice(key);

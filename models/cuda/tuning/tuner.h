@@ -21,7 +21,7 @@ namespace nearmetal::cuda {
 
 /// At most this many of cuDNN's plans for a problem are timed.
 inline constexpr int most_candidates = 64;
-/// So many of the algorithms that cuBLASLt puts first are timed.
+/// This many of the algorithms that cuBLASLt puts first are timed (see Product::offered()).
 inline constexpr int most_algorithms = 12;
 
 /// Implementations of a KernelChoice that are no names of plans or algorithms.
