@@ -46,6 +46,11 @@ class Inputs {
   std::vector<std::array<double, 2>> last_arrival_;        // by boundary and pass
 };
 
+double seconds_of(const StageTimes& stage, const StageTask& task, size_t index) {
+  if (!stage.task_seconds.empty()) return stage.task_seconds.at(index);
+  return task.pass == Pass::forward ? stage.forward_seconds : stage.backward_seconds;
+}
+
 const TaskMark& mark_of(const std::vector<TaskMark>& marks, const StageTask& task) {
   const auto found = std::ranges::find(marks, task, &TaskMark::task);
   if (found == marks.end()) throw std::invalid_argument("a stage lacks the mark of a micro-batch");
@@ -132,8 +137,7 @@ std::vector<std::vector<TaskMark>> simulate_pipeline(Schedule schedule,
         if (input == never) break;
         const double begin =
             marks[s].empty() ? input : std::max(input, marks[s].back().end_seconds);
-        const double seconds =
-            task.pass == Pass::forward ? stages[s].forward_seconds : stages[s].backward_seconds;
+        const double seconds = seconds_of(stages[s], task, marks[s].size());
         marks[s].push_back({task, begin, begin + seconds});
         inputs.leave(s, task, begin + seconds);
         moved = true;

@@ -46,6 +46,7 @@ struct StageTimes {
   double forward_seconds = 0;
   double backward_seconds = 0;
   double transfer_seconds = 0;
+  std::vector<double> task_seconds{};  // of each task in the stage's order; empty: as above
 };
 
 /// When a task was computed, by whatever clock.

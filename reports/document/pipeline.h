@@ -45,7 +45,7 @@ struct RankStage {
 struct PipelineBubble {
   Maybe<double> measured;   // 1 - sum of busy / sum of span, of the first replica's stages
   Maybe<double> simulated;  // of the same schedule, with these stages' mean times and no transfers
-  // The same with transfers, each as long as the lesser boundary_seconds of its two stages.
+  // With each task's own time, and transfers as long as the lesser boundary_seconds of both stages.
   Maybe<double> simulated_with_transfers;
   double ideal = 0;  // (stages - 1) / (micro-batches + stages - 1): of equal stages
 

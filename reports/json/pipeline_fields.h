@@ -62,8 +62,9 @@ void fields(Archive& field, In<Archive, PipelineBubble> bubble) {
         "transfers");
   field.added(
       "simulated_with_transfers", bubble.simulated_with_transfers, within(0, 1),
-      "Bubble of the same schedule with transfers, one at a time in each direction, each as "
-      "long as the lesser boundary_seconds of its two stages");
+      "Bubble of the same schedule with the times of each pass of each micro-batch (its share in "
+      "`marks`) and with transfers, one at a time in each direction, each as long as the lesser "
+      "boundary_seconds of its two stages");
   field("ideal", bubble.ideal, within(0, 1),
         "(stages - 1) / (micro-batches + stages - 1): bubble of equal stages without transfers");
 }

@@ -30,12 +30,6 @@ std::pair<Run, std::vector<Environment>> merge_jobs(std::vector<Report> jobs, bo
 std::pair<Run, std::vector<Environment>> merge_serial_jobs(std::vector<Report> jobs,
                                                            bool unlike = false);
 
-/// The bubble of the stages of one replica, in their order. `transfers`: seconds between each stage
-/// and the one behind; empty: not known.
-PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
-                               std::span<const StageSeconds> stages,
-                               std::span<const double> transfers);
-
 /// Fills what the stages of a run are together, where it is known of each.
 void merge_pipeline(const RunConfig& config, Run& run);
 

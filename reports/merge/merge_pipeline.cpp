@@ -1,70 +1,87 @@
 #include <algorithm>
+#include <array>
 
 #include "reports/merge/merge.h"
 
 namespace nearmetal {
 namespace {
 
-// The times of the first replica's stages, in their order; empty where one of them is not known.
-std::vector<StageSeconds> seconds_of_stages(const Run& run, int64_t stages) {
-  std::vector<StageSeconds> seconds;
-  for (int64_t s = 0; s < stages && s < std::ssize(run.ranks); ++s) {
+// The first replica's stages in their order; empty where the times of one are not known.
+std::vector<RankStage> timed_stages(const Run& run, int64_t count) {
+  std::vector<RankStage> stages;
+  for (int64_t s = 0; s < count && s < std::ssize(run.ranks); ++s) {
     const std::optional<RankStage>& stage = run.ranks[s].stage;
     if (!stage || !stage->seconds) return {};
-    seconds.push_back(*stage->seconds);
+    stages.push_back(*stage);
+  }
+  return stages;
+}
+
+StageTimes mean_times(const StageSeconds& seconds, int64_t micro_batches) {
+  const auto count = static_cast<double>(micro_batches);
+  return {seconds.forward / count, seconds.backward / count};
+}
+
+// Each task of a stage in its share of the marked step, scaled so that the passes together take
+// their means.
+std::vector<double> task_seconds(const RankStage& stage) {
+  const auto length = [](const TaskMark& mark) { return mark.end_seconds - mark.begin_seconds; };
+  const auto pass = [](const TaskMark& mark) { return static_cast<size_t>(mark.task.pass); };
+  const std::array means{stage.seconds->forward, stage.seconds->backward};
+  std::array<double, 2> marked{};
+  for (const TaskMark& mark : stage.marks) marked[pass(mark)] += length(mark);
+  std::vector<double> seconds;
+  for (const TaskMark& mark : stage.marks) {
+    const double sum = marked[pass(mark)];
+    seconds.push_back(sum > 0 ? length(mark) * means[pass(mark)] / sum : 0);
   }
   return seconds;
 }
 
-// Seconds between each stage and the one behind; empty where one was not tested. Both sides of a
-// boundary measure at least its transfer: either may have waited for the other, or for its second
-// boundary.
-std::vector<double> seconds_of_boundaries(const Run& run, int64_t stages) {
-  std::vector<double> seconds;
-  for (int64_t s = 0; s + 1 < stages; ++s) {
-    const Maybe<double>& here = run.ranks.at(s).stage->boundary_seconds;
-    const Maybe<double>& behind = run.ranks.at(s + 1).stage->boundary_seconds;
-    if (!here || !behind) return {};
-    seconds.push_back(std::min(*here, *behind));
+double simulated_bubble(const RunConfig& config, std::span<const StageTimes> times) {
+  const auto marks =
+      simulate_pipeline(config.schedule, times, static_cast<int>(config.micro_batches));
+  return std::max(0.0, bubble_of(marks));
+}
+
+Maybe<double> bubble_with_transfers(const RunConfig& config, std::span<const RankStage> stages) {
+  std::vector<StageTimes> times;
+  for (const RankStage& stage : stages) {
+    if (std::ssize(stage.marks) != 2 * config.micro_batches) {
+      return Unknown{"not every stage marked a step"};
+    }
+    times.push_back({.task_seconds = task_seconds(stage)});
   }
-  return seconds;
+  for (size_t i = 0; i + 1 < stages.size(); ++i) {
+    const Maybe<double>& here = stages[i].boundary_seconds;
+    const Maybe<double>& behind = stages[i + 1].boundary_seconds;
+    if (!here || !behind) return Unknown{"not every boundary was tested"};
+    // Both measure at least the transfer: either may have waited for the other, or for its second
+    // boundary.
+    times[i].transfer_seconds = std::min(*here, *behind);
+  }
+  return simulated_bubble(config, times);
 }
 
 }  // namespace
 
-PipelineBubble pipeline_bubble(Schedule schedule, int64_t micro_batches,
-                               std::span<const StageSeconds> stages,
-                               std::span<const double> transfers) {
-  double busy = 0, span = 0;
-  std::vector<StageTimes> times;
-  for (const StageSeconds& stage : stages) {
-    busy += stage.busy();
-    span += stage.span;
-    const auto count = static_cast<double>(micro_batches);
-    times.push_back({stage.forward / count, stage.backward / count});
-  }
-  const auto simulated = [&] {
-    return std::max(0.0,
-                    bubble_of(simulate_pipeline(schedule, times, static_cast<int>(micro_batches))));
-  };
-  PipelineBubble bubble;
-  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
-  bubble.simulated = simulated();
-  bubble.simulated_with_transfers = Unknown{"not every boundary was tested"};
-  if (transfers.size() + 1 == stages.size()) {
-    for (size_t i = 0; i < transfers.size(); ++i) times[i].transfer_seconds = transfers[i];
-    bubble.simulated_with_transfers = simulated();
-  }
-  bubble.ideal = ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(micro_batches));
-  return bubble;
-}
-
 void merge_pipeline(const RunConfig& config, Run& run) {
   if (!run.pipeline) return;
-  const std::vector<StageSeconds> stages = seconds_of_stages(run, config.pipeline);
+  const std::vector<RankStage> stages = timed_stages(run, config.pipeline);
   if (stages.empty()) return;
-  run.pipeline->bubble = pipeline_bubble(config.schedule, config.micro_batches, stages,
-                                         seconds_of_boundaries(run, config.pipeline));
+  double busy = 0, span = 0;
+  std::vector<StageTimes> means;
+  for (const RankStage& stage : stages) {
+    busy += stage.seconds->busy();
+    span += stage.seconds->span;
+    means.push_back(mean_times(*stage.seconds, config.micro_batches));
+  }
+  PipelineBubble& bubble = run.pipeline->bubble;
+  if (span > 0) bubble.measured = std::clamp(1 - busy / span, 0.0, 1.0);
+  bubble.simulated = simulated_bubble(config, means);
+  bubble.simulated_with_transfers = bubble_with_transfers(config, stages);
+  bubble.ideal =
+      ideal_bubble(static_cast<int>(stages.size()), static_cast<int>(config.micro_batches));
 }
 
 }  // namespace nearmetal

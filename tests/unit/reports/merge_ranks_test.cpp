@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+
 #include "reports/merge/merge.h"
 
 namespace nearmetal {
@@ -89,23 +92,68 @@ TEST(MergeRanks, TheBubbleIsThatOfAllStages) {
   EXPECT_FALSE(merged_run(parts).pipeline->bubble.measured);
 }
 
+// A step of 4 micro-batches in this stage of three, whose tasks take the seconds that are given.
+std::vector<TaskMark> marks_of(int stage, const std::function<double(const StageTask&)>& seconds) {
+  std::vector<TaskMark> marks;
+  for (const StageTask& task : stage_tasks(RunConfig{}.schedule, 3, 4, stage)) {
+    const double begin = marks.empty() ? 0 : marks.back().end_seconds;
+    marks.push_back({task, begin, begin + seconds(task)});
+  }
+  return marks;
+}
+
+RankStage& stage_of(std::vector<Report>& parts, int rank) {
+  return *parts[rank].arms[0].runs[0].ranks[0].stage;
+}
+
+// Three equal stages, whose tasks take 1 and 2 s, and a value half a second.
+std::vector<Report> three_stages() {
+  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8};
+  std::vector<Report> parts = stages_of({equal, equal, equal});
+  for (int rank = 0; rank < 3; ++rank) {
+    RankStage& stage = stage_of(parts, rank);
+    stage.boundary_seconds = 0.5;
+    stage.marks = marks_of(
+        rank, [](const StageTask& task) { return task.pass == Pass::forward ? 1.0 : 2.0; });
+  }
+  return parts;
+}
+
 TEST(MergeRanks, TransfersTakeWhatTheStageThatDidNotWaitMeasured) {
-  const StageSeconds equal{.span = 16, .forward = 4, .backward = 8};  // of 4 micro-batches
-  auto parts = stages_of({equal, equal, equal});
-  const auto stage_of = [&](size_t rank) -> RankStage& {
-    return *parts[rank].arms[0].runs[0].ranks[0].stage;
-  };
-  for (const size_t rank : {0u, 1u, 2u}) stage_of(rank).boundary_seconds = 0.5;
-  stage_of(1).boundary_seconds = 3;
+  std::vector<Report> parts = three_stages();
+  stage_of(parts, 1).boundary_seconds = 3;
   const std::vector<StageTimes> times{{1, 2, 0.5}, {1, 2, 0.5}, {1, 2, 0}};
   const double expected = bubble_of(simulate_pipeline(RunConfig{}.schedule, times, 4));
   PipelineBubble bubble = merged_run(parts).pipeline->bubble;
   EXPECT_DOUBLE_EQ(*bubble.simulated_with_transfers, expected);
   EXPECT_GT(expected, *bubble.simulated);
-  stage_of(2).boundary_seconds = Unknown{"not tested"};
+  stage_of(parts, 2).boundary_seconds = Unknown{"not tested"};
   bubble = merged_run(parts).pipeline->bubble;
   EXPECT_FALSE(bubble.simulated_with_transfers);
   EXPECT_TRUE(bubble.simulated);
+}
+
+TEST(MergeRanks, TasksThatWereSlowedAreSoInTheBubbleWithTransfers) {
+  std::vector<Report> parts = three_stages();
+  const double even = *merged_run(parts).pipeline->bubble.simulated_with_transfers;
+  // Twice as long as means, so that it is their shares that count.
+  const auto seconds = [](const StageTask& task) {
+    return (task.pass == Pass::forward ? 2.0 : 4.0) * (task.micro_batch == 0 ? 0.4 : 1.2);
+  };
+  std::vector<StageTimes> times;
+  for (int rank = 0; rank < 3; ++rank) {
+    stage_of(parts, rank).marks = marks_of(rank, seconds);
+    times.push_back({.transfer_seconds = rank < 2 ? 0.5 : 0});
+    for (const StageTask& task : stage_tasks(RunConfig{}.schedule, 3, 4, rank)) {
+      times.back().task_seconds.push_back(seconds(task) / 2);
+    }
+  }
+  const PipelineBubble bubble = merged_run(parts).pipeline->bubble;
+  EXPECT_NEAR(*bubble.simulated_with_transfers,
+              bubble_of(simulate_pipeline(RunConfig{}.schedule, times, 4)), 1e-12);
+  EXPECT_GT(std::abs(*bubble.simulated_with_transfers - even), 1e-3);
+  stage_of(parts, 1).marks.clear();
+  EXPECT_FALSE(merged_run(parts).pipeline->bubble.simulated_with_transfers);
 }
 
 TEST(MergeRanks, AProofOfOneStageIsThatOfTheRun) {
