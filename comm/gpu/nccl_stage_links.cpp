@@ -169,20 +169,25 @@ bool NcclStageLinks::passes(Transfer send, Transfer receive, int64_t sent_bytes,
   return are_known(in.get(), received_bytes, neighbour, run, stream_.get());
 }
 
-// The time of a value, with nothing else on the GPU.
+// The time of a value, with nothing else on the GPU. Of two in a row the second is timed: by then
+// neither stage waits for the other to begin, nor the GPU for the host.
 double NcclStageLinks::seconds_of_value(int64_t bytes_from_previous, int64_t bytes_to_next) {
   const cuda::DeviceMemory out = cuda::allocate_device(bytes_to_next + 1);
   const cuda::DeviceMemory in = cuda::allocate_device(bytes_from_previous + 1);
   const cuda::EventHandle begin = cuda::make_event(), end = cuda::make_event();
+  const auto transfer = [&] {
+    if (bytes_from_previous > 0) {
+      start(Transfer::receive_value, 0, in.get(), bytes_from_previous, stream_.get());
+    }
+    if (bytes_to_next > 0) {
+      start(Transfer::send_value, 0, out.get(), bytes_to_next, stream_.get());
+    }
+    if (bytes_from_previous > 0) finish(Transfer::receive_value, 0, stream_.get());
+    if (bytes_to_next > 0) finish(Transfer::send_value, 0, stream_.get());
+  };
+  transfer();
   NM_CALL(cudaEventRecord(begin.get(), stream_.get()));
-  if (bytes_from_previous > 0) {
-    start(Transfer::receive_value, 0, in.get(), bytes_from_previous, stream_.get());
-  }
-  if (bytes_to_next > 0) {
-    start(Transfer::send_value, 0, out.get(), bytes_to_next, stream_.get());
-  }
-  if (bytes_from_previous > 0) finish(Transfer::receive_value, 0, stream_.get());
-  if (bytes_to_next > 0) finish(Transfer::send_value, 0, stream_.get());
+  transfer();
   NM_CALL(cudaEventRecord(end.get(), stream_.get()));
   return cuda::seconds_between(begin.get(), end.get());
 }
