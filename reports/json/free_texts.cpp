@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 
+#include "reports/json/fields.h"
 #include "reports/json/json.h"
 #include "reports/json/json_archive.h"
 
