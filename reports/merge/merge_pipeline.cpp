@@ -23,17 +23,17 @@ StageTimes mean_times(const StageSeconds& seconds, int64_t micro_batches) {
 }
 
 // Each task of a stage in its share of the marked step, scaled so that the passes together take
-// their means.
+// their means; empty where no step was marked, or a pass of it has no length to share.
 std::vector<double> task_seconds(const RankStage& stage) {
   const auto length = [](const TaskMark& mark) { return mark.end_seconds - mark.begin_seconds; };
   const auto pass = [](const TaskMark& mark) { return static_cast<size_t>(mark.task.pass); };
   const std::array means{stage.seconds->forward, stage.seconds->backward};
   std::array<double, 2> marked{};
   for (const TaskMark& mark : stage.marks) marked[pass(mark)] += length(mark);
+  if (std::ranges::any_of(marked, [](double sum) { return !(sum > 0); })) return {};
   std::vector<double> seconds;
   for (const TaskMark& mark : stage.marks) {
-    const double sum = marked[pass(mark)];
-    seconds.push_back(sum > 0 ? length(mark) * means[pass(mark)] / sum : 0);
+    seconds.push_back(length(mark) * means[pass(mark)] / marked[pass(mark)]);
   }
   return seconds;
 }
@@ -47,10 +47,10 @@ double simulated_bubble(const RunConfig& config, std::span<const StageTimes> tim
 Maybe<double> bubble_with_transfers(const RunConfig& config, std::span<const RankStage> stages) {
   std::vector<StageTimes> times;
   for (const RankStage& stage : stages) {
-    if (std::ssize(stage.marks) != 2 * config.micro_batches) {
+    times.push_back({.task_seconds = task_seconds(stage)});
+    if (std::ssize(times.back().task_seconds) != 2 * config.micro_batches) {
       return Unknown{"not every stage marked a step"};
     }
-    times.push_back({.task_seconds = task_seconds(stage)});
   }
   for (size_t i = 0; i + 1 < stages.size(); ++i) {
     const Maybe<double>& here = stages[i].boundary_seconds;

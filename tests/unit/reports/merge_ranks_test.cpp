@@ -152,6 +152,8 @@ TEST(MergeRanks, TasksThatWereSlowedAreSoInTheBubbleWithTransfers) {
   EXPECT_NEAR(*bubble.simulated_with_transfers,
               bubble_of(simulate_pipeline(RunConfig{}.schedule, times, 4)), 1e-12);
   EXPECT_GT(std::abs(*bubble.simulated_with_transfers - even), 1e-3);
+  stage_of(parts, 1).marks = marks_of(1, [](const StageTask&) { return 0.0; });
+  EXPECT_FALSE(merged_run(parts).pipeline->bubble.simulated_with_transfers);
   stage_of(parts, 1).marks.clear();
   EXPECT_FALSE(merged_run(parts).pipeline->bubble.simulated_with_transfers);
 }
