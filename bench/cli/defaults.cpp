@@ -143,6 +143,7 @@ void fill_defaults(RunConfig& config, Device device) {
   // steps, then 31, then 27): 120 steps at the default batch outlast that.
   fill(config.warmup, int64_t{cuda ? 120 : 3});
   if (cuda) fill(config.launch, LaunchMode::graph);
+  if (cuda) fill(config.all_reduce, AllReduceKind::nccl);
   if (!has_fp16_gradients(config)) fill(config.loss_scale, LossScale{});
   if (config.batch == largest_that_fits) return;
   fill(config.loss_scale, default_loss_scale(*config.batch));
@@ -175,10 +176,10 @@ void check_settings(const Workload& workload) {
   });
   require(cuda || config.input == Input::device,
           "--input host and pageable are for GPUs; leave it out with --device cpu");
-  const bool by_nccl_alone = collective_for(config.all_reduce, true).nccl == NcclGroup::all_ranks;
-  require(config.nccl_algorithm == NcclAlgorithm::automatic || by_nccl_alone,
+  const AllReduceKind all_reduce = config.all_reduce.value_or(AllReduceKind::nccl);
+  require(config.nccl_algorithm == NcclAlgorithm::automatic || all_reduce == AllReduceKind::nccl,
           "--nccl-algorithm is for sums by NCCL alone; leave --all-reduce " +
-              std::string(to_string(config.all_reduce)) + " out");
+              std::string(to_string(all_reduce)) + " out");
   require(config.nccl_algorithm == NcclAlgorithm::automatic || config.launch != LaunchMode::stream,
           "--nccl-algorithm is checked in the step's graph; leave --launch stream out");
   require(cuda || config.batch != largest_that_fits,

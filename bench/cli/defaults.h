@@ -25,6 +25,7 @@ std::pair<Device, std::string> choose_device(Device asked, const std::filesystem
 /// | batch         | 256; 32 sequences       | 16; 4 sequences          |
 /// | warmup        | 120                     | 3                        |
 /// | launch        | graph                   | does not apply           |
+/// | all_reduce    | nccl                    | does not apply           |
 /// | loss_scale    | 8 x sqrt(batch) in fp16, to a power of two; else 1 |
 ///
 /// and by the network, whose customary optimizer it takes:

@@ -186,11 +186,11 @@ class Sweep {
     std::string what = "run " + std::to_string(before + 1) + " of " + std::to_string(before + left);
     if (plan_.placements.size() > 1) what += ": " + name;
     time_left_.begin_run(left);
+    runs_->pin_all_reduce(plan_, launch.layout);
     LaunchOutcome outcome = run_layout(plan_, launch.layout, stop_, progress_of(what));
     time_left_.end_run();
     terminal_.clear_progress();
-    if (stop_ != 0 && outcome.reports.empty())
-      outcome = {};  // killed by us before it told anything
+    if (stop_ != 0 && outcome.reports.empty()) outcome = {};  // killed before it told anything
     require_work_as_before(launch.layout, outcome);
     JournalEntry entry{static_cast<int64_t>(launch.layout), launch.repeat,
                        report_of_launch(plan_, launch.layout, outcome)};

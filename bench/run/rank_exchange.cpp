@@ -1,67 +1,16 @@
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "bench/run/rank_run.h"
 #include "bench/run/together.h"
+#include "bench/run/try_exchanges.h"
 #include "comm/join_all_reduce.h"
 #include "comm/nccl_log.h"
 #include "models/errors.h"
-#include "reports/statistics/statistics.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
 namespace {
-
-constexpr int64_t sizes_mib[] = {0, 4, 8, 16, 32};
-constexpr double seconds_per_try = 0.5;
-constexpr double fewest_tried_steps = 2, most_tried_steps = 20;  // beside the first
-
-double step_seconds(Program& program) {
-  program.enqueue_step();
-  return program.wait_step().seconds;
-}
-
-// The median of the slowest rank.
-double median_step_seconds(World& world, Program& program) {
-  const double first = step_seconds(program);
-  const int64_t steps = maximum_of_ranks(
-      world,
-      std::llround(std::clamp(seconds_per_try / first, fewest_tried_steps, most_tried_steps)));
-  std::vector<double> seconds;
-  for (int64_t i = 0; i < steps; ++i) seconds.push_back(step_seconds(program));
-  return 1e-9 * static_cast<double>(maximum_of_ranks(world, std::llround(1e9 * median(seconds))));
-}
-
-// Trains a few steps from `parameters` with buckets of each size, from small to large and back
-// again, since a GPU's clock moves meanwhile; of each size the faster of the two.
-std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
-                                     std::span<const float> parameters) {
-  std::vector<TriedBucket> tried;
-  for (const int64_t size : sizes_mib) tried.push_back({size, INFINITY});
-  const auto attempt = [&](TriedBucket& bucket) {
-    program.exchange_gradients(all_reduce, bucket.bucket_mib << 20);
-    program.restart(parameters);
-    bucket.step_seconds = std::min(bucket.step_seconds, median_step_seconds(world, program));
-  };
-  std::ranges::for_each(tried, attempt);
-  std::for_each(tried.rbegin(), tried.rend(), attempt);
-  return tried;
-}
-
-const TriedBucket& fastest(const std::vector<TriedBucket>& tried) {
-  return *std::ranges::min_element(tried, {}, &TriedBucket::step_seconds);
-}
-
-// "4 MiB 25.1 ms, all at once 27.0 ms"
-std::string text_of(const std::vector<TriedBucket>& tried) {
-  std::vector<std::string> texts;
-  for (const TriedBucket& bucket : tried) {
-    const std::string size =
-        bucket.bucket_mib == 0 ? "all at once" : std::to_string(bucket.bucket_mib) + " MiB";
-    texts.push_back(size + " " + significant(1e3 * bucket.step_seconds) + " ms");
-  }
-  return joined(texts);
-}
 
 // Loads what `collective` needs and returns NCCL's name of the group, empty where it does not sum.
 std::string make_group(const RankTask& task, const Collective& collective, const HostPlace& place) {
@@ -96,6 +45,68 @@ Maybe<NcclChoices> checked_choices(const RankTask& task, const Exchange& exchang
   return choices;
 }
 
+// The one that is asked for, or all that the fastest is to be found of.
+std::vector<const Collective*> collectives_to_join(const RankTask& task,
+                                                   std::span<const RankHost> hosts) {
+  const Collective& asked =
+      collective_for(task.config.all_reduce, task.config.device == Device::cuda);
+  if (task.config.all_reduce != AllReduceKind::automatic) {
+    together(task.world, [&] { require_hosts_for(asked, hosts); });
+    return {&asked};
+  }
+  const bool several_hosts = place_of(hosts, 0).hosts > 1;
+  if (maximum_of_ranks(task.world, several_hosts) != 0) {  // of stages of a pipeline, of any
+    task.terminal.remark(std::string("--all-reduce auto takes ") + asked.title +
+                         ": ranks on several hosts share no memory");
+    return {&asked};
+  }
+  std::vector<const Collective*> timed;
+  for (const Collective& row : collectives) {
+    if (row.is_timed) timed.push_back(&row);
+  }
+  return timed;
+}
+
+Exchange join(const RankTask& task, const Collective& asked, std::span<const RankHost> hosts) {
+  World& replicas = task.replicas();
+  const Collective* collective = &asked;
+  const HostPlace place = place_of(hosts, replicas.rank());
+  if (collective->nccl == NcclGroup::each_host && place.hosts == 1) {
+    task.terminal.remark("all ranks are on " + hosts[0].name +
+                         ": NCCL alone sums gradients (--all-reduce " + collective->name + ")");
+    collective = &collective_for(AllReduceKind::nccl, collective->on_gpus);
+  }
+  Exchange joined{nullptr, collective};
+  const std::string group = make_group(task, *collective, place);
+  or_abort(task, "to join the others", [&] {
+    joined.all_reduce = join_all_reduce(
+        *collective, {.world = replicas,
+                      .place = place,
+                      .gpu = static_cast<int>(task.config.gpu),
+                      .group = group,
+                      .failed = [&task](const std::string& why) {
+                        abort_job(task, "to sum gradients with the other hosts", why);
+                      }});
+  });
+  return joined;
+}
+
+// Measures the candidates and puts the fastest first.
+std::vector<TriedAllReduce> choose(const RankTask& task, Program& program,
+                                   std::vector<Exchange>& candidates,
+                                   std::span<const float> parameters) {
+  task.terminal.remark("timing the ways to sum gradients (--all-reduce auto)");
+  const int64_t bucket_mib = task.config.bucket_mib.value_or(*RunConfig{}.bucket_mib);
+  std::vector<TriedAllReduce> tried =
+      try_all_reduces(task.world, program, candidates, bucket_mib << 20, parameters);
+  const AllReduceKind taken = fastest(tried).all_reduce;
+  const auto place = std::ranges::find_if(
+      candidates, [&](const Exchange& each) { return each.collective->kind == taken; });
+  std::swap(candidates.front(), *place);
+  task.terminal.remark(choice_text(tried));
+  return tried;
+}
+
 }  // namespace
 
 void abort_job(const RankTask& task, const std::string& what, const std::string& why) {
@@ -121,41 +132,26 @@ void or_abort(const RankTask& task, const char* what, const std::function<void()
   }
 }
 
-Exchange join_exchange(const RankTask& task) {
+std::vector<Exchange> join_exchanges(const RankTask& task) {
   if (!exchanges_gradients(task.config, task.world.size())) return {};
-  const bool on_gpus = task.config.device == Device::cuda;
-  const Collective* collective = &collective_for(task.config.all_reduce, on_gpus);
-  World& replicas = task.replicas();
-  const std::vector<RankHost> hosts = hosts_of_ranks(replicas);
-  together(task.world, [&] { require_hosts_for(*collective, hosts); });
-  const HostPlace place = place_of(hosts, replicas.rank());
-  if (collective->nccl == NcclGroup::each_host && place.hosts == 1) {
-    task.terminal.remark("all ranks are on " + hosts[0].name +
-                         ": NCCL alone sums gradients (--all-reduce " + collective->name + ")");
-    collective = &collective_for(AllReduceKind::nccl, on_gpus);
+  const std::vector<RankHost> hosts = hosts_of_ranks(task.replicas());
+  std::vector<Exchange> joined;
+  for (const Collective* collective : collectives_to_join(task, hosts)) {
+    joined.push_back(join(task, *collective, hosts));
   }
-  Exchange joined{nullptr, collective};
-  const std::string group = make_group(task, *collective, place);
-  or_abort(task, "to join the others", [&] {
-    joined.all_reduce = join_all_reduce(
-        *collective, {.world = replicas,
-                      .place = place,
-                      .gpu = static_cast<int>(task.config.gpu),
-                      .group = group,
-                      .failed = [&task](const std::string& why) {
-                        abort_job(task, "to sum gradients with the other hosts", why);
-                      }});
-  });
   return joined;
 }
 
-Communication prepare_exchange(const RankTask& task, Program& program, const Exchange& exchange,
+Communication prepare_exchange(const RankTask& task, Program& program,
+                               std::vector<Exchange>& candidates,
                                std::span<const float> parameters) {
-  AllReduce& all_reduce = *exchange.all_reduce;
   Communication prepared;
-  prepared.all_reduce = exchange.collective->kind;
   size_t log_of_tries = 0;
   or_abort(task, "to prepare the exchange of gradients", [&] {
+    if (candidates.size() > 1) {
+      prepared.tried_all_reduces = choose(task, program, candidates, parameters);
+    }
+    AllReduce& all_reduce = *candidates.front().all_reduce;
     if (!task.config.bucket_mib) {
       task.terminal.remark("trying sizes of buckets");
       prepared.tried = try_buckets(task.world, program, all_reduce, parameters);
@@ -165,7 +161,11 @@ Communication prepare_exchange(const RankTask& task, Program& program, const Exc
         task.config.bucket_mib ? *task.config.bucket_mib : fastest(prepared.tried).bucket_mib;
     log_of_tries = nccl_log(task).size();
     program.exchange_gradients(all_reduce, prepared.bucket_mib << 20);
+    // Only now does no step that is captured refer to the others.
+    candidates.resize(1);
   });
+  const Exchange& exchange = candidates.front();
+  prepared.all_reduce = exchange.collective->kind;
   together(task.world, [&] { prepared.nccl = checked_choices(task, exchange, log_of_tries); });
   return prepared;
 }

@@ -268,6 +268,15 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   return run;
 }
 
+// What was chosen stands in place of the wish to choose.
+RunConfig settled_config(RunConfig config, const std::optional<Prepared>& prepared) {
+  const bool exchanges = prepared && prepared->communication;
+  if (exchanges && config.all_reduce == AllReduceKind::automatic) {
+    config.all_reduce = prepared->communication->all_reduce;
+  }
+  return config;
+}
+
 }  // namespace
 
 Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& why) {
@@ -288,14 +297,15 @@ Run unmeasured_run(const Graph& graph, const RunConfig& config, const Unknown& w
 
 Report make_rank_report(const RunRequest& request, const PreparedDevice& device,
                         const RankStart& start, const RankResult& result) {
+  const RunConfig config = settled_config(device.config, result.prepared);
   Report report;
   report.kind = request.emulated ? Kind::emulated : Kind::measured;
   report.tool = build_info();
   report.invocation = {.argv = start.argv,
                        .started_at = start.started_at,
-                       .config = device.config,
+                       .config = config,
                        .origins = origins_of(request.given),
-                       .config_sha256 = config_sha256(device.config)};
+                       .config_sha256 = config_sha256(config)};
   report.environments = {start.environment};
   Run run = run_of(device, start, result);
   report.status = run.status;

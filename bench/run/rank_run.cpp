@@ -84,14 +84,14 @@ std::unique_ptr<StageLinks> join_stages_beside(const RankTask& task) {
 }
 
 // Gives the program its parameters and its exchange.
-Prepared start_from_seed(const RankTask& task, const Exchange& exchange, Program& program) {
+Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges, Program& program) {
   const std::vector<float> all = start_parameters(task.config);
   together(task.world, [&] { require_same_parameters(task.world, all); });
   const std::span<const float> parameters = task.own(all);
   Prepared prepared;
-  if (exchange.all_reduce != nullptr) {
-    prepared.communication = prepare_exchange(task, program, exchange, parameters);
-    prepared.communication->library = exchange.all_reduce->library();
+  if (!exchanges.empty()) {
+    prepared.communication = prepare_exchange(task, program, exchanges, parameters);
+    prepared.communication->library = exchanges.front().all_reduce->library();
   }
   program.restart(parameters);
   prepared.kernel_choices = program.kernel_choices();
@@ -242,13 +242,13 @@ RankResult run_rank(const RankTask& task) {
   result.failure = failure_of(task.world, [&] {
     const double begin = task.clock.elapsed_seconds();
     // Outlives the program, which may still have work of it queued.
-    const Exchange exchange = join_exchange(task);
+    std::vector<Exchange> exchanges = join_exchanges(task);
     std::unique_ptr<StageLinks> links;
     if (task.pipeline != nullptr) links = join_stages_beside(task);
     const ProgramOptions options =
         program_options(task.config, kernels_of_all(task), task.world.size(), task.world.rank());
     const std::unique_ptr<Program> program = prepare_together(task, options, links.get());
-    Prepared prepared = start_from_seed(task, exchange, *program);
+    Prepared prepared = start_from_seed(task, exchanges, *program);
     if (links != nullptr) {
       prepared.stage = prepared_stage(*task.pipeline, task.backend, options, *program);
       prepared.stage_library = links->library();
@@ -265,7 +265,8 @@ RankResult run_rank(const RankTask& task) {
     const bool incomplete = result.trained->stopped || failure_of(*result.trained);
     if (maximum_of_ranks(task.world, incomplete) != 0) return;
     together(task.world, [&] {
-      result.checks = check(task, *program, exchange.all_reduce.get(), links.get());
+      AllReduce* all_reduce = exchanges.empty() ? nullptr : exchanges.front().all_reduce.get();
+      result.checks = check(task, *program, all_reduce, links.get());
     });
   });
   return result;

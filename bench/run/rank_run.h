@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bench/cli/process_clock.h"
 #include "bench/cli/terminal.h"
@@ -72,17 +73,21 @@ void abort_job(const RankTask& task, const std::string& what, const std::string&
 /// Does work in which ranks wait for one another: a failure of one ends the whole job.
 void or_abort(const RankTask& task, const char* what, const std::function<void()>& work);
 
+/// A way to sum the gradients.
 struct Exchange {
-  std::unique_ptr<AllReduce> all_reduce;  // null where each rank trains for itself
+  std::unique_ptr<AllReduce> all_reduce;
   const Collective* collective = nullptr;
 };
 
-/// The exchange that the configuration asks for; collective. A hierarchical one over a single host
-/// is NCCL alone. `task` must outlive the result.
-Exchange join_exchange(const RankTask& task);
+/// The exchange that the configuration asks for, or several of which the fastest is to be found;
+/// none where each rank trains for itself. Collective. A hierarchical one over a single host is
+/// NCCL alone. `task` must outlive the result.
+std::vector<Exchange> join_exchanges(const RankTask& task);
 
-/// Puts it into the program's step, in buckets of the size that was asked for or that is fastest.
-Communication prepare_exchange(const RankTask& task, Program& program, const Exchange& exchange,
+/// Puts the fastest of the candidates into the program's step, in buckets of the size that was
+/// asked for or that is fastest, and ends the others.
+Communication prepare_exchange(const RankTask& task, Program& program,
+                               std::vector<Exchange>& candidates,
                                std::span<const float> parameters);
 
 }  // namespace nearmetal

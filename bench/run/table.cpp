@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <limits>
 
+#include "bench/run/try_exchanges.h"
 #include "models/probe.h"
 #include "reports/document/device_words.h"
 #include "reports/formats/pipeline_text.h"
@@ -16,9 +17,6 @@ namespace {
 
 std::string time_text(double seconds) {
   return seconds < 1 ? significant(1e3 * seconds) + " ms" : significant(seconds) + " s";
-}
-std::string steps_text(int64_t steps) {
-  return std::to_string(steps) + (steps == 1 ? " step" : " steps");
 }
 std::string gigabytes(double bytes) { return significant(1e-9 * bytes, 3) + " GB"; }
 
@@ -78,7 +76,7 @@ void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
                               " p99, jitter " + time_text(time.jitter_seconds));
   if (!time.relative_standard_error) return;
   lines.line("spread", "standard error of the mean " + percent(*time.relative_standard_error, 2) +
-                           " (" + steps_text(steps) + ", worth " +
+                           " (" + counted(steps, "step") + ", worth " +
                            significant(*time.effective_steps, 3) + " independent ones)");
 }
 
@@ -89,7 +87,7 @@ const char* steadiness(const WarmUp& warm_up) {
 
 void print_window(Lines& lines, const Run& run) {
   const TimedWindow& window = *run.window;
-  lines.line("window", steps_text(window.steps) + ", " + significant(window.seconds) +
+  lines.line("window", counted(window.steps, "step") + ", " + significant(window.seconds) +
                            " s, after " + std::to_string(window.first_step) + " warm-up steps (" +
                            steadiness(*run.warm_up) + ")");
   if (run.flops_per_second) {
@@ -113,7 +111,7 @@ void print_latency(Lines& lines, const Latency& latency) {
              time_text(latency.median_seconds) + " median, " + time_text(latency.p95_seconds) +
                  " p95, " +
                  (latency.p99_seconds ? time_text(*latency.p99_seconds) + " p99, " : "") + "of " +
-                 steps_text(latency.steps) + " one at a time");
+                 counted(latency.steps, "step") + " one at a time");
 }
 
 void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
@@ -130,7 +128,7 @@ void print_proof(Lines& lines, const Run& run, const RunConfig& config) {
   const Verify& verify = *proof.verify;
   const std::string last = verify.last_loss ? significant(*verify.last_loss) : "not finite";
   lines.line("verify", (verify.passed ? "passed: loss " : "FAILED: loss ") + last + " after " +
-                           steps_text(verify.steps) + " on " + std::to_string(verify.samples) +
+                           counted(verify.steps, "step") + " on " + std::to_string(verify.samples) +
                            " " + words_of(run.sample).plural +
                            " (bound: " + significant(verify.bound) + " within " +
                            std::to_string(verify.maximum_steps) + " steps)");
@@ -192,6 +190,8 @@ void print_communication(Lines& lines, const Communication& communication) {
             (is_of_a_ring(communication) ? " a link" : "");
   }
   lines.line("exchange", text + " (" + communication.library + ")");
+  const std::string choice = choice_text(communication.tried_all_reduces);
+  if (!choice.empty()) lines.line("", choice);
   if (communication.nccl) lines.line("", nccl_text(*communication.nccl));
 }
 

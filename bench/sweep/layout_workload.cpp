@@ -247,4 +247,22 @@ Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
   }
 }
 
+void require_one_choice(const Workload& workload, const Layout& layout, const Placement& placement,
+                        bool conducted) {
+  const RunConfig& config = workload.config;
+  const std::vector<size_t> jobs = placement.training_jobs();
+  const bool exchanges = std::ranges::any_of(jobs, [&](size_t job) {
+    return exchanges_gradients(config, std::ssize(placement.jobs[job].ranks));
+  });
+  if (config.all_reduce != AllReduceKind::automatic || !exchanges) return;
+  const std::string several =
+      jobs.size() > 1 ? "it times one job alone, and this layout has " + std::to_string(jobs.size())
+                      : "";
+  const std::string why =
+      conducted ? several : "it is for `nearmetal sweep`, whose runs take what the first chose";
+  if (why.empty()) return;
+  throw std::invalid_argument(layout.source + ": --all-reduce auto: " + why +
+                              "; name nccl or host");
+}
+
 }  // namespace nearmetal

@@ -193,9 +193,11 @@ void add_workloads(LaunchPlan& plan, const Layout& layout, const Placement& plac
   decltype(plan.job_workloads) of_jobs;
   for (size_t job = 0; job < layout.jobs.size(); ++job) {
     if (layout.jobs[job].workload.texts.empty()) continue;
-    of_jobs.emplace(std::pair(plan.workloads.size(), job),
-                    job_workload(plan.file, layout, job, placement, asked));
+    const auto own = of_jobs.emplace(std::pair(plan.workloads.size(), job),
+                                     job_workload(plan.file, layout, job, placement, asked));
+    require_one_choice(own.first->second, layout, placement, plan.conducted);
   }
+  require_one_choice(workload, layout, placement, plan.conducted);
   RunConfig& config = workload.config;
   if (config.plans && !of_jobs.empty()) {
     throw std::invalid_argument(layout.source + ": --plans holds for one workload, and its jobs " +

@@ -60,6 +60,12 @@ Workload layout_workload(const LayoutFile& file, const Layout& layout, const Pla
 Workload job_workload(const LayoutFile& file, const Layout& layout, size_t job,
                       const Placement& placement, const Workload& asked);
 
+/// Throws std::invalid_argument where jobs of a layout with such a workload would each choose the
+/// way in which their gradients are summed: a choice needs the machine to itself, and all runs of a
+/// layout take that of the first, which scripts (not `conducted`) cannot.
+void require_one_choice(const Workload& workload, const Layout& layout, const Placement& placement,
+                        bool conducted);
+
 /// Sets what layout files call `name`, from the text that its option takes. Throws
 /// std::invalid_argument, with the place before it, for what `run` does not take.
 void set_by_layout_name(Workload& workload, const std::string& name, const std::string& text,

@@ -47,6 +47,7 @@ bool is_settled(const RunConfig& asked, const Setting& setting) {
   const std::string name = setting.name;
   if (name == "device" || name == "gpu" || name == "ranks") return false;  // as the launch says
   if (name == "batch" && asked.batch == largest_that_fits) return false;
+  if (name == "all_reduce" && asked.all_reduce == AllReduceKind::automatic) return false;
   if (name == "threads" && asked.threads == 0) return false;
   bool settled = true;
   visit_settings(

@@ -6,6 +6,7 @@
 
 #include "bench/cli/destination.h"
 #include "bench/run/rank_report.h"
+#include "bench/run/try_exchanges.h"
 #include "bench/sweep/other_work.h"
 #include "models/networks/registry.h"
 #include "reports/compare/builds.h"
@@ -178,7 +179,10 @@ std::string result_text(const Run& run) {
     return "throughput of each job " + joined(speeds);
   }
   if (!run.throughput) return "no throughput: " + run.throughput.reason;
-  return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate;
+  const std::string choice =
+      run.communication ? choice_text(run.communication->tried_all_reduces) : "";
+  return "throughput " + significant(*run.throughput) + " " + words_of(run.sample).rate +
+         (choice.empty() ? "" : " (" + choice + ")");
 }
 
 Report report_of_launch(const LaunchPlan& plan, size_t layout, const LaunchOutcome& outcome) {

@@ -143,6 +143,31 @@ std::string SweepRuns::other_work_than_before(size_t layout,
   return "";
 }
 
+std::optional<AllReduceKind> SweepRuns::chosen_all_reduce(size_t layout) const {
+  for (const JournalEntry& entry : entries_) {
+    if (entry.layout != static_cast<int64_t>(layout)) continue;
+    const Arm& arm = entry.report.arms.at(0);
+    if (!took_steps(arm.runs.at(0))) continue;
+    const RunConfig& config =
+        arm.workloads.empty() ? entry.report.invocation.config : arm.workloads.front();
+    if (config.all_reduce && config.all_reduce != AllReduceKind::automatic)
+      return config.all_reduce;
+  }
+  return std::nullopt;
+}
+
+void SweepRuns::pin_all_reduce(LaunchPlan& plan, size_t layout) const {
+  const std::optional<AllReduceKind> chosen = chosen_all_reduce(layout);
+  if (!chosen) return;
+  const auto pin = [&](Workload& workload) {
+    if (workload.config.all_reduce == AllReduceKind::automatic) workload.config.all_reduce = chosen;
+  };
+  pin(plan.workloads.at(layout));
+  for (auto& [job, workload] : plan.job_workloads) {
+    if (job.first == layout) pin(workload);
+  }
+}
+
 void SweepRuns::tell(const std::string& text) const {
   terminal_.err << "nearmetal: " << printable(text) << std::endl;
 }

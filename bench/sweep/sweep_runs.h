@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/cli/terminal.h"
+#include "comm/launch/launch_plan.h"
 #include "comm/layout/placement.h"
 #include "models/errors.h"
 #include "reports/json/journal_json.h"
@@ -41,6 +42,10 @@ class SweepRuns {
   /// other_work() says; where all are to do the same, the first tells for all.
   std::string other_work_than_before(size_t layout, const std::vector<Report>& jobs) const;
 
+  /// Has the jobs of a layout sum gradients as the first of its runs chose, where one has: the way
+  /// that is fastest is found once.
+  void pin_all_reduce(LaunchPlan& plan, size_t layout) const;
+
   /// Takes a run, and unless it was cut short puts it into the journal. Where the sweep must end,
   /// says why on the terminal and returns the exit code: the journal cannot be written, which loses
   /// nothing here; or the run is of another build than those before it, of any layout that runs
@@ -51,6 +56,7 @@ class SweepRuns {
   void remove_journal() const;
 
  private:
+  std::optional<AllReduceKind> chosen_all_reduce(size_t layout) const;
   bool is_of_another_build(const JournalEntry& entry) const;
   void tell(const std::string& text) const;
 

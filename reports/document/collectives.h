@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 
 #include "models/names.h"
 
 namespace nearmetal {
 
-/// The way to sum the gradients of several ranks; automatic: the first that is for the device.
+/// The way to sum the gradients of several ranks; automatic: the fastest of those that a run times.
 enum class AllReduceKind { automatic, mpi, nccl, hierarchical, host };
 
 /// The ranks over which NCCL sums.
@@ -19,7 +20,9 @@ enum class NcclGroup { none, all_ranks, each_host };
 struct Collective {
   AllReduceKind kind{};
   const char* name = "";
-  bool on_gpus = true;  // sums in their memory; else in that of hosts
+  const char* title = "";  // in messages
+  bool is_timed = false;   // by a run that is to take the fastest
+  bool on_gpus = true;     // sums in their memory; else in that of hosts
   NcclGroup nccl = NcclGroup::none;
   const char* nccl_operations = "";  // as NCCL's log names them, separated by |
   bool needs_one_host = false;
@@ -29,14 +32,17 @@ struct Collective {
 };
 
 inline constexpr std::array collectives{
-    Collective{.kind = AllReduceKind::mpi, .name = "mpi", .on_gpus = false},
+    Collective{.kind = AllReduceKind::mpi, .name = "mpi", .title = "MPI", .on_gpus = false},
     Collective{.kind = AllReduceKind::nccl,
                .name = "nccl",
+               .title = "NCCL",
+               .is_timed = true,
                .nccl = NcclGroup::all_ranks,
                .nccl_operations = "AllReduce"},
     // NCCL inside each host and MPI between them.
     Collective{.kind = AllReduceKind::hierarchical,
                .name = "hierarchical",
+               .title = "NCCL and MPI",
                .nccl = NcclGroup::each_host,
                .nccl_operations = "Reduce|Broadcast",
                .needs_mpi_threads = true,
@@ -44,6 +50,8 @@ inline constexpr std::array collectives{
     // Copy engines through the memory of one host.
     Collective{.kind = AllReduceKind::host,
                .name = "host",
+               .title = "host memory",
+               .is_timed = true,
                .needs_one_host = true,
                .no_nccl = "copy engines sum, not NCCL",
                .has_rate_of_ring = false},
@@ -67,10 +75,12 @@ constexpr auto names_of(AllReduceKind) {
   return names;
 }
 
-/// The row of `asked`; of automatic, the first that is for the device.
-constexpr const Collective& collective_for(AllReduceKind asked, bool on_gpus) {
+/// The row of `asked`; where nothing is asked for, or the fastest is not yet known, the first that
+/// is for the device.
+constexpr const Collective& collective_for(std::optional<AllReduceKind> asked, bool on_gpus) {
+  const AllReduceKind kind = asked.value_or(AllReduceKind::automatic);
   return *std::ranges::find_if(collectives, [&](const Collective& row) {
-    return asked == AllReduceKind::automatic ? row.on_gpus == on_gpus : row.kind == asked;
+    return kind == AllReduceKind::automatic ? row.on_gpus == on_gpus : row.kind == kind;
   });
 }
 

@@ -36,6 +36,14 @@ struct TriedBucket {
   bool operator==(const TriedBucket&) const = default;
 };
 
+/// The step with gradients summed in this way, where the fastest way was to be found.
+struct TriedAllReduce {
+  AllReduceKind all_reduce{};
+  double step_seconds = 0;  // median of many steps, of the slowest rank; the mean of all turns
+
+  bool operator==(const TriedAllReduce&) const = default;
+};
+
 /// How NCCL sums so many bytes over the ranks, or spreads their sums.
 struct SumChoice {
   int64_t bytes = 0;
@@ -57,8 +65,9 @@ struct NcclChoices {
 };
 
 struct Communication {
-  std::string library;                        // what summed, and its version: "nccl 2.28.9"
-  std::optional<AllReduceKind> all_reduce{};  // empty: an earlier report
+  std::string library;                              // what summed, and its version: "nccl 2.28.9"
+  std::optional<AllReduceKind> all_reduce{};        // empty: an earlier report
+  std::vector<TriedAllReduce> tried_all_reduces{};  // empty where it was given, or chosen before
   int64_t bytes_per_step = 0;
   int64_t bucket_mib = 0;          // wanted of each bucket; 0: all at once
   std::vector<TriedBucket> tried;  // empty where bucket_mib was given

@@ -74,7 +74,7 @@ struct RunConfig {
   int64_t ranks = 0;                       // required number; 0: any number
   std::optional<int64_t> bucket_mib = 32;  // of gradients, sent at once; empty: to be measured
   GradientType gradient_type = GradientType::computed;
-  AllReduceKind all_reduce = AllReduceKind::automatic;      // of GPUs; automatic: nccl
+  std::optional<AllReduceKind> all_reduce;                  // of GPUs
   NcclAlgorithm nccl_algorithm = NcclAlgorithm::automatic;  // by which NCCL must sum
   int64_t pipeline = 1;                                     // stages of the network, each on a rank
   int64_t micro_batches = 1;  // of a step, each of `batch` samples, through the stages

@@ -204,10 +204,11 @@ inline constexpr std::tuple settings_of_work{
              .needs = Needs::exchange,
              .added = true}),
     setting(&RunConfig::all_reduce, "all_reduce", SettingGroup::several_ranks,
-            {.help = "hierarchical: MPI between hosts; host: via its memory",
-             .meaning = "What sums the gradients of GPUs: NCCL alone (nccl; auto: the same), "
-                        "hierarchical: NCCL inside a host and MPI between hosts, or host: copy "
-                        "engines through the memory of one host",
+            {.help = "hierarchical: MPI between hosts; auto: time nccl, host [nccl]",
+             .meaning = "What sums the gradients of GPUs: NCCL alone (nccl), hierarchical: NCCL "
+                        "inside a host and MPI between hosts, or host: copy engines through the "
+                        "memory of one host; auto: the faster of nccl and host, where a run did "
+                        "not come to choose, and in earlier reports nccl; null on the CPU",
              .names = without(AllReduceKind::mpi),
              .only_for = Device::cuda,
              .needs = Needs::exchange,

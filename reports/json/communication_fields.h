@@ -26,6 +26,14 @@ void fields(Archive& field, In<Archive, TriedBucket> tried) {
 }
 
 template <class Archive>
+void fields(Archive& field, In<Archive, TriedAllReduce> tried) {
+  field.type("tried_all_reduce", "The step with gradients summed in this way");
+  field("all_reduce", tried.all_reduce, without(AllReduceKind::automatic));
+  field("step_seconds", tried.step_seconds, above(0),
+        "Median of many steps, on the slowest rank; the mean of all turns");
+}
+
+template <class Archive>
 void fields(Archive& field, In<Archive, SumChoice> sum) {
   field.type("sum_choice", "How NCCL sums so many bytes over the ranks");
   field("bytes", sum.bytes, at_least(1));
@@ -51,6 +59,10 @@ void fields(Archive& field, In<Archive, Communication> communication) {
   field.added("all_reduce", communication.all_reduce, without(AllReduceKind::automatic),
               "What summed; hierarchical: NCCL inside each host and MPI between them; host: copy "
               "engines through the memory of one host; null: an earlier report");
+  field.added(
+      "tried_all_reduces", communication.tried_all_reduces,
+      "The ways that the run chose from; empty where all_reduce was given, or an earlier run "
+      "of the sweep chose; since 1.13");
   field("bytes_per_step", communication.bytes_per_step, at_least(1), "Size of the gradient");
   field.added("bucket_mib", communication.bucket_mib, at_least(0),
               "Wanted size of each bucket; 0: all at once");

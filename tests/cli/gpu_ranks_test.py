@@ -56,6 +56,34 @@ class GpuRanks(cli.CliTest):
         self.assertIsNone(exchange["nccl"])
         self.assertNotIn("a link", process.stdout)
 
+    def test_the_faster_way_to_sum_is_measured(self):
+        process = self.job(None, None, all_reduce="auto")
+        exchange = self.run_of(process)["communication"]
+        tried = {way["all_reduce"]: way["step_seconds"] for way in exchange["tried_all_reduces"]}
+        self.assertEqual(sorted(tried), ["host", "nccl"])
+        self.assertEqual(exchange["all_reduce"], min(tried, key=tried.get))
+        setting = self.report()["invocation"]["config"]["all_reduce"]
+        self.assertEqual(setting, {"value": exchange["all_reduce"], "origin": "flag"})
+        self.assertEqual(process.stderr.count("--all-reduce auto takes "), 1, process.stderr)
+        self.assertEqual(process.stdout.count("--all-reduce auto takes "), 1, process.stdout)
+
+    def test_the_first_run_of_a_sweep_chooses_for_all(self):
+        process = self.start("sweep", "1x1x2", "--repeats", "2", "--output", "sweep.json",
+                             *ARGUMENTS[3:-3], "--all-reduce", "auto")
+        process.out, process.err = process.communicate(timeout=cli.limit(240))
+        self.assertEqual(process.returncode, 0, process.err)
+        runs = self.report("sweep.json")["arms"][0]["runs"]
+        first, second = [run["communication"] for run in runs]
+        self.assertEqual(first["all_reduce"], second["all_reduce"])
+        self.assertEqual((len(first["tried_all_reduces"]), second["tried_all_reduces"]), (2, []))
+        self.assertEqual(process.err.count("(--all-reduce auto takes "), 1, process.err)
+
+    def test_on_several_hosts_nccl_is_taken(self):
+        process = self.job("one", "two", all_reduce="auto")
+        exchange = self.run_of(process)["communication"]
+        self.assertEqual((exchange["all_reduce"], exchange["tried_all_reduces"]), ("nccl", []))
+        self.assertEqual(process.stderr.count("ranks on several hosts share no memory"), 1)
+
     def test_stages_of_a_pipeline(self):
         for schedule in "1f1b", "gpipe":
             command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]

@@ -161,9 +161,10 @@ class Ranks(cli.CliTest):
         self.assertFalse(os.path.exists(self.path("report.json")))
 
     def test_sums_by_nccl_between_cpus_are_refused(self):
-        process = self.job((2, ["--all-reduce", "hierarchical"]))
-        self.assertEqual(process.returncode, 2, process.err)
-        self.assertEqual(process.err.count("--all-reduce is for GPUs"), 1, process.err)
+        for way in "hierarchical", "auto":
+            process = self.job((2, ["--all-reduce", way]))
+            self.assertEqual(process.returncode, 2, process.err)
+            self.assertEqual(process.err.count("--all-reduce is for GPUs"), 1, process.err)
 
     def test_another_number_of_ranks_is_refused(self):
         process = self.job((2, ["--ranks", "3"]))

@@ -206,7 +206,8 @@ TEST_F(CheckSettings, NcclAlgorithmNeedsAGpuAndAGraph) {
 }
 TEST_F(CheckSettings, SumsByNcclAndMpiAreForGpus) {
   EXPECT_THAT(refusal(Device::cpu, {"all_reduce"}), HasSubstr("--all-reduce is for GPUs"));
-  for (const AllReduceKind other : {AllReduceKind::hierarchical, AllReduceKind::host}) {
+  for (const AllReduceKind other :
+       {AllReduceKind::automatic, AllReduceKind::hierarchical, AllReduceKind::host}) {
     config.all_reduce = other;
     config.nccl_algorithm = NcclAlgorithm::automatic;
     EXPECT_EQ(refusal(Device::cuda, {"all_reduce"}), "");

@@ -240,6 +240,22 @@ TEST_F(RankReport, OfChecksThatPass) {
   EXPECT_EQ(run.communication->buckets.at(1).bus_bandwidth_bytes_per_second, 100);
 }
 
+TEST_F(RankReport, HasTheWayToSumThatWasChosen) {
+  result.prepared->communication.emplace().all_reduce = AllReduceKind::host;
+  const auto reported = [&](std::optional<AllReduceKind> asked) {
+    device.config.all_reduce = asked;
+    const Report report = make_rank_report(request, device, start, result);
+    EXPECT_EQ(report.invocation.config_sha256, config_sha256(report.invocation.config));
+    return report.invocation.config.all_reduce;
+  };
+  EXPECT_EQ(reported(AllReduceKind::automatic), AllReduceKind::host);
+  EXPECT_EQ(reported(AllReduceKind::hierarchical), AllReduceKind::hierarchical)
+      << "as it was asked for: on one host NCCL sums alone";
+  EXPECT_EQ(reported({}), std::nullopt);
+  result.prepared->communication.reset();
+  EXPECT_EQ(reported(AllReduceKind::automatic), AllReduceKind::automatic) << "nothing was summed";
+}
+
 TEST_F(RankReport, OfChecksThatDoNotPass) {
   nearmetal::Run run = make_with_two_ranks(false);
   EXPECT_EQ(run.status, Status::failed);

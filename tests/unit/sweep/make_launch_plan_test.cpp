@@ -64,6 +64,27 @@ TEST(MakePlan, KnowsTheFilesThatItIsMadeOf) {
   }
 }
 
+TEST(MakeLaunchPlan, AWayToSumIsChosenByOneJobOfASweep) {
+  const auto plan = [](const char* layout, Starter starter = Starter::sweep) {
+    PlanRequest request;
+    request.layouts = {layout};
+    request.hosts = "vm0:4";
+    request.workload.config.all_reduce = AllReduceKind::automatic;
+    request.workload.given = {"all_reduce"};
+    request.starter = starter;
+    return make_launch_plan(request);
+  };
+  EXPECT_EQ(plan("1x1x4").workloads.at(0).config.all_reduce, AllReduceKind::automatic);
+  EXPECT_NO_THROW(plan("4*(1x1x1)")) << "nothing is summed";
+  EXPECT_THAT([&] { plan("2*(1x1x2)"); },
+              testing::ThrowsMessage<std::invalid_argument>(testing::HasSubstr(
+                  "--all-reduce auto: it times one job alone, and this layout has 2; name nccl or "
+                  "host")));
+  EXPECT_THAT([&] { plan("1x1x2", Starter::script); },
+              testing::ThrowsMessage<std::invalid_argument>(
+                  testing::HasSubstr("--all-reduce auto: it is for `nearmetal sweep`")));
+}
+
 TEST(MakeLaunchPlan, ALimitOfTheCommandLineStandsOverThatOfTheFile) {
   PlanRequest request;
   request.layouts = {"1x1x1"};

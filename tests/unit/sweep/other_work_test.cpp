@@ -52,6 +52,17 @@ TEST(OtherWork, IsNotWhatTheJobChoosesItself) {
   EXPECT_EQ(other_work(asked, job), "seed 7 instead of 1");
 }
 
+TEST(OtherWork, IsNotTheWayToSumThatAJobChose) {
+  Workload asked = asked_for(2);
+  asked.config.all_reduce = AllReduceKind::automatic;
+  asked.given.emplace_back("all_reduce");
+  Report job = job_of(asked.config);
+  job.invocation.config.all_reduce = AllReduceKind::host;
+  EXPECT_EQ(other_work(asked, job), "");
+  asked.config.all_reduce = AllReduceKind::nccl;  // as the first run chose
+  EXPECT_EQ(other_work(asked, job), "all_reduce host instead of nccl");
+}
+
 TEST(OtherWork, IsToldByWhatWasChosen) {
   const Workload asked = asked_for(2);
   Report job = job_of(asked.config);

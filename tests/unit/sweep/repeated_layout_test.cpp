@@ -108,5 +108,18 @@ TEST(RepeatedLayout, AsksForTheSameWorkAndKernels) {
   EXPECT_EQ(several.workload.config.batch, one.invocation.config.batch);
 }
 
+TEST(RequestOfArm, SumsInTheWayThatWasTaken) {
+  Report report = report_of({0, 0});
+  RunConfig& config = report.invocation.config;
+  std::optional<Communication>& communication = report.arms[0].runs[0].communication;
+  config.all_reduce = AllReduceKind::automatic;
+  communication.emplace().all_reduce = AllReduceKind::host;
+  EXPECT_EQ(request_of(report, "vm0:2").workload.config.all_reduce, AllReduceKind::host);
+  communication.reset();
+  const Workload again = request_of(report, "vm0:2").workload;
+  EXPECT_EQ(again.config.all_reduce, std::nullopt);
+  EXPECT_FALSE(again.is_given("all_reduce")) << "as an earlier report, where it meant the default";
+}
+
 }  // namespace
 }  // namespace nearmetal

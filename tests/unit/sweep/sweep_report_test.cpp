@@ -109,6 +109,18 @@ TEST(SweepReport, RunsCarryTheBuildThatRanThem) {
   EXPECT_TRUE(has_warning(report_of_two_jobs(first, second)));
 }
 
+TEST(SweepReport, ARunThatChoseHowToSumTellsIt) {
+  nearmetal::Run run = sample_report().arms[0].runs[0];
+  run.throughput = 20388.0;
+  run.communication.emplace();
+  EXPECT_EQ(result_text(run), "throughput 20388 images/s");
+  run.communication->tried_all_reduces = {{AllReduceKind::nccl, 0.0252},
+                                          {AllReduceKind::host, 0.0247}};
+  EXPECT_EQ(result_text(run),
+            "throughput 20388 images/s (--all-reduce auto takes host memory: 24.70 ms instead of "
+            "25.20 ms)");
+}
+
 TEST(SweepReport, OfALaunchTellsWhichRankWasInWhichEmulatedVm) {
   const Job job{{{"a", {0}, 0}, {"a", {1}, 0}}};
   LaunchPlan plan;

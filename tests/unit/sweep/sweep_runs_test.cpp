@@ -89,6 +89,41 @@ TEST_F(SweepRunsTest, ACombinationThatCannotRunIsDoneAndNoFailure) {
   EXPECT_TRUE(runs.has_run(1));
 }
 
+TEST_F(SweepRunsTest, TheFirstRunOfALayoutThatChoseChoosesForAll) {
+  const auto chosen_by = [&](int64_t repeat, AllReduceKind chosen) {
+    JournalEntry found = entry(repeat);
+    found.report.invocation.config.all_reduce = chosen;
+    found.report.invocation.config_sha256 = config_sha256(found.report.invocation.config);
+    return found;
+  };
+  const auto pinned = [](const SweepRuns& runs, size_t layout,
+                         AllReduceKind asked = AllReduceKind::automatic) {
+    Workload workload;
+    workload.config.all_reduce = asked;
+    LaunchPlan plan{.file = {},
+                    .placements = {},
+                    .workloads = {workload, workload},
+                    .launches = {},
+                    .options = {}};
+    plan.job_workloads[{layout, 0}] = workload;
+    runs.pin_all_reduce(plan, layout);
+    EXPECT_EQ(plan.workloads[1 - layout].config.all_reduce, asked) << "another layout";
+    EXPECT_EQ(plan.workloads[layout].config, plan.job_workloads.at({layout, 0}).config);
+    return plan.workloads[layout].config.all_reduce;
+  };
+  {
+    SweepRuns runs = begun();
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
+    runs.add(chosen_by(1, AllReduceKind::automatic), false);  // it ended before
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::automatic);
+    runs.add(chosen_by(2, AllReduceKind::host), false);
+    EXPECT_EQ(pinned(runs, 0), AllReduceKind::host);
+    EXPECT_EQ(pinned(runs, 0, AllReduceKind::hierarchical), AllReduceKind::hierarchical);
+    EXPECT_EQ(pinned(runs, 1), AllReduceKind::automatic);
+  }
+  EXPECT_EQ(pinned(resumed(), 0), AllReduceKind::host) << "also by the journal";
+}
+
 TEST_F(SweepRunsTest, AnotherBuildIsRefusedUnlessTold) {
   begun().add(entry(1), false);
   const Tool first = origin.tool;

@@ -1,0 +1,50 @@
+// Measures what a step takes with its gradients summed in one way or another.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/run/rank_run.h"
+#include "comm/world.h"
+#include "models/program.h"
+#include "reports/document/communication.h"
+
+namespace nearmetal {
+
+/// Trains a few steps from `parameters` with buckets of each size, from small to large and back
+/// again, since a GPU's clock moves meanwhile; of each size the faster of the two. Collective.
+std::vector<TriedBucket> try_buckets(World& world, Program& program, AllReduce& all_reduce,
+                                     std::span<const float> parameters);
+
+/// "4 MiB 25.1 ms, all at once 27.0 ms"
+std::string text_of(const std::vector<TriedBucket>& tried);
+
+/// The length of a measurement in seconds, at least one step each.
+struct TryLength {
+  double warm_up = 2;     // of the GPU, once
+  double settling = 0.5;  // of each turn, in which the clock follows the power
+  double measured = 1;    // of each turn
+};
+
+/// Trains from `parameters` with the sums of each candidate by turns, from the first to the last
+/// and back again, so that a drift cancels: long enough that a GPU at its power limit has the clock
+/// that goes with them. Collective; the program is left with the first candidate.
+std::vector<TriedAllReduce> try_all_reduces(World& world, Program& program,
+                                            std::span<const Exchange> candidates,
+                                            int64_t bucket_bytes, std::span<const float> parameters,
+                                            const TryLength& length = {});
+
+/// The one with the shortest step, of equal ones the first.
+template <class Tried>
+const Tried& fastest(const std::vector<Tried>& tried) {
+  return *std::ranges::min_element(tried, {}, &Tried::step_seconds);
+}
+
+/// "--all-reduce auto takes host memory: 24.70 ms instead of 25.20 ms"; empty where nothing was
+/// tried.
+std::string choice_text(const std::vector<TriedAllReduce>& tried);
+
+}  // namespace nearmetal
