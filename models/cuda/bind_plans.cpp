@@ -19,6 +19,7 @@ void CudaProgram::bind_convolutions() {
                            ? flat.gradient(offset, size)
                            : flat.operand(offset, size);
     if (call.residual != nullptr) operands.residual = call.residual->data;
+    if (call.weights != nullptr) operands.weights = call.weights->data;
     if (call.bias_parameter >= 0) {
       operands.bias = flat.operand(layout_.offset(call.bias_parameter), size);
     }

@@ -84,8 +84,10 @@ CudaProgram::~CudaProgram() { cudaStreamSynchronize(stream_.get()); }
 void CudaProgram::choose_kernels() {
   resources_.reduction.multiprocessors = multiprocessors_;
   resources_.cudnn = cudnn_.get();
-  tuner_ = std::make_unique<Tuner>(cudnn_.get(), stream_.get(), options_.kernels,
-                                   options_.kernel_choices, options_.kernel_choices_pinned);
+  tuner_ = std::make_unique<Tuner>(
+      TuningDevice{cudnn_.get(), stream_.get(), compute_capability(options_.gpu) / 10,
+                   multiprocessors_},
+      options_.kernels, options_.kernel_choices, options_.kernel_choices_pinned);
   double best = std::numeric_limits<double>::infinity();
   ProgramOptions pass = options_;  // micro-batches are alike
   pass.micro_batches = 1;
@@ -95,13 +97,15 @@ void CudaProgram::choose_kernels() {
     const FlatLayout layout = flat_layout(graph_, form);
     const LoweredStep step = lower(graph_, pass, choices, layout, resources_);
     tuner_->choose(distinct_problems(step, true));
-    const Tuner::StemChoice stem = tuner_->best_stem(step);
+    const KernelTimes times = tuner_->times();
+    const KernelTimes::StemChoice stem = times.best_stem(step);
     if (stem.seconds >= best) continue;
     best = stem.seconds;
     choices.own_stem_forward = stem.own_forward;
     choices.own_stem_backward = stem.own_backward;
-    choices.fused_sweeps = tuner_->faster_with_sweeps(step);
-    choices.fused_backward = tuner_->faster_with_fused_backward(step);
+    choices.fused_sweeps = times.faster_with_sweeps(step);
+    choices.second_moments = times.faster_by_moments(step);
+    choices.fused_backward = times.faster_with_fused_backward(step, choices.second_moments);
     choices_ = choices;
   }
   tuner_->choose(distinct_attention(graph_, pass));

@@ -62,6 +62,29 @@ Graph bottleneck_graph(int64_t image_size, int64_t classes) {
   return classified(std::move(graph), x, classes);
 }
 
+Graph wide_bottlenecks_graph(Shape image) {
+  Graph graph("wide_bottlenecks");
+  int x = conv_norm_relu(graph, graph.input(image), "stem", 64, {3, 1, 1});
+  const auto block = [&](const std::string& name, int64_t channels, int64_t stride, bool first) {
+    const int input = x;
+    x = conv_norm_relu(graph, x, name + ".conv1", channels, {1, 1, 0});
+    x = conv_norm_relu(graph, x, name + ".conv2", channels, {3, stride, 1});
+    x = graph.conv(x, name + ".conv3", 4 * channels, {1, 1, 0});
+    x = graph.batch_norm(x, name + ".norm", true);
+    const auto projected = [&] {
+      const int conv = graph.conv(input, name + ".projection", 4 * channels, {1, stride, 0});
+      return graph.batch_norm(conv, name + ".projection.norm");
+    };
+    x = graph.relu(graph.add(x, first ? projected() : input, name + ".add"), name + ".relu");
+  };
+  block("1.0", 64, 1, true);
+  block("1.1", 64, 1, false);
+  block("2.0", 128, 2, true);
+  block("2.1", 128, 1, false);
+  x = conv_norm_relu(graph, x, "last", 16, {1, 1, 0});
+  return classified(std::move(graph), x, 10);
+}
+
 Graph two_block_graph(Shape image, bool stride_in_first_conv) {
   Graph graph("two_block");
   const int stem = conv_norm_relu(graph, graph.input(image), "stem", 16, {3, 1, 1});

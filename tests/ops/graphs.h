@@ -16,6 +16,9 @@ Graph stem_graph(Window window, Shape image, bool pooled, int64_t channels = 8);
 Graph small_graph(int64_t image_size = 32, int64_t classes = 10);
 /// Stem and one bottleneck of stride 2 with a projection.
 Graph bottleneck_graph(int64_t image_size, int64_t classes = 10);
+/// Two stages of two bottlenecks each, of as many channels as the first two of ResNet-50 have; a
+/// convolution of 1x1 behind them. The second stage has stride 2.
+Graph wide_bottlenecks_graph(Shape image);
 /// Stem, a block with an identity shortcut, and one of stride 2 with a projection, whose stride is
 /// in its first convolution (1x1) or its second (3x3).
 Graph two_block_graph(Shape image, bool stride_in_first_conv);

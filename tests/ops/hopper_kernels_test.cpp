@@ -1,149 +1,138 @@
 // The kernels for Hopper alone against plain loops: odd shapes, random operands, poisoned results.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <gtest/gtest.h>
+#include "tests/ops/hopper_kernels.h"
 
-#include <cmath>
-#include <random>
-
-#include "models/cuda/device/check.h"
-#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/stem.h"
 
 namespace nearmetal::cuda {
 namespace {
 
-using Values = std::vector<double>;
+TYPED_TEST_SUITE(HopperKernels, HopperTypes);
 
-float as_float(float value) { return value; }
-float as_float(__half value) { return __half2float(value); }
-float as_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-
-// Device memory with values of a type, and those values as the device sees them.
+// A convolution's backward pass with random operands, and its results by loops.
 template <class T>
-class Buffer {
- public:
-  explicit Buffer(size_t size) : size_(size), memory_(allocate_device(size * sizeof(T))) {
-    NM_CALL(cudaMemset(memory_.get(), 0xff, size * sizeof(T)));  // NaN
+struct PointwiseBackward {
+  const PointwiseShape shape;
+  const Buffer<T> dz, y, x, weights;
+  const Buffer<float> state;
+  const Buffer<T> dx, weight_gradient;
+  const Buffer<float> partial_sums;
+  PointwiseBackwardOperands operands;
+  Values expected_dx, expected_weights;
+
+  PointwiseBackward(const PointwiseShape& shape, bool relu, const Values& x, int multiprocessors)
+      : shape(shape),
+        dz(random_values(shape.rows * shape.output_channels, 1)),
+        y(random_values(shape.rows * shape.output_channels, 2)),
+        x(x),
+        weights(random_values(shape.output_channels * shape.input_channels, 4)),
+        state(random_values(5 * shape.output_channels, 5)),
+        dx(x.size()),
+        weight_gradient(shape.output_channels * shape.input_channels),
+        partial_sums(pointwise_backward_scratch_bytes(shape, multiprocessors) / sizeof(float)) {
+    operands.dz = dz.get();
+    operands.y = y.get();
+    operands.state.a = state.get();
+    operands.state.b = state.get() + shape.output_channels;
+    operands.state.c = state.get() + 2 * shape.output_channels;
+    operands.state.multiplier = state.get() + 3 * shape.output_channels;
+    operands.state.shift = state.get() + 4 * shape.output_channels;
+    operands.relu = relu;
+    operands.x = this->x.get();
+    operands.weights = weights.get();
+    operands.dx = dx.get();
+    operands.weight_gradient = weight_gradient.get();
+    operands.partial_sums = partial_sums.get();
+    run_loops();
   }
-  explicit Buffer(const Values& values) : Buffer(values.size()) {
-    std::vector<T> host;
-    for (const double value : values) host.push_back(T(static_cast<float>(value)));
-    NM_CALL(cudaMemcpy(memory_.get(), host.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  T* get() const { return static_cast<T*>(memory_.get()); }
-  Values values() const {
-    std::vector<T> host(size_);
-    NM_CALL(cudaMemcpy(host.data(), memory_.get(), size_ * sizeof(T), cudaMemcpyDeviceToHost));
-    Values result;
-    for (const T& value : host) result.push_back(as_float(value));
-    return result;
-  }
-
- private:
-  size_t size_;
-  DeviceMemory memory_;
-};
-
-Values random_values(size_t size, int seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> distribution(-1, 1);
-  Values values(size);
-  for (double& value : values) value = distribution(generator);
-  return values;
-}
-
-double relative_error(const Values& actual, const Values& expected) {
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(error / norm);
-}
-
-template <class T>
-class HopperKernels : public ::testing::Test {
- protected:
-  static constexpr bool is_fp16 = std::is_same_v<T, __half>;
-  static constexpr Precision precision = is_fp16 ? Precision::fp16 : Precision::bf16;
-  // Rounding once to 11 or 8 significant bits; sums are in fp32.
-  static constexpr double tolerance = is_fp16 ? 0x1p-11 : 0x1p-8;
-
-  void SetUp() override {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-      cudaGetLastError();
-      GTEST_SKIP() << "no GPU";
+  void run_loops() {
+    const int out = shape.output_channels, in = shape.input_channels;
+    const Values s = state.values(), d = dz.values(), at_y = y.values(), at_x = x.values(),
+                 w = weights.values();
+    expected_dx.resize(shape.rows * in);
+    expected_weights.resize(out * in);
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int o = 0; o < out; ++o) {
+        const double value = at_y[row * out + o];
+        // As the device computes it: the sign must agree.
+        const bool passes = std::fma(static_cast<float>(value), static_cast<float>(s[3 * out + o]),
+                                     static_cast<float>(s[4 * out + o])) > 0;
+        const double masked = operands.relu && !passes ? 0 : d[row * out + o];
+        const double exact = s[o] * masked + s[out + o] * value + s[2 * out + o];
+        const double gradient = as_float(T(static_cast<float>(exact)));
+        for (int i = 0; i < in; ++i) {
+          expected_dx[row * in + i] += gradient * w[o * in + i];
+          expected_weights[o * in + i] += gradient * at_x[row * in + i];
+        }
+      }
     }
-    cudaDeviceProp properties{};
-    NM_CALL(cudaGetDeviceProperties(&properties, 0));
-    if (properties.major != 9) GTEST_SKIP() << "no Hopper GPU but a " << properties.name;
-    multiprocessors_ = properties.multiProcessorCount;
   }
-  static double rounded(double value) { return as_float(T(static_cast<float>(value))); }
-
-  int multiprocessors_ = 1;
 };
-
-using Types = ::testing::Types<__half, __nv_bfloat16>;
-TYPED_TEST_SUITE(HopperKernels, Types);
 
 TYPED_TEST(HopperKernels, PointwiseBackwardEqualsLoops) {
-  using T = TypeParam;
   struct Channels {
     int out, in;
   };
   for (const auto [out, in] : {Channels{256, 64}, Channels{64, 256}, Channels{64, 64}}) {
     for (const int rows : {1, 64, 133, 64 * 140 + 1}) {
-      const bool relu = rows != 133;
-      const Buffer<T> dz(random_values(rows * out, 1)), y(random_values(rows * out, 2)),
-          x(random_values(rows * in, 3)), weights(random_values(out * in, 4));
-      const Buffer<float> state(random_values(5 * out, 5));
-      const Buffer<T> dx(rows * in), weight_gradient(out * in);
       const PointwiseShape shape{rows, out, in};
       ASSERT_TRUE(pointwise_backward_fits(this->precision, shape, 9));
-      const Buffer<float> partial(pointwise_backward_scratch_bytes(shape, this->multiprocessors_) /
-                                  sizeof(float));
-      PointwiseBackwardOperands operands;
-      operands.dz = dz.get();
-      operands.y = y.get();
-      operands.state.a = state.get();
-      operands.state.b = state.get() + out;
-      operands.state.c = state.get() + 2 * out;
-      operands.state.multiplier = state.get() + 3 * out;
-      operands.state.shift = state.get() + 4 * out;
-      operands.relu = relu;
-      operands.x = x.get();
-      operands.weights = weights.get();
-      operands.dx = dx.get();
-      operands.weight_gradient = weight_gradient.get();
-      operands.partial_sums = partial.get();
-      launch_pointwise_backward(this->precision, operands, shape, this->multiprocessors_, nullptr);
-
-      const Values s = state.values(), d = dz.values(), at_y = y.values(), at_x = x.values(),
-                   w = weights.values();
-      Values expected_dx(rows * in), expected_weights(out * in);
-      for (int row = 0; row < rows; ++row) {
-        for (int o = 0; o < out; ++o) {
-          const double value = at_y[row * out + o];
-          // As the device computes it: the sign must agree.
-          const bool passes =
-              std::fma(static_cast<float>(value), static_cast<float>(s[3 * out + o]),
-                       static_cast<float>(s[4 * out + o])) > 0;
-          const double masked = relu && !passes ? 0 : d[row * out + o];
-          const double gradient =
-              this->rounded(s[o] * masked + s[out + o] * value + s[2 * out + o]);
-          for (int i = 0; i < in; ++i) {
-            expected_dx[row * in + i] += gradient * w[o * in + i];
-            expected_weights[o * in + i] += gradient * at_x[row * in + i];
-          }
-        }
-      }
-      EXPECT_LT(relative_error(dx.values(), expected_dx), this->tolerance) << out << " " << rows;
-      EXPECT_LT(relative_error(weight_gradient.values(), expected_weights), this->tolerance)
+      const PointwiseBackward<TypeParam> pass(shape, rows != 133, random_values(rows * in, 3),
+                                              this->multiprocessors_);
+      launch_pointwise_backward(this->precision, pass.operands, shape, this->multiprocessors_,
+                                nullptr);
+      EXPECT_LT(relative_error(pass.dx.values(), pass.expected_dx), this->tolerance)
+          << out << " " << rows;
+      EXPECT_LT(relative_error(pass.weight_gradient.values(), pass.expected_weights),
+                this->tolerance)
           << out << " " << rows;
     }
+  }
+}
+
+// The gradient before the ReLU that left x, of which another consumer has a part.
+TYPED_TEST(HopperKernels, PointwiseBackwardJoinsGradients) {
+  constexpr int out = 64, in = 256;
+  for (const int rows : {1, 64, 133, 64 * 140 + 1, 64 * 300 + 17}) {
+    SCOPED_TRACE(rows);
+    const PointwiseShape shape{rows, out, in};
+    ASSERT_TRUE(pointwise_backward_joins(shape));
+    // In the last row a NaN that passes the ReLU and one that does not.
+    const int passing = (rows - 1) * in + 5, stopped = (rows - 1) * in + 9;
+    Values x = random_values(rows * in, 3), second = random_values(rows * in, 6);
+    for (double& value : x) value = std::max(value, 0.0);
+    x[passing] = 1;
+    x[stopped] = 0;
+    second[passing] = second[stopped] = std::nan("");
+    PointwiseBackward<TypeParam> pass(shape, rows != 133, x, this->multiprocessors_);
+    const Buffer<TypeParam> dx_second(second);
+    const Buffer<float> dx_sums(in);
+    pass.operands.dx_second = dx_second.get();
+    pass.operands.dx_sums = dx_sums.get();
+    const auto launch = [&] {
+      launch_pointwise_backward(this->precision, pass.operands, shape, this->multiprocessors_,
+                                nullptr);
+      return dx_sums.values();
+    };
+
+    const Values at_x = pass.x.values(), at_second = dx_second.values();
+    Values expected = pass.expected_dx, expected_sums(in);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] = at_x[i] > 0 ? expected[i] + at_second[i] : 0;
+      expected_sums[i % in] += expected[i];
+    }
+    Values sums = launch(), dx = pass.dx.values();
+    EXPECT_TRUE(std::isnan(dx[passing]));
+    EXPECT_TRUE(std::isnan(sums[passing % in]));
+    EXPECT_EQ(dx[stopped], 0);
+    dx[passing] = expected[passing] = sums[passing % in] = expected_sums[passing % in] = 0;
+    EXPECT_LT(relative_error(dx, expected), this->tolerance);
+    EXPECT_LT(relative_error(sums, expected_sums), this->tolerance);
+    EXPECT_LT(relative_error(pass.weight_gradient.values(), pass.expected_weights),
+              this->tolerance);
+    Values again = launch();
+    again[passing % in] = 0;
+    EXPECT_EQ(again, sums);
   }
 }
 

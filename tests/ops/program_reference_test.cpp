@@ -62,6 +62,7 @@ std::vector<GraphCase> block_cases() {
     cases.push_back({name + "Odd", 3, [=] { return two_block_graph({3, 15, 21}, first); }});
     cases.push_back({name + "Even", 3, [=] { return two_block_graph({3, 16, 10}, first); }});
   }
+  cases.push_back({"WideBottlenecks", 4, [] { return wide_bottlenecks_graph({3, 11, 14}); }});
   for (const int64_t classes : {2, 13, 1000}) {
     cases.push_back(
         {"Classes" + std::to_string(classes), 5, [=] { return small_graph(33, classes); }});

@@ -84,11 +84,13 @@ void Lowering::lower_task(const std::vector<StageTask>& tasks, size_t index) {
   const size_t nodes = graph_.nodes().size();
   if (pass == Pass::forward) {
     for (auto* tensors : {&values_, &sums_, &masks_, &winner_x_}) tensors->assign(nodes, nullptr);
+    moments_.assign(nodes, {});
     gradients_.assign(nodes, {});
     take_images();
   }
   even_pixel_gradients_.assign(nodes, nullptr);
   pending_.clear();
+  joined_.clear();
   pending_stem_.reset();
   summed_biases_.clear();
   if (options_.pipeline.is_pipelined()) begin_stage_task(tasks, index);
@@ -109,6 +111,7 @@ void Lowering::swap_micro_batch() {
   std::swap(sums_, kept.sums);
   std::swap(masks_, kept.masks);
   std::swap(winner_x_, kept.winner_x);
+  std::swap(moments_, kept.moments);
   std::swap(gradients_, kept.gradients);
 }
 
@@ -164,8 +167,8 @@ ConvolutionProblem Lowering::problem(ConvolutionOp op, int conv) const {
   return {op, shape, options_.precision};
 }
 
-void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
-                                const Tensor* y, const Tensor* third) {
+ConvolutionCall& Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase,
+                                            const Tensor* x, const Tensor* y, const Tensor* third) {
   const Node& node = graph_.node(conv);
   Kernel& kernel = emit(node.name, phase, "", {x, y, third}, nullptr);
   ConvolutionCall& call = kernel.convolution.emplace();
@@ -183,6 +186,7 @@ void Lowering::emit_convolution(int conv, ConvolutionOp op, Phase phase, const T
   // By the graph's own arithmetic: padded channels are no work.
   kernel.flops = graph_.forward_flops(node) * static_cast<double>(options_.batch_size);
   kernel.bytes += static_cast<double>(call.problem.shape.weight_elements() * element_size());
+  return call;
 }
 
 bool Lowering::leaves_even_pixels(int conv) const {

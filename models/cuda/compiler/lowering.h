@@ -42,6 +42,7 @@ struct ConvolutionCall {
   const Tensor* sums = nullptr;  // forward_statistics: sums of all channels, then of squares
   int weight_parameter = 0;
   int bias_parameter = -1;           // where adds_bias()
+  const Tensor* weights = nullptr;   // in place of the parameter's
   const Tensor* residual = nullptr;  // forward_residual
   // The operation that would compute this forward convolution and the sweep behind it in one.
   std::optional<ConvolutionOp> with_sweep{};
@@ -90,6 +91,12 @@ enum class AttentionKernel { products, own, cudnn };
 /// By key of the problem.
 using AttentionChoices = std::map<std::string, AttentionKernel>;
 
+/// Who computes the two products of a convolution's backward pass by second moments: one kernel of
+/// ours, or two of cuDNN's.
+enum class MomentsProducts { own, cudnn };
+/// By key of the forward problem.
+using MomentsChoices = std::map<std::string, MomentsProducts>;
+
 /// Decisions that timing makes and that change which kernels there are.
 struct LoweringChoices {
   StemForm stem = StemForm::pad_to_8;
@@ -97,6 +104,8 @@ struct LoweringChoices {
   // Keys of backward_data problems which one kernel of ours computes together with backward_weights
   // and the batch norm's gradient before both.
   std::set<std::string> fused_backward;
+  // Convolutions whose batch norm is computed by second moments where a sum follows it.
+  MomentsChoices second_moments;
   // Our own kernels for the first convolution, which read the images of pad_to_4: forward with
   // statistics; backward from the pooled gradient to the weights.
   bool own_stem_forward = false;

@@ -1,5 +1,7 @@
+#include <utility>
+
 #include "models/cuda/compiler/lowering_state.h"
-#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/stem.h"
 
 namespace nearmetal::cuda {
@@ -70,6 +72,7 @@ Lowering::IncomingGradient Lowering::incoming_gradient(const NormPattern& patter
 }
 
 void Lowering::backward_norm(const NormPattern& pattern) {
+  if (by_moments(pattern)) return backward_norm_by_moments(pattern);
   const int64_t slot = norm_slot();
   const auto [incoming, dy, dy_second] = incoming_gradient(pattern);
   const Tensor* x = values_[pattern.conv];
@@ -77,13 +80,14 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   const bool dual = pattern.residual_norm >= 0;
   const Tensor* residual_x = dual ? values_[pattern.residual_conv] : nullptr;
   const bool fused = fuses_backward(pattern);
+  const bool summed = moments_behind(pattern) >= 0;
   const bool stores_dz = pattern.adds();
-  Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : nullptr;
+  const Tensor* dz = stores_dz ? tensor(value_bytes(pattern.output)) : summed ? dy : nullptr;
   Tensor* dx = fused ? nullptr : tensor(value_bytes(pattern.conv));
   Tensor* residual_dx = dual && !fused ? tensor(value_bytes(pattern.residual_conv)) : nullptr;
   if (pattern.residual >= 0) gradients_[pattern.residual].push_back(dz);
   if (fused) {
-    pending_[pattern.conv] = {pattern.norm, stores_dz ? dz : dy, !stores_dz};
+    pending_[pattern.conv] = {pattern.norm, dz != nullptr ? dz : dy, dz == nullptr};
     if (dual) pending_[pattern.residual_conv] = {pattern.residual_norm, dz, false};
   } else {
     gradients_[pattern.conv].push_back(dx);
@@ -115,10 +119,12 @@ void Lowering::backward_norm(const NormPattern& pattern) {
   };
   const Precision precision = options_.precision;
   const std::string name = name_of(graph_, pattern);
-  emit(name, Phase::backward, "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
-       [=, &r](cudaStream_t stream) {
-         launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
-       });
+  if (!summed) {
+    emit(name, Phase::backward, "own sums sweep", {dy, dy_second, mask, x, residual_x, dz},
+         [=, &r](cudaStream_t stream) {
+           launch_norm_backward_sums(precision, operands(), extent, r.reduction, stream);
+         });
+  }
   if (fused) return;
   std::vector<const Tensor*> used{dz, x, residual_x, dx, residual_dx};
   if (dz == nullptr) used = {dy, dy_second, x, dx};
@@ -169,6 +175,9 @@ void Lowering::backward_convolution(int i) {
   const int input = node.inputs[0];
   if (pending_.contains(i)) return backward_pointwise(i);
   if (is_stem(i) && pending_stem_) return backward_stem(i);
+  if (const NormPattern* pattern = moments_pattern(i)) {
+    return backward_convolution_by_moments(i, *pattern);
+  }
   const Tensor* dy = gradient_of(i);
   emit_convolution(i, ConvolutionOp::backward_weights, Phase::backward, values_[input], dy);
   if (is_stem(i)) return mask_stem_gradient(node);
@@ -194,6 +203,12 @@ bool Lowering::fuses_backward(int conv) const {
          choices_.fused_backward.contains(problem(ConvolutionOp::backward_data, conv).key());
 }
 
+PointwiseShape Lowering::pointwise_shape(int conv) const {
+  const Extent extent = this->extent(conv);
+  return {extent.rows, extent.channels,
+          static_cast<int>(graph_.input_shape(graph_.node(conv)).channels)};
+}
+
 void Lowering::backward_pointwise(int i) {
   const int64_t slot = norm_slot();
   const Node& node = graph_.node(i);
@@ -201,30 +216,42 @@ void Lowering::backward_pointwise(int i) {
   const auto [norm, dz, relu] = pending_.at(i);
   const Tensor *x = values_[input], *y = values_[i];
   Tensor* dx = tensor(value_bytes(input));
+  std::string name = graph_.node(norm).name + " + " + node.name;
+  const Tensor* second = nullptr;
+  const int end = joined_end(i);
+  if (end >= 0) {
+    second = std::exchange(gradients_[input], {}).front();
+    joined_.insert(input);
+    name += " + " + graph_.node(input).name;
+  }
   gradients_[input].push_back(dx);
-  const Extent extent = this->extent(i);
-  const PointwiseShape shape{extent.rows, extent.channels,
-                             static_cast<int>(graph_.node(input).shape.channels)};
+  const PointwiseShape shape = pointwise_shape(i);
   const auto& r = resources_;
   Tensor* partial_sums =
       tensor(pointwise_backward_scratch_bytes(shape, r.reduction.multiprocessors));
   const int64_t offset = layout_.slices[node.parameters[0]].offset;
-  Kernel& kernel = emit(
-      graph_.node(norm).name + " + " + node.name, Phase::backward, "own fused", {dz, y, x, dx},
-      [=, norm = norm, dz = dz, relu = relu, precision = options_.precision, size = element_size(),
-       &r](cudaStream_t stream) {
-        PointwiseBackwardOperands operands;
-        operands.dz = dz->data;
-        operands.y = y->data;
-        operands.state = r.norm(slot, norm);
-        operands.relu = relu;
-        operands.x = x->data;
-        operands.weights = r.parameters.operand(offset, size);
-        operands.dx = dx->data;
-        operands.weight_gradient = r.parameters.gradient(offset, size);
-        operands.partial_sums = static_cast<float*>(partial_sums->data);
-        launch_pointwise_backward(precision, operands, shape, r.reduction.multiprocessors, stream);
-      });
+  const auto operands = [=, norm = norm, dz = dz, relu = relu, size = element_size(), &r] {
+    PointwiseBackwardOperands operands;
+    operands.dz = dz->data;
+    operands.y = y->data;
+    operands.state = r.norm(slot, norm);
+    operands.relu = relu;
+    operands.x = x->data;
+    operands.weights = r.parameters.operand(offset, size);
+    operands.dx = dx->data;
+    if (end >= 0) {
+      operands.dx_second = second->data;
+      operands.dx_sums = r.norm(slot, end).bias_gradient;
+    }
+    operands.weight_gradient = r.parameters.gradient(offset, size);
+    operands.partial_sums = static_cast<float*>(partial_sums->data);
+    return operands;
+  };
+  Kernel& kernel = emit(name, Phase::backward, "own fused", {dz, y, x, second, dx},
+                        [=, precision = options_.precision, &r](cudaStream_t stream) {
+                          launch_pointwise_backward(precision, operands(), shape,
+                                                    r.reduction.multiprocessors, stream);
+                        });
   kernel.operands.push_back(partial_sums);  // stays in L2: no part of the bytes
   kernel.gradient_of = node.parameters[0];
   kernel.flops = 2 * graph_.forward_flops(node) * static_cast<double>(options_.batch_size);

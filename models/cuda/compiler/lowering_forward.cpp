@@ -66,6 +66,7 @@ void Lowering::forward(int i) {
 }
 
 void Lowering::forward_convolution(int i) {
+  if (moments_pattern(i) != nullptr) return;  // computed with its batch norm
   const int norm = summed_norm(i);
   const Tensor* x = value(graph_.node(i).inputs[0]);
   if (graph_.node(i).shape.channels % 8 != 0) {
@@ -87,8 +88,8 @@ void Lowering::forward_convolution(int i) {
   if (const auto found = epilogue(i); found && fused(found->op)) {
     values_[found->pattern->output()] = y;
     const int residual = found->pattern->residual;
-    return emit_convolution(i, found->op, Phase::forward, x, y,
-                            residual < 0 ? nullptr : value(residual));
+    emit_convolution(i, found->op, Phase::forward, x, y, residual < 0 ? nullptr : value(residual));
+    return;
   }
   emit_convolution(i, ConvolutionOp::forward, Phase::forward, x, y);
   if (norm >= 0) forward_statistics(norm);
@@ -140,6 +141,10 @@ int Lowering::mean_behind(const NormPattern& pattern) const {
 }
 
 void Lowering::forward_norm(const NormPattern& pattern) {
+  if (by_moments(pattern)) return forward_norm_by_moments(pattern);
+  if (const int conv = moments_behind(pattern); conv >= 0) {
+    return forward_norm_with_moments(pattern, conv);
+  }
   const Tensor* x = values_[pattern.conv];
   const Tensor* residual = nullptr;
   if (pattern.adds())

@@ -17,6 +17,8 @@
 #include "models/cuda/kernels/activation.h"
 #include "models/cuda/kernels/head.h"
 #include "models/cuda/kernels/norm_pool.h"
+#include "models/cuda/kernels/pointwise/backward.h"
+#include "models/cuda/kernels/pointwise/second_moments.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/kernels/tokens.h"
 #include "models/cuda/libraries/layers.h"
@@ -62,8 +64,8 @@ class Lowering {
   Kernel& emit(const std::string& name, Phase phase, const std::string& implementation,
                std::vector<const Tensor*> operands, Launch launch);
   // `third`: the sums of forward_statistics, or the residual of forward_residual.
-  void emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x, const Tensor* y,
-                        const Tensor* third = nullptr);
+  ConvolutionCall& emit_convolution(int conv, ConvolutionOp op, Phase phase, const Tensor* x,
+                                    const Tensor* y, const Tensor* third = nullptr);
   // A product is made at its first launch, which is not in a captured graph: it needs the handle.
   // `bias`: the parameter that is added to each row, of which every launch gets the address; -1:
   // none.
@@ -116,6 +118,33 @@ class Lowering {
   // The average pooling that the sweep at the end of the last block does, too; -1: none.
   int mean_behind(const NormPattern& pattern) const;
   void forward_norm(const NormPattern& pattern);
+
+  // lowering_moments.cpp: batch norm by second moments of the convolution's input.
+  bool by_moments(const NormPattern& pattern) const;
+  // The pattern that normalises this convolution so; null if none does.
+  const NormPattern* moments_pattern(int conv) const;
+  MomentsShape moments_shape(int conv) const;
+  // The batch norm with ReLU, and nothing else, whose output this convolution alone reads, or null.
+  const NormPattern* sole_input_norm(int conv) const;
+  // The convolution of which by_moments() holds that reads this pattern's output; -1: none. Its
+  // backward pass leaves the gradient there masked by the ReLU, and the pattern's sums.
+  int moments_behind(const NormPattern& pattern) const;
+  // The sweep that normalises the input of such a convolution, with its moments.
+  void forward_norm_with_moments(const NormPattern& pattern, int conv);
+  void statistics_by_moments(const NormPattern& pattern);
+  void forward_norm_by_moments(const NormPattern& pattern);
+  void backward_norm_by_moments(const NormPattern& pattern);
+  void backward_convolution_by_moments(int i, const NormPattern& pattern);
+  // The batch norm of the block end by moments before this convolution whose mask and sums its
+  // fused backward kernel takes on: it adds the gradient of the only other consumer. -1: none.
+  int joined_end(int conv) const;
+  // The sums sweep; returns the gradient before the ReLU.
+  const Tensor* sums_by_moments(const NormPattern& pattern);
+  // Those of a normalised residual alone.
+  void sums_of_residual(const NormPattern& pattern, const Tensor* dz);
+  // t = dz (a W) and dz' z by our kernel for both.
+  void backward_both_products(int i, const Tensor* z, const Tensor* dz,
+                              const Tensor* scaled_weights, const Tensor* dx);
   void forward_norm_pool(const NormPattern& pattern);
   void forward_average_pool(int i);
   void forward_linear(int i);
@@ -195,6 +224,7 @@ class Lowering {
   ImageSize image_size(int node) const;
   bool fuses_backward(const NormPattern& pattern) const;
   bool fuses_backward(int conv) const;
+  PointwiseShape pointwise_shape(int conv) const;
   void backward_convolution(int i);
   void backward_pointwise(int i);
   void backward_stem(int i);
@@ -250,11 +280,17 @@ class Lowering {
                                          // layer norm or attention keeps of its rows
   std::vector<const Tensor*> masks_;     // of a ReLU, the winners of pooling, or cuDNN's reserve
   std::vector<const Tensor*> winner_x_;  // of pooling
+  // Of a convolution whose batch norm is computed by second moments.
+  struct Moments {
+    const Tensor *mean = nullptr, *central = nullptr, *product = nullptr, *scaled_weights = nullptr;
+  };
+  std::vector<Moments> moments_;
   std::vector<std::vector<const Tensor*>> gradients_;  // one from each consumer, but for ...
   std::vector<const Tensor*> even_pixel_gradients_;    // ... one that has the even pixels alone
   // The same of the others, between their passes.
   struct NodeTensors {
     std::vector<const Tensor*> values, sums, masks, winner_x;
+    std::vector<Moments> moments;
     std::vector<std::vector<const Tensor*>> gradients;
   };
   std::vector<NodeTensors> kept_;
@@ -268,6 +304,7 @@ class Lowering {
     bool relu;         // ... and its ReLU
   };
   std::map<int, PendingGradient> pending_;
+  std::set<int> joined_;  // block ends whose gradient is already that before their ReLU, and summed
   // The same for the stem: the pooling behind it, and the gradient behind its ReLU.
   std::optional<std::pair<int, const Tensor*>> pending_stem_;
   struct NormSums {

@@ -123,6 +123,7 @@ struct NormBackwardOperands {
   // As launch_normalise wrote it where it added a residual; null where it added none, so that x and
   // the forward multiplier and shift give the mask.
   const uint8_t* mask = nullptr;
+  // Null: behind a residual the sums are then those of dz alone, the gradient of the bias.
   const void* x = nullptr;
   BatchNormState state;
   void* dx = nullptr;

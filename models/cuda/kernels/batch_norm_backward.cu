@@ -3,95 +3,13 @@
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/batch_norm.h"
 #include "models/cuda/kernels/channel_reduction.h"
-#include "models/cuda/kernels/pixel_places.h"
+#include "models/cuda/kernels/norm_gradient.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 constexpr int apply_unroll = 2;
 constexpr int sums_blocks = 1;  // at once on a multiprocessor
-
-enum class ReluMask { none, recomputed, stored };
-
-constexpr bool has_second(Incoming incoming) {
-  return incoming == Incoming::two || incoming == Incoming::two_second_at_even_pixels;
-}
-
-// dz = mask * gradient of one pack.
-template <class T, ReluMask relu, Incoming incoming>
-struct Gradient {
-  const T* dy;
-  const T* dy_second;
-  const uint8_t* mask;
-  int channel, channels;
-  float mean_factor;
-  Channels<T> multiplier, shift;  // for ReluMask::recomputed
-
-  __device__ Gradient(const NormBackwardOperands& operands, int channel, int channels)
-      : dy(static_cast<const T*>(operands.dy)),
-        dy_second(static_cast<const T*>(operands.dy_second)),
-        mask(operands.mask),
-        channel(channel),
-        channels(channels),
-        mean_factor(1 / static_cast<float>(operands.image.pixels())) {
-    if constexpr (relu == ReluMask::recomputed) {
-      multiplier = Channels<T>::load(operands.state.multiplier + channel);
-      shift = Channels<T>::load(operands.state.shift + channel);
-    }
-  }
-
-  struct Loaded {
-    Pack<T> dy, dy_second;
-    unsigned bits;
-  };
-  __device__ Loaded load(int64_t at) const {
-    static_assert(incoming == Incoming::one || incoming == Incoming::two);
-    Loaded loaded;
-    loaded.dy = load_pack(dy + at);
-    if constexpr (incoming == Incoming::two) loaded.dy_second = load_pack(dy_second + at);
-    if constexpr (relu == ReluMask::stored) loaded.bits = mask[at / pack_width<T>];
-    return loaded;
-  }
-  __device__ Loaded load(int64_t at, unsigned row, const PixelPlaces& places) const {
-    if constexpr (incoming == Incoming::one || incoming == Incoming::two) {
-      return load(at);
-    } else {
-      Loaded loaded;
-      if constexpr (incoming == Incoming::of_mean) {
-        loaded.dy = load_pack(dy + places.image(row) * channels + channel);
-      } else {
-        loaded.dy = load_pack(dy + at);
-        const int64_t pixel = places.even_pixel(row);
-        loaded.dy_second =
-            pixel < 0 ? Pack<T>{} : load_pack(dy_second + pixel * channels + channel);
-      }
-      loaded.bits = mask[at / pack_width<T>];
-      return loaded;
-    }
-  }
-  __device__ Channels<T> values(const Loaded& loaded, const Channels<T>& x) const {
-    Channels<T> dz = to_floats(loaded.dy);
-    if constexpr (has_second(incoming)) {
-      const Channels<T> second = to_floats(loaded.dy_second);
-#pragma unroll
-      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] += second.values[i];
-    }
-    if constexpr (incoming == Incoming::of_mean) {
-#pragma unroll
-      for (int i = 0; i < pack_width<T>; ++i) dz.values[i] *= mean_factor;
-    }
-#pragma unroll
-    for (int i = 0; i < pack_width<T>; ++i) {
-      bool passes = true;
-      if constexpr (relu == ReluMask::stored) passes = loaded.bits >> i & 1;
-      if constexpr (relu == ReluMask::recomputed) {
-        passes = fmaf(x.values[i], multiplier.values[i], shift.values[i]) > 0;
-      }
-      dz.values[i] = passes ? dz.values[i] : 0.0f;
-    }
-    return dz;
-  }
-};
 
 // The use of dz besides the batch norm's own gradients: none; it is stored; it is stored and goes
 // through another batch norm as well.
@@ -105,7 +23,8 @@ inline constexpr int sums_unroll =
         ? 4
         : 2;
 
-template <class T, ReluMask relu, Incoming incoming, Residual residual>
+// `centred`: dz * (x - mean) is summed, too.
+template <class T, ReluMask relu, Incoming incoming, Residual residual, bool centred>
 __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     backward_sums_kernel(NormBackwardOperands operands, Extent extent, Count count,
                          PixelPlaces places, ReductionScratch scratch) {
@@ -113,15 +32,15 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
   constexpr int unroll = sums_unroll<T, incoming, residual>;
   constexpr int tile_rows = slice_rows<T> * unroll;
   constexpr bool dual = residual == Residual::normalised;
-  constexpr int sum_count = dual ? 3 : 2;
+  constexpr int sum_count = 1 + (centred ? 1 : 0) + (dual ? 1 : 0), last = sum_count - 1;
   const auto* x = static_cast<const T*>(operands.x);
   const auto* residual_x = static_cast<const T*>(operands.residual_x);
   const int channel = blockIdx.x * slice_channels + threadIdx.x % slice_lanes<T> * width;
   float sums[sum_count][width] = {};
   if (channel < extent.channels) {
     const Gradient<T, relu, incoming> gradient(operands, channel, extent.channels);
-    const auto mean = Channels<T>::load(operands.state.mean + channel);
-    Channels<T> residual_mean;
+    Channels<T> mean, residual_mean;
+    if constexpr (centred) mean = Channels<T>::load(operands.state.mean + channel);
     if constexpr (dual) {
       residual_mean = Channels<T>::load(operands.residual_state.mean + channel);
     }
@@ -135,7 +54,7 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
         if (row >= extent.rows) break;
         const int64_t at = row * extent.channels + channel;
         loaded[u] = gradient.load(at, static_cast<unsigned>(row), places);
-        packs[u] = load_pack(x + at);
+        if constexpr (centred) packs[u] = load_pack(x + at);
         if constexpr (dual) {
           residual_packs[u] = load_pack(residual_x + at);
         }
@@ -144,7 +63,8 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
       for (int u = 0; u < unroll; ++u) {
         const int64_t row = first + u * slice_rows<T>;
         if (row >= extent.rows) break;
-        const Channels<T> at_x = to_floats(packs[u]);
+        Channels<T> at_x;
+        if constexpr (centred) at_x = to_floats(packs[u]);
         const Channels<T> dz = gradient.values(loaded[u], at_x);
         Channels<T> at_residual;
         if constexpr (dual) at_residual = to_floats(residual_packs[u]);
@@ -152,9 +72,12 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
         for (int i = 0; i < width; ++i) {
           const float value = dz.values[i];
           sums[0][i] += value;
-          sums[1][i] = fmaf(value, at_x.values[i] - mean.values[i], sums[1][i]);
+          if constexpr (centred) {
+            sums[1][i] = fmaf(value, at_x.values[i] - mean.values[i], sums[1][i]);
+          }
           if constexpr (dual) {
-            sums[2][i] = fmaf(value, at_residual.values[i] - residual_mean.values[i], sums[2][i]);
+            sums[last][i] =
+                fmaf(value, at_residual.values[i] - residual_mean.values[i], sums[last][i]);
           }
         }
         if constexpr (residual != Residual::none) {
@@ -165,9 +88,13 @@ __global__ void __launch_bounds__(reduction_threads, sums_blocks)
     }
   }
   reduce_channels<T>(sums, extent.channels, scratch, [&](int at, const float(&totals)[sum_count]) {
-    finish_backward(operands.state, at, totals[0], totals[1], count);
+    if constexpr (centred) {
+      finish_backward(operands.state, at, totals[0], totals[1], count);
+    } else {
+      operands.state.bias_gradient[at] = totals[0];
+    }
     if constexpr (dual) {
-      finish_backward(operands.residual_state, at, totals[0], totals[2], count);
+      finish_backward(operands.residual_state, at, totals[0], totals[last], count);
     }
   });
 }
@@ -227,22 +154,27 @@ __global__ void __launch_bounds__(sweep_threads, 2)
   });
 }
 
-template <class T, ReluMask relu, Incoming incoming, Residual residual>
+template <class T, ReluMask relu, Incoming incoming, Residual residual, bool centred = true>
 void launch_sums(const NormBackwardOperands& operands, Extent extent,
                  const ReductionScratch& scratch, cudaStream_t stream) {
   const dim3 grid = reduction_grid(extent, slice_rows<T> * sums_unroll<T, incoming, residual>,
                                    scratch.multiprocessors, sums_blocks);
-  backward_sums_kernel<T, relu, incoming, residual><<<grid, reduction_threads, 0, stream>>>(
-      operands, extent, Count(operands.count), PixelPlaces(operands.image), scratch);
+  backward_sums_kernel<T, relu, incoming, residual, centred>
+      <<<grid, reduction_threads, 0, stream>>>(operands, extent, Count(operands.count),
+                                               PixelPlaces(operands.image), scratch);
 }
 
 // Behind an addition, whose ReLU has left its mask.
 template <class T, Incoming incoming>
 void launch_residual_sums(const NormBackwardOperands& operands, Extent extent,
                           const ReductionScratch& scratch, cudaStream_t stream) {
-  const auto launch = operands.residual_x == nullptr
-                          ? launch_sums<T, ReluMask::stored, incoming, Residual::tensor>
-                          : launch_sums<T, ReluMask::stored, incoming, Residual::normalised>;
+  const auto of = [&]<bool centred>() {
+    return operands.residual_x == nullptr
+               ? launch_sums<T, ReluMask::stored, incoming, Residual::tensor, centred>
+               : launch_sums<T, ReluMask::stored, incoming, Residual::normalised, centred>;
+  };
+  const auto launch =
+      operands.x == nullptr ? of.template operator()<false>() : of.template operator()<true>();
   launch(operands, extent, scratch, stream);
 }
 

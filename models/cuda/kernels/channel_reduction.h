@@ -133,15 +133,19 @@ struct Count {
 struct ChannelStatistics {
   float mean, variance, inverse_deviation, multiplier, shift;
 
-  __device__ ChannelStatistics(float scale, float bias, float sum, float square_sum,
-                               const Count& count) {
-    const double exact_mean = sum * count.inverse;  // fp64: the difference below cancels
+  __device__ ChannelStatistics(float scale, float bias, double exact_mean, double exact_variance) {
     mean = static_cast<float>(exact_mean);
-    variance = fmaxf(static_cast<float>(square_sum * count.inverse - exact_mean * exact_mean), 0);
+    variance = fmaxf(static_cast<float>(exact_variance), 0);
     inverse_deviation = rsqrtf(variance + static_cast<float>(batch_norm_epsilon));
     multiplier = scale * inverse_deviation;
     shift = fmaf(-mean, multiplier, bias);
   }
+  /// In fp64, as the difference cancels.
+  __device__ ChannelStatistics(float scale, float bias, float sum, float square_sum,
+                               const Count& count)
+      : ChannelStatistics(
+            scale, bias, sum * count.inverse,
+            square_sum * count.inverse - (sum * count.inverse) * (sum * count.inverse)) {}
 
   __device__ void store(const BatchNormState& state, int channel, const Count& count) const {
     state.mean[channel] = mean;
@@ -155,6 +159,26 @@ struct ChannelStatistics {
     const float bias = state.input_bias == nullptr ? 0.0f : state.input_bias[channel];
     running_mean = keep * running_mean + take * (mean + bias);
     running_variance = keep * running_variance + take * variance * count.unbiased;
+  }
+};
+
+/// normalised = x * multiplier + shift for one channel.
+struct ChannelCoefficients {
+  float multiplier, shift;
+
+  /// `store`: this thread is the one that leaves the state of this channel.
+  __device__ ChannelCoefficients(const NormInput& norm, const Count& count, int channel,
+                                 bool store) {
+    if (norm.sum == nullptr) {
+      multiplier = norm.state.multiplier[channel];
+      shift = norm.state.shift[channel];
+      return;
+    }
+    const ChannelStatistics statistics(norm.state.scale[channel], norm.state.bias[channel],
+                                       norm.sum[channel], norm.square_sum[channel], count);
+    multiplier = statistics.multiplier;
+    shift = statistics.shift;
+    if (store) statistics.store(norm.state, channel, count);
   }
 };
 

@@ -106,6 +106,16 @@ __device__ Channels<T> floats_of(const uint4& packed) {
   return to_floats(*reinterpret_cast<const Pack<T>*>(&packed));
 }
 
+/// Two neighbours in one register.
+template <class T>
+__device__ float2 two_floats(uint32_t two) {
+  if constexpr (std::is_same_v<T, __half>) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&two));
+  } else {
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&two));
+  }
+}
+
 /// As many blocks as give each piece of work a thread.
 inline unsigned blocks_for(int64_t pieces, int64_t threads) {
   return static_cast<unsigned>((pieces + threads - 1) / threads);

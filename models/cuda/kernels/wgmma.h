@@ -1,10 +1,11 @@
 // Hopper's asynchronous matrix product of a warpgroup, and the fences that it needs
 // (device code for sm_90a alone).
 //
-// All operands lie in shared memory as panels: rows of 64 16-bit values (128 bytes), the 16-byte
-// chunks of a row exchanged by its number, so that neither the copies nor the tensor cores meet
-// bank conflicts. A panel is an operand in either direction: its rows may be the long side or the
-// inner dimension of the product. PTX ISA, "Asynchronous warpgroup level matrix instructions".
+// Operands in shared memory lie as panels, but where a product says otherwise: rows of 64 16-bit
+// values (128 bytes), the 16-byte chunks of a row exchanged by its number, so that neither the
+// copies nor the tensor cores meet bank conflicts. A panel is an operand in either direction: its
+// rows may be the long side or the inner dimension of the product. PTX ISA, "Asynchronous warpgroup
+// level matrix instructions".
 #pragma once
 
 #include <cuda_bf16.h>
@@ -75,6 +76,25 @@ __device__ void wgmma_m64n64k16(float (&d)[32], uint64_t a, uint64_t b, bool acc
       : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)                               \
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(static_cast<int>(transposed_a)),    \
         "n"(static_cast<int>(transposed_b)))
+  NM_WGMMA_OF_T();
+#undef NM_WGMMA
+}
+
+/// The same with `a` in registers, as in wgmma_m64n112k16; b is not transposed.
+template <class T>
+__device__ void wgmma_m64n64k16(float (&d)[32], const uint32_t (&a)[4], uint64_t b,
+                                bool accumulate) {
+#define NM_WGMMA(type)                                                                             \
+  asm volatile(                                                                                    \
+      "{\n"                                                                                        \
+      ".reg .pred accumulate;\n"                                                                   \
+      "setp.ne.b32 accumulate, %37, 0;\n"                                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" NM_0_TO_15 ", " NM_16_TO_31 \
+      "}, "                                                                                        \
+      "{%32, %33, %34, %35}, %36, accumulate, 1, 1, 0;\n"                                          \
+      "}\n"                                                                                        \
+      : NM_RESULTS(0), NM_RESULTS(8), NM_RESULTS(16), NM_RESULTS(24)                               \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)))
   NM_WGMMA_OF_T();
 #undef NM_WGMMA
 }

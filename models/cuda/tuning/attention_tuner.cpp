@@ -139,8 +139,8 @@ void Tuner::choose(const std::vector<AttentionProblem>& problems) {
 }
 
 AttentionKernel Tuner::faster_attention(const AttentionProblem& problem) const {
-  const double by_cudnn = seconds_of(problem.key());
-  const double by_own = has_own(problem) ? seconds_of(own_attention_key(problem)) : never;
+  const double by_cudnn = times().seconds_of(problem.key());
+  const double by_own = has_own(problem) ? times().seconds_of(own_attention_key(problem)) : never;
   if (by_cudnn == never && by_own == never) return AttentionKernel::products;
   return by_own <= by_cudnn ? AttentionKernel::own : AttentionKernel::cudnn;
 }

@@ -5,16 +5,14 @@
 #include <stdexcept>
 
 #include "models/cuda/kernels/activation.h"
-#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/stem.h"
 #include "models/cuda/tuning/convolution_check.h"
+#include "models/cuda/tuning/own_moments.h"
+#include "models/cuda/tuning/own_operands.h"
 
 namespace nearmetal::cuda {
 namespace {
-
-Extent output_extent(const ConvolutionShape& shape) {
-  return {shape.output_elements() / shape.output_channels, static_cast<int>(shape.output_channels)};
-}
 
 std::string extent_key(const char* name, const ConvolutionProblem& problem) {
   const Extent extent = output_extent(problem.shape);
@@ -58,24 +56,11 @@ OwnKernel apply_sweep(const ConvolutionProblem& problem) {
           nullptr};
 }
 
-PointwiseShape pointwise_shape(const ConvolutionShape& shape) {
-  return {output_extent(shape).rows, static_cast<int>(shape.output_channels),
-          static_cast<int>(shape.input_channels)};
-}
-
-PointwiseBackwardOperands pointwise_operands(const ConvolutionProblem& problem,
-                                             const TuningBuffers& buffers) {
-  const ConvolutionOperands all = buffers.operands(problem.with(ConvolutionOp::backward_weights));
-  PointwiseBackwardOperands operands;
-  operands.dz = all.y;
-  operands.y = buffers.second_y();
-  operands.state = buffers.norm();
-  operands.x = all.x;
-  operands.weights = buffers.operands(problem.with(ConvolutionOp::backward_data)).weights;
-  operands.dx = buffers.result();
-  operands.weight_gradient = buffers.second_result();
-  operands.partial_sums = static_cast<float*>(buffers.workspace());
-  return operands;
+bool fits_pointwise_backward(const ConvolutionProblem& problem, int compute_capability_major) {
+  const ConvolutionShape& shape = problem.shape;
+  return shape.kernel == 1 && shape.stride == 1 &&
+         pointwise_backward_fits(problem.precision, pointwise_shape(shape),
+                                 compute_capability_major);
 }
 
 // Three coefficients of each channel.
@@ -132,6 +117,25 @@ OwnKernel pointwise_backward(const ConvolutionProblem& problem, int multiprocess
           [=](const TuningBuffers& buffers, cudaStream_t stream) {
             return pointwise_error(problem, multiprocessors, buffers, stream);
           }};
+}
+
+// Second moments are candidates where there is a backward pass, which they are for.
+std::vector<OwnKernel> backward_kernels(const ConvolutionProblem& problem,
+                                        int compute_capability_major, int multiprocessors) {
+  const bool fused = fits_pointwise_backward(problem, compute_capability_major);
+  const bool moments = takes_moments(problem, compute_capability_major);
+  std::vector<OwnKernel> kernels;
+  if (fused || moments) kernels.push_back(apply_sweep(problem));
+  if (fused) kernels.push_back(pointwise_backward(problem, multiprocessors));
+  if (fused && pointwise_backward_joins(pointwise_shape(problem.shape))) {
+    kernels.push_back(joined_backward(problem, multiprocessors));
+    kernels.push_back(joined_sums(problem));
+  }
+  if (!moments) return kernels;
+  kernels.front().optional = !fused;
+  kernels.push_back(residual_norm_sweeps(problem));
+  kernels.push_back(by_moments(problem, fused ? MomentsProducts::own : MomentsProducts::cudnn));
+  return kernels;
 }
 
 bool is_stem(const ConvolutionShape& shape) {
@@ -254,12 +258,7 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
       if (!hopper_16_bit || !is_stem(shape)) return {};
       return {pool_sweep(problem, multiprocessors), stem_backward(problem, multiprocessors)};
     case ConvolutionOp::backward_data:
-      if (shape.kernel == 1 && shape.stride == 1 &&
-          pointwise_backward_fits(problem.precision, pointwise_shape(shape),
-                                  compute_capability_major)) {
-        return {apply_sweep(problem), pointwise_backward(problem, multiprocessors)};
-      }
-      return {};
+      return backward_kernels(problem, compute_capability_major, multiprocessors);
   }
   throw std::logic_error("unnamed ConvolutionOp");
 }
@@ -274,6 +273,22 @@ std::string forward_sweep_key(const ConvolutionProblem& problem) {
 
 std::string apply_sweep_key(const ConvolutionProblem& problem) {
   return extent_key("backward_apply sweep", problem);
+}
+
+std::string residual_norm_key(const ConvolutionProblem& problem) {
+  return extent_key("residual_norm sweeps", problem);
+}
+
+std::string moments_key(const ConvolutionProblem& problem) {
+  return "moments " + problem.with(ConvolutionOp::forward).key();
+}
+
+std::string joined_backward_key(const ConvolutionProblem& problem) {
+  return "joined " + problem.key();
+}
+
+std::string joined_sums_key(const ConvolutionProblem& problem) {
+  return "sums before " + problem.key();
 }
 
 std::string fused_backward_key(const ConvolutionProblem& problem) {

@@ -45,6 +45,8 @@ struct OwnKernel {
   /// Null where the tests of the kernel are all there is. Else the relative error of a launch onto
   /// NaN, infinite if it is more than rounding explains.
   std::function<double(const TuningBuffers&, cudaStream_t)> check;
+  /// Pinned plans may lack it, as those of earlier versions do: then it is no candidate.
+  bool optional = false;
 };
 
 /// The kernels of ours that compete where this problem is part of a step.
@@ -56,9 +58,20 @@ std::vector<OwnKernel> own_kernels(const ConvolutionProblem& problem, int comput
 std::string forward_sweep_key(const ConvolutionProblem& problem);
 /// Our sweep that forms the gradient at a convolution's output.
 std::string apply_sweep_key(const ConvolutionProblem& problem);
+/// Our sweeps, forward and backward, of a batch norm behind this convolution whose output is summed
+/// with another, but for the one that forms the gradient at the convolution's output; and the
+/// forward sweep of the batch norm before the convolution, which second moments are taken with.
+std::string residual_norm_key(const ConvolutionProblem& problem);
+/// What takes the place of these sweeps and of the forward convolution by second moments of its
+/// input, with both backward products where one kernel of ours computes them.
+std::string moments_key(const ConvolutionProblem& problem);
 /// A sweep and what follows it in one kernel: backward_data and backward_weights of a pointwise
 /// convolution, or backward_weights of the first one.
 std::string fused_backward_key(const ConvolutionProblem& problem);
+/// The same where it adds another gradient at the convolution's input and masks both by the ReLU
+/// there, and the sweep of which it takes the place.
+std::string joined_backward_key(const ConvolutionProblem& problem);
+std::string joined_sums_key(const ConvolutionProblem& problem);
 /// The first convolution forward with its sums.
 std::string stem_forward_key(const ConvolutionProblem& problem);
 /// Our sweep from the pooled gradient to that at the first convolution's output.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "models/cuda/device/device.h"
 #include "models/cuda/tuning/convolution_check.h"
 #include "models/cuda/tuning/own_kernels.h"
 
@@ -26,26 +25,19 @@ CheckResult check_plan(cudnnHandle_t handle, const ConvolutionPlan& plan,
   return check_convolution(problem, operands, samples_to_check(problem), stream);
 }
 
-int device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  NM_CALL(cudaGetDevice(&device));
-  NM_CALL(cudaDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
-
 }  // namespace
 
 int timed_calls(double milliseconds) {
   return static_cast<int>(std::clamp(20 / milliseconds, 3.0, 5.0));
 }
 
-Tuner::Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
-             const std::vector<KernelChoice>& known, bool pinned)
-    : handle_(handle),
-      stream_(stream),
+Tuner::Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
+             bool pinned)
+    : handle_(device.handle),
+      stream_(device.stream),
       kernels_(kernels),
-      compute_capability_major_(device_attribute(cudaDevAttrComputeCapabilityMajor)),
-      multiprocessors_(multiprocessors_in_use()),
+      compute_capability_major_(device.compute_capability_major),
+      multiprocessors_(device.multiprocessors),
       pinned_(pinned) {
   for (const KernelChoice& plan : known) known_[plan.key] = plan;
 }
@@ -91,6 +83,7 @@ void Tuner::choose(const std::vector<ConvolutionProblem>& problems) {
   for (const ConvolutionProblem& problem : problems) {
     bool complete = adopt(problem.key(), &problem);
     for (const OwnKernel& kernel : own_of(problem)) {
+      if (kernel.optional && pinned_ && !known_.contains(kernel.key)) continue;
       complete = adopt(kernel.key, nullptr) && complete;
     }
     if (!complete) unknown.push_back(problem);
@@ -194,72 +187,6 @@ void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
 const ConvolutionPlan* Tuner::plan(const ConvolutionProblem& problem) const {
   const auto found = plans_.find(problem.key());
   return found == plans_.end() ? nullptr : &found->second;
-}
-
-double Tuner::seconds_of(const std::string& key) const {
-  const auto found = used_.find(key);
-  if (found == used_.end() || found->second.implementation == no_implementation) {
-    return never;
-  }
-  return found->second.seconds;
-}
-
-Tuner::StemChoice Tuner::best_stem(const LoweredStep& step) const {
-  StemChoice choice;
-  for (const Kernel& kernel : step.kernels) {
-    if (!kernel.convolution || kernel.convolution->x != step.images) continue;
-    const ConvolutionProblem& problem = kernel.convolution->problem;
-    double apart = seconds_of(problem.key()), own = 0;
-    if (problem.op == ConvolutionOp::forward) {
-      apart = seconds_apart(*kernel.convolution);
-      if (const auto fused = kernel.convolution->with_sweep) {
-        apart = std::min(apart, seconds_of(problem.with(*fused).key()));
-      }
-      // Our sweep is not timed where it may not serve.
-      if (apart == never) apart = seconds_of(problem.key());
-      own = seconds_of(stem_forward_key(problem));
-      choice.own_forward = own < apart;
-    } else {
-      // Timed where it has a rival.
-      if (used_.contains(pool_sweep_key(problem))) apart += seconds_of(pool_sweep_key(problem));
-      own = seconds_of(fused_backward_key(problem));
-      choice.own_backward = own < apart;
-    }
-    choice.seconds += std::min(own, apart);
-  }
-  return choice;
-}
-
-double Tuner::seconds_apart(const ConvolutionCall& call) const {
-  const double convolution = seconds_of(call.problem.key());
-  if (!call.with_sweep) return convolution;
-  return convolution + seconds_of(forward_sweep_key(call.problem.with(*call.with_sweep)));
-}
-
-std::set<std::string> Tuner::faster_with_sweeps(const LoweredStep& step) const {
-  std::set<std::string> keys;
-  for (const Kernel& kernel : step.kernels) {
-    if (!kernel.convolution || !kernel.convolution->with_sweep) continue;
-    const ConvolutionCall& call = *kernel.convolution;
-    const std::string fused = call.problem.with(*call.with_sweep).key();
-    if (seconds_of(fused) < seconds_apart(call)) keys.insert(fused);
-  }
-  return keys;
-}
-
-std::set<std::string> Tuner::faster_with_fused_backward(const LoweredStep& step) const {
-  std::set<std::string> keys;
-  for (const Kernel& kernel : step.kernels) {
-    if (!kernel.convolution || kernel.convolution->problem.op != ConvolutionOp::backward_data) {
-      continue;
-    }
-    const ConvolutionProblem& data = kernel.convolution->problem;
-    const double apart = seconds_of(data.key()) +
-                         seconds_of(data.with(ConvolutionOp::backward_weights).key()) +
-                         seconds_of(apply_sweep_key(data));
-    if (seconds_of(fused_backward_key(data)) < apart) keys.insert(data.key());
-  }
-  return keys;
 }
 
 std::vector<KernelChoice> Tuner::used() const {

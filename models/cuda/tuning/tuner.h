@@ -4,9 +4,7 @@
 #pragma once
 
 #include <functional>
-#include <limits>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "models/cuda/libraries/attention.h"
 #include "models/cuda/libraries/convolution.h"
 #include "models/cuda/libraries/handles.h"
+#include "models/cuda/tuning/kernel_times.h"
 #include "models/cuda/tuning/own_kernels.h"
 #include "models/program.h"
 
@@ -24,24 +23,26 @@ inline constexpr int most_candidates = 64;
 /// This many of the algorithms that cuBLASLt puts first are timed (see Product::offered()).
 inline constexpr int most_algorithms = 12;
 
-/// Implementations of a KernelChoice that are no names of plans or algorithms.
-inline constexpr const char* own_implementation = "own";
-inline constexpr const char* no_implementation = "none";
-/// The time of what is not or cannot be used.
-inline constexpr double never = std::numeric_limits<double>::infinity();
-
 /// So many that they take about 20 ms.
 int timed_calls(double milliseconds);
+
+/// Where candidates run.
+struct TuningDevice {
+  cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  int compute_capability_major = 0;
+  int multiprocessors = 0;
+};
 
 /// Choices by key: those that were given, and those that were made.
 class Tuner {
  public:
   /// With Kernels::cudnn, no kernel of ours competes. With `pinned`, a choice that is not among
   /// `known`, or that does not load, is a std::runtime_error; without, it is made anew.
-  Tuner(cudnnHandle_t handle, cudaStream_t stream, Kernels kernels,
-        const std::vector<KernelChoice>& known, bool pinned);
+  Tuner(const TuningDevice& device, Kernels kernels, const std::vector<KernelChoice>& known,
+        bool pinned);
 
-  /// For the current device. Chooses a plan for each problem, timing candidates on random data
+  /// Chooses a plan for each problem, timing candidates on random data
   /// where it must. Throws std::runtime_error if no engine computes a problem rightly; a
   /// forward_statistics problem then merely gets no plan.
   void choose(const std::vector<ConvolutionProblem>& problems);
@@ -65,21 +66,8 @@ class Tuner {
   /// Null if there is none.
   const ConvolutionPlan* plan(const ConvolutionProblem& problem) const;
 
-  /// The fastest way to compute the convolution that reads the images, and what comes between it
-  /// and the pooled tensor.
-  struct StemChoice {
-    double seconds = 0;
-    bool own_forward = false, own_backward = false;
-  };
-  StemChoice best_stem(const LoweredStep& step) const;
-  /// Keys of the problems which do a forward convolution of a step and the sweep behind it in less
-  /// time than the convolution alone and our sweep.
-  std::set<std::string> faster_with_sweeps(const LoweredStep& step) const;
-
-  /// Keys of the backward_data convolutions of a step which take less time together with
-  /// backward_weights and the apply sweep in our one kernel for the three.
-  std::set<std::string> faster_with_fused_backward(const LoweredStep& step) const;
-
+  /// For decisions about a step; not beyond the tuner's life.
+  KernelTimes times() const { return KernelTimes(used_); }
   /// All choices so far.
   std::vector<KernelChoice> used() const;
   int64_t largest_workspace() const;
@@ -117,9 +105,6 @@ class Tuner {
   KernelChoice best_of(std::vector<AttentionCandidate> candidates, const AttentionProblem& problem,
                        const std::string& key, const AttentionBuffers& buffers) const;
   void tune(const AttentionProblem& problem);
-  double seconds_of(const std::string& key) const;
-  // The time of a forward convolution and our sweep behind it.
-  double seconds_apart(const ConvolutionCall& call) const;
 
   cudnnHandle_t handle_;
   cudaStream_t stream_;

@@ -7,7 +7,7 @@
 namespace nearmetal::cuda {
 namespace {
 
-constexpr int norm_arrays = 11;
+constexpr int norm_arrays = 13;
 
 }  // namespace
 
@@ -97,6 +97,8 @@ BatchNormState TuningBuffers::norm() const {
   state.a = array(8);
   state.b = array(9);
   state.c = array(10);
+  state.scale_gradient = array(11);
+  state.bias_gradient = array(12);
   return state;
 }
 

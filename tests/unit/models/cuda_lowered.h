@@ -1,6 +1,7 @@
 // Steps of the CUDA backend, planned without a GPU.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -37,11 +38,25 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
     if (problem.op == ConvolutionOp::forward_statistics || adds_bias(problem.op)) {
       choices.fused_sweeps.insert(problem.key());
     }
-    for (const OwnKernel& kernel : own_kernels(problem, 9, 132)) {
-      if (kernel.key == fused_backward_key(problem)) choices.fused_backward.insert(problem.key());
+    const std::vector<OwnKernel> own = own_kernels(problem, 9, 132);
+    const auto has = [&](const std::string& key) {
+      return std::ranges::find(own, key, &OwnKernel::key) != own.end();
+    };
+    const bool fused = has(fused_backward_key(problem));
+    if (fused) choices.fused_backward.insert(problem.key());
+    if (has(moments_key(problem))) {
+      choices.second_moments[problem.with(ConvolutionOp::forward).key()] =
+          fused ? MomentsProducts::own : MomentsProducts::cudnn;
     }
   }
   return choices;
+}
+
+/// The last convolution of a bottleneck block, for options_of(Precision::fp16).
+inline ConvolutionProblem last_of_block(int64_t inputs, int64_t size) {
+  ConvolutionShape shape{.batch = 4, .input_channels = inputs, .output_channels = 4 * inputs};
+  shape.input_height = shape.input_width = shape.output_height = shape.output_width = size;
+  return {ConvolutionOp::forward, shape, Precision::fp16};
 }
 
 inline const Kernel& kernel_of(const LoweredStep& step, Phase phase, const std::string& name,

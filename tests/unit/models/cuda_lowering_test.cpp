@@ -85,6 +85,11 @@ TEST(CudaLowering, StridedShortcutsLeaveTheGradientOfEvenPixels) {
   const Kernel& sums =
       kernel_of(step, Phase::backward, "layer1.2.bn3 + layer1.2.relu", "own sums sweep");
   EXPECT_DOUBLE_EQ(sums.bytes, tensor * (3 + 1.0 / 4 + 1.0 / 16));  // dy, x, dz; dy_second; mask
+  const LoweredStep by_moments = lowered(graph, options, all_fused(graph, options));
+  EXPECT_DOUBLE_EQ(
+      kernel_of(by_moments, Phase::backward, "layer1.2.bn3 + layer1.2.relu", "own sums sweep")
+          .bytes,
+      tensor * (2 + 1.0 / 4 + 1.0 / 16));  // no x
   // The first shortcut reads what pooling left, whose gradient has no such form.
   EXPECT_EQ(data_gradient_of(step, "layer1.0.downsample.0").input_height, 56);
 }
@@ -109,6 +114,31 @@ TEST(CudaLowering, LastBlockEndKeepsMeansAlone) {
   EXPECT_DOUBLE_EQ(kernel_of(step, Phase::backward, end, "own sums sweep").bytes,
                    2 * tensor + mean + mask);
   EXPECT_THAT(step.kernels, Not(Contains(Field(&Kernel::name, "avgpool"))));
+}
+
+// Of a block end by second moments a sums sweep takes no more than the ReLU's mask and the sums of
+// the gradient: the fused backward kernel of the block behind it takes both on.
+TEST(CudaLowering, AFusedConvolutionJoinsTheGradientsBeforeIt) {
+  const Graph graph = build_network("resnet50", {224, 1000});
+  const ProgramOptions options = options_of(Precision::fp16);
+  const LoweredStep step = lowered(graph, options, all_fused(graph, options));
+  const double wide = 2.0 * 4 * 56 * 56 * 256, narrow = wide / 4;
+  const auto joined = [&](const std::string& block, const std::string& end) {
+    return kernel_of(step, Phase::backward, block + ".bn1 + " + block + ".conv1 + " + end + ".relu",
+                     "own fused");
+  };
+  const auto sums = [&](const std::string& name) {
+    return kernel_of(step, Phase::backward, name, "own sums sweep");
+  };
+  // x, dy_second, dx; dz, y
+  EXPECT_DOUBLE_EQ(joined("layer1.2", "layer1.1").bytes, 3 * wide + 2 * narrow);
+  EXPECT_THROW(sums("layer1.1.bn3 + layer1.1.relu"), std::out_of_range);
+  // The first block's residual is normalised, too, and takes sums of its own.
+  EXPECT_DOUBLE_EQ(joined("layer1.1", "layer1.0").bytes, 3 * wide + 2 * narrow);
+  EXPECT_THROW(sums("layer1.0.bn3 + layer1.0.downsample.1 + layer1.0.relu"), std::out_of_range);
+  EXPECT_DOUBLE_EQ(sums("layer1.0.downsample.1").bytes, 2 * wide);
+  // What reads the stage's output has no such kernel.
+  EXPECT_GT(sums("layer1.2.bn3 + layer1.2.relu").bytes, 2 * wide);
 }
 
 // Pooling, ReLU and bias go over what the convolution before them leaves at once.

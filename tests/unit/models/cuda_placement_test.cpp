@@ -131,6 +131,11 @@ TEST(CudaStages, EachTransferIsFinishedOnceAfterItIsStarted) {
 
 Graph resnet50() { return build_network("resnet50", {64, 10}); }
 
+Graph bottlenecks() {
+  const Graph graph = resnet50();
+  return make_stage(graph, named_cuts(graph, "layer1.0,layer2", 3), 1).graph;
+}
+
 Graph small_vit() { return small_vit_graph({3, 33, 27}, 10, 8); }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -171,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {3, 0, Schedule::gpipe}},
         PlacedCase{
             "middle_stage", [] { return stage_of_resnet18(1); }, Kernels::fastest, 3, {3, 1}},
+        PlacedCase{"stage_of_bottlenecks", bottlenecks, Kernels::fastest, 3, {3, 1}},
         PlacedCase{"last_stage", [] { return stage_of_resnet18(2); }, Kernels::cudnn, 3, {3, 2}}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "models/cuda/kernels/attention/attention.h"
-#include "models/cuda/kernels/attention/warp_product.h"
 #include "models/cuda/kernels/pack.h"
 #include "models/cuda/kernels/warp.h"
+#include "models/cuda/kernels/warp_product.h"
 
 namespace nearmetal::cuda {
 

@@ -3,8 +3,9 @@
 
 #include "models/cuda/device/check.h"
 #include "models/cuda/kernels/partial_sums.h"
-#include "models/cuda/kernels/pointwise_backward.h"
-#include "models/cuda/kernels/pointwise_tiles.h"
+#include "models/cuda/kernels/pointwise/backward.h"
+#include "models/cuda/kernels/pointwise/backward_tiles.h"
+#include "models/cuda/kernels/pointwise/data_gradient.h"
 
 namespace nearmetal::cuda {
 
@@ -15,53 +16,6 @@ namespace {
 #ifdef NM_HAS_WGMMA
 
 constexpr int wide_panels(int out, int in) { return std::max(out, in) / panel_columns; }
-
-template <class T, int out, int in>
-struct DataGradient {
-  static constexpr int panels = in / panel_columns;
-  float sums[panels][32];
-
-  __device__ void begin(const unsigned char* gradient, const unsigned char*,
-                        const unsigned char* weights) {
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < out / 16; ++k) {
-      const uint64_t a = panel_operand(gradient + k / 4 * panel_bytes + k % 4 * 32);
-#pragma unroll
-      for (int panel = 0; panel < panels; ++panel) {
-        const uint64_t b = panel_operand(weights + (panel * out + k * 16) * panel_row_bytes);
-        wgmma_m64n64k16<T, false, true>(sums[panel], a, b, k > 0);
-      }
-    }
-    wgmma_commit_group();
-  }
-  __device__ void wait() {
-    wgmma_wait_all();
-#pragma unroll
-    for (auto& panel : sums) use_results(panel);
-  }
-  __device__ void store(const PointwiseBackwardOperands& operands, int64_t first_row,
-                        int64_t rows) {
-    const int thread = threadIdx.x % group_threads;
-    T* dx = static_cast<T*>(operands.dx) + thread % 4 * 16;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int64_t row = first_row + thread / 32 * 16 + half * 8 + thread % 32 / 4;
-      if (row >= rows) continue;
-#pragma unroll
-      for (int part = 0; part < panels * 2; ++part) {
-        Channels<T> values;
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const int j = part % 2 * 4 + i / 2;
-          values.values[i] = sums[part / 2][4 * j + 2 * half + i % 2];
-        }
-        store_pack(dx + row * in + part / 2 * panel_columns + part % 2 * 8, from_floats<T>(values));
-      }
-    }
-  }
-  __device__ void finish(const PointwiseBackwardOperands&) {}
-};
 
 // The weight gradient, added up over this block's tiles: the side of 64 channels x the other.
 template <class T, int out, int in>
@@ -85,7 +39,7 @@ struct WeightGradient {
     }
     wgmma_commit_group();
   }
-  __device__ void wait() { wgmma_wait_all(); }
+  __device__ void wait(int64_t) { wgmma_wait_all(); }
   __device__ void store(const PointwiseBackwardOperands&, int64_t, int64_t) {}
   // As [panel of the wide side][narrow channel][wide channel of the panel].
   __device__ void finish(const PointwiseBackwardOperands& operands) {
@@ -108,12 +62,12 @@ struct WeightGradient {
   }
 };
 
-// Multiplies tile after tile; all threads of the block meet before a tile and after the last.
-template <class T, int out, int in, class Products>
+// Multiplies tile after tile; all threads of the block meet before a tile and after the last. What
+// reads the panels of a tile does so before the end of wait().
+template <int out, int in, class Products>
 __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_t rows,
-                               const unsigned char* shared) {
+                               const unsigned char* shared, Products products) {
   using Tiles = Tiling<out, in>;
-  Products products;
   const int64_t stride = int64_t{gridDim.x} * tile_rows;
   int turn = 0;
   for (int64_t row = int64_t{blockIdx.x} * tile_rows; row < rows; row += stride, ++turn) {
@@ -121,7 +75,7 @@ __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_
         shared + Tiles::gradient + turn % Tiles::gradient_slots * Tiles::out_panels * panel_bytes,
         shared + Tiles::x + turn % Tiles::x_slots * Tiles::in_panels * panel_bytes,
         shared + Tiles::weights);
-    products.wait();
+    products.wait(row);
     __syncthreads();
     products.store(operands, row, rows);
   }
@@ -132,7 +86,7 @@ __device__ void multiply_tiles(const PointwiseBackwardOperands& operands, int64_
 
 // One block on each multiprocessor: two warpgroups that form the gradient, one that multiplies for
 // dx, and one for the weight gradient.
-template <class T, int out, int in, bool relu>
+template <class T, int out, int in, Form form, bool joined>
 __global__ void __launch_bounds__(threads, 1)
     pointwise_backward_kernel(PointwiseBackwardOperands operands, int64_t rows) {
 #ifdef NM_HAS_WGMMA
@@ -142,7 +96,7 @@ __global__ void __launch_bounds__(threads, 1)
   unsigned char* shared = unaligned + (alignment - start % alignment) % alignment;
   if (threadIdx.x < formers) {
     decrease_registers<former_registers>();
-    Former<T, out, in, relu> former(operands, rows, shared);
+    Former<T, out, in, form> former(operands, rows, shared);
     former.form_tile(0);
     __syncthreads();
     int turn = 0;
@@ -158,10 +112,13 @@ __global__ void __launch_bounds__(threads, 1)
                            static_cast<const T*>(operands.weights));
   fence_async_proxy();
   __syncthreads();
-  if (threadIdx.x < formers + group_threads) {
-    multiply_tiles<T, out, in, DataGradient<T, out, in>>(operands, rows, shared);
+  if (threadIdx.x >= formers + group_threads) {
+    multiply_tiles<out, in>(operands, rows, shared, WeightGradient<T, out, in>());
+  } else if constexpr (joined) {
+    multiply_tiles<out, in>(operands, rows, shared,
+                            JoinedGradient<T, out, in>(operands, rows, shared));
   } else {
-    multiply_tiles<T, out, in, WeightGradient<T, out, in>>(operands, rows, shared);
+    multiply_tiles<out, in>(operands, rows, shared, DataGradient<T, out, in>());
   }
 #else
   __trap();
@@ -176,6 +133,10 @@ struct WeightPlace {
     const int wide = value / 4096 * panel_columns + value % 64, narrow = value / 64 % 64;
     return out < in ? narrow * in + wide : wide * in + narrow;
   }
+};
+
+struct SamePlace {
+  __device__ int operator()(int value) const { return value; }
 };
 
 // Calls body.operator()<out, in>() for the shape's channels; false if there is no kernel for them.
@@ -194,11 +155,12 @@ int64_t weight_count(const PointwiseShape& shape) {
   return int64_t{shape.output_channels} * shape.input_channels;
 }
 
-template <class T, int out, int in, bool relu>
+template <class T, int out, int in, Form form, bool joined>
 void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& shape,
             int multiprocessors, cudaStream_t stream) {
-  constexpr int bytes = Tiling<out, in>::bytes + Tiling<out, in>::alignment;
-  const auto kernel = pointwise_backward_kernel<T, out, in, relu>;
+  using Tiles = Tiling<out, in>;
+  constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + Tiles::alignment;
+  const auto kernel = pointwise_backward_kernel<T, out, in, form, joined>;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   NM_CALL(allowed);
@@ -206,6 +168,23 @@ void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& sha
   NM_CHECK_LAUNCH();
   add_partial_sums(operands.partial_sums, multiprocessors, out * in, WeightPlace<out, in>(),
                    static_cast<T*>(operands.weight_gradient), stream);
+  if (!joined) return;
+  add_partial_sums(operands.partial_sums + weight_count(shape) * multiprocessors,
+                   multiprocessors * group_warps, in, SamePlace(), operands.dx_sums, stream);
+}
+
+// Without a second gradient, or where it can be joined.
+template <class T, int out, int in, Form form>
+void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& shape,
+            int multiprocessors, cudaStream_t stream) {
+  if (operands.dx_second == nullptr) {
+    return launch<T, out, in, form, false>(operands, shape, multiprocessors, stream);
+  }
+  if constexpr (in > out) {
+    launch<T, out, in, form, true>(operands, shape, multiprocessors, stream);
+  } else {
+    throw std::logic_error("no fused backward kernel joins gradients of these channels");
+  }
 }
 
 }  // namespace
@@ -217,8 +196,13 @@ bool pointwise_backward_fits(Precision precision, const PointwiseShape& shape,
          with_channels(shape, [&]<int out, int in>() { static_assert(out > 0 && in > 0); });
 }
 
+bool pointwise_backward_joins(const PointwiseShape& shape) {
+  return shape.input_channels > shape.output_channels;
+}
+
 int64_t pointwise_backward_scratch_bytes(const PointwiseShape& shape, int multiprocessors) {
-  return weight_count(shape) * multiprocessors * static_cast<int64_t>(sizeof(float));
+  const int64_t sums = pointwise_backward_joins(shape) ? group_warps * shape.input_channels : 0;
+  return (weight_count(shape) + sums) * multiprocessors * static_cast<int64_t>(sizeof(float));
 }
 
 void launch_pointwise_backward(Precision precision, const PointwiseBackwardOperands& operands,
@@ -226,8 +210,10 @@ void launch_pointwise_backward(Precision precision, const PointwiseBackwardOpera
                                cudaStream_t stream) {
   const auto for_type = [&]<class T>() {
     return with_channels(shape, [&]<int out, int in>() {
-      operands.relu ? launch<T, out, in, true>(operands, shape, multiprocessors, stream)
-                    : launch<T, out, in, false>(operands, shape, multiprocessors, stream);
+      const auto of_form = operands.y == nullptr ? launch<T, out, in, Form::none>
+                           : operands.relu       ? launch<T, out, in, Form::norm_relu>
+                                                 : launch<T, out, in, Form::norm>;
+      of_form(operands, shape, multiprocessors, stream);
     });
   };
   const bool launched = precision == Precision::fp16 ? for_type.template operator()<__half>()

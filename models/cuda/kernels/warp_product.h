@@ -30,6 +30,18 @@ __device__ uint32_t two_rounded(float first, float second) {
   }
 }
 
+/// The same behind a ReLU, which leaves a NaN.
+template <class T>
+__device__ uint32_t two_rectified(float first, float second) {
+  uint32_t two;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(second), "f"(first));
+  }
+  return two;
+}
+
 /// Four matrices of 8 x 8 values: lanes 8 m to 8 m + 7 name the rows of matrix m, 16 bytes each,
 /// and lane L gets values L % 4 x 2 and the next of row L / 4 of each; `transposed`: of column L
 /// / 4.

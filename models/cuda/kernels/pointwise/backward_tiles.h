@@ -1,16 +1,17 @@
-// How pointwise_backward.cu brings its operands to shared memory, and the gradient that it forms on
-// the way (device code).
+// How the fused backward kernel brings its operands to shared memory, and the gradient that it
+// forms on the way (device code).
 #pragma once
 
 #include "models/cuda/kernels/pack.h"
-#include "models/cuda/kernels/pointwise_backward.h"
+#include "models/cuda/kernels/pointwise/backward.h"
 #include "models/cuda/kernels/wgmma.h"
 
 namespace nearmetal::cuda::pointwise {
 
 inline constexpr int tile_rows = 64;
 inline constexpr int panel_bytes = tile_rows * panel_row_bytes;
-inline constexpr int group_threads = 128;              // of a warpgroup
+inline constexpr int group_threads = 128;  // of a warpgroup
+inline constexpr int group_warps = 4;
 inline constexpr int formers = 2 * group_threads;      // threads that form the gradient
 inline constexpr int multipliers = 2 * group_threads;  // threads that hold the products
 inline constexpr int threads = formers + multipliers;
@@ -41,9 +42,15 @@ struct Tiling {
   static constexpr int gradient = weights + out * in * 2;
   static constexpr int x = gradient + gradient_slots * out_panels * panel_bytes;
   static constexpr int raw = x + x_slots * in_panels * panel_bytes;
-  static constexpr int bytes = raw + ring * step_bytes;
+  static constexpr int second = raw + ring * step_bytes;  // a tile, where a gradient is joined
+  static constexpr int bytes = second;
+  static constexpr int joined_bytes = second + in_panels * panel_bytes;
   static constexpr int alignment = 1024;
 };
+
+// The gradient at the convolution's output: given, or formed from that behind the batch norm, or
+// behind its ReLU.
+enum class Form { none, norm, norm_relu };
 
 #ifdef NM_HAS_WGMMA
 
@@ -67,16 +74,19 @@ template <class T>
 struct GradientForm {
   Channels<T> a, b, c, multiplier, shift;
 
-  __device__ GradientForm(const BatchNormState& state, bool relu, int channel)
-      : a(Channels<T>::load(state.a + channel)),
-        b(Channels<T>::load(state.b + channel)),
-        c(Channels<T>::load(state.c + channel)) {
-    if (!relu) return;
+  __device__ GradientForm(const BatchNormState& state, Form form, int channel) {
+    if (form == Form::none) return;
+    a = Channels<T>::load(state.a + channel);
+    b = Channels<T>::load(state.b + channel);
+    c = Channels<T>::load(state.c + channel);
+    if (form == Form::norm) return;
     multiplier = Channels<T>::load(state.multiplier + channel);
     shift = Channels<T>::load(state.shift + channel);
   }
-  template <bool relu>
+  template <Form form>
   __device__ Pack<T> apply(const Pack<T>& dz, const Pack<T>& y) const {
+    constexpr bool relu = form == Form::norm_relu;
+    if constexpr (form == Form::none) return dz;
     const Channels<T> at = to_floats(y);
     Channels<T> gradient = to_floats(dz);
 #pragma unroll
@@ -90,7 +100,7 @@ struct GradientForm {
 };
 
 // Copies dz, y and x of this block's tiles and forms the gradient, one tile ahead of the products.
-template <class T, int out, int in, bool relu>
+template <class T, int out, int in, Form form>
 class Former {
  public:
   using Tiles = Tiling<out, in>;
@@ -99,7 +109,7 @@ class Former {
       : operands_(operands),
         rows_(rows),
         shared_(shared),
-        form_(operands.state, relu, chunk() * 8) {
+        form_(operands.state, form, chunk() * 8) {
     copy_x(0);
     for (int step = 0; step < Tiles::ring; ++step) copy_step(step);
   }
@@ -138,8 +148,10 @@ class Former {
       const bool inside = at < rows_;
       const int64_t offset = ((inside ? at : 0) * Tiles::row_chunks + chunk()) * 16;
       cp_async_16(raw(step, i), static_cast<const char*>(operands_.dz) + offset, inside);
-      cp_async_16(raw(step, i) + formers * 16, static_cast<const char*>(operands_.y) + offset,
-                  inside);
+      if constexpr (form != Form::none) {
+        cp_async_16(raw(step, i) + formers * 16, static_cast<const char*>(operands_.y) + offset,
+                    inside);
+      }
     }
     cp_async_commit_group();
   }
@@ -171,13 +183,15 @@ class Former {
     for (int i = 0; i < Tiles::chunks; ++i) {
       const unsigned char* at = raw(turn * Tiles::steps + step, i);
       dz[i] = *reinterpret_cast<const Pack<T>*>(at);
-      y[i] = *reinterpret_cast<const Pack<T>*>(at + formers * 16);
+      if constexpr (form != Form::none) {
+        y[i] = *reinterpret_cast<const Pack<T>*>(at + formers * 16);
+      }
     }
 #pragma unroll
     for (int i = 0; i < Tiles::chunks; ++i) {
       const int offset =
           chunk() / 8 * panel_bytes + panel_offset(step * Tiles::step_rows + row(i), chunk() % 8);
-      *reinterpret_cast<Pack<T>*>(tile + offset) = form_.template apply<relu>(dz[i], y[i]);
+      *reinterpret_cast<Pack<T>*>(tile + offset) = form_.template apply<form>(dz[i], y[i]);
     }
   }
 
@@ -186,8 +200,6 @@ class Former {
   unsigned char* shared_;
   GradientForm<T> form_;
 };
-
-// dx of a tile = gradient x weights.
 
 #endif  // NM_HAS_WGMMA
 

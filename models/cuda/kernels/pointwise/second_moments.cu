@@ -1,0 +1,218 @@
+#include <algorithm>
+
+#include "models/cuda/device/check.h"
+#include "models/cuda/kernels/channel_reduction.h"
+#include "models/cuda/kernels/pointwise/moments_inputs.h"
+#include "models/cuda/kernels/pointwise/moments_pieces.h"
+#include "models/cuda/kernels/pointwise/second_moments.h"
+#include "models/cuda/kernels/warp.h"
+#include "models/cuda/kernels/warp_product.h"
+
+namespace nearmetal::cuda {
+namespace {
+
+// A block on each multiprocessor; each leaves a chunk of partial sums.
+template <int inputs>
+int moments_chunks(int64_t rows, int multiprocessors) {
+  constexpr int at_once = MomentsTeam<inputs>::count * MomentsTeam<inputs>::rows;
+  return static_cast<int>(std::min<int64_t>((rows + at_once - 1) / at_once, multiprocessors));
+}
+
+template <int inputs>
+int64_t scratch_bytes(int64_t rows, int multiprocessors) {
+  return int64_t{moments_chunks<inputs>(rows, multiprocessors)} * MomentsTeam<inputs>::results *
+         32 * static_cast<int64_t>(sizeof(float4));
+}
+
+template <class T, int inputs>
+__global__ void __launch_bounds__(piece_warps * 32)
+    second_moments_kernel(SecondMomentsOperands operands, int64_t rows, Count count) {
+#ifdef NM_HAS_COPY_ASYNC
+  using Team = MomentsTeam<inputs>;
+  static_assert(Team::count * Team::results * 32 * sizeof(float4) <= moments_shared_bytes);
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int team = warp / Team::warps, in_team = warp % Team::warps;
+  auto* pieces = reinterpret_cast<Piece*>(shared_bytes) + team * Team::warps;  // of the first stage
+  const int channel = in_team % Team::pieces * piece_channels + lane / 4 * 8;
+  const int row = in_team / Team::pieces * piece_rows + lane % 4;
+  const auto* y = static_cast<const T*>(operands.y) + channel;
+  T* z = static_cast<T*>(operands.z) + channel;
+
+  const auto copy = [&](int64_t tile, int stage) {
+    Piece& piece = pieces[stage * piece_warps + in_team];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int64_t from = tile * Team::rows + row + 4 * r;
+      const bool inside = tile >= 0 && from < rows;
+      cp_async_16(&piece[r][lane], y + (inside ? from : 0) * inputs, inside);
+    }
+    cp_async_commit_group();
+  };
+  // As in sweep_backwards().
+  const int64_t step = int64_t{gridDim.x} * Team::count;
+  int64_t tile = (rows + Team::rows - 1) / Team::rows - 1 - blockIdx.x * Team::count - team;
+  for (int stage = 0; stage < piece_stages - 1; ++stage) copy(tile - stage * step, stage);
+  const bool store = blockIdx.x == 0 && team == 0 && row == 0;
+  const NormCoefficients<T> coefficients(operands.norm, count, channel, store);
+
+  const int share = in_team - Team::pieces;  // of the products of both pieces
+  const bool is_square = share < 0;
+  float sums[square_results][4] = {};
+  // All teams take as many turns as the first, so that no barrier of the block finds them apart.
+  for (int stage = 0; tile + team >= 0; tile -= step) {
+    cp_async_wait_group<piece_stages - 2>();
+    Piece* own = pieces + stage * piece_warps;
+    const int64_t first = tile * Team::rows + row;
+    form_piece<T, inputs>(coefficients, tile < 0 ? 0 : rows - first, own[in_team],
+                          z + first * inputs);
+    if constexpr (Team::warps > 1) barrier_sync(1 + team, Team::warps * 32);
+    // All have multiplied the tile before.
+    copy(tile - (piece_stages - 1) * step, (stage + piece_stages - 1) % piece_stages);
+#pragma unroll
+    for (int p = 0; p < Team::warps; p += Team::pieces) {
+      if (is_square) {
+        add_square<T>(sums, own[p + in_team]);
+      } else {
+        add_mixed<T>(sums, share, own[p], own[p + 1]);
+      }
+    }
+    stage = (stage + 1) % piece_stages;
+  }
+  cp_async_wait_group<0>();
+  __syncthreads();
+
+  auto* shared_sums = reinterpret_cast<float4*>(shared_bytes);  // [teams][results][32]
+  const int before =
+      is_square ? in_team * square_results : Team::pieces * square_results + share * mixed_share;
+#pragma unroll
+  for (int i = 0; i < square_results; ++i) {
+    if (!is_square && i >= mixed_share) break;
+    shared_sums[(team * Team::results + before + i) * 32 + lane] = {sums[i][0], sums[i][1],
+                                                                    sums[i][2], sums[i][3]};
+  }
+  __syncthreads();
+  leave_chunk<Team>(shared_sums, operands.partial_sums);
+#else
+  __trap();
+#endif
+}
+
+// A result among those of products: its place among all, its fragment and group.
+struct ProductResult {
+  int place, first_piece, m, second_piece, g;
+
+  __device__ ProductResult(int product, int pieces) {
+    first_piece = second_piece = product / square_products;
+    if (first_piece < pieces) {
+      const int in_square = product % square_products;
+      place = first_piece * square_results + in_square;
+      m = 3;
+      while (square_result(m, 2 * m) > in_square) --m;
+      g = in_square - square_result(m, 0);
+    } else {
+      const int in_mixed = product - pieces * square_products;
+      place = pieces * square_results + in_mixed;
+      first_piece = 0;
+      second_piece = 1;
+      m = in_mixed / piece_groups;
+      g = in_mixed % piece_groups;
+    }
+  }
+};
+
+constexpr int finish_groups = 16;
+
+// Adds up the blocks' sums, in fp64, and takes the mean out of them: a block for each result, in
+// which groups of 32 threads share the chunks.
+template <int inputs>
+__global__ void __launch_bounds__(finish_groups * 32)
+    finish_moments_kernel(const float* partial_sums, int chunks, double inverse_count,
+                          InputMoments moments) {
+  using Team = MomentsTeam<inputs>;
+  const ProductResult result(static_cast<int>(blockIdx.x), Team::pieces);
+  const int lane = static_cast<int>(threadIdx.x) % 32, group = static_cast<int>(threadIdx.x) / 32;
+  const int first_column = lane % 4 * 2;  // and the next: of the result, of 8
+
+  // The sums of columns are those of an operand of ones: elements 0 and 2 of any lane of a row.
+  const auto sums_of = [](int piece, int m) {
+    return piece * square_results + square_products + m;
+  };
+  const auto* from = reinterpret_cast<const float4*>(partial_sums);
+  const auto* products = from + result.place * 32 + lane;
+  const auto* row_sums = from + sums_of(result.first_piece, result.m) * 32 + lane;
+  const auto* column_sums =
+      from + sums_of(result.second_piece, result.g / 2) * 32 + first_column * 4;
+  double totals[8] = {};  // four products, sums of two rows, of two columns
+#pragma unroll 8
+  for (int chunk = group; chunk < chunks; chunk += finish_groups) {
+    const int at = chunk * Team::results * 32;
+    const float4 part = products[at], rows = row_sums[at];
+    const float4 left = column_sums[at], right = column_sums[at + 4];
+    const float parts[8] = {part.x,
+                            part.y,
+                            part.z,
+                            part.w,
+                            rows.x,
+                            rows.z,
+                            result.g % 2 == 0 ? left.x : left.z,
+                            result.g % 2 == 0 ? right.x : right.z};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) totals[i] += parts[i];
+  }
+  __shared__ double shared[finish_groups][8][32];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) shared[group][i][lane] = totals[i];
+  __syncthreads();
+  if (group >= 4) return;  // an element for each
+  const auto total = [&](int i) {
+    double sum = 0;
+#pragma unroll
+    for (int other = 0; other < finish_groups; ++other) sum += shared[other][i][lane];
+    return sum;
+  };
+  const double row_sum = total(4 + group / 2), column_sum = total(6 + group % 2);
+  const auto central = static_cast<float>(total(group) - row_sum * column_sum * inverse_count);
+  const int r = result.first_piece * piece_channels + lane / 4 * 8 + 2 * result.m + group / 2;
+  const int c = result.second_piece * piece_channels + (first_column + group % 2) * 8 + result.g;
+  moments.central[r * inputs + c] = central;
+  const bool diagonal = result.first_piece == result.second_piece && result.g / 2 == result.m;
+  if (!diagonal) moments.central[c * inputs + r] = central;
+  // Of the two groups on the diagonal the first alone, and one of the lanes of a row.
+  if (diagonal && result.g % 2 == 0 && group % 2 == 0 && lane % 4 == 0) {
+    moments.mean[r] = static_cast<float>(row_sum * inverse_count);
+  }
+}
+
+template <class Kernel>
+void allow_shared(Kernel kernel, int bytes) {
+  NM_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+}  // namespace
+
+bool moments_fit(Precision precision, const MomentsShape& shape, int compute_capability_major) {
+  return element_bytes(precision) == 2 && compute_capability_major == 9 &&
+         has_moments_kernels(shape.inputs) && shape.outputs == moments_widening * shape.inputs;
+}
+
+int64_t second_moments_scratch_bytes(const MomentsShape& shape, int multiprocessors) {
+  return shape.inputs == 64 ? scratch_bytes<64>(shape.rows, multiprocessors)
+                            : scratch_bytes<128>(shape.rows, multiprocessors);
+}
+
+void launch_second_moments(Precision precision, const SecondMomentsOperands& operands,
+                           const MomentsShape& shape, int multiprocessors, cudaStream_t stream) {
+  with_inputs(precision, shape.inputs, [&]<class T, int inputs>() {
+    const int chunks = moments_chunks<inputs>(shape.rows, multiprocessors);
+    const auto kernel = second_moments_kernel<T, inputs>;
+    allow_shared(kernel, moments_shared_bytes);
+    kernel<<<chunks, piece_warps * 32, moments_shared_bytes, stream>>>(operands, shape.rows,
+                                                                       Count(shape.rows));
+    finish_moments_kernel<inputs><<<MomentsTeam<inputs>::products, finish_groups * 32, 0, stream>>>(
+        operands.partial_sums, chunks, 1.0 / static_cast<double>(shape.rows), operands.moments);
+  });
+  NM_CHECK_LAUNCH();
+}
+
+}  // namespace nearmetal::cuda
