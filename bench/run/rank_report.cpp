@@ -268,7 +268,7 @@ Run run_of(const PreparedDevice& device, const RankStart& start, const RankResul
   return run;
 }
 
-// What was chosen stands in place of the wish to choose.
+// The choice takes the place of `auto`.
 RunConfig settled_config(RunConfig config, const std::optional<Prepared>& prepared) {
   const bool exchanges = prepared && prepared->communication;
   if (exchanges && config.all_reduce == AllReduceKind::automatic) {

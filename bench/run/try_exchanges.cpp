@@ -35,7 +35,7 @@ double median_step_seconds(World& world, Program& program) {
   return of_slowest_rank(world, median(seconds));
 }
 
-// Of so many steps, queued as in the timed window.
+// The time of a step, over so many that are queued as in the timed window.
 double median_of_steps(Program& program, int64_t steps) {
   const int64_t ahead = program.max_steps_in_flight();
   std::vector<double> seconds;

@@ -22,7 +22,7 @@ bool is_of_moments(const KernelChoice& choice) {
   return choice.key.starts_with("moments ") || choice.key.starts_with("joined ");
 }
 
-// What plans have of second moments and earlier versions' plans do not.
+// Plans without the keys that came with second moments.
 std::vector<KernelChoice> of_earlier_version(std::vector<KernelChoice> plans) {
   std::erase_if(plans, [](const KernelChoice& plan) {
     return is_of_moments(plan) || plan.key.starts_with("residual_norm sweeps ") ||
@@ -144,7 +144,7 @@ TEST_P(SecondMoments, GradientsAfterAThousandStepsOnOneBatchErrAsWithoutThem) {
   options.precision = Precision::fp32;
   const std::vector<double> exact = gradients(options);
   EXPECT_LT(relative_error(by_moments, exact), 2 * relative_error(without, exact));
-  // Of single parameters the error is chance, but not in the geometric mean.
+  // A single parameter's error is chance, but not the geometric mean of all.
   double sum_of_logarithms = 0;
   for (const Parameter& parameter : resnet.parameters()) {
     const auto error = [&](const std::vector<double>& all) {

@@ -1,4 +1,4 @@
-// What tests of single kernels share.
+// Shared by the tests of single kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -49,7 +49,7 @@ class Buffer {
   DeviceMemory memory_;
 };
 
-// What reductions of one stream share.
+// Scratch memory that the reductions of one stream share.
 class SumsScratch {
  public:
   explicit SumsScratch(int multiprocessors)

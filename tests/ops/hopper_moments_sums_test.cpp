@@ -34,7 +34,7 @@ TYPED_TEST(MomentsSums, EqualLoops) {
       }
       const Buffer<float> matrix(symmetric), vector(scaled(random_values(channels, 4), 1e-5));
       const NormBuffers norm(channels);
-      // Of 700 rows a block has several tiles.
+      // With 700 rows and one multiprocessor a block has several tiles.
       const SumsScratch scratch(rows == 700 ? 1 : this->multiprocessors_);
       const float largest = static_cast<float>(
           *std::max_element(symmetric.begin(), symmetric.end(),

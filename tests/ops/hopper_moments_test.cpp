@@ -26,7 +26,7 @@ class Moments : public HopperKernels<T> {
   void expect_forward(const ByMoments<T>& device, const NormLoops& loops,
                       const MomentsOperands& operands, bool dual) {
     const BatchNormState& state = device.norm.state;
-    // Of two rows the variance is a difference of what is nearly alike.
+    // The variance of two rows is a difference of values that are nearly alike.
     const bool ill = loops.rows == 2;
     const double squared = operands.mean_over_deviation * operands.mean_over_deviation;
     EXPECT_LT(relative_error(device.norm.of(state.mean), loops.mean), 1e-5);

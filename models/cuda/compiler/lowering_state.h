@@ -280,7 +280,7 @@ class Lowering {
                                          // layer norm or attention keeps of its rows
   std::vector<const Tensor*> masks_;     // of a ReLU, the winners of pooling, or cuDNN's reserve
   std::vector<const Tensor*> winner_x_;  // of pooling
-  // Of a convolution whose batch norm is computed by second moments.
+  // A convolution's, where its batch norm is computed by second moments.
   struct Moments {
     const Tensor *mean = nullptr, *central = nullptr, *product = nullptr, *scaled_weights = nullptr;
   };

@@ -1,4 +1,4 @@
-// What the times of kernels decide about a step.
+// Decisions about a step by the times of kernels.
 #pragma once
 
 #include <limits>
@@ -48,7 +48,7 @@ class KernelTimes {
  private:
   // The time of a forward convolution and our sweep behind it.
   double seconds_apart(const ConvolutionCall& call) const;
-  // That of a backward_data convolution and its backward_weights.
+  // The time of a backward_data convolution and its backward_weights.
   double seconds_of_products(const ConvolutionProblem& data) const;
 
   const std::map<std::string, KernelChoice>& choices_;

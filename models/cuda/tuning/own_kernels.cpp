@@ -127,7 +127,7 @@ std::vector<OwnKernel> backward_kernels(const ConvolutionProblem& problem,
   std::vector<OwnKernel> kernels;
   if (fused || moments) kernels.push_back(apply_sweep(problem));
   if (fused) kernels.push_back(pointwise_backward(problem, multiprocessors));
-  if (fused && pointwise_backward_joins(pointwise_shape(problem.shape))) {
+  if (fused && joins_gradients(problem)) {
     kernels.push_back(joined_backward(problem, multiprocessors));
     kernels.push_back(joined_sums(problem));
   }

@@ -62,7 +62,7 @@ std::string apply_sweep_key(const ConvolutionProblem& problem);
 /// with another, but for the one that forms the gradient at the convolution's output; and the
 /// forward sweep of the batch norm before the convolution, which second moments are taken with.
 std::string residual_norm_key(const ConvolutionProblem& problem);
-/// What takes the place of these sweeps and of the forward convolution by second moments of its
+/// The kernels that take the place of these sweeps and of the forward convolution by moments of its
 /// input, with both backward products where one kernel of ours computes them.
 std::string moments_key(const ConvolutionProblem& problem);
 /// A sweep and what follows it in one kernel: backward_data and backward_weights of a pointwise

@@ -1,7 +1,9 @@
 #include "models/cuda/tuning/own_moments.h"
 
+#include <stdexcept>
 #include <utility>
 
+#include "models/cuda/compiler/lowering.h"
 #include "models/cuda/kernels/pointwise/forward.h"
 #include "models/cuda/kernels/pointwise/second_moments.h"
 #include "models/cuda/tuning/own_operands.h"
@@ -14,19 +16,29 @@ MomentsShape moments_shape(const ConvolutionShape& shape) {
           static_cast<int>(shape.output_channels)};
 }
 
+// Everything that the kernels keep in the workspace beside a ReLU's mask takes less.
+constexpr int64_t beside_mask_bytes = int64_t{64} << 20;
+
+// A bit for each value of a tensor.
+bool mask_fits(const Extent& extent, Precision precision) {
+  return extent.elements() / 8 + beside_mask_bytes <= workspace_limit(precision);
+}
+
 // Parts of the workspace, one behind the other.
 class Parts {
  public:
-  explicit Parts(void* first) : next_(static_cast<char*>(first)) {}
+  Parts(void* first, int64_t bytes)
+      : next_(static_cast<char*>(first)), end_(static_cast<char*>(first) + bytes) {}
   template <class T = float>
   T* take(int64_t count) {
     constexpr int64_t alignment = 1024;
-    const auto bytes = (count * static_cast<int64_t>(sizeof(T)) + alignment - 1) / alignment;
-    return reinterpret_cast<T*>(std::exchange(next_, next_ + bytes * alignment));
+    const auto units = (count * static_cast<int64_t>(sizeof(T)) + alignment - 1) / alignment;
+    if (units * alignment > end_ - next_) throw std::logic_error("the workspace is too small");
+    return reinterpret_cast<T*>(std::exchange(next_, next_ + units * alignment));
   }
 
  private:
-  char* next_;
+  char *next_, *end_;
 };
 
 // The block end's gradient has two parts, and its ReLU a mask.
@@ -60,8 +72,7 @@ void launch_sums_before(const ConvolutionProblem& problem, const TuningBuffers& 
 // The batch norm before the convolution, whose output is the convolution's input.
 void launch_input_sweep(const ConvolutionProblem& problem, const TuningBuffers& buffers,
                         cudaStream_t stream) {
-  const Extent extent{output_extent(problem.shape).rows,
-                      static_cast<int>(problem.shape.input_channels)};
+  const Extent extent = input_extent(problem.shape);
   NormaliseOperands operands;
   operands.x = buffers.operands(problem.with(ConvolutionOp::forward)).x;
   operands.norm = {buffers.norm(), nullptr, nullptr, extent.rows};
@@ -70,7 +81,7 @@ void launch_input_sweep(const ConvolutionProblem& problem, const TuningBuffers& 
   launch_normalise(problem.precision, operands, extent, buffers.scratch().multiprocessors, stream);
 }
 
-// What second moments and their backward pass keep, in the workspace.
+// The workspace of second moments and their backward pass.
 struct MomentsParts {
   uint8_t* mask;
   float* partial_sums;
@@ -80,20 +91,20 @@ struct MomentsParts {
   float *products_partial_sums, *matrix, *vector;
   unsigned* largest;
 
-  MomentsParts(const TuningBuffers& buffers, const PointwiseShape& products,
-               const MomentsShape& shape, const Extent& extent) {
+  MomentsParts(const TuningBuffers& buffers, const ConvolutionProblem& problem) {
+    const MomentsShape shape = moments_shape(problem.shape);
     const int multiprocessors = buffers.scratch().multiprocessors;
     const int64_t squares = int64_t{shape.inputs} * shape.inputs;
     const int64_t weights = int64_t{shape.outputs} * shape.inputs;
     const auto floats = [](int64_t bytes) { return bytes / static_cast<int64_t>(sizeof(float)); };
-    Parts parts(buffers.workspace());
-    mask = parts.take<uint8_t>(extent.elements() / 8);
+    Parts parts(buffers.workspace(), workspace_limit(problem.precision));
+    mask = parts.take<uint8_t>(output_extent(problem.shape).elements() / 8);
     partial_sums = parts.take(floats(second_moments_scratch_bytes(shape, multiprocessors)));
     moments = {parts.take(shape.inputs), parts.take(squares)};
     product = parts.take(weights);
     scaled_weights = parts.take<uint16_t>(weights);
-    products_partial_sums =
-        parts.take(floats(pointwise_backward_scratch_bytes(products, multiprocessors)));
+    products_partial_sums = parts.take(
+        floats(pointwise_backward_scratch_bytes(pointwise_shape(problem.shape), multiprocessors)));
     matrix = parts.take(squares);
     vector = parts.take(shape.inputs);
     largest = parts.take<unsigned>(1);
@@ -161,7 +172,13 @@ void launch_backward(const ConvolutionProblem& problem, MomentsProducts products
 bool takes_moments(const ConvolutionProblem& problem, int compute_capability_major) {
   const ConvolutionShape& shape = problem.shape;
   return shape.kernel == 1 && shape.stride == 1 &&
-         moments_fit(problem.precision, moments_shape(shape), compute_capability_major);
+         moments_fit(problem.precision, moments_shape(shape), compute_capability_major) &&
+         mask_fits(output_extent(shape), problem.precision);
+}
+
+bool joins_gradients(const ConvolutionProblem& problem) {
+  return pointwise_backward_joins(pointwise_shape(problem.shape)) &&
+         mask_fits(input_extent(problem.shape), problem.precision);
 }
 
 OwnKernel residual_norm_sweeps(const ConvolutionProblem& problem) {
@@ -188,8 +205,7 @@ OwnKernel residual_norm_sweeps(const ConvolutionProblem& problem) {
 OwnKernel by_moments(const ConvolutionProblem& problem, MomentsProducts products) {
   return {moments_key(problem),
           [=](const TuningBuffers& buffers, cudaStream_t stream) {
-            const MomentsParts parts(buffers, pointwise_shape(problem.shape),
-                                     moments_shape(problem.shape), output_extent(problem.shape));
+            const MomentsParts parts(buffers, problem);
             launch_forward(problem, parts, buffers, stream);
             launch_backward(problem, products, parts, buffers, stream);
           },
@@ -212,8 +228,7 @@ OwnKernel joined_backward(const ConvolutionProblem& problem, int multiprocessors
 OwnKernel joined_sums(const ConvolutionProblem& problem) {
   return {joined_sums_key(problem),
           [=](const TuningBuffers& buffers, cudaStream_t stream) {
-            const Extent extent{output_extent(problem.shape).rows,
-                                static_cast<int>(problem.shape.input_channels)};
+            const Extent extent = input_extent(problem.shape);
             NormBackwardOperands operands;
             operands.count = extent.rows;
             operands.incoming = Incoming::two;

@@ -11,6 +11,11 @@ inline Extent output_extent(const ConvolutionShape& shape) {
   return {shape.output_elements() / shape.output_channels, static_cast<int>(shape.output_channels)};
 }
 
+/// The rows of a convolution of stride 1 are those of its output.
+inline Extent input_extent(const ConvolutionShape& shape) {
+  return {output_extent(shape).rows, static_cast<int>(shape.input_channels)};
+}
+
 inline PointwiseShape pointwise_shape(const ConvolutionShape& shape) {
   return {output_extent(shape).rows, static_cast<int>(shape.output_channels),
           static_cast<int>(shape.input_channels)};

@@ -116,7 +116,7 @@ TEST(CudaLowering, LastBlockEndKeepsMeansAlone) {
   EXPECT_THAT(step.kernels, Not(Contains(Field(&Kernel::name, "avgpool"))));
 }
 
-// Of a block end by second moments a sums sweep takes no more than the ReLU's mask and the sums of
+// At a block end by second moments a sums sweep takes no more than the ReLU's mask and the sums of
 // the gradient: the fused backward kernel of the block behind it takes both on.
 TEST(CudaLowering, AFusedConvolutionJoinsTheGradientsBeforeIt) {
   const Graph graph = build_network("resnet50", {224, 1000});
@@ -137,7 +137,7 @@ TEST(CudaLowering, AFusedConvolutionJoinsTheGradientsBeforeIt) {
   EXPECT_DOUBLE_EQ(joined("layer1.1", "layer1.0").bytes, 3 * wide + 2 * narrow);
   EXPECT_THROW(sums("layer1.0.bn3 + layer1.0.downsample.1 + layer1.0.relu"), std::out_of_range);
   EXPECT_DOUBLE_EQ(sums("layer1.0.downsample.1").bytes, 2 * wide);
-  // What reads the stage's output has no such kernel.
+  // The reader of the stage's output has no such kernel.
   EXPECT_GT(sums("layer1.2.bn3 + layer1.2.relu").bytes, 2 * wide);
 }
 

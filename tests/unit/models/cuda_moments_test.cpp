@@ -217,6 +217,19 @@ TEST_F(CudaMoments, NetworksWithoutBottlenecksHaveNone) {
   }
 }
 
+// The tuner's workspace holds the ReLU's mask of a block end while second moments are timed.
+TEST_F(CudaMoments, BatchesWhoseMaskExceedsTheWorkspaceHaveNone) {
+  const auto has_moments = [](int64_t batch) {
+    ConvolutionProblem problem = last_of_block(64, 56).with(ConvolutionOp::backward_data);
+    problem.shape.batch = batch;
+    return std::ranges::any_of(own_kernels(problem, 9, 132), [&](const OwnKernel& kernel) {
+      return kernel.key == moments_key(problem);
+    });
+  };
+  EXPECT_TRUE(has_moments(4096));
+  EXPECT_FALSE(has_moments(5000));
+}
+
 TEST_F(CudaMoments, OtherPrecisionsHaveNone) {
   for (const Precision precision : {Precision::tf32, Precision::fp32}) {
     EXPECT_TRUE(all_fused(graph_, options_of(precision)).second_moments.empty());

@@ -1,4 +1,4 @@
-// What the tuner takes over from plans, and what times decide, without a GPU.
+// Plans that the tuner takes over, and decisions by times, without a GPU.
 #include <gmock/gmock.h>
 
 #include <map>

@@ -21,7 +21,7 @@ constexpr int forward_shared_bytes() {
 
 #ifdef NM_HAS_WGMMA
 
-// Of one output, and of the residual's batch norm there.
+// One output's, and those of the residual's batch norm there.
 template <bool normalised>
 struct ForwardCoefficients {
   float multiplier, shift;

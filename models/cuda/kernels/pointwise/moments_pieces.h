@@ -37,7 +37,7 @@ struct MomentsTeam {
   static constexpr int results = products + pieces * piece_fragments;
 };
 
-// What a lane has of a row, or of 16 channels as an operand.
+// A lane's part of a row, or of 16 channels as an operand.
 struct alignas(16) Quad {
   uint32_t words[4];
 };

@@ -27,7 +27,7 @@ __device__ constexpr int sum_place(int channel, int sum) {
          channel % finish_channels;
 }
 
-// Of one channel.
+// One channel's.
 struct SumsCoefficients {
   float multiplier, shift, mean, summand;
 };
@@ -61,7 +61,7 @@ __device__ void form(RowFragments& fragments, const float2* multiplier_and_shift
 
 #endif
 
-// Of dz = mask * (dz + z M + k) and of dz * (x - mean), the sums of this block's tiles.
+// Forms dz = mask * (dz + z M + k), and sums it and dz * (x - mean) over this block's tiles.
 template <class T, int channels>
 __global__ void __launch_bounds__(product_threads, product_blocks_at_once)
     moments_sums_kernel(MomentsSumsOperands operands, int64_t rows, float* partial_sums) {

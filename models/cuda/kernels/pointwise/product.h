@@ -132,7 +132,7 @@ __device__ void multiply_part(float (&sums)[32], const unsigned char* tile_of_x,
   use_results(sums);
 }
 
-/// Of a part, a thread has 8 neighbours in each of two pieces of 32 columns, in two rows:
+/// A thread has 8 neighbours of a part in each of two pieces of 32 columns, in two rows:
 /// row + 8 half of the warp's, columns from column + 32 piece of the part's on.
 struct ResultPlace {
   int row, column;

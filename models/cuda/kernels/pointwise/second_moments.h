@@ -66,7 +66,7 @@ struct MomentsGradientOperands {
 void launch_moments_gradient(Precision precision, const MomentsGradientOperands& operands,
                              const MomentsShape& shape, cudaStream_t stream);
 
-/// Of the batch norm and ReLU in front of the convolution, z = relu(norm(x)).
+/// The batch norm and ReLU in front of the convolution, z = relu(norm(x)).
 struct MomentsSumsOperands {
   const void* x = nullptr;  // [rows, inputs]
   BatchNormState state;
