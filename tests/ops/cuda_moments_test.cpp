@@ -57,10 +57,12 @@ class SecondMoments : public ProgramTest, public ::testing::WithParamInterface<P
     options_.batch_size = batch_size;
     options_.precision = GetParam();
     options_.loss_scale.initial = GetParam() == Precision::fp16 ? 1024 : 1;
-    tuned_ = plans_for(graph_);
-    if (std::ranges::none_of(tuned_, is_of_moments)) {
-      GTEST_SKIP() << "this GPU has no kernels for second moments";
+    const std::string chip = backend().describe(0).compute_capability;
+    if (!chip.starts_with("9.")) {
+      GTEST_SKIP() << "second moments have no kernels for compute capability " << chip;
     }
+    tuned_ = plans_for(graph_);
+    ASSERT_TRUE(std::ranges::any_of(tuned_, is_of_moments));
     take(with_time_of_moments(tuned_, 0));
   }
 
