@@ -29,9 +29,11 @@ class Moments : public HopperKernels<T> {
     // The variance of two rows is a difference of values that are nearly alike.
     const bool ill = loops.rows == 2;
     const double squared = operands.mean_over_deviation * operands.mean_over_deviation;
+    // Tensor cores round sums towards zero, once for at least 32 rows of a multiprocessor.
+    const double rounding = static_cast<double>(loops.rows) / this->multiprocessors_ / 32 * 0x1p-23;
     EXPECT_LT(relative_error(device.norm.of(state.mean), loops.mean), 1e-5);
     EXPECT_LT(relative_error(device.norm.of(state.inverse_deviation), loops.inverse_deviation),
-              ill ? 0.05 : 1e-6 * squared);
+              ill ? 0.05 : (1e-6 + rounding) * squared);
     const Values beta = device.norm.of(state.bias), residual = device.residual.values();
     const NormBuffers& other = device.residual_norm;
     const Values factors = other.of(other.state.multiplier), shifts = other.of(other.state.shift);
@@ -103,7 +105,7 @@ TYPED_TEST(Moments, TheInputIsARoundedReluOfABatchNorm) {
       const Buffer<float> sum(random_values(inputs, 5)), square_sum(Values(inputs, 100)),
           mean(inputs), central(inputs * inputs),
           partial(second_moments_scratch_bytes(shape, this->multiprocessors_) / sizeof(float));
-      NormInput input{norm.state, nullptr, nullptr, shape.rows};
+      NormInput input{norm.state};
       if (by_sums) {
         input.sum = sum.get();
         input.square_sum = square_sum.get();
