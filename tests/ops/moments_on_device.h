@@ -106,7 +106,7 @@ class ByMoments {
                                 sizeof(float));
     launch_second_moments(precision_,
                           {y_before.get(),
-                           {norm_before.state, nullptr, nullptr, shape_.rows},
+                           {norm_before.state},
                            z.get(),
                            moments_,
                            partial.get()},
@@ -114,7 +114,7 @@ class ByMoments {
     launch_moments_statistics(
         precision_, {moments_, weights.get(), norm.state, product_.get(), scaled_weights.get()},
         shape_, nullptr);
-    const NormInput other{residual_norm.state, nullptr, nullptr, shape_.rows};
+    const NormInput other{residual_norm.state};
     PointwiseForwardOperands operands;
     operands.x = z.get();
     operands.weights = weights.get();

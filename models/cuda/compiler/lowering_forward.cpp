@@ -126,7 +126,7 @@ void Lowering::forward_stem(int i) {
 
 std::function<NormInput()> Lowering::norm_input(int conv, int norm) const {
   return [extent = extent(conv), sums = sums_[conv], norm, slot = norm_slot(), &r = resources_] {
-    NormInput input{r.norm(slot, norm), nullptr, nullptr, extent.rows};
+    NormInput input{r.norm(slot, norm)};
     if (sums != nullptr) {
       input.sum = static_cast<const float*>(sums->data);
       input.square_sum = input.sum + extent.channels;

@@ -74,7 +74,6 @@ struct NormInput {
   BatchNormState state;
   const float* sum = nullptr;
   const float* square_sum = nullptr;
-  int64_t count = 0;  // values summed per channel
 };
 
 /// Mean, inverse deviation, multiplier and shift of x, and the running statistics.

@@ -75,7 +75,7 @@ void launch_input_sweep(const ConvolutionProblem& problem, const TuningBuffers& 
   const Extent extent = input_extent(problem.shape);
   NormaliseOperands operands;
   operands.x = buffers.operands(problem.with(ConvolutionOp::forward)).x;
-  operands.norm = {buffers.norm(), nullptr, nullptr, extent.rows};
+  operands.norm = {buffers.norm()};
   operands.relu = true;
   operands.y = buffers.result();
   launch_normalise(problem.precision, operands, extent, buffers.scratch().multiprocessors, stream);
@@ -118,7 +118,7 @@ void launch_forward(const ConvolutionProblem& problem, const MomentsParts& parts
   const ConvolutionOperands all = buffers.operands(problem.with(ConvolutionOp::backward_weights));
   const void* weights = buffers.operands(problem.with(ConvolutionOp::forward)).weights;
   // Where results go lies z, so that the output takes the place of the second random values.
-  const NormInput norm_before{buffers.norm(), nullptr, nullptr, shape.rows};
+  const NormInput norm_before{buffers.norm()};
   launch_second_moments(problem.precision,
                         {all.x, norm_before, buffers.result(), parts.moments, parts.partial_sums},
                         shape, multiprocessors, stream);
@@ -188,7 +188,7 @@ OwnKernel residual_norm_sweeps(const ConvolutionProblem& problem) {
     auto* mask = static_cast<uint8_t*>(buffers.workspace());
     NormaliseOperands operands;
     operands.x = buffers.second_y();
-    operands.norm = {buffers.norm(), nullptr, nullptr, extent.rows};
+    operands.norm = {buffers.norm()};
     operands.residual = buffers.operands(problem.with(ConvolutionOp::backward_data)).y;
     operands.relu = true;
     operands.mask = mask;
