@@ -21,7 +21,8 @@ constexpr int gradient_row_bytes = stem_tile_columns * panel_row_bytes;
 constexpr int gradient_bytes = tile_rows * gradient_row_bytes;
 constexpr int image_rows = stem_image_rows(tile_rows);
 constexpr int image_bytes = image_rows * stem_row_bytes;
-constexpr int shared_bytes = 1024 + slots * (gradient_bytes + image_bytes) + stem_overread_bytes;
+constexpr int shared_bytes =
+    panel_alignment + slots * (gradient_bytes + image_bytes) + stem_overread_bytes;
 
 constexpr int window_columns = stem_window_pixels * stem_stored_channels;
 constexpr int values = stem_channels * stem_kernel * window_columns;
@@ -155,8 +156,7 @@ __global__ void __launch_bounds__(threads, 1)
                          int64_t tiles) {
 #ifdef NM_HAS_WGMMA
   extern __shared__ unsigned char unaligned[];
-  const auto start = static_cast<unsigned>(__cvta_generic_to_shared(unaligned));
-  unsigned char* gradient_area = unaligned + (1024 - start % 1024) % 1024;
+  unsigned char* gradient_area = aligned_for_panels(unaligned);
   unsigned char* image_area = gradient_area + slots * gradient_bytes;
   float* partial_sums = operands.partial_sums + int64_t{blockIdx.x} * values;
   if (threadIdx.x < group_threads) {

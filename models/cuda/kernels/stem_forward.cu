@@ -16,7 +16,8 @@ constexpr int tile_rows = 14;  // of results
 constexpr int image_rows = stem_image_rows(tile_rows);
 constexpr int image_bytes = image_rows * stem_row_bytes;
 constexpr int staging_bytes = stem_tile_columns * panel_row_bytes;
-constexpr int shared_bytes = 1024 + groups * staging_bytes + 2 * image_bytes + stem_overread_bytes;
+constexpr int shared_bytes =
+    panel_alignment + groups * staging_bytes + 2 * image_bytes + stem_overread_bytes;
 
 // Tiles in the order in which the blocks take them: rows of an image, then its columns.
 struct Tile {
@@ -183,8 +184,7 @@ __global__ void __launch_bounds__(threads, 1)
                         ReductionScratch scratch) {
 #ifdef NM_HAS_WGMMA
   extern __shared__ unsigned char unaligned[];
-  const auto start = static_cast<unsigned>(__cvta_generic_to_shared(unaligned));
-  unsigned char* staging_area = unaligned + (1024 - start % 1024) % 1024;
+  unsigned char* staging_area = aligned_for_panels(unaligned);
   unsigned char* image_area = staging_area + groups * staging_bytes;
   const int group = threadIdx.x / group_threads;
   unsigned char* staging = staging_area + group * staging_bytes;

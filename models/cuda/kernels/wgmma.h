@@ -25,13 +25,20 @@ namespace nearmetal::cuda {
 
 inline constexpr int panel_columns = 64;
 inline constexpr int panel_row_bytes = 128;
+inline constexpr int panel_alignment = 1024;  // bytes
 
-/// Byte offset of a 16-byte chunk (8 values) of a panel whose address is a multiple of 1024.
+/// Byte offset of a 16-byte chunk (8 values) of a panel at a multiple of panel_alignment.
 __host__ __device__ constexpr int panel_offset(int row, int chunk) {
   return row * panel_row_bytes + ((chunk ^ (row & 7)) << 4);
 }
 
 #ifdef NM_HAS_WGMMA
+
+/// Dynamic shared memory from a multiple of panel_alignment on.
+__device__ inline unsigned char* aligned_for_panels(unsigned char* bytes) {
+  const auto start = static_cast<unsigned>(__cvta_generic_to_shared(bytes));
+  return bytes + (panel_alignment - start % panel_alignment) % panel_alignment;
+}
 
 /// The descriptor of what the instruction reads: 64 columns, or rows where the panel is transposed.
 /// Two groups of 8 rows are 1024 bytes apart in either direction.

@@ -91,9 +91,7 @@ __global__ void __launch_bounds__(threads, 1)
     pointwise_backward_kernel(PointwiseBackwardOperands operands, int64_t rows) {
 #ifdef NM_HAS_WGMMA
   extern __shared__ unsigned char unaligned[];
-  constexpr unsigned alignment = Tiling<out, in>::alignment;
-  const auto start = static_cast<unsigned>(__cvta_generic_to_shared(unaligned));
-  unsigned char* shared = unaligned + (alignment - start % alignment) % alignment;
+  unsigned char* shared = aligned_for_panels(unaligned);
   if (threadIdx.x < formers) {
     decrease_registers<former_registers>();
     Former<T, out, in, form> former(operands, rows, shared);
@@ -159,7 +157,7 @@ template <class T, int out, int in, Form form, bool joined>
 void launch(const PointwiseBackwardOperands& operands, const PointwiseShape& shape,
             int multiprocessors, cudaStream_t stream) {
   using Tiles = Tiling<out, in>;
-  constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + Tiles::alignment;
+  constexpr int bytes = (joined ? Tiles::joined_bytes : Tiles::bytes) + panel_alignment;
   const auto kernel = pointwise_backward_kernel<T, out, in, form, joined>;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

@@ -45,7 +45,6 @@ struct Tiling {
   static constexpr int second = raw + ring * step_bytes;  // a tile, where a gradient is joined
   static constexpr int bytes = second;
   static constexpr int joined_bytes = second + in_panels * panel_bytes;
-  static constexpr int alignment = 1024;
 };
 
 // The gradient at the convolution's output: given, or formed from that behind the batch norm, or

@@ -15,7 +15,7 @@ __host__ __device__ constexpr int forward_slice(int inputs) { return inputs == 6
 template <int inputs>
 constexpr int forward_shared_bytes() {
   using Tiles = ProductTiling<inputs, forward_slice(inputs)>;
-  return product_alignment + Tiles::weights_bytes + 2 * Tiles::tile_bytes + Tiles::third_bytes +
+  return panel_alignment + Tiles::weights_bytes + 2 * Tiles::tile_bytes + Tiles::third_bytes +
          4 * forward_slice(inputs) * static_cast<int>(sizeof(float));
 }
 
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(product_threads, product_blocks_at_once)
   constexpr int outputs = moments_widening * inputs, slice = forward_slice(inputs);
   using Tiles = ProductTiling<inputs, slice>;
   extern __shared__ unsigned char unaligned[];
-  unsigned char* weights = aligned(unaligned);
+  unsigned char* weights = aligned_for_panels(unaligned);
   unsigned char* tiles = weights + Tiles::weights_bytes;
   unsigned char* third = tiles + 2 * Tiles::tile_bytes;
   auto& coefficients =

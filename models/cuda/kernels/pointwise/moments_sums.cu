@@ -13,7 +13,7 @@ namespace {
 template <int channels>
 constexpr int sums_shared_bytes() {
   using Tiles = ProductTiling<channels, channels>;
-  return product_alignment + Tiles::weights_bytes + 2 * Tiles::tile_bytes + Tiles::third_bytes +
+  return panel_alignment + Tiles::weights_bytes + 2 * Tiles::tile_bytes + Tiles::third_bytes +
          channels * 6 * static_cast<int>(sizeof(float));
 }
 
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(product_threads, product_blocks_at_once)
 #ifdef NM_HAS_WGMMA
   using Tiles = ProductTiling<channels, channels>;
   extern __shared__ unsigned char unaligned[];
-  unsigned char* matrix = aligned(unaligned);
+  unsigned char* matrix = aligned_for_panels(unaligned);
   unsigned char* x_tiles = matrix + Tiles::weights_bytes;
   unsigned char* third = x_tiles + 2 * Tiles::tile_bytes;
   auto& tables = *reinterpret_cast<SumsTables<channels>*>(third + Tiles::third_bytes);

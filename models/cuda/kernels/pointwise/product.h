@@ -14,7 +14,6 @@ namespace nearmetal::cuda {
 
 inline constexpr int product_threads = 256;
 inline constexpr int product_blocks_at_once = 2;  // on a multiprocessor
-inline constexpr int product_alignment = 1024;
 
 /// `outputs` are those of a block. Both warpgroups take half the columns of the same 64 rows, or,
 /// of 64 columns, 64 rows each; a warp 16 rows of these, its columns in parts of 64.
@@ -32,12 +31,6 @@ struct ProductTiling {
 };
 
 #ifdef NM_HAS_WGMMA
-
-/// Dynamic shared memory from a multiple of product_alignment on.
-__device__ inline unsigned char* aligned(unsigned char* bytes) {
-  const auto start = static_cast<unsigned>(__cvta_generic_to_shared(bytes));
-  return bytes + (product_alignment - start % product_alignment) % product_alignment;
-}
 
 /// The row of an output's weights, so that a thread's results are 8 neighbours of every 32.
 __device__ inline int place_of_output(int output) {
