@@ -104,8 +104,8 @@ void CudaProgram::choose_kernels() {
     choices.own_stem_forward = stem.own_forward;
     choices.own_stem_backward = stem.own_backward;
     choices.fused_sweeps = times.faster_with_sweeps(step);
-    choices.second_moments = times.faster_by_moments(step);
-    choices.fused_backward = times.faster_with_fused_backward(step, choices.second_moments);
+    choices.input_moments = times.faster_by_moments(step);
+    choices.fused_backward = times.faster_with_fused_backward(step, choices.input_moments);
     choices_ = choices;
   }
   tuner_->choose(distinct_attention(graph_, pass));

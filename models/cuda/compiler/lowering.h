@@ -105,7 +105,7 @@ struct LoweringChoices {
   // and the batch norm's gradient before both.
   std::set<std::string> fused_backward;
   // Convolutions whose batch norm is computed by second moments where a sum follows it.
-  MomentsChoices second_moments;
+  MomentsChoices input_moments;
   // Our own kernels for the first convolution, which read the images of pad_to_4: forward with
   // statistics; backward from the pooled gradient to the weights.
   bool own_stem_forward = false;

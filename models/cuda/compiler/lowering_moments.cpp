@@ -10,7 +10,7 @@ bool Lowering::by_moments(const NormPattern& pattern) const {
   return pattern.adds() && !options_.forward_only && mean_behind(pattern) < 0 &&
          !graph_.node(pattern.conv).has_bias() && summed_norm(pattern.conv) >= 0 &&
          sole_input_norm(pattern.conv) != nullptr &&
-         choices_.second_moments.contains(problem(ConvolutionOp::forward, pattern.conv).key());
+         choices_.input_moments.contains(problem(ConvolutionOp::forward, pattern.conv).key());
 }
 
 const NormPattern* Lowering::moments_pattern(int conv) const {
@@ -254,7 +254,7 @@ void Lowering::backward_convolution_by_moments(int i, const NormPattern& pattern
   Tensor* dx = tensor(value_bytes(input));
   gradients_[input].push_back(dx);
   const bool fused =
-      choices_.second_moments.at(problem(ConvolutionOp::forward, i).key()) == MomentsProducts::own;
+      choices_.input_moments.at(problem(ConvolutionOp::forward, i).key()) == MomentsProducts::own;
   if (fused) {
     backward_both_products(i, z, dz, moments.scaled_weights, dx);
   } else {

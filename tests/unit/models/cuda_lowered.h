@@ -45,7 +45,7 @@ inline LoweringChoices all_fused(const Graph& graph, const ProgramOptions& optio
     const bool fused = has(fused_backward_key(problem));
     if (fused) choices.fused_backward.insert(problem.key());
     if (has(moments_key(problem))) {
-      choices.second_moments[problem.with(ConvolutionOp::forward).key()] =
+      choices.input_moments[problem.with(ConvolutionOp::forward).key()] =
           fused ? MomentsProducts::own : MomentsProducts::cudnn;
     }
   }

@@ -18,7 +18,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 LoweringChoices without_moments(LoweringChoices choices) {
-  choices.second_moments.clear();
+  choices.input_moments.clear();
   return choices;
 }
 
@@ -64,10 +64,10 @@ class CudaMoments : public ::testing::Test {
 
 TEST_F(CudaMoments, AreThereForTheLastConvolutionsOfStages1And2) {
   std::set<std::string> keys;
-  for (const auto& [key, products] : fused_.second_moments) keys.insert(key);
+  for (const auto& [key, products] : fused_.input_moments) keys.insert(key);
   EXPECT_THAT(keys, IsSupersetOf({last_of_block(64, 56).key(), last_of_block(128, 28).key()}));
-  EXPECT_EQ(fused_.second_moments.at(last_of_block(64, 56).key()), MomentsProducts::own);
-  EXPECT_EQ(fused_.second_moments.at(last_of_block(128, 28).key()), MomentsProducts::cudnn);
+  EXPECT_EQ(fused_.input_moments.at(last_of_block(64, 56).key()), MomentsProducts::own);
+  EXPECT_EQ(fused_.input_moments.at(last_of_block(128, 28).key()), MomentsProducts::cudnn);
 }
 
 // The blocks of stage 1 have lost the outputs of three last convolutions, and two gradients that
@@ -125,7 +125,7 @@ TEST_F(CudaMoments, TheGradientOfTheInputComesFromScaledWeights) {
 
 TEST_F(CudaMoments, TheTunerSaysWhoComputesTheProducts) {
   LoweringChoices choices = fused_;
-  choices.second_moments = {{last_of_block(64, 56).key(), MomentsProducts::cudnn}};
+  choices.input_moments = {{last_of_block(64, 56).key(), MomentsProducts::cudnn}};
   EXPECT_THAT(kernels_of(step(choices), Phase::backward, "layer1.2.conv3"),
               ElementsAre("layer1.2.conv3: backward_weights",
                           "layer1.2.bn3 + layer1.2.conv3: own gradient by moments",
@@ -182,7 +182,7 @@ TEST_F(CudaMoments, ConvolutionsOfShortcutsAreThoseOfBefore) {
 // The last one stores means over the pixels in place of its output.
 TEST_F(CudaMoments, TheLastBlockEndHasNone) {
   LoweringChoices choices = fused_;
-  choices.second_moments[last_of_block(512, 7).key()] = MomentsProducts::cudnn;
+  choices.input_moments[last_of_block(512, 7).key()] = MomentsProducts::cudnn;
   const LoweredStep lowered = step(choices);
   EXPECT_THAT(kernels_of(lowered, Phase::backward, "layer4.1.conv3"),
               Contains(HasSubstr("own gradient by moments")));
@@ -213,7 +213,7 @@ TEST_F(CudaMoments, CudnnAloneHasNone) {
 TEST_F(CudaMoments, NetworksWithoutBottlenecksHaveNone) {
   for (const char* const network : {"resnet18", "vgg16_bn"}) {
     const Graph graph = build_network(network, {224, 1000});
-    EXPECT_TRUE(all_fused(graph, options_).second_moments.empty()) << network;
+    EXPECT_TRUE(all_fused(graph, options_).input_moments.empty()) << network;
   }
 }
 
@@ -232,9 +232,9 @@ TEST_F(CudaMoments, BatchesWhoseMaskExceedsTheWorkspaceHaveNone) {
 
 TEST_F(CudaMoments, OtherPrecisionsHaveNone) {
   for (const Precision precision : {Precision::tf32, Precision::fp32}) {
-    EXPECT_TRUE(all_fused(graph_, options_of(precision)).second_moments.empty());
+    EXPECT_TRUE(all_fused(graph_, options_of(precision)).input_moments.empty());
   }
-  EXPECT_FALSE(all_fused(graph_, options_of(Precision::bf16)).second_moments.empty());
+  EXPECT_FALSE(all_fused(graph_, options_of(Precision::bf16)).input_moments.empty());
 }
 
 // What a backward pass reads of the statistics is what the forward pass of its own micro-batch
