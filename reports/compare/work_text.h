@@ -38,10 +38,10 @@ std::string work_line(const RunSet& set);
 std::vector<std::string> work_lines(
     const std::vector<std::pair<std::string, const RunSet*>>& sides);
 
-/// The work that the runs of an arm did not have in common; empty: nothing.
+/// The work that the complete runs of an arm did not have in common; empty: nothing.
 std::string different_work(const RunArm& arm);
 
-/// Throws NotComparable where the runs of an arm did different work.
+/// Throws NotComparable where complete runs of an arm did different work.
 void require_same_work(const RunSet& set);
 
 }  // namespace nearmetal

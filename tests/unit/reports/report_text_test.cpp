@@ -56,6 +56,14 @@ TEST(ReportText, NamesAnArmWhoseRunsDidDifferentWork) {
                                      testing::HasSubstr("batch"), testing::HasSubstr("777"))));
 }
 
+TEST(ReportText, ComparesTheWorkOfCompleteRunsAlone) {
+  RunSet set = made_up_set({{"run", {1000, 1010, 990}}});
+  SetRun& interrupted = set.arms[0].runs[0];
+  interrupted.run.status = Status::partial;
+  interrupted.key.clear();  // no job had told its environment
+  EXPECT_THAT(run_warnings(set), testing::ElementsAre(HasSubstr("left out: partial")));
+}
+
 TEST(ReportText, SaysThatAMeanOrASpeedupIsOverSeveralBuilds) {
   RunSet set = made_up_set({{"run", {1000, 1010, 990}}, {"other", {1000, 1010}}});
   Tool& first = set.arms[0].runs[0].tool;
