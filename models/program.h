@@ -255,6 +255,8 @@ class Program {
   virtual std::vector<Probe> probes() = 0;
   /// Bytes that this program holds on its device.
   virtual int64_t device_bytes() const = 0;
+  /// Bytes that it would hold with the same kernels in the order of this schedule.
+  virtual int64_t device_bytes_by(Schedule schedule) const = 0;
 };
 
 /// A device as a backend sees it. Unknown values are empty or 0.

@@ -31,11 +31,6 @@ std::string measured_cuts(const PreparedDevice& device, const KernelSource& kern
                    balanced_cuts(device.graph, seconds, static_cast<int>(config.pipeline)));
 }
 
-int64_t bytes_by(Schedule schedule, const Graph& graph, Backend& backend, ProgramOptions options) {
-  options.pipeline.schedule = schedule;
-  return backend.bytes_needed(graph, options);
-}
-
 }  // namespace
 
 std::vector<double> node_seconds(const Graph& graph, const Profile& profile) {
@@ -92,8 +87,7 @@ std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipelin
                           {.world = *pipeline.stages, .gpu = static_cast<int>(config.gpu)}, groups);
 }
 
-RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,
-                         const ProgramOptions& options, const Program& program) {
+RankStage prepared_stage(const RankPipeline& pipeline, const Program& program) {
   const PipelineStage& part = pipeline.part;
   RankStage stage{.stage = pipeline.stages->rank(),
                   .replica = pipeline.replicas->rank(),
@@ -101,9 +95,9 @@ RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,
                   .last_node = part.last_node,
                   .parameters = part.parameters.count,
                   .boundary_bytes = program.boundary_bytes()};
-  stage.gpipe_bytes = bytes_by(Schedule::gpipe, part.graph, backend, options);
+  stage.gpipe_bytes = program.device_bytes_by(Schedule::gpipe);
   stage.one_forward_one_backward_bytes =
-      bytes_by(Schedule::one_forward_one_backward, part.graph, backend, options);
+      program.device_bytes_by(Schedule::one_forward_one_backward);
   return stage;
 }
 

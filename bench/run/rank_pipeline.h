@@ -40,9 +40,8 @@ std::vector<StageGroups> stage_groups(World& stages, Nccl& nccl);
 std::unique_ptr<StageLinks> join_neighbours(const RunConfig& config, RankPipeline& pipeline,
                                             std::span<const StageGroups> groups);
 
-/// The facts of a stage before it trains: `bytes_by_schedule` of its program.
-RankStage prepared_stage(const RankPipeline& pipeline, Backend& backend,
-                         const ProgramOptions& options, const Program& program);
+/// The facts of a stage before it trains.
+RankStage prepared_stage(const RankPipeline& pipeline, const Program& program);
 
 /// Known values through all boundaries, both ways; collective over the stages.
 BoundaryTest test_boundaries(RankPipeline& pipeline, StageLinks& links, const Program& program);

@@ -250,7 +250,7 @@ RankResult run_rank(const RankTask& task) {
     const std::unique_ptr<Program> program = prepare_together(task, options, links.get());
     Prepared prepared = start_from_seed(task, exchanges, *program);
     if (links != nullptr) {
-      prepared.stage = prepared_stage(*task.pipeline, task.backend, options, *program);
+      prepared.stage = prepared_stage(*task.pipeline, *program);
       prepared.stage_library = links->library();
     }
     prepared.begin_seconds = begin;

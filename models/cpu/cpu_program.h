@@ -42,6 +42,7 @@ class CpuProgram : public Program {
   Profile profile(int repeats) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return bytes_needed(step_, options_); }
+  int64_t device_bytes_by(Schedule schedule) const override;
 
   /// Memory that such a program takes.
   static int64_t bytes_needed(const Graph& graph, const ProgramOptions& options);

@@ -65,6 +65,13 @@ int64_t CpuProgram::bytes_needed(const Graph& graph, const ProgramOptions& optio
   return bytes_needed(lower(graph, completed, engine, state), completed);
 }
 
+int64_t CpuProgram::device_bytes_by(Schedule schedule) const {
+  if (schedule == options_.pipeline.schedule) return device_bytes();
+  ProgramOptions options = options_;
+  options.pipeline.schedule = schedule;
+  return bytes_needed(graph_, options);
+}
+
 int64_t CpuProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
                                   int64_t available_bytes) {
   ProgramOptions tried = options;

@@ -76,6 +76,7 @@ class CudaProgram : public Program {
   Profile profile(int repeats) override;
   std::vector<Probe> probes() override;
   int64_t device_bytes() const override { return device_bytes_; }
+  int64_t device_bytes_by(Schedule schedule) const override;
 
   /// The kernels that a program would choose; takes memory only meanwhile.
   static std::vector<KernelChoice> choose_kernels(const Graph& graph,

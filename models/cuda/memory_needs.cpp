@@ -59,6 +59,14 @@ int64_t CudaProgram::bytes_needed(const Graph& graph, const ProgramOptions& opti
          workspace_limit(options.precision) + staged + tested.received + tested.sent;
 }
 
+int64_t CudaProgram::device_bytes_by(Schedule schedule) const {
+  if (schedule == options_.pipeline.schedule) return device_bytes_;
+  ProgramOptions options = options_;
+  options.pipeline.schedule = schedule;
+  const LoweredStep step = lower(graph_, options, choices_, layout_, resources_);
+  return device_bytes_ - step_.memory.total_bytes + step.memory.total_bytes;
+}
+
 int64_t CudaProgram::largest_batch(const Graph& graph, const ProgramOptions& options,
                                    int64_t available_bytes) {
   const auto fits = [&](int64_t batch) {

@@ -30,7 +30,7 @@ struct RankStage {
   int64_t replica = 0;
   std::string first_node, last_node;  // of the network, that it computes
   int64_t parameters = 0;
-  // The memory that its program takes on the device by either schedule.
+  // The memory that its program takes on the device, or would take by the other schedule.
   Maybe<int64_t> gpipe_bytes{}, one_forward_one_backward_bytes{};
   Maybe<StageSeconds> seconds{};
   int64_t boundary_bytes = 0;  // of a micro-batch to the stage behind, and back; 0: the last stage

@@ -40,7 +40,7 @@ void fields(Archive& field, In<Archive, RankStage> stage) {
   field("last_node", stage.last_node);
   field("parameters", stage.parameters, at_least(0));
   field("bytes_gpipe", stage.gpipe_bytes, at_least(0),
-        "Memory that its program takes on the device with schedule gpipe");
+        "Memory that its kernels take on the device with schedule gpipe");
   field("bytes_1f1b", stage.one_forward_one_backward_bytes, at_least(0), "The same with 1f1b");
   field("seconds", stage.seconds);
   field("boundary_bytes", stage.boundary_bytes, at_least(0),

@@ -100,6 +100,9 @@ class GpuRanks(cli.CliTest):
             self.assertTrue(all(rank["stage"]["boundary_exact"] for rank in run["ranks"]))
             self.assertEqual(run["ranks"][0]["loss"], run["ranks"][1]["loss"])
             self.assertTrue(0 < run["pipeline"]["bubble"]["measured"] < 1)
+            for rank in run["ranks"]:
+                self.assertEqual(rank["stage"]["bytes_" + schedule], rank["device_bytes"])
+                self.assertGreaterEqual(rank["stage"]["bytes_gpipe"], rank["stage"]["bytes_1f1b"])
 
     def test_the_memory_of_one_host_is_not_that_of_another(self):
         process = self.job("one", "two", all_reduce="host")

@@ -76,7 +76,8 @@ class Pipeline(cli.CliTest):
         self.assertEqual(stages[0]["last_node"], "layer2.2.relu")
         self.assertEqual(stages[0]["parameters"] + stages[1]["parameters"], run["parameters"])
         self.assertTrue(all(stage["boundary_exact"] for stage in stages))
-        for stage in stages:
+        for rank, stage in zip(run["ranks"], stages):
+            self.assertEqual(stage["bytes_gpipe"], rank["device_bytes"], "what ran")
             self.assertGreater(stage["bytes_gpipe"], stage["bytes_1f1b"])
             self.assertEqual([(mark["pass"], mark["micro_batch"]) for mark in stage["marks"]],
                              [(each, i) for each in ("forward", "backward") for i in range(3)])

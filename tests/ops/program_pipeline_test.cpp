@@ -96,6 +96,9 @@ class Pipeline : public ProgramTest {
     Trained trained;
     for (int i = 0; i < work.steps; ++i) trained.records.push_back(step(*program));
     append_state(*program, trained);
+    EXPECT_EQ(program->device_bytes_by(place.schedule), program->device_bytes());
+    EXPECT_GE(program->device_bytes_by(Schedule::gpipe),
+              program->device_bytes_by(Schedule::one_forward_one_backward));
     marks = program->task_marks();
     return trained;
   }

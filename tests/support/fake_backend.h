@@ -83,6 +83,7 @@ class FakeProgram : public Program {
   Profile profile(int) override { return script_.profile; }
   std::vector<Probe> probes() override { return {}; }
   int64_t device_bytes() const override { return 12345; }
+  int64_t device_bytes_by(Schedule) const override { return 12345; }
 
  private:
   Script& script_;
