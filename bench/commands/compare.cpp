@@ -12,7 +12,7 @@ namespace {
 constexpr const char* compare_examples = R"(
 Examples:
   nearmetal compare old.json new.json
-  nearmetal compare --base old*.json --new new*.json    several runs of each: needed for a verdict
+  nearmetal compare --base old*.json --new new*.json    several runs of each: needed for an interval
   nearmetal compare sweep.json#old sweep.json#new       two arms of one report, as of two builds
   nearmetal compare --bare metal*.json --vm vm*.json    a VM against bare metal
   nearmetal compare --bare metal*.json --container pod*.json   a container or pod against it
@@ -27,7 +27,8 @@ verdict, and 4 if runs differ in what must agree or have no row in common. If bo
 // One FILE of each side; BASE NEW.
 void take_both(CompareForm& form, const std::vector<std::string>& places) {
   if (places.size() != 2) {
-    throw std::invalid_argument("BASE NEW are two reports, not " + std::to_string(places.size()) +
+    throw std::invalid_argument("BASE and NEW take one report each, so two in all, not " +
+                                std::to_string(places.size()) +
                                 "; for several use --base FILE... --new FILE...");
   }
   form.both = {checked_path("BASE", places[0]), checked_path("NEW", places[1])};

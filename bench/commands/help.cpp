@@ -25,7 +25,7 @@ constexpr const char* vm_steps =
   cp %dell_bare_metal% bare_metal.json
   cp %dell_vms% vms.json
 
-2. Ask what is in the way, each on its side.
+2. Check each side for what keeps runs from starting.
   nearmetal doctor bare_metal.json
   nearmetal doctor vms.json
 

@@ -20,7 +20,7 @@ Examples:
 
 `nearmetal plan` with the same layouts prints what would start. Every run is written to the journal
 (dell.jsonl, beside the report) before the next one starts; the first Ctrl-C stops after the step
-and writes the report. --resume continues a journal, if asked with more --repeats than before. On
+and writes the report. --resume continues a journal, also with more --repeats than before. On
 this machine CUDA_VISIBLE_DEVICES limits which GPUs are used.)";
 
 void add_sweep_options(Options& options, SweepForm& form) {

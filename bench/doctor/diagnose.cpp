@@ -195,7 +195,7 @@ void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings)
   if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
     findings.push_back({Urgency::note, "clock_not_synchronised",
                         "the kernel says that its clock is not synchronised",
-                        "times in reports of several hosts do not agree",
+                        "times in reports of several hosts may not agree",
                         "run chrony or systemd-timesyncd; in a VM, take the host's clock"});
   }
 }

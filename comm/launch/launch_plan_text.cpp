@@ -155,9 +155,11 @@ void print_summary(std::ostream& out, const LaunchPlan& plan) {
 
 void print_order(std::ostream& out, const LaunchPlan& plan) {
   const bool random = plan.file.order == Order::randomised;
-  print_line(out, counted(static_cast<int64_t>(plan.launches.size()), "run") +
-                      ", each started afresh, in this order" +
-                      (random ? " (random, seed " + std::to_string(plan.file.seed) + ")" : ""));
+  const std::string order = plan.file.layouts.size() == 2 ? "ABBA" : "random";
+  print_line(out,
+             counted(static_cast<int64_t>(plan.launches.size()), "run") +
+                 ", each started afresh, in this order" +
+                 (random ? " (" + order + ", seed " + std::to_string(plan.file.seed) + ")" : ""));
   std::map<int64_t, std::vector<std::string>> layouts_of_repeats;
   for (const Launch& launch : plan.launches) {
     layouts_of_repeats[launch.repeat].push_back(plan.placements[launch.layout].layout);

@@ -79,10 +79,10 @@ void add_shared_runs(ComparisonRow& row, const Runs& base, const Runs& next) {
   const auto shared = std::ranges::count_if(
       next, [&](const SetRun* run) { return of_base.count(identity(run)) > 0; });
   if (shared == 0) return;
-  row.notes.push_back({"shared_runs", std::to_string(shared) + " of " +
-                                          counted(std::ssize(next), "run") + " of " +
-                                          row.new_side.name + " are in " + row.base_side.name +
-                                          ", too: that hides a difference"});
+  row.notes.push_back(
+      {"shared_runs", std::to_string(shared) + " of " + counted(std::ssize(next), "run") + " of " +
+                          row.new_side.name + (shared == 1 ? " is" : " are") + " in " +
+                          row.base_side.name + ", too: that hides a difference"});
 }
 
 void add_outliers(ComparisonRow& row, const Runs& runs, const std::vector<double>& values) {

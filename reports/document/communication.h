@@ -74,7 +74,7 @@ struct Communication {
   std::vector<Bucket> buckets;
   Maybe<NcclChoices> nccl;
   double buckets_seconds = 0;              // of all, one after another with nothing else going on
-  Maybe<double> exposed_seconds_per_step;  // of the slowest rank
+  Maybe<double> exposed_seconds_per_step;  // the largest of the ranks' medians
   Maybe<double> best_bus_bandwidth_bytes_per_second;  // of the buckets
   // The time at that rate: 2 (ranks - 1) / ranks x bytes_per_step /
   // best_bus_bandwidth_bytes_per_second.
