@@ -167,6 +167,9 @@ Action parse_command_line(const Command& program, const std::vector<std::string>
       context.terminal.out << help;
       return ExitCode::ok;
     };
+  } catch (const std::invalid_argument&) {
+    refuse_extras(app, asked_for(app), arguments);  // a misspelt option is the mistake to name
+    throw;
   }
   const CLI::App& asked = asked_for(app);
   refuse_extras(app, asked, arguments);

@@ -202,6 +202,11 @@ TEST(CommandLineTest, SuggestsWhatWasMeant) {
   EXPECT_THAT(refusal_of_arguments({"baseline", "add", "--baselins", "x", "main", "a.json"}),
               HasSubstr("did you mean '--baselines'? (nearmetal baseline add --help)"));
   EXPECT_THAT(refusal_of_arguments({"baseline", "ad"}), HasSubstr("did you mean 'add'?"));
+  EXPECT_THAT(refusal_of_arguments({"compare", "--bare", "a", "--vm", "b", "--marign", "3%"}),
+              HasSubstr("did you mean '--margin'?"))
+      << "and not that 3% is one report too few";
+  EXPECT_THAT(refusal_of_arguments({"rerun", "a", "--run", "1"}),
+              HasSubstr("did you mean '--runs'?"));
   EXPECT_THAT(refusal_of_arguments({"run", "surplus"}), HasSubstr("unknown argument 'surplus'"));
 }
 
