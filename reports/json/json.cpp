@@ -273,11 +273,12 @@ std::string kernel_choices_sha256(const std::vector<KernelChoice>& plans) {
 
 std::vector<std::pair<std::string, std::string>> environment_facts(const Environment& environment) {
   std::vector<std::pair<std::string, std::string>> facts;
-  const Json flat = json::Writer::json_of(environment).flatten();  // items() refers to it
+  const Json whole = json::Writer::json_of(environment);
+  const Json flat = whole.flatten();  // items() refers to it; an empty list or object is null there
   for (const auto& [pointer, value] : flat.items()) {
     const std::string name = pointer.substr(1);
     if (name.starts_with("unknown") || name.find("/unknown") != name.npos) continue;
-    if (value.is_structured()) continue;  // an empty list or object
+    if (whole.at(Json::json_pointer(pointer)).is_structured()) continue;
     facts.emplace_back(name, value.is_null()     ? "unknown"
                              : value.is_string() ? value.get<std::string>()
                                                  : value.dump());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "reports/compare/compare.h"
+#include "reports/json/json.h"
 #include "tests/support/sample_report.h"
 
 namespace nearmetal {
@@ -33,6 +34,15 @@ std::vector<Environment> in_container(const Maybe<std::string>& container, bool 
   auto environments = machine(in_vm, in_vm ? MachineKind::vm : MachineKind::bare_metal, claim);
   environments[0].virtualisation.container = container;
   return environments;
+}
+
+TEST(EnvironmentDifferences, AnEmptyListIsNotUnknown) {
+  Environment without;
+  without.gpus.clear();
+  for (const auto& [name, value] : environment_facts(without)) {
+    EXPECT_NE(name, "gpus") << value;
+    EXPECT_NE(name, "variables") << value;
+  }
 }
 
 TEST(EnvironmentDifferences, AVariableMayHoldAnyWord) {
