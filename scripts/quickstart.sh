@@ -2,6 +2,7 @@
 # Sets up, builds, and trains ResNet-50: on the GPU if there is one, else a smaller run on the CPU.
 #
 #   scripts/quickstart.sh [OPTION...]     options of `nearmetal run`, which replace those chosen here
+#   scripts/quickstart.sh --help          this text
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -48,6 +49,10 @@ TEXT
 
 main() {
   local preset
+  if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+    sed -n '2,/^set /{/^#/{s/^# \{0,1\}//;p}}' "${BASH_SOURCE[0]}"
+    return
+  fi
   preset=$("$root/scripts/setup.sh")
   build "$preset"
   if (($#)); then
