@@ -75,6 +75,7 @@ MpiLaunch launch(const std::vector<std::string>& command, double may_take_second
   launch.status = output.exit_status;
   std::istringstream lines(output.text);
   for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();  // of ssh
     launch.ranks += line.starts_with("nearmetal ") ? 1 : 0;
     const bool failed = launch.status != 0 && !line.empty();
     if (failed && launch.text.empty() && line.find_first_not_of('-') != line.npos) {

@@ -8,11 +8,11 @@
 namespace nearmetal {
 namespace {
 
-// "a VM by vmware"
+// "a VM (vmware)"
 std::string kind_of(const Checkup& checkup) {
   const Virtualisation& found = checkup.environment.virtualisation;
   if (is_bare_metal(checkup)) return "bare metal";
-  if (is_vm(checkup)) return "a VM by " + found.hypervisor.value.value_or("an unknown hypervisor");
+  if (is_vm(checkup)) return "a VM (" + found.hypervisor.value.value_or("unknown hypervisor") + ")";
   return "VM or bare metal, which is not known (" + found.machine.reason + ")";
 }
 
@@ -27,7 +27,7 @@ Finding machine_of(const Checkup& checkup) {
   std::string seen = "this machine: " + kind_of(checkup);
   if (!signs.empty()) seen += " (" + joined(signs) + ")";
   if (found.container && *found.container != "none")
-    seen += ", in a container: " + *found.container;
+    seen += ", in a container (" + *found.container + ")";
   const Maybe<std::string>& file = checkup.environment.nccl_topology_file;
   seen += "; NCCL topology file: " + (file ? *file : "none (" + file.reason + ")");
   return {Urgency::ok, "machine", seen, "", ""};

@@ -51,7 +51,8 @@ std::string layout_place(const std::string& word) {
   }
   throw std::invalid_argument(word + ": it cannot be read: " + std::strerror(ENOENT) +
                               ", and no layout of that name comes with nearmetal" +
-                              did_you_mean(name, names) + " (" + joined(names) + ")");
+                              did_you_mean(name, names) + " (" + joined(names) +
+                              "); layouts in short are written as 1x1x2");
 }
 
 }  // namespace nearmetal

@@ -203,6 +203,7 @@ std::string largest_text(const std::vector<NodeStock>& nodes, int64_t needed) {
   text += " (or, without GPUs, as many CPUs), and there " +
           (found == 1 ? "is 1" : "are " + std::to_string(found));
   if (found == 0) text += largest_text(nodes, (layout.emulate ? shape.vms : 1) * shape.gpus);
+  if (shape.nodes > 1) text += "; --hosts NAME:GPUS,... names other hosts";
   if (!layout.emulate && shape.vms > 1) {
     text += "; VMs are hosts of one \"node\", or parts of one host with \"emulate\": true";
   }

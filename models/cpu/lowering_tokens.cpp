@@ -29,8 +29,9 @@ Tensor* Lowering::token_value(int node, Phase phase) {
 
 void Lowering::require_fp32(const Node& node) const {
   if (options_.precision == Precision::fp32) return;
-  throw std::invalid_argument("the CPU backend computes " + std::string(to_string(node.op)) + " (" +
-                              node.name + ") in fp32, not in " + to_string(options_.precision));
+  throw std::invalid_argument("the CPU backend computes '" + node.name +
+                              "' in fp32 alone, not in " + to_string(options_.precision) +
+                              ": use fp32");
 }
 
 TokenExtent Lowering::token_extent(int node) const {

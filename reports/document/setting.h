@@ -13,13 +13,8 @@ namespace nearmetal {
 /// The headings of the help, in its order.
 enum class SettingGroup { work, place, several_ranks, length, evidence, optimizer, files };
 constexpr auto names_of(SettingGroup) {
-  return std::array{"What to train",
-                    "Where",
-                    "Several ranks (under mpirun or srun)",
-                    "Duration and checks",
-                    "Evidence and monitor",
-                    "Optimizer",
-                    "Files and output"};
+  return std::array{"What to train",        "Where",     "Several ranks",   "Duration and checks",
+                    "Evidence and monitor", "Optimizer", "Files and output"};
 }
 
 /// The things that a setting decides, from little to much: what is shown, looked up and kept; how a

@@ -12,7 +12,7 @@ std::vector<Warning> notes_of(const ComparisonRow& row) {
       notes.push_back({found.warning.code, std::to_string(found.runs) + " of " +
                                                counted(side->runs, "run") + " of " + side->name +
                                                " warned: " + found.warning.text +
-                                               (found.same ? "" : " (in the words of the first)")});
+                                               (found.same ? "" : " (quoting the first)")});
     }
   }
   return notes;

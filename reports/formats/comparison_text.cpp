@@ -71,8 +71,7 @@ std::string warnings_text(const SideSummary& side) {
   std::vector<std::string> texts;
   for (const RunWarning& found : side.warnings) {
     texts.push_back(found.warning.text + " (" + std::to_string(found.runs) + " of " +
-                    counted(side.runs, "run") +
-                    (found.same ? ")" : ", in the words of the first)"));
+                    counted(side.runs, "run") + (found.same ? ")" : ", quoting the first)"));
   }
   return "warnings of " + side.name + ": " + joined(texts, "; ");
 }

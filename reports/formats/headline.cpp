@@ -137,8 +137,8 @@ std::vector<std::string> scaling_headlines(const RunSet& set) {
   if (points.size() > most_scaling_headlines) return {range_of_efficiency(points)};
   std::vector<std::string> lines;
   for (const ScalingPoint& point : points) {
-    lines.push_back(point.arm + " is " + estimate_text(point.speedup, point.speedup_interval) +
-                    " times as fast as one rank of " + point.reference + ": " +
+    lines.push_back(point.arm + " has " + estimate_text(point.speedup, point.speedup_interval) +
+                    " times the throughput of one rank of " + point.reference + ": " +
                     efficiency_text(point) + " of the ideal for " + counted(point.ranks, "rank"));
   }
   return lines;

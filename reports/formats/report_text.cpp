@@ -205,8 +205,8 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
       if (warns && (arms.empty() || arms.back() != name)) arms.push_back(name);
     }
     lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
-                    counted(found.runs, "run") +
-                    (found.same ? "): " : ", in the words of the first): ") + found.warning.text +
+                    counted(found.runs, "run") + (found.same ? "): " : ", quoting the first): ") +
+                    found.warning.text +
                     (found.worst ? worst_text(found, places[*found.worst]) : ""));
   }
 }

@@ -178,7 +178,7 @@ TEST(Placement, SaysWhatAShapeLacks) {
   EXPECT_EQ(
       refusal_of_hosts(shaped("2x1x4"), {host("a", 4), host("b", 2)}),
       "/layouts/0: job 1 of 2x1x4 needs 2 nodes with 1 host of 4 free GPUs (or, without GPUs, "
-      "as many CPUs), and there is 1");
+      "as many CPUs), and there is 1; --hosts NAME:GPUS,... names other hosts");
   EXPECT_THAT(refusal_of_hosts(shaped("3*(1x1x1)"), {host("a", 2)}),
               StartsWith("/layouts/0: job 3 of"));
   EXPECT_THAT(refusal_of_hosts(shaped("1x2x1"), {host("a", 4)}), HasSubstr("\"emulate\": true"));

@@ -119,11 +119,11 @@ TEST(Machines, FindingsNameWhatWasSeen) {
       {{"constructed_kvm_guest_nvlink_lost", "nvlink_lost"}, "2 of 2 paths between GPUs"},
       {{"constructed_pod_small_shm", "small_shared_memory"}, "/dev/shm has 64 MiB"},
       {{"constructed_esxi_guest_ats_off", "machine"},
-       "this machine: a VM by vmware (VMware, Inc., VMware20,1, BIOS "
+       "this machine: a VM (vmware) (VMware, Inc., VMware20,1, BIOS "
        "VMW201.00V.21805430.B64.2305221826); NCCL topology file: "},
       {{"constructed_dgx_like", "machine"},
        "this machine: bare metal (NVIDIA, DGXH100, BIOS 1.6.7); NCCL topology file: none ("},
-      {{"constructed_pod_small_shm", "machine"}, "in a container: "},
+      {{"constructed_pod_small_shm", "machine"}, "in a container ("},
       {{"constructed_dgx_like", "nics"}, "8 RDMA devices, no findings"},
   };
   for (const auto& [place, text] : seen) {

@@ -90,7 +90,7 @@ TEST(ReportText, AWarningOfSeveralJobsIsOfOneRun) {
   RunSet set = made_up_set({{"run", {1000, 1010}}});
   for (SetRun& run : set.arms[0].runs) run.run.warnings = {{"drift", "up"}, {"drift", "down"}};
   EXPECT_THAT(run_warnings(set),
-              testing::ElementsAre("run: drift (2 runs, in the words of the first): up"));
+              testing::ElementsAre("run: drift (2 runs, quoting the first): up"));
 }
 
 TEST(ReportText, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
@@ -202,8 +202,8 @@ void text(std::ostream& out, const RunSet& set) { print_text(out, set); }
 
 TEST(ReportText, ShowsHowThroughputScales) {
   const std::string shown = text_of(text, scaling_set());
-  EXPECT_THAT(shown, HasSubstr("\n1x1x2 is 1.90 [1.79, 2.02]"));
-  EXPECT_THAT(shown, HasSubstr(" times as fast as one rank of 1x1x1: 95"));
+  EXPECT_THAT(shown, HasSubstr("\n1x1x2 has 1.90 [1.79, 2.02]"));
+  EXPECT_THAT(shown, HasSubstr(" times the throughput of one rank of 1x1x1: 95"));
   EXPECT_THAT(shown, HasSubstr("1x1x2   2         2   192 [168, 219]  1.90 [1.79, 2.02]"));
   const std::string table = text_of(markdown, scaling_set());
   EXPECT_THAT(table,
