@@ -105,11 +105,7 @@ class ByMoments {
     const Buffer<float> partial(second_moments_scratch_bytes(shape_, multiprocessors_) /
                                 sizeof(float));
     launch_second_moments(precision_,
-                          {y_before.get(),
-                           {norm_before.state},
-                           z.get(),
-                           moments_,
-                           partial.get()},
+                          {y_before.get(), {norm_before.state}, z.get(), moments_, partial.get()},
                           shape_, multiprocessors_, nullptr);
     launch_moments_statistics(
         precision_, {moments_, weights.get(), norm.state, product_.get(), scaled_weights.get()},
