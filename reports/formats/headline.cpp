@@ -69,6 +69,28 @@ std::string counts_of(const Rows& rows) {
   return joined(texts);
 }
 
+// What holds of all rows of a metric: " (within one session; other processes disturbed 2 of 10
+// runs)".
+std::string conditions_of(const Comparison& comparison, const std::string& metric) {
+  std::vector<std::string> conditions;
+  if (holds_within_one_session(comparison)) conditions.emplace_back("within one session");
+  int64_t runs = 0, disturbed = 0;
+  for (const ComparisonRow& row : comparison.rows) {
+    if (row.metric != metric) continue;
+    for (const SideSummary* side : {&row.base_side, &row.new_side}) {
+      const auto shared = std::ranges::find(side->warnings, "monitor_shared",
+                                            [](const RunWarning& of) { return of.warning.code; });
+      runs += side->runs;
+      if (shared != side->warnings.end()) disturbed += shared->runs;
+    }
+  }
+  if (disturbed > 0) {
+    conditions.push_back("other processes disturbed " + std::to_string(disturbed) + " of " +
+                         counted(runs, "run"));
+  }
+  return conditions.empty() ? "" : " (" + joined(conditions, "; ") + ")";
+}
+
 std::string headline_of(const Comparison& comparison, const std::string& metric) {
   Rows rows;
   int64_t in_mean = 0;
@@ -178,10 +200,9 @@ std::string sentence_of(const ComparisonRow& row, const CompareOptions& options)
 std::vector<std::string> headlines(const Comparison& comparison) {
   std::vector<std::string> lines;
   for (const std::string& metric : comparison.options.metrics) {
-    std::string line = headline_of(comparison, metric);
+    const std::string line = headline_of(comparison, metric);
     if (line.empty()) continue;
-    if (holds_within_one_session(comparison)) line += " (within one session)";
-    lines.push_back(std::move(line));
+    lines.push_back(line + conditions_of(comparison, metric));
   }
   return lines;
 }

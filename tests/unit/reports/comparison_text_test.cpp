@@ -74,6 +74,12 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112U) << line;
 }
 
+TEST(ComparisonText, TheAnswerSaysHowManyRunsWereDisturbed) {
+  EXPECT_THAT(headlines(compare(warning_runs(0), five_runs(60), {})),
+              testing::ElementsAre(testing::EndsWith(
+                  " (within one session; other processes disturbed 3 of 8 runs)")));
+}
+
 TEST(ComparisonText, BeginsWithWhatWasMeasuredAndTheAnswer) {
   const std::string text = printed(five_runs(0), five_runs(60, 0.94), vm_form());
   EXPECT_THAT(text, testing::StartsWith(
