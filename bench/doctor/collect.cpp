@@ -190,6 +190,10 @@ void hold(const LaunchPlan& plan, const Checkup& checkup, LayoutCheck& check) {
     if (!problem.empty()) check.problems.push_back(check.file + ": " + problem);
   };
   for (const Host& host : plan.file.hosts) add(too_few_gpus(host, checkup));
+  check.names_this_machine =
+      plan.file.hosts.empty() || std::ranges::any_of(plan.file.hosts, [](const Host& host) {
+        return is_this_machine(address_of(host));
+      });
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     add(not_as_expected(plan, i, checkup));
   }

@@ -63,10 +63,14 @@ void add_layout_findings(const Checkup& checkup, std::vector<Finding>& findings)
                         "change the file, or the machine as it says"});
   }
   if (layout.problems.empty()) {
-    findings.push_back({Urgency::ok, "layout",
-                        layout.file + ": this machine has all that a sweep of it (" +
-                            counted(layout.layouts, "layout") + ") needs",
-                        "", ""});
+    const std::string layouts = " (" + counted(layout.layouts, "layout") + ")";
+    findings.push_back(
+        {Urgency::ok, "layout",
+         layout.file + (layout.names_this_machine
+                            ? ": this machine has all that a sweep of it" + layouts + " needs"
+                            : layouts + ": its hosts are other machines, whose "
+                                        "GPUs are not looked at from here"),
+         "", ""});
   }
   for (const UnsupportedArm& arm : layout.left_out) {
     findings.push_back({Urgency::note, "layout_left_out",

@@ -43,6 +43,7 @@ struct LayoutCheck {
   std::vector<std::string> problems;       // each with its place in the file
   std::vector<Finding> peers{};            // of its jobs: which ranks may not read others' memory
   std::vector<UnsupportedArm> left_out{};  // of its layouts, what this machine cannot do
+  bool names_this_machine = true;          // among its hosts
 };
 
 /// All that doctor looks at. Collecting it changes nothing but the start of two short processes.

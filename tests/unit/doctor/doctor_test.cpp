@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bench/doctor/diagnose.h"
 #include "bench/environment/child_output.h"
 #include "tests/support/healthy_checkup.h"
@@ -171,6 +173,18 @@ TEST(Doctor, WithoutAGpuTheCpuIsEnough) {
   int blockers = 0;
   for (const Finding& finding : diagnose(checkup)) blockers += finding.severity == Urgency::blocker;
   EXPECT_EQ(blockers, 2) << "nothing can run";
+}
+
+TEST(Doctor, DoesNotAnswerForMachinesThatItCannotSee) {
+  Checkup checkup = healthy();
+  checkup.layout = LayoutCheck{"l.json", 2, {}};
+  const auto text = [&] {
+    const std::vector<Finding> findings = diagnose(checkup);
+    return std::ranges::find(findings, "layout", &Finding::code)->seen;
+  };
+  EXPECT_EQ(text(), "l.json: this machine has all that a sweep of it (2 layouts) needs");
+  checkup.layout->names_this_machine = false;
+  EXPECT_THAT(text(), HasSubstr("l.json (2 layouts): its hosts are other machines"));
 }
 
 TEST(ChildOutput, ReportsStatusTextAndTime) {
