@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <limits>
 
 #include "bench/run/try_exchanges.h"
 #include "models/probe.h"
@@ -74,10 +73,11 @@ void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
   lines.line("step time", time_text(time.median_seconds) + " median, " +
                               time_text(time.p95_seconds) + " p95, " + time_text(time.p99_seconds) +
                               " p99, jitter " + time_text(time.jitter_seconds));
-  if (!time.relative_standard_error) return;
-  lines.line("spread", "standard error of the mean " + percent(*time.relative_standard_error, 2) +
-                           " (" + counted(steps, "step") + ", worth " +
-                           significant(*time.effective_steps, 3) + " independent ones)");
+  const Maybe<double>& error = time.relative_standard_error;
+  lines.line("spread", !error ? "unknown: " + error.reason
+                              : "standard error of the mean " + percent(*error, 2) + " (" +
+                                    counted(steps, "step") + ", worth " +
+                                    significant(*time.effective_steps, 3) + " independent ones)");
 }
 
 const char* steadiness(const WarmUp& warm_up) {
