@@ -68,7 +68,7 @@ void fields(Archive& field, In<Archive, Communication> communication) {
               "Wanted size of each bucket; 0: all at once");
   field.added("tried", communication.tried, "Empty where bucket_mib was given");
   field("exposed_seconds_per_step", communication.exposed_seconds_per_step, at_least(0),
-        "Largest of the ranks' medians over the window: time in which gradients are on their way"
+        "Largest of the ranks' medians over the window: time in which gradients are on their way "
         "and there is nothing else to do");
   field.added("best_bus_bandwidth_bytes_per_second",
               communication.best_bus_bandwidth_bytes_per_second, above(0),
