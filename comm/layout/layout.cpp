@@ -212,7 +212,7 @@ void check(const LayoutFile& file) {
   for (size_t i = 0; i < file.layouts.size(); ++i) {
     const std::string place = "/layouts/" + std::to_string(i);
     if (!names.insert(file.layouts[i].name).second) {
-      refuse(place + "/name", "there is another layout '" + file.layouts[i].name + "'");
+      refuse(place + "/name", "two layouts have the name '" + file.layouts[i].name + "'");
     }
     check_layout(file.layouts[i], place);
   }

@@ -253,7 +253,7 @@ TEST(LayoutJson, RefusesWhatContradictsItself) {
       {with_host(R"("numa": [{"cpus": "0", "gpus": [0]}, {"cpus": "1", "gpus": [0]}])"),
        "/hosts/0/numa/1/gpus: GPU 0 is there twice"},
       {R"({"layouts": [{"shape": "1x1x1"}, {"shape": "1x1x1"}]})",
-       "/layouts/1/name: there is another layout '1x1x1'"},
+       "/layouts/1/name: two layouts have the name '1x1x1'"},
       {with_layout(R"("name": "a")"), "/layouts/0: a layout has either a shape or jobs"},
       {with_layout(R"("shape": "1x1x1", "jobs": [{"instances": [{"host": "a", "ranks": 1}]}])"),
        "/layouts/0: a layout has either a shape or jobs"},
