@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include "bench/cli/defaults.h"
 #include "bench/doctor/diagnose.h"
@@ -32,6 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::chrono::milliseconds moment{500};
 constexpr double mpi_may_take_seconds = 30;
 constexpr double nccl_may_take_seconds = 60;
 constexpr double hosts_may_take_seconds = 30;
@@ -153,6 +157,17 @@ void collect_files(Checkup& checkup) {
   if (state >= 0) checkup.clock_synchronised = state != TIME_ERROR;
 }
 
+Maybe<double> cpus_busy_with_others() {
+  CpuSource cpus("/", 1);
+  std::this_thread::sleep_for(moment);
+  const std::vector<std::string> names = CpuSource::names();
+  std::vector<double> values(names.size());
+  cpus.read(values.data());
+  const double busy = values[std::ranges::find(names, "cpus_busy_with_others") - names.begin()];
+  if (std::isnan(busy)) return Unknown{"the kernel does not say"};
+  return busy;
+}
+
 std::string too_few_gpus(const Host& host, const Checkup& checkup) {
   const auto listed = std::ssize(checkup.gpus);
   if (!is_this_machine(address_of(host)) || host.gpus <= listed) return "";
@@ -213,6 +228,7 @@ std::vector<Host> with_gpus_here(std::vector<Host> hosts, const Checkup& checkup
 
 Checkup collect_checkup(const LayoutFile& layouts) {
   Checkup checkup;
+  checkup.cpus_busy_with_others = cpus_busy_with_others();  // before processes of its own
   checkup.environment = find_environment();
   checkup.gpu_device_files = choose_device(Device::automatic).first == Device::cuda;
   collect_gpus(checkup);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/doctor/advice.h"
+#include "bench/monitor/monitor_sources.h"
 #include "reports/text/text.h"
 
 namespace nearmetal {
@@ -196,6 +197,12 @@ void add_system_findings(const Checkup& checkup, std::vector<Finding>& findings)
   add_cpus(checkup.environment, findings);
   add_network(checkup.environment.network, findings);
   add_files(checkup, findings);
+  if (const Maybe<double>& busy = checkup.cpus_busy_with_others; busy && *busy > others_may_use) {
+    findings.push_back({Urgency::note, "cpus_in_use",
+                        "other processes keep " + significant(*busy, 2) + " CPUs busy",
+                        "runs would be disturbed, and their monitor says so (monitor_shared)",
+                        "end these processes, or wait"});
+  }
   if (checkup.clock_synchronised && !*checkup.clock_synchronised) {
     findings.push_back({Urgency::note, "clock_not_synchronised",
                         "the kernel says that its clock is not synchronised",

@@ -64,7 +64,8 @@ struct Checkup {
   std::string plan_cache_folder;
   Maybe<int64_t> free_disk_bytes;  // where reports go
   Maybe<bool> clock_synchronised;
-  bool gnuplot = false;  // draws the charts of HTML pages
+  Maybe<double> cpus_busy_with_others;  // CPUs, on average over a moment
+  bool gnuplot = false;                 // draws the charts of HTML pages
 };
 
 /// The findings in the order in which a run would meet them.

@@ -27,7 +27,6 @@ constexpr size_t most_values = 300;  // of a series in the report
 constexpr size_t fewest_samples_for_drift = 8;
 constexpr double clock_may_drift = 0.02;   // from the first quarter of the window to the last
 constexpr double steal_may_be = 0.01;      // of the time of all CPUs
-constexpr double others_may_use = 0.5;     // CPUs
 constexpr double throttled_may_be = 0.01;  // of the samples
 
 struct Reason {
