@@ -135,7 +135,7 @@ class LayoutFile(cli.CliTest):
         cases = [
             (["1x1"], ["'x' is expected after '1x1'"]),
             (["1x1x3", "--hosts", "a:2"], ["1x1x3: job 1 of 1x1x3 needs 1 node"]),
-            (["1x1x1", "1x1x1", "--hosts", "a:1"], ["another layout '1x1x1'"]),
+            (["1x1x1", "1x1x1", "--hosts", "a:1"], ["two layouts have the name '1x1x1'"]),
             (["none.json"], ["none.json: it cannot be read: No such file"]),
             ([file, "1x1x1"], ["one layout file, or short forms"]),
             ([file, "--hosts", "a:1"], ["names hosts already"]),
