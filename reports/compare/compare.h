@@ -92,6 +92,7 @@ struct SideSummary {
   std::string name{};    // in a sentence: "the base", "the VM"
   int64_t runs = 0;      // runs that count
   int64_t left_out = 0;  // partial, failed or without the figure
+  int64_t shared = 0;    // of the runs, those whose monitor saw other processes
   int64_t sessions = 0;  // sessions of the runs
   Maybe<double> geometric_mean;
   Maybe<Interval> interval;

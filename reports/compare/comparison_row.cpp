@@ -61,34 +61,13 @@ SideValues values_of(const RunArm& arm, const Metric& metric) {
   return side;
 }
 
-// The disturbance that its monitor saw, or why it saw nothing; empty: each rank was alone, at
-// steady clocks.
-std::string disturbance_of(const SetRun& run) {
-  const std::string name = "a run of " + run.source;
-  if (run.run.ranks.empty()) return name + " has no ranks";
-  for (const Rank& rank : run.run.ranks) {
-    if (!rank.monitoring) return name + " was not monitored";
-    const Monitoring& found = *rank.monitoring;
-    if (found.verdict == MonitorVerdict::unknown) {
-      return name + " was not shown to be clean: " + joined(found.seen, "; ");
-    }
-    if (found.verdict != MonitorVerdict::clean) {
-      return name + " was " + to_string(found.verdict) + ": " + joined(found.seen, "; ");
-    }
-    const auto unseen = found.not_monitored.find("sm_clock_hertz");
-    if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {
-      return name + " reports no clock of its GPU: " + unseen->second;
-    }
-  }
-  return "";
-}
-
 SideSummary summary_of(const SideValues& side) {
   SideSummary summary;
   summary.runs = std::ssize(side.values);
   summary.left_out = std::ssize(side.left_out);
   for (const SetRun* run : side.runs) {
     if (summary.disturbed.empty()) summary.disturbed = disturbance_of(*run);
+    summary.shared += was_shared(*run) ? 1 : 0;
     summary.emulated = summary.emulated || run->kind == Kind::emulated;
   }
   summary.geometric_mean = Unknown{"no complete run"};

@@ -16,6 +16,13 @@ std::vector<double> throughputs(const RunArm& arm);
 /// "1413 [1406, 1420]", the mean alone where there is no interval, or "-".
 std::string mean_text(const SideSummary& side, const Metric& metric);
 
+/// The disturbance that the monitor of a run saw, or why it saw nothing; empty: each rank was
+/// alone, at steady clocks.
+std::string disturbance_of(const SetRun& run);
+
+/// Whether it saw other processes beside a rank.
+bool was_shared(const SetRun& run);
+
 /// A run that is not among them, and why.
 struct LeftOut {
   std::string source;

@@ -240,6 +240,32 @@ std::vector<RunWarning> warnings_of(const std::vector<const SetRun*>& runs) {
   return found;
 }
 
+std::string disturbance_of(const SetRun& run) {
+  const std::string name = "a run of " + run.source;
+  if (run.run.ranks.empty()) return name + " has no ranks";
+  for (const Rank& rank : run.run.ranks) {
+    if (!rank.monitoring) return name + " was not monitored";
+    const Monitoring& found = *rank.monitoring;
+    if (found.verdict == MonitorVerdict::unknown) {
+      return name + " was not shown to be clean: " + joined(found.seen, "; ");
+    }
+    if (found.verdict != MonitorVerdict::clean) {
+      return name + " was " + to_string(found.verdict) + ": " + joined(found.seen, "; ");
+    }
+    const auto unseen = found.not_monitored.find("sm_clock_hertz");
+    if (run.run.device == Device::cuda && unseen != found.not_monitored.end()) {
+      return name + " reports no clock of its GPU: " + unseen->second;
+    }
+  }
+  return "";
+}
+
+bool was_shared(const SetRun& run) {
+  return std::ranges::any_of(run.run.ranks, [](const Rank& rank) {
+    return rank.monitoring && rank.monitoring->verdict == MonitorVerdict::shared;
+  });
+}
+
 void add_run_notes(ComparisonRow& row, const Runs& base, const Runs& next,
                    const std::vector<double>& base_values, const std::vector<double>& new_values) {
   add_kind_note(row, base, next);

@@ -69,20 +69,16 @@ std::string counts_of(const Rows& rows) {
   return joined(texts);
 }
 
-// What holds of all rows of a metric: " (within one session; other processes disturbed 2 of 10
-// runs)".
+// " (within one session; other processes disturbed 2 of 10 runs)". A row that compares with an
+// earlier session has runs of another row once more.
 std::string conditions_of(const Comparison& comparison, const std::string& metric) {
   std::vector<std::string> conditions;
   if (holds_within_one_session(comparison)) conditions.emplace_back("within one session");
   int64_t runs = 0, disturbed = 0;
   for (const ComparisonRow& row : comparison.rows) {
-    if (row.metric != metric) continue;
-    for (const SideSummary* side : {&row.base_side, &row.new_side}) {
-      const auto shared = std::ranges::find(side->warnings, "monitor_shared",
-                                            [](const RunWarning& of) { return of.warning.code; });
-      runs += side->runs;
-      if (shared != side->warnings.end()) disturbed += shared->runs;
-    }
+    if (row.metric != metric || !row.since.empty()) continue;
+    runs += row.base_side.runs + row.new_side.runs;
+    disturbed += row.base_side.shared + row.new_side.shared;
   }
   if (disturbed > 0) {
     conditions.push_back("other processes disturbed " + std::to_string(disturbed) + " of " +

@@ -51,6 +51,7 @@ RunSet warning_runs(int minute) {
   RunSet set = made_up_set({{"run", {970, 1030, 1001}}}, minute);
   for (SetRun& run : set.arms[0].runs) {
     run.run.ranks[0].probes.reset();
+    run.run.ranks[0].monitoring->verdict = MonitorVerdict::shared;
     run.run.warnings = {{"monitor_shared", "other processes kept 1.5 CPUs busy"},
                         {"vanishing_gradient", "the gradient norm fell ten-fold"}};
   }
@@ -75,9 +76,12 @@ TEST(ComparisonText, HasALineForTheWarningsOfASide) {
 }
 
 TEST(ComparisonText, TheAnswerSaysHowManyRunsWereDisturbed) {
-  EXPECT_THAT(headlines(compare(warning_runs(0), five_runs(60), {})),
-              testing::ElementsAre(testing::EndsWith(
-                  " (within one session; other processes disturbed 3 of 8 runs)")));
+  const auto disturbed = testing::ElementsAre(
+      testing::EndsWith(" (within one session; other processes disturbed 3 of 8 runs)"));
+  EXPECT_THAT(headlines(compare(five_runs(0), warning_runs(60), {})), disturbed);
+  const Comparison anchored = compare(five_runs(30), warning_runs(60), {}, five_runs(0));
+  ASSERT_EQ(anchored.rows.size(), 2U);
+  EXPECT_THAT(headlines(anchored), disturbed) << "each run once";
 }
 
 TEST(ComparisonText, BeginsWithWhatWasMeasuredAndTheAnswer) {
