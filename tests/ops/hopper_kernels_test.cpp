@@ -151,7 +151,8 @@ void for_each_tap(const StemShape& shape, Body body) {
   }
 }
 
-// Odd heights, one and several tiles of columns, images smaller than a window.
+// Odd heights, one and several tiles of columns, images smaller than a window. Each shape also runs
+// on one multiprocessor, whose block then uses its slots of shared memory again.
 const StemShape stem_shapes[] = {
     {2, 33, 40, 17, 20}, {3, 7, 6, 4, 3}, {1, 20, 230, 10, 115}, {1, 61, 224, 31, 112}};
 
@@ -168,12 +169,8 @@ TYPED_TEST(HopperKernels, StemForwardEqualsLoops) {
     NM_CALL(cudaMemset(arrivals.get(), 0, ReductionScratch::arrivals_bytes()));
     const StemForwardOperands operands{images.get(), weights.get(), y.get(), sums.get(),
                                        sums.get() + 64};
-    const ReductionScratch scratch{partial.get(), arrivals.get(), this->multiprocessors_};
-    for (int launch = 0; launch < 2; ++launch) {  // the first must leave the scratch in order
-      launch_stem_forward(this->precision, operands, shape, scratch, nullptr);
-    }
-    const Values image = images.values(), w = weights.values(), actual = y.values();
-    Values expected(results * 64), expected_sums(128);
+    const Values image = images.values(), w = weights.values();
+    Values expected(results * 64);
     for (int64_t n = 0; n < shape.batch; ++n) {
       for_each_tap(shape, [&](int row, int column, int at_y, int at_x, int tap) {
         const int64_t pixel = (n * shape.input_height + at_y) * shape.input_width + at_x;
@@ -185,12 +182,19 @@ TYPED_TEST(HopperKernels, StemForwardEqualsLoops) {
         }
       });
     }
-    for (size_t i = 0; i < actual.size(); ++i) {
-      expected_sums[i % 64] += actual[i];
-      expected_sums[64 + i % 64] += actual[i] * actual[i];
+    for (const int multiprocessors : {this->multiprocessors_, this->multiprocessors_, 1}) {
+      // Each launch must leave the scratch in order for the next.
+      launch_stem_forward(this->precision, operands, shape,
+                          {partial.get(), arrivals.get(), multiprocessors}, nullptr);
+      const Values actual = y.values();
+      Values expected_sums(128);
+      for (size_t i = 0; i < actual.size(); ++i) {
+        expected_sums[i % 64] += actual[i];
+        expected_sums[64 + i % 64] += actual[i] * actual[i];
+      }
+      EXPECT_LT(relative_error(actual, expected), this->tolerance) << shape.input_width;
+      EXPECT_LT(relative_error(sums.values(), expected_sums), 1e-5) << shape.input_width;
     }
-    EXPECT_LT(relative_error(actual, expected), this->tolerance) << shape.input_width;
-    EXPECT_LT(relative_error(sums.values(), expected_sums), 1e-5) << shape.input_width;
   }
 }
 
@@ -226,7 +230,6 @@ TYPED_TEST(HopperKernels, StemBackwardEqualsLoops) {
     operands.images = images.get();
     operands.weight_gradient = weight_gradient.get();
     operands.partial_sums = partial.get();
-    launch_stem_backward(this->precision, operands, shape, pool, this->multiprocessors_, nullptr);
 
     const Values s = state.values(), at_x = x.values(), d = dz.values(), image = images.values();
     Values gradient(pool.input().elements());
@@ -254,8 +257,11 @@ TYPED_TEST(HopperKernels, StemBackwardEqualsLoops) {
         }
       });
     }
-    EXPECT_LT(relative_error(weight_gradient.values(), expected), this->tolerance)
-        << shape.input_width;
+    for (const int multiprocessors : {this->multiprocessors_, 1}) {
+      launch_stem_backward(this->precision, operands, shape, pool, multiprocessors, nullptr);
+      EXPECT_LT(relative_error(weight_gradient.values(), expected), this->tolerance)
+          << shape.input_width << " on " << multiprocessors;
+    }
   }
 }
 
