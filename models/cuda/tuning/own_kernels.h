@@ -15,7 +15,8 @@ namespace nearmetal::cuda {
 DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
                            cudaStream_t stream);
 
-/// Operands as large as the largest problem, filled with random values, and room for a result.
+/// Operands as large as the largest problem, filled with random values, and room for results. No
+/// kernel writes to the operands, as the next is timed and checked on them.
 class TuningBuffers {
  public:
   TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
@@ -24,14 +25,18 @@ class TuningBuffers {
   /// The operands of a problem; the operation leaves its output in result().
   ConvolutionOperands operands(const ConvolutionProblem& problem) const;
   void* result() const { return result_.get(); }
-  void* second_result() const { return second_result_.get(); }  // as large as the weights
+  void* second_result() const { return second_result_.get(); }  // holds the weights, or y
   void* second_y() const { return second_y_.get(); }
   void* workspace() const { return workspace_.get(); }
   ReductionScratch scratch() const;
-  /// The state of a batch norm, for the problem with the most channels.
-  BatchNormState norm() const;
+  /// The states of the batch norms behind and before a convolution, for the problem with the most
+  /// channels. Kernels leave statistics and sums in them.
+  BatchNormState norm() const { return norm_at(0); }
+  BatchNormState norm_before() const { return norm_at(1); }
 
  private:
+  BatchNormState norm_at(int index) const;
+
   DeviceMemory x_, weights_, y_, second_y_, result_, second_result_, sums_, workspace_, reduction_,
       norm_;
   int64_t channels_ = 1;

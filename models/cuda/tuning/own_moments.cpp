@@ -64,7 +64,7 @@ void launch_sums_before(const ConvolutionProblem& problem, const TuningBuffers& 
   operands.count = shape.rows;
   operands.dy = buffers.result();
   operands.x = buffers.operands(problem.with(ConvolutionOp::backward_weights)).x;
-  operands.state = buffers.norm();
+  operands.state = buffers.norm_before();
   launch_norm_backward_sums(problem.precision, operands, {shape.rows, shape.inputs},
                             buffers.scratch(), stream);
 }
@@ -75,7 +75,7 @@ void launch_input_sweep(const ConvolutionProblem& problem, const TuningBuffers& 
   const Extent extent = input_extent(problem.shape);
   NormaliseOperands operands;
   operands.x = buffers.operands(problem.with(ConvolutionOp::forward)).x;
-  operands.norm = {buffers.norm()};
+  operands.norm = {buffers.norm_before()};
   operands.relu = true;
   operands.y = buffers.result();
   launch_normalise(problem.precision, operands, extent, buffers.scratch().multiprocessors, stream);
@@ -117,8 +117,8 @@ void launch_forward(const ConvolutionProblem& problem, const MomentsParts& parts
   const int multiprocessors = buffers.scratch().multiprocessors;
   const ConvolutionOperands all = buffers.operands(problem.with(ConvolutionOp::backward_weights));
   const void* weights = buffers.operands(problem.with(ConvolutionOp::forward)).weights;
-  // Where results go lies z, so that the output takes the place of the second random values.
-  const NormInput norm_before{buffers.norm()};
+  // Where results go lies z, so that the output takes the place of the weights' gradient.
+  const NormInput norm_before{buffers.norm_before()};
   launch_second_moments(problem.precision,
                         {all.x, norm_before, buffers.result(), parts.moments, parts.partial_sums},
                         shape, multiprocessors, stream);
@@ -130,7 +130,7 @@ void launch_forward(const ConvolutionProblem& problem, const MomentsParts& parts
   operands.weights = weights;
   operands.state = buffers.norm();
   operands.residual = all.y;
-  operands.y = buffers.second_y();
+  operands.y = buffers.second_result();
   operands.mask = parts.mask;
   launch_pointwise_forward(problem.precision, operands, shape.rows, shape.inputs, multiprocessors,
                            stream);
@@ -163,7 +163,7 @@ void launch_backward(const ConvolutionProblem& problem, MomentsProducts products
   launch_moments_gradient(problem.precision, operands, shape, stream);
   launch_moments_sums(
       problem.precision,
-      {both.x, buffers.norm(), operands.matrix, operands.vector, operands.largest, both.dx},
+      {both.x, buffers.norm_before(), operands.matrix, operands.vector, operands.largest, both.dx},
       shape.rows, shape.inputs, buffers.scratch(), stream);
 }
 

@@ -28,7 +28,7 @@ TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, in
     x_size = std::max(x_size, shape.input_elements());
     weight_size = std::max(weight_size, shape.weight_elements());
     y_size = std::max(y_size, shape.output_elements());
-    channels_ = std::max(channels_, shape.output_channels);
+    channels_ = std::max({channels_, shape.input_channels, shape.output_channels});
   }
   const Precision precision = problems.front().precision;
   x_ = random_values(precision, x_size, 1, stream);
@@ -36,14 +36,14 @@ TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, in
   y_ = random_values(precision, y_size, 3, stream);
   second_y_ = random_values(precision, y_size, 5, stream);
   result_ = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
-  second_result_ = allocate_device(weight_size * element_bytes(precision));
+  second_result_ = allocate_device(std::max(weight_size, y_size) * element_bytes(precision));
   sums_ = allocate_device(2 * channels_ * sizeof(float));
   workspace_ = allocate_device(workspace_limit(precision));
   const int64_t reduction_bytes =
       ReductionScratch::partial_sums_bytes(multiprocessors) + ReductionScratch::arrivals_bytes();
   reduction_ = allocate_device(reduction_bytes);
   NM_CALL(cudaMemsetAsync(reduction_.get(), 0, reduction_bytes, stream));
-  norm_ = random_values(Precision::fp32, norm_arrays * channels_, 4, stream);
+  norm_ = random_values(Precision::fp32, 2 * norm_arrays * channels_, 4, stream);
 }
 
 ConvolutionOperands TuningBuffers::operands(const ConvolutionProblem& problem) const {
@@ -82,8 +82,8 @@ ReductionScratch TuningBuffers::scratch() const {
       multiprocessors_};
 }
 
-BatchNormState TuningBuffers::norm() const {
-  auto* first = static_cast<float*>(norm_.get());
+BatchNormState TuningBuffers::norm_at(int index) const {
+  float* first = static_cast<float*>(norm_.get()) + index * norm_arrays * channels_;
   const auto array = [&](int i) { return first + i * channels_; };
   BatchNormState state;
   state.scale = array(0);
