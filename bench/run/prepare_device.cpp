@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "bench/cli/build_info.h"
 #include "models/errors.h"
 #include "models/inference.h"
 #include "models/networks/registry.h"
@@ -135,7 +136,7 @@ KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device) {
   }
   if (config.plan_cache == "off") return source;
   source.cache = *config.plan_cache;
-  source.context = kernel_choice_context(device);
+  source.context = kernel_choice_context(device, build_info());
   source.known = load_kernel_choices(source.cache, source.context, source.warnings);
   return source;
 }

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -72,11 +73,20 @@ CacheFile read_cache(const std::filesystem::path& path) {
   return json::parsed<CacheFile>(text.str(), not_json);
 }
 
-std::vector<KernelChoice>& plans_of(CacheFile& cache, const std::string& context) {
-  for (Context& known : cache.contexts) {
-    if (known.context == context) return known.kernel_choices;
-  }
-  return cache.contexts.emplace_back(Context{context, {}}).kernel_choices;
+// Each build and each driver has a context of its own; those that were saved longest ago go.
+constexpr size_t most_contexts = 16;
+
+std::vector<KernelChoice> plans_of(const CacheFile& cache, const std::string& context) {
+  const auto found = std::ranges::find(cache.contexts, context, &Context::context);
+  return found == cache.contexts.end() ? std::vector<KernelChoice>() : found->kernel_choices;
+}
+
+// As the last of them.
+void set_plans(CacheFile& cache, const std::string& context,
+               const std::vector<KernelChoice>& plans) {
+  std::erase_if(cache.contexts, [&](const Context& other) { return other.context == context; });
+  cache.contexts.push_back({context, plans});
+  if (cache.contexts.size() > most_contexts) cache.contexts.erase(cache.contexts.begin());
 }
 
 // Held until this object goes: the kernel frees the lock of a process that dies.
@@ -99,13 +109,15 @@ class FileLock {
 
 }  // namespace
 
-std::string kernel_choice_context(const DeviceInfo& device) {
+std::string kernel_choice_context(const DeviceInfo& device, const Tool& tool) {
   std::string context = device.name;
   if (device.multiprocessors > 0) {
     context += ", " + std::to_string(device.multiprocessors) + " multiprocessors";
   }
   if (!device.driver_version.empty()) context += ", driver " + device.driver_version;
   for (const auto& [name, version] : device.libraries) context += ", " + name + " " + version;
+  context += ", nearmetal " + tool.version;
+  if (tool.build_id) context += " build " + *tool.build_id;
   return context;
 }
 
@@ -124,8 +136,7 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
                                               const std::string& context,
                                               std::vector<Warning>& warnings) {
   try {
-    CacheFile cache = read_cache(path);
-    return plans_of(cache, context);
+    return plans_of(read_cache(path), context);
   } catch (const InvalidReport& error) {
     warnings.push_back(
         {"plan_cache", "the plan cache " + path.string() + " is ignored: " + error.what()});
@@ -144,11 +155,12 @@ void save_kernel_choices(const std::filesystem::path& path, const std::string& c
   } catch (const InvalidReport&) {
     cache = {};
   }
-  std::vector<KernelChoice>& known = plans_of(cache, context);
+  std::vector<KernelChoice> known = plans_of(cache, context);
   for (const KernelChoice& plan : plans) {
     std::erase_if(known, [&](const KernelChoice& other) { return other.key == plan.key; });
     known.push_back(plan);
   }
+  set_plans(cache, context, known);
   write_file_atomically(path, written(cache), true);
 }
 

@@ -1,4 +1,5 @@
-// The plans of earlier runs on disk, so that tuning happens once per device, driver and libraries.
+// The plans of earlier runs on disk, so that tuning happens once per device, driver, libraries and
+// build of this program.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +12,9 @@
 namespace nearmetal {
 
 /// Plans hold for a context: the device and everything that may change which of them is best or
-/// loads at all. One line of text, e.g. "NVIDIA H200, 132 multiprocessors, driver 580.1,
-/// cuDNN 9.19".
-std::string kernel_choice_context(const DeviceInfo& device);
+/// loads at all, this program's own kernels included. One line of text, e.g. "NVIDIA H200, 132
+/// multiprocessors, driver 580.1, cuDNN 9.19, nearmetal 0.2.0 build 4f1c".
+std::string kernel_choice_context(const DeviceInfo& device, const Tool& tool);
 
 /// $XDG_CACHE_HOME/nearmetal/plans.json, else ~/.cache/nearmetal/plans.json; none without a home.
 std::optional<std::filesystem::path> default_kernel_cache_path();
@@ -24,9 +25,9 @@ std::vector<KernelChoice> load_kernel_choices(const std::filesystem::path& path,
                                               const std::string& context,
                                               std::vector<Warning>& warnings);
 
-/// Adds to what is there or replaces it, by key; contexts that are not named stay. Atomic, and safe
-/// with several processes at once (a lock on `path`.lock). Makes the folder. A damaged file is
-/// replaced. Throws OutputError.
+/// Adds to what is there or replaces it, by key; of other contexts the 15 that were saved last
+/// stay. Atomic, and safe with several processes at once (a lock on `path`.lock). Makes the folder.
+/// A damaged file is replaced. Throws OutputError.
 void save_kernel_choices(const std::filesystem::path& path, const std::string& context,
                          const std::vector<KernelChoice>& plans);
 

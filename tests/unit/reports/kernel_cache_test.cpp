@@ -53,6 +53,21 @@ TEST(PlanCache, MergesByKey) {
   EXPECT_THAT(known(path, "one"), UnorderedElementsAre(better, second));
 }
 
+TEST(PlanCache, ForgetsTheContextThatWasSavedLongestAgo) {
+  const TemporaryFolder folder;
+  const auto path = folder / "plans.json";
+  save_kernel_choices(path, "0", {first});
+  for (int build = 1; build < 16; ++build) {
+    save_kernel_choices(path, std::to_string(build), {first});
+  }
+  save_kernel_choices(path, "0", {second});
+  save_kernel_choices(path, "new", {first});
+  EXPECT_THAT(known(path, "0"), UnorderedElementsAre(first, second));
+  EXPECT_THAT(known(path, "1"), IsEmpty());
+  EXPECT_THAT(known(path, "2"), UnorderedElementsAre(first));
+  EXPECT_THAT(known(path, "new"), UnorderedElementsAre(first));
+}
+
 // A time that is lost changes what is fused.
 TEST(PlanCache, OtherProcessesGetAllOfEachPlan) {
   EXPECT_THAT(kernel_choices_from_json(kernel_choices_to_json({first, second})),
@@ -133,8 +148,13 @@ TEST(PlanCache, TheContextNamesAllThatMatters) {
   device.multiprocessors = 132;
   device.driver_version = "580.1";
   device.libraries = {{"cuDNN", "9.19"}, {"CUDA", "13.0"}};
-  EXPECT_EQ(kernel_choice_context(device),
-            "NVIDIA H200, 132 multiprocessors, driver 580.1, CUDA 13.0, cuDNN 9.19");
+  Tool tool;
+  tool.version = "0.2.0";
+  const std::string without_build =
+      "NVIDIA H200, 132 multiprocessors, driver 580.1, CUDA 13.0, cuDNN 9.19, nearmetal 0.2.0";
+  EXPECT_EQ(kernel_choice_context(device, tool), without_build);
+  tool.build_id = "4f1c";
+  EXPECT_EQ(kernel_choice_context(device, tool), without_build + " build 4f1c");
 }
 
 TEST(PlanCache, TheDefaultPathFollowsTheEnvironment) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/cli/build_info.h"
 #include "reports/json/kernel_cache.h"
 #include "tests/support/cmd_run_fixture.h"
 
@@ -199,7 +200,7 @@ TEST_F(CmdRun, PlansAreKeptAndPinned) {
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string()}), ExitCode::ok);
   EXPECT_TRUE(script.options.kernel_choices.empty());
   std::vector<Warning> warnings;
-  EXPECT_EQ(load_kernel_choices(cache, kernel_choice_context(script.device), warnings),
+  EXPECT_EQ(load_kernel_choices(cache, kernel_choice_context(script.device, build_info()), warnings),
             script.kernel_choices);
   EXPECT_EQ(only_run().kernel_choices, script.kernel_choices);
 
