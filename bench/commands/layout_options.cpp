@@ -45,6 +45,13 @@ void add_layout_options(Options& options, PlanRequest& request) {
   options.value("--hosts", "LIST|FILE",
                 "NAME:GPUS,..., hostfile of mpirun, or COUNT*GPUS [this one]",
                 [&](const std::string& text) { request.hosts = plain_text("--hosts", text); });
+  options
+      .value("--device", "", "",
+             [](const std::string&) {
+               throw std::invalid_argument(
+                   "--device: a layout's hosts decide; --hosts localhost:0 trains on the CPUs");
+             })
+      .hidden = true;
   options.number("--fractions", "JOBS", request.fractions, {2, 64},
                  "jobs that share one GPU, in every way [batch on GPUs: 64]");
   options.repeated("--grid", "NAME=VALUE,...",

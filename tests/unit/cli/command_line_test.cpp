@@ -207,6 +207,8 @@ TEST(CommandLineTest, SuggestsWhatWasMeant) {
       << "and not that 3% is one report too few";
   EXPECT_THAT(refusal_of_arguments({"rerun", "a", "--run", "1"}),
               HasSubstr("did you mean '--runs'?"));
+  EXPECT_THAT(refusal_of_arguments({"sweep", "1x1x1", "--device", "cpu"}),
+              HasSubstr("--hosts localhost:0 trains on the CPUs"));
   EXPECT_THAT(refusal_of_arguments({"run", "surplus"}), HasSubstr("unknown argument 'surplus'"));
 }
 
