@@ -45,6 +45,12 @@ void insert_latency(const RunArm& arm, std::vector<std::string>& row) {
                                          latency_text(arm, latency_metrics().back())});
 }
 
+// By more than the spread of the runs explains, where there are enough to tell.
+bool is_beyond_linear(const ScalingPoint& point) {
+  const Maybe<Interval>& interval = point.efficiency_interval;
+  return (interval ? interval->lower : point.efficiency) > 1;
+}
+
 std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const ScalingPoint* point) {
   const Metric& metric = throughput_metric(unit_of(arm));
   const SideSummary side = summary_of_arm(arm, metric);
@@ -64,7 +70,7 @@ std::vector<std::string> row_of(const RunSet& set, const RunArm& arm, const Scal
   if (point->is_reference()) return row;
   row[4] = estimate_text(point->speedup, point->speedup_interval);
   row[5] = estimate_text(point->efficiency, point->efficiency_interval, 100) + " %" +
-           (point->efficiency > 1 ? " (check the reference)" : "");
+           (is_beyond_linear(*point) ? " (check the reference)" : "");
   return row;
 }
 

@@ -137,6 +137,20 @@ TEST(ReportText, ShowsHowThroughputScales) {
   EXPECT_THAT(text_of(text, made_up_set({{"1x1x1", {100, 102}}})), Not(HasSubstr("speedup")));
 }
 
+TEST(ReportText, DoubtsTheReferenceWhereMoreThanSpreadIsBeyondLinear) {
+  const auto doubts = [](const std::vector<double>& of_two_ranks) {
+    Report report = made_up_report({{"1x1x1", {100, 102}}, {"1x1x2", of_two_ranks}});
+    for (auto& run : report.arms[1].runs) run.world_size = 2;
+    RunSet set;
+    add_runs(set, report, "made up");
+    return text_of(text, set).find("(check the reference)") != std::string::npos;
+  };
+  EXPECT_FALSE(doubts({190, 194}));
+  EXPECT_FALSE(doubts({203, 205})) << "within the spread";
+  EXPECT_TRUE(doubts({303, 305}));
+  EXPECT_TRUE(doubts({205})) << "whose spread is not known";
+}
+
 TEST(ReportText, LatencyIsPrintedWhereARunHasIt) {
   RunSet set = made_up_set({{"1x1", {100, 102}}});
   for (const auto print : {text, print_csv, print_prometheus, junit}) {
