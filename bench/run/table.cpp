@@ -6,6 +6,7 @@
 #include "bench/run/try_exchanges.h"
 #include "models/probe.h"
 #include "reports/document/device_words.h"
+#include "reports/document/metric.h"
 #include "reports/formats/pipeline_text.h"
 #include "reports/text/fit_table.h"
 #include "reports/text/text.h"
@@ -70,9 +71,13 @@ std::string workload(const RunConfig& config, const Run& run) {
 }
 
 void print_step_time(Lines& lines, const StepTime& time, int64_t steps) {
-  lines.line("step time", time_text(time.median_seconds) + " median, " +
-                              time_text(time.p95_seconds) + " p95, " + time_text(time.p99_seconds) +
-                              " p99, jitter " + time_text(time.jitter_seconds));
+  std::string text = time_text(time.median_seconds) + " median, ";
+  const auto add_quantile = [&](const char* metric, double seconds, const char* name) {
+    if (steps >= metric_from(metric).fewest_steps) text += time_text(seconds) + name;
+  };
+  add_quantile("p95_step_seconds", time.p95_seconds, " p95, ");
+  add_quantile("p99_step_seconds", time.p99_seconds, " p99, ");
+  lines.line("step time", text + "jitter " + time_text(time.jitter_seconds));
   const Maybe<double>& error = time.relative_standard_error;
   lines.line("spread", !error ? "unknown: " + error.reason
                               : "standard error of the mean " + percent(*error, 2) + " (" +

@@ -8,6 +8,7 @@
 namespace nearmetal {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -85,6 +86,19 @@ TEST_F(CmdRun, ShareOfPeakWhereThePeakIsKnown) {
   const nearmetal::Run measured = only_run();
   EXPECT_NEAR(*measured.share_of_peak, *measured.flops_per_second / 1e15, 1e-12);
   EXPECT_THAT(out.str(), HasSubstr("of the peak of 1000 TFLOP/s"));
+}
+
+TEST_F(CmdRun, ShowsQuantilesOfEnoughSteps) {
+  const auto step_time_of = [&](const std::string& steps) {
+    out.str("");
+    run({"--steps", steps, "--force"});
+    const std::string shown = out.str();
+    const size_t at = shown.find("step time");
+    return shown.substr(at, shown.find('\n', at) - at);
+  };
+  EXPECT_THAT(step_time_of("19"), Not(HasSubstr("p9")));
+  EXPECT_THAT(step_time_of("20"), AllOf(HasSubstr("p95"), Not(HasSubstr("p99"))));
+  EXPECT_THAT(step_time_of("100"), AllOf(HasSubstr("p95"), HasSubstr("p99")));
 }
 
 TEST_F(CmdRun, JsonLeavesStdoutToTheReport) {
@@ -200,8 +214,9 @@ TEST_F(CmdRun, PlansAreKeptAndPinned) {
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string()}), ExitCode::ok);
   EXPECT_TRUE(script.options.kernel_choices.empty());
   std::vector<Warning> warnings;
-  EXPECT_EQ(load_kernel_choices(cache, kernel_choice_context(script.device, build_info()), warnings),
-            script.kernel_choices);
+  EXPECT_EQ(
+      load_kernel_choices(cache, kernel_choice_context(script.device, build_info()), warnings),
+      script.kernel_choices);
   EXPECT_EQ(only_run().kernel_choices, script.kernel_choices);
 
   EXPECT_EQ(run({"--steps", "3", "--plan-cache", cache.string(), "--force"}), ExitCode::ok);
