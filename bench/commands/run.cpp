@@ -17,6 +17,7 @@
 #include "bench/environment/gpu.h"
 #include "bench/run/last_report.h"
 #include "bench/run/prepare_device.h"
+#include "bench/run/probes_table.h"
 #include "bench/run/rank_facts.h"
 #include "bench/run/rank_report.h"
 #include "bench/run/rank_run.h"
