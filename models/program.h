@@ -65,6 +65,9 @@ struct KernelChoice {
 
   bool operator==(const KernelChoice&) const = default;
 };
+/// The implementation of a choice where a kernel of this program was left out, as its result was
+/// wrong.
+inline constexpr const char* refused_implementation = "refused";
 
 /// Where the images of a step come from: they stay on the device, or every step copies them from
 /// host memory, which a GPU can read by itself (pinned) or not (pageable).

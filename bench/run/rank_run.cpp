@@ -98,8 +98,10 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   if (task.pipeline != nullptr) {
     prepared.kernel_choices = union_of_ranks(task.world, prepared.kernel_choices);
   }
-  if (task.world.rank() == 0)
+  if (task.world.rank() == 0) {
     prepared.warnings = save_new_choices(task.kernels, prepared.kernel_choices);
+    warn_of_refused_kernels(prepared.kernel_choices, prepared.warnings);
+  }
   prepared.device_bytes = program.device_bytes();
   return prepared;
 }

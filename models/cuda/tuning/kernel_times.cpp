@@ -8,10 +8,7 @@ namespace nearmetal::cuda {
 
 double KernelTimes::seconds_of(const std::string& key) const {
   const auto found = choices_.find(key);
-  if (found == choices_.end() || found->second.implementation == no_implementation) {
-    return never;
-  }
-  return found->second.seconds;
+  return found == choices_.end() || !is_usable(found->second) ? never : found->second.seconds;
 }
 
 KernelTimes::StemChoice KernelTimes::best_stem(const LoweredStep& step) const {

@@ -14,6 +14,10 @@ namespace nearmetal::cuda {
 /// Implementations of a KernelChoice that are no names of plans or algorithms.
 inline constexpr const char* own_implementation = "own";
 inline constexpr const char* no_implementation = "none";
+inline bool is_usable(const KernelChoice& choice) {
+  return choice.implementation != no_implementation &&
+         choice.implementation != refused_implementation;
+}
 /// The time of what is not or cannot be used.
 inline constexpr double never = std::numeric_limits<double>::infinity();
 

@@ -55,13 +55,13 @@ bool Tuner::adopt(const std::string& key, const ConvolutionProblem* problem) {
   const KernelChoice* choice = known_choice(key);
   if (choice == nullptr) return false;
   const KernelChoice& plan = *choice;
-  if (problem == nullptr && plan.implementation != own_implementation &&
-      plan.implementation != no_implementation) {
+  if (plan.implementation == refused_implementation && !pinned_) return false;
+  if (problem == nullptr && plan.implementation != own_implementation && is_usable(plan)) {
     if (!pinned_) return false;
     throw std::runtime_error("the pinned plan " + plan.implementation + " for '" + key +
                              "' is unknown here");
   }
-  if (problem != nullptr && plan.implementation != no_implementation) {
+  if (problem != nullptr && is_usable(plan)) {
     try {
       plans_.emplace(key, named_plan(handle_, *problem, plan.implementation));
     } catch (const std::runtime_error& error) {
@@ -174,7 +174,7 @@ void Tuner::tune(const ConvolutionProblem& problem, const TuningBuffers& buffers
 void Tuner::time_own(const OwnKernel& kernel, const TuningBuffers& buffers) {
   const double error = kernel.check ? kernel.check(buffers, stream_) : 0;
   if (!std::isfinite(error)) {
-    used_[kernel.key] = {kernel.key, no_implementation, 0, 0};
+    used_[kernel.key] = {kernel.key, refused_implementation, 0, 0};
     return;
   }
   const auto launch = [&] { kernel.launch(buffers, stream_); };

@@ -117,7 +117,7 @@ TEST_F(CudaTimes, SecondMomentsCompeteWithStatisticsInTheConvolution) {
 
 TEST_F(CudaTimes, AKernelForBothProductsThatErredIsNotUsedBySecondMoments) {
   set_all(stage1_, 0.4);
-  choices_[fused_] = {fused_, no_implementation, 0, 0};
+  choices_[fused_] = {fused_, refused_implementation, 0, 0};
   EXPECT_THAT(faster(), UnorderedElementsAre(Pair(stage1_.key(), MomentsProducts::cudnn)));
 }
 
@@ -147,7 +147,7 @@ TEST_F(CudaTimes, AKernelThatJoinsGradientsIsTimedWithTheSweepThatItSaves) {
   EXPECT_FALSE(takes({{stage2_.key(), MomentsProducts::cudnn}}));
   set(joined_sums_key(data), 0.1);
   EXPECT_FALSE(takes(moments));
-  choices_[fused_backward_key(data)] = {fused_backward_key(data), no_implementation, 0, 0};
+  choices_[fused_backward_key(data)] = {fused_backward_key(data), refused_implementation, 0, 0};
   set(joined_sums_key(data), 0.4);
   EXPECT_FALSE(takes(moments));
 }

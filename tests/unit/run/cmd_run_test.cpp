@@ -9,6 +9,7 @@ namespace nearmetal {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -86,6 +87,18 @@ TEST_F(CmdRun, ShareOfPeakWhereThePeakIsKnown) {
   const nearmetal::Run measured = only_run();
   EXPECT_NEAR(*measured.share_of_peak, *measured.flops_per_second / 1e15, 1e-12);
   EXPECT_THAT(out.str(), HasSubstr("of the peak of 1000 TFLOP/s"));
+}
+
+TEST_F(CmdRun, WarnsOfKernelsThatWereRefused) {
+  script.kernel_choices = {{"fused a", "own", 1e-3, 1e-4},
+                           {"fused b", "refused", 0, 0},
+                           {"conv c", "none", 0, 0},
+                           {"fused d", "refused", 0, 0}};
+  EXPECT_EQ(run({"--device", "cuda", "--steps", "3", "--plan-cache", "off"}), ExitCode::ok);
+  EXPECT_THAT(only_run().warnings,
+              Contains(Warning{"kernels_refused",
+                               "without nearmetal's own kernel for 'fused b' and 1 more, as the "
+                               "result was wrong"}));
 }
 
 TEST_F(CmdRun, ShowsQuantilesOfEnoughSteps) {
