@@ -175,14 +175,14 @@ struct RunOfArm {
   size_t number = 0;  // from 1
 };
 
-// "; worst: 1x1x2, run 3, rank 1 (host)", with its file where there are several.
-std::string worst_text(const RunWarning& found, const RunOfArm& worst) {
+// "; worst: 1x1x2, run 3, rank 1 (host)", with the arm and the file where there are several.
+std::string worst_text(const RunWarning& found, const RunOfArm& worst, bool names_arm) {
   const std::vector<SetRun>& runs = worst.arm->runs;
   const std::string& source = runs[worst.number - 1].source;
   const bool of_one_file = std::ranges::all_of(
       runs, [&](const SetRun& run) { return run.source == runs.front().source; });
-  return "; worst: " + worst.arm->name + ", run " + std::to_string(worst.number) +
-         (of_one_file ? "" : " (" + source + ")") +
+  return "; worst: " + (names_arm ? worst.arm->name + ", " : "") + "run " +
+         std::to_string(worst.number) + (of_one_file ? "" : " (" + source + ")") +
          (found.worst_of.empty() ? "" : ", " + found.worst_of);
 }
 
@@ -207,7 +207,7 @@ void add_warnings(std::vector<std::string>& lines, const RunSet& set) {
     lines.push_back(arms_text(arms) + ": " + found.warning.code + " (" +
                     counted(found.runs, "run") + (found.same ? "): " : ", quoting the first): ") +
                     found.warning.text +
-                    (found.worst ? worst_text(found, places[*found.worst]) : ""));
+                    (found.worst ? worst_text(found, places[*found.worst], arms.size() > 1) : ""));
   }
 }
 

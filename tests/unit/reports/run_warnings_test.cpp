@@ -71,6 +71,11 @@ TEST(RunWarnings, AKindOfWarningIsOneLineWithItsRangeAndItsWorst) {
   EXPECT_THAT(run_warnings(set),
               testing::ElementsAre("2 arms: drift (3 runs): step times changed by 3.2 to 9.1 %; "
                                    "worst: 1x2, run 2, job 1, rank 2 (b)"));
+  RunSet one_arm = set;
+  one_arm.arms.erase(one_arm.arms.begin() + 1, one_arm.arms.end());
+  EXPECT_THAT(run_warnings(one_arm),
+              testing::ElementsAre("1x1: drift (2 runs): step times changed by 3.2 to 4.5 %; "
+                                   "worst: run 1"));
   set.arms[1].runs[1].source = "other.json";
   EXPECT_THAT(run_warnings(set)[0], testing::EndsWith("worst: 1x2, run 2 (other.json), job 1, rank "
                                                       "2 (b)"));
