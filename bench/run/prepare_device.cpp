@@ -71,6 +71,18 @@ DeviceInfo describe(const PreparedDevice& device) {
   }
 }
 
+std::vector<Warning> warnings_of_refused(const std::vector<KernelChoice>& choices) {
+  std::vector<std::string> refused;
+  for (const KernelChoice& choice : choices) {
+    if (choice.implementation == refused_implementation) refused.push_back(choice.key);
+  }
+  if (refused.empty()) return {};
+  const std::string others =
+      refused.size() == 1 ? "" : " and " + std::to_string(refused.size() - 1) + " more";
+  return {{"kernels_refused", "without nearmetal's own kernel for '" + refused.front() + "'" +
+                                  others + ", as the result was wrong"}};
+}
+
 }  // namespace
 
 Graph trained_graph_of(const RunConfig& config) {
@@ -141,15 +153,16 @@ KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device) {
   return source;
 }
 
-std::vector<Warning> save_new_choices(const KernelSource& source,
-                                      const std::vector<KernelChoice>& choices) {
-  if (source.cache.empty() || choices.empty() || choices == source.known) return {};
+std::vector<Warning> keep_choices(const KernelSource& source,
+                                  const std::vector<KernelChoice>& choices) {
+  std::vector<Warning> warnings = warnings_of_refused(choices);
+  if (source.cache.empty() || choices.empty() || choices == source.known) return warnings;
   try {
     save_kernel_choices(source.cache, source.context, choices);
   } catch (const OutputError& error) {
-    return {{"plan_cache", error.what()}};
+    warnings.push_back({"plan_cache", error.what()});
   }
-  return {};
+  return warnings;
 }
 
 std::string device_remark(Device device, const std::string& why) {
@@ -217,7 +230,7 @@ std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal&
   std::unique_ptr<Program> program =
       device.backend.prepare(device.graph, program_options(device.config, kernels));
   for (const auto& warnings :
-       {kernels.warnings, save_new_choices(kernels, program->kernel_choices())}) {
+       {kernels.warnings, keep_choices(kernels, program->kernel_choices())}) {
     for (const Warning& warning : warnings) terminal.remark("warning: " + warning.text);
   }
   return program;

@@ -39,10 +39,10 @@ KernelSource find_kernel_choices(RunConfig& config, const DeviceInfo& device);
 /// std::invalid_argument where none did, or where the batch is still to be found.
 std::string place_of_kernel_choices(const RunConfig& config, const std::string& arm);
 
-/// Keeps plans that are new. A cache that cannot be written is a warning: the next run tunes again,
-/// and this one is none the worse.
-std::vector<Warning> save_new_choices(const KernelSource& source,
-                                      const std::vector<KernelChoice>& choices);
+/// Keeps plans that are new. Warns of a cache that cannot be written, as the next run tunes again,
+/// and of kernels of this program that were refused.
+std::vector<Warning> keep_choices(const KernelSource& source,
+                                  const std::vector<KernelChoice>& choices);
 
 /// The network of a run, as it is trained.
 Graph trained_graph_of(const RunConfig& config);
@@ -83,7 +83,7 @@ ProgramOptions program_options(const RunConfig& config, const KernelSource& kern
                                int64_t world_size = 1, int64_t rank = 0);
 
 /// The program of a process that trains alone, without parameters yet. It takes and keeps plans as
-/// find_kernel_choices() and save_new_choices() do.
+/// find_kernel_choices() and keep_choices() do.
 std::unique_ptr<Program> prepare_program(PreparedDevice& device, const Terminal& terminal);
 
 }  // namespace nearmetal

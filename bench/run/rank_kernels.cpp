@@ -48,19 +48,6 @@ std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelC
   return all;
 }
 
-void warn_of_refused_kernels(const std::vector<KernelChoice>& choices,
-                             std::vector<Warning>& warnings) {
-  std::vector<std::string> refused;
-  for (const KernelChoice& choice : choices) {
-    if (choice.implementation == refused_implementation) refused.push_back(choice.key);
-  }
-  if (refused.empty()) return;
-  const std::string others =
-      refused.size() == 1 ? "" : " and " + std::to_string(refused.size() - 1) + " more";
-  warnings.push_back({"kernels_refused", "without nearmetal's own kernel for '" + refused.front() +
-                                             "'" + others + ", as the result was wrong"});
-}
-
 KernelSource kernels_of_all(const RankTask& task) {
   KernelSource kernels = task.kernels;
   World& world = task.world;

@@ -15,10 +15,6 @@ void with_memory_hint(const RankTask& task, const std::function<void()>& work);
 /// The choices of all ranks, each operation once, as the first rank chose it; collective.
 std::vector<KernelChoice> union_of_ranks(World& world, const std::vector<KernelChoice>& own);
 
-/// Warns where kernels of this program were left out, as their results were wrong.
-void warn_of_refused_kernels(const std::vector<KernelChoice>& choices,
-                             std::vector<Warning>& warnings);
-
 /// GPUs are tuned on the ranks of the first replica; all take what they chose, since plans are part
 /// of the work. Collective.
 KernelSource kernels_of_all(const RankTask& task);

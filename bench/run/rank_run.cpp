@@ -98,10 +98,8 @@ Prepared start_from_seed(const RankTask& task, std::vector<Exchange>& exchanges,
   if (task.pipeline != nullptr) {
     prepared.kernel_choices = union_of_ranks(task.world, prepared.kernel_choices);
   }
-  if (task.world.rank() == 0) {
-    prepared.warnings = save_new_choices(task.kernels, prepared.kernel_choices);
-    warn_of_refused_kernels(prepared.kernel_choices, prepared.warnings);
-  }
+  if (task.world.rank() == 0)
+    prepared.warnings = keep_choices(task.kernels, prepared.kernel_choices);
   prepared.device_bytes = program.device_bytes();
   return prepared;
 }

@@ -86,7 +86,7 @@ void set_plans(CacheFile& cache, const std::string& context,
                const std::vector<KernelChoice>& plans) {
   std::erase_if(cache.contexts, [&](const Context& other) { return other.context == context; });
   cache.contexts.push_back({context, plans});
-  if (cache.contexts.size() > most_contexts) cache.contexts.erase(cache.contexts.begin());
+  while (cache.contexts.size() > most_contexts) cache.contexts.erase(cache.contexts.begin());
 }
 
 // Held until this object goes: the kernel frees the lock of a process that dies.

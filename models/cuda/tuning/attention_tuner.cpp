@@ -231,7 +231,9 @@ void Tuner::tune(const AttentionProblem& problem) {
   if (!has_own(problem) || used_.contains(own_key)) return;
   std::vector<AttentionCandidate> candidates;
   if (has_operands) candidates.push_back({nullptr, own_implementation});
-  used_[own_key] = best_of(candidates, problem, own_key, buffers);
+  KernelChoice own = best_of(candidates, problem, own_key, buffers);
+  if (has_operands && !is_usable(own)) own.implementation = refused_implementation;
+  used_[own_key] = own;
 }
 
 const AttentionPlan* Tuner::plan(const AttentionProblem& problem) const {

@@ -25,7 +25,7 @@ class TuningBuffers {
   /// The operands of a problem; the operation leaves its output in result().
   ConvolutionOperands operands(const ConvolutionProblem& problem) const;
   void* result() const { return result_.get(); }
-  void* second_result() const { return second_result_.get(); }  // holds the weights, or y
+  void* second_result() const { return second_result_.get(); }  // holds the weights; y by moments
   void* second_y() const { return second_y_.get(); }
   void* workspace() const { return workspace_.get(); }
   ReductionScratch scratch() const;

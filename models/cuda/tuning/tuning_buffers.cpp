@@ -2,12 +2,13 @@
 
 #include "models/cuda/compiler/lowering.h"
 #include "models/cuda/kernels/images.h"
-#include "models/cuda/tuning/own_kernels.h"
+#include "models/cuda/tuning/own_moments.h"
 
 namespace nearmetal::cuda {
 namespace {
 
 constexpr int norm_arrays = 13;
+constexpr int hopper = 9;  // the major compute capability that second moments have kernels for
 
 }  // namespace
 
@@ -23,11 +24,16 @@ DeviceMemory random_values(Precision precision, int64_t elements, uint64_t seed,
 TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, int multiprocessors,
                              cudaStream_t stream)
     : multiprocessors_(multiprocessors) {
-  int64_t x_size = 1, weight_size = 1, y_size = 1;
-  for (const auto& [op, shape, precision] : problems) {
+  int64_t x_size = 1, weight_size = 1, y_size = 1, second_size = 1;
+  for (const ConvolutionProblem& problem : problems) {
+    const ConvolutionShape& shape = problem.shape;
     x_size = std::max(x_size, shape.input_elements());
     weight_size = std::max(weight_size, shape.weight_elements());
     y_size = std::max(y_size, shape.output_elements());
+    second_size = std::max(second_size, shape.weight_elements());
+    if (takes_moments(problem, hopper)) {
+      second_size = std::max(second_size, shape.output_elements());
+    }
     channels_ = std::max({channels_, shape.input_channels, shape.output_channels});
   }
   const Precision precision = problems.front().precision;
@@ -36,7 +42,7 @@ TuningBuffers::TuningBuffers(const std::vector<ConvolutionProblem>& problems, in
   y_ = random_values(precision, y_size, 3, stream);
   second_y_ = random_values(precision, y_size, 5, stream);
   result_ = allocate_device(std::max({x_size, weight_size, y_size}) * element_bytes(precision));
-  second_result_ = allocate_device(std::max(weight_size, y_size) * element_bytes(precision));
+  second_result_ = allocate_device(second_size * element_bytes(precision));
   sums_ = allocate_device(2 * channels_ * sizeof(float));
   workspace_ = allocate_device(workspace_limit(precision));
   const int64_t reduction_bytes =
